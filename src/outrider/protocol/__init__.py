@@ -1,0 +1,1 @@
+"""The words both processes speak: data, and pure functions on it."""

@@ -1,0 +1,32 @@
+"""The brief: all that a child is told, in one JSON object on its standard input."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from outrider.protocol.config import BudgetConfig, RetryConfig
+from outrider.protocol.data import ABSENT, Absent
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """One task for one child. Secrets travel in the environment, never here."""
+
+    run_id: str
+    agent: str
+    system_prompt: str
+    task: str
+    model: str
+    cwd: str
+    tools: tuple[str, ...] = ()
+    lsp_actions: tuple[str, ...] = ()
+    tool_modules: tuple[str, ...] = ()
+    allowed_roots: tuple[str, ...] = ()
+    allow_credential_files: bool = False
+    mask_tool_results: bool = True
+    output_schema: Any | Absent = ABSENT
+    report_back_attempts: int = 3
+    timeout_ms: int = 900_000
+    spill_folder: str | None = None
+    event_bytes: int = 8_388_608
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)

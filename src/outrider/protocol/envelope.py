@@ -1,0 +1,66 @@
+"""The one shape of every tool's answer, and the one table of its codes."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, NotRequired, TypedDict
+
+
+class ToolCode(IntEnum):
+    """What a tool call came to: 0 success, 1xxx the caller, 2xxx a service, 5xxx the system."""
+
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> "ToolCode":
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    SUCCESS = 0, "success"
+    ARGUMENTS_NOT_JSON = 1001, "arguments are not JSON"
+    BAD_PARAMETER = 1002, "bad parameter"
+    NOT_FOUND = 1003, "not found"
+    DENIED = 1004, "denied by policy"
+    UNKNOWN_TOOL = 1005, "unknown tool"
+    CONFLICT = 1006, "conflict (the text to replace isn't there, or not once)"
+    TOO_LARGE = 1007, "too large or unsupported"
+    UPSTREAM_FAILED = 2001, "upstream failed"
+    TIMEOUT = 2002, "timeout"
+    RATE_LIMITED = 2003, "rate limited"
+    NOT_AVAILABLE = 2004, "not available (not installed, not running)"
+    NOT_AUTHORISED = 2005, "not authorised"
+    INTERNAL = 5000, "internal error"
+
+
+class Meta(TypedDict):
+    """What the executor knows of a call; a field that doesn't apply is null."""
+
+    execution_time_ms: float
+    tool: str
+    resource_type: str | None
+    session_id: str | None
+    temporary_session: bool | None
+
+
+class Envelope(TypedDict):
+    """A tool's answer; `meta` is filled in by the executor and by nobody else."""
+
+    code: int
+    message: str
+    data: Any
+    meta: NotRequired[Meta]
+
+
+def build_success_response(data: Any = None, message: str = "success") -> Envelope:
+    """Return an envelope that says the call succeeded."""
+    return {"code": int(ToolCode.SUCCESS), "message": message, "data": data}
+
+
+def build_error_response(code: int, message: str, data: Any = None) -> Envelope:
+    """Return an envelope that says the call failed, and how."""
+    return {"code": int(code), "message": message, "data": data}
+
+
+def is_success(envelope: Mapping[str, Any]) -> bool:
+    """Whether an envelope says that the call succeeded."""
+    return envelope.get("code") == ToolCode.SUCCESS

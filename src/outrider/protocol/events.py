@@ -1,0 +1,161 @@
+"""What a child tells its parent: one JSON object a line. Any event is a sign of life."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from outrider.protocol.data import ABSENT, Absent, from_json, to_json
+from outrider.protocol.errors import Outcome
+from outrider.protocol.receipt import Effects
+from outrider.protocol.usage import Usage
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """The child is up, and this is what it was told."""
+
+    type: ClassVar[str] = "session"
+    run_id: str
+    agent: str
+    model: str
+    cwd: str
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStartEvent:
+    """A request goes to the model."""
+
+    type: ClassVar[str] = "turn_start"
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageUpdateEvent:
+    """A piece of the model's text, as it comes. Transient: `message_end` has the whole."""
+
+    type: ClassVar[str] = "message_update"
+    turn: int
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallData:
+    """A tool call as the model wrote it; arguments that aren't a JSON object stay text."""
+
+    id: str
+    name: str
+    args: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageEndEvent:
+    """The model's message is whole, or as whole as it will get: `stop_reason` says which."""
+
+    type: ClassVar[str] = "message_end"
+    turn: int
+    text: str
+    tool_calls: tuple[ToolCallData, ...] = ()
+    stop_reason: str = "stop"
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryEvent:
+    """A request failed in passing, and is sent again after `delay_ms`."""
+
+    type: ClassVar[str] = "retry"
+    turn: int
+    attempt: int
+    kind: str
+    message: str
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStartEvent:
+    """A tool begins. It counts as activity until `timeout_ms` have passed."""
+
+    type: ClassVar[str] = "tool_start"
+    id: str
+    name: str
+    args: Any
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultEndEvent:
+    """A tool has answered."""
+
+    type: ClassVar[str] = "tool_result_end"
+    id: str
+    name: str
+    envelope: Any
+    effects: Effects = field(default_factory=Effects)
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEndEvent:
+    """A turn is over; `usage` is the run's so far."""
+
+    type: ClassVar[str] = "turn_end"
+    turn: int
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinishEvent:
+    """The task is over, and how. Without this event a run has failed, whatever else it said."""
+
+    type: ClassVar[str] = "task_finish"
+    outcome: Outcome
+    task_result: str = ""
+    structured_output: Any | Absent = ABSENT
+    error: str | None = None
+    schema_faults: tuple[Any, ...] | None = None
+    last_report: Any | Absent = ABSENT
+    usage: Usage = field(default_factory=Usage)
+
+
+Event = (
+    SessionEvent
+    | TurnStartEvent
+    | MessageUpdateEvent
+    | MessageEndEvent
+    | RetryEvent
+    | ToolStartEvent
+    | ToolResultEndEvent
+    | TurnEndEvent
+    | TaskFinishEvent
+)
+
+EVENTS: dict[str, type[Event]] = {
+    cls.type: cls
+    for cls in (
+        SessionEvent,
+        TurnStartEvent,
+        MessageUpdateEvent,
+        MessageEndEvent,
+        RetryEvent,
+        ToolStartEvent,
+        ToolResultEndEvent,
+        TurnEndEvent,
+        TaskFinishEvent,
+    )
+}
+
+
+def event_to_json(event: Event, at: int) -> dict[str, Any]:
+    """Return an event as it goes over the wire; `at` is milliseconds since the start."""
+    return {"type": event.type, "at": at, **to_json(event)}
+
+
+def event_from_json(data: Any) -> Event | None:
+    """Return the event that a line holds, None for a type not known here. Raises `ValueError`."""
+    kind = data.get("type") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if not isinstance(kind, str):
+        raise ValueError("not an event: an object with a `type` was expected")
+    cls = EVENTS.get(kind)
+    return from_json(cls, data) if cls else None  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,48 @@
+"""JSON as both processes write it: one value a line, any text and any number surviving."""
+
+import re
+from typing import Any, cast
+
+_HUGE_NUMBER = re.compile(rb"\d{19}")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def without_surrogates(text: str) -> str:
+    """Return `text` with each lone surrogate, which no UTF-8 can hold, as U+FFFD."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def encode(value: Any) -> bytes:
+    """Return `value` as JSON on one line, without the line's end."""
+    import orjson
+
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # orjson refuses lone surrogates and integers over 64 bits, which models do send.
+        from json import dumps
+
+        text = dumps(_scrubbed(value), ensure_ascii=False, separators=(",", ":"))
+        return text.encode()
+
+
+def decode(line: bytes) -> Any:
+    """Return the value on a line; raises `ValueError`. Integers of any size are kept exactly."""
+    if _HUGE_NUMBER.search(line):
+        from json import loads
+
+        return loads(line)
+    import orjson
+
+    return orjson.loads(line)
+
+
+def _scrubbed(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, dict):
+        entries = cast("dict[Any, Any]", value).items()
+        return {without_surrogates(str(key)): _scrubbed(item) for key, item in entries}
+    if isinstance(value, list | tuple):
+        return [_scrubbed(item) for item in cast("list[Any]", value)]
+    return value

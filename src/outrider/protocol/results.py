@@ -1,0 +1,101 @@
+"""What a caller gets back: the tool result, its details, and the one run inside."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from outrider.protocol.data import ABSENT, Absent, to_json
+from outrider.protocol.errors import ErrorCode, Outcome, TimeoutReason
+from outrider.protocol.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TextContent:
+    """A piece of text for the caller's model or reader."""
+
+    text: str
+    type: str = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """Why a delegation didn't simply succeed."""
+
+    code: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SingleResult:
+    """One child's run: how it ended, what it said, and what it was seen to do."""
+
+    agent: str
+    task: str
+    outcome: Outcome
+    exit_code: int
+    usage: Usage = field(default_factory=Usage)
+    output: str = ""
+    structured_output: Any | Absent = ABSENT
+    error: str | None = None
+    timeout_reason: TimeoutReason | None = None
+    schema_faults: tuple[Any, ...] | None = None
+    last_report: Any | Absent = ABSENT
+    masked_paths: tuple[str, ...] | None = None
+    attempts: int = 1
+    model: str | None = None
+    duration_ms: int = 0
+    session_file: str | None = None
+    output_file: str | None = None
+    receipt: dict[str, Any] = field(default_factory=dict[str, Any])
+    display_items: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """How far a run has come, while it runs."""
+
+    display_items: tuple[dict[str, Any], ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    turn_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """The part of a tool result that programs read."""
+
+    mode: str = "single"
+    run_id: str | None = None
+    results: tuple[SingleResult, ...] = ()
+    error: ErrorInfo | None = None
+    streaming: Streaming | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What every delegation returns, however it ended."""
+
+    content: tuple[TextContent, ...]
+    details: Details
+
+    @property
+    def text(self) -> str:
+        """The text for the caller; possibly cut."""
+        return "".join(item.text for item in self.content)
+
+    @property
+    def result(self) -> SingleResult | None:
+        """The child's run; None where no child was started."""
+        return self.details.results[0] if self.details.results else None
+
+    @property
+    def completed(self) -> bool:
+        """Whether the task was done. A text that was cut for display is still a task done."""
+        return self.result is not None and self.result.outcome is Outcome.COMPLETED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, as the `subagent` tool and `--json` give it."""
+        return to_json(self)
+
+
+def text_result(text: str, details: Details) -> ToolResult:
+    """Return a tool result with one text."""
+    return ToolResult((TextContent(text),), details)
