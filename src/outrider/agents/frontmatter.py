@@ -1,0 +1,174 @@
+"""The frontmatter of an agent file: a small, forgiving reader that never raises.
+
+Not YAML: `key: value` is taken to the end of its line, colons and all. Of YAML it knows what
+agent files use: quotes, comments, lists, folded lines and block scalars.
+"""
+
+import re
+from dataclasses import dataclass
+
+MAX_LINES = 100
+
+_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*:(.*)")
+_ITEM = re.compile(r"[ \t]*-(?:[ \t]+(.*))?$")
+_BLOCK = re.compile(r"([|>])[-+0-9]{0,2}[ \t]*(?:#.*)?$")
+_FENCE = re.compile(r"---[ \t]*$")
+_COMMENT = re.compile(r"(?:^|[ \t])#.*$")
+_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\s*|\s+#.*)$', re.DOTALL)
+_SINGLE = re.compile(r"'((?:[^']|'')*)'(?:\s*|\s+#.*)$", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_LISTED = re.compile(r"(?:[^,\n(]+|\([^)]*\)?)+")  # up to a comma that isn't in parentheses
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key with what stands after it, and the line where it stands."""
+
+    key: str
+    line: int
+    lines: tuple[str, ...]
+    literal: str | None = None
+    items: tuple[str, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        """The value as free text: a `#` belongs to it."""
+        if self.items is not None:
+            return ", ".join(self.items)
+        return self.literal if self.literal is not None else " ".join(self.lines)
+
+    @property
+    def word(self) -> str:
+        """The value as a single word: a `# comment` after it is dropped."""
+        if self.literal is not None or self.items is not None:
+            return self.text.strip()
+        return " ".join(filter(None, map(_without_comment, self.lines)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The value as a list, written `a, b` or `[a, b]` or as `- item` lines."""
+        if self.items is not None:
+            texts = self.items
+        else:
+            word = self.word
+            texts = (word[1:].removesuffix("]") if word.startswith("[") else word,)
+        parts = [part.strip() for text in texts for part in _LISTED.findall(text)]
+        return tuple(_unquoted(part) or part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a line; a fatal one makes the file unusable."""
+
+    line: int
+    message: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Frontmatter:
+    """An agent file taken apart."""
+
+    entries: tuple[Entry, ...]
+    body: str
+    faults: tuple[Fault, ...]
+
+
+def parse(text: str) -> Frontmatter:
+    """Return the entries and the body of an agent file, with whatever was wrong."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    start = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    if not _FENCE.match(lines[start]):
+        fault = Fault(start + 1, "no frontmatter: the file must start with a line `---`", True)
+        return Frontmatter((), text.strip(), (fault,))
+    end = next((at for at in range(start + 1, len(lines)) if _FENCE.match(lines[at])), None)
+    if end is None:
+        fault = Fault(start + 1, "the frontmatter has no end: close it with a line `---`", True)
+        return Frontmatter((), "", (fault,))
+    entries, faults = _entries(lines[:end], start + 1)
+    return Frontmatter(tuple(entries), "\n".join(lines[end + 1 :]).strip(), tuple(faults))
+
+
+def _entries(lines: list[str], at: int) -> tuple[list[Entry], list[Fault]]:
+    entries: list[Entry] = []
+    faults: list[Fault] = []
+    while at < len(lines):
+        line, stop = lines[at], at + 1
+        if match := _KEY.match(line):
+            value = match[2].strip()
+            stop = _end(lines, stop, value)
+            entries.append(_entry(match[1], at + 1, value, lines[at + 1 : stop]))
+        elif line.strip() and not line.lstrip().startswith("#"):
+            faults.append(Fault(at + 1, f"not a `key: value` line, ignored: {line.strip()[:60]!r}"))
+        if max(len(entries), len(faults)) > MAX_LINES:
+            # Going on without the rest could miss a `readonly`.
+            kind = "keys" if len(entries) > MAX_LINES else "lines that aren't `key: value`"
+            return [], [Fault(at + 1, f"more than {MAX_LINES} {kind}", True)]
+        at = stop
+    return entries, faults
+
+
+def _end(lines: list[str], at: int, value: str) -> int:
+    """Return where the lines end that belong to the value which starts before `at`."""
+    is_open_list = value.startswith("[") and "]" not in value
+    is_bare = not _without_comment(value)
+    while at < len(lines):
+        line = lines[at]
+        if is_open_list and line.lstrip().startswith("]"):
+            return at + 1
+        is_item = is_bare and _ITEM.match(line)
+        if line.strip() and line[0] not in " \t#" and not is_item:
+            break
+        at += 1
+    return at
+
+
+def _entry(key: str, line: int, value: str, rest: list[str]) -> Entry:
+    rest = [item for item in rest if not item.startswith("#")]
+    if block := _BLOCK.match(value):
+        return Entry(key, line, (), literal=_block_text(rest, folded=block[1] == ">"))
+    if value[:1] not in ('"', "'"):
+        rest = [item for item in rest if not item.lstrip().startswith("#")]
+    filled = [item.strip() for item in rest if item.strip()]
+    if not _without_comment(value) and filled and _ITEM.match(filled[0]):
+        return Entry(key, line, (), items=_items(filled))
+    lines = tuple(filter(None, (value, *filled)))
+    return Entry(key, line, lines, literal=_unquoted(" ".join(lines)))
+
+
+def _items(lines: list[str]) -> tuple[str, ...]:
+    matches = (_ITEM.match(line) for line in lines)
+    texts = (_without_comment(match[1] or "") for match in matches if match)
+    return tuple(_unquoted(text) or text for text in texts if text)
+
+
+def _block_text(lines: list[str], *, folded: bool) -> str:
+    indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
+    text = "\n".join(line[min(indents, default=0) :].rstrip() for line in lines).strip("\n")
+    # Folding joins lines, and an empty line stays a break.
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text) if folded else text
+
+
+def _without_comment(text: str) -> str:
+    if quoted := _DOUBLE.match(text) or _SINGLE.match(text):
+        return text[: quoted.end(1) + 1]
+    return _COMMENT.sub("", text).strip()
+
+
+def _unquoted(text: str) -> str | None:
+    """Return what stands between the quotes, or None where `text` isn't one quoted string."""
+    if match := _DOUBLE.match(text):
+        return _ESCAPE.sub(_unescaped, match[1])
+    if match := _SINGLE.match(text):
+        return match[1].replace("''", "'")
+    return None
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    digits = match[1] or match[2]
+    if not digits:
+        return _ESCAPED.get(match[3], match[3])
+    code = int(digits, 16)
+    # No path can hold a NUL, and no UTF-8 half of a surrogate pair.
+    return "\ufffd" if code == 0 or 0xD800 <= code < 0xE000 else chr(code)

@@ -1,0 +1,130 @@
+"""Where things are: no folder that the user doesn't control can bring in agents or settings.
+
+Going up from the working directory ends at the git root; without one, only the working directory
+itself counts. HOME and what is above it never count. A folder counts only if it belongs to the
+user or to the owner of the working directory: a `/tmp/.git` of somebody else opens nothing.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+_PROJECT_AGENTS = (".outrider/agents", ".pi/agents", ".agents", ".claude/agents")
+
+
+def home(env: Mapping[str, str]) -> Path:
+    """Return the user's home folder."""
+    named = env.get("HOME", "")
+    return Path(named) if os.path.isabs(named) else _home_of_account()
+
+
+def _home_of_account() -> Path:
+    import pwd
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # an account without an entry, as containers have
+        return Path("/")
+
+
+def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
+    # The XDG specification: a relative path in such a variable is to be ignored.
+    named = env.get(variable, "")
+    base = Path(named) if os.path.isabs(named) else home(env) / default
+    return base / "outrider"
+
+
+def user_config_file(env: Mapping[str, str]) -> Path:
+    """Return the path of the user's `config.json`, whether it exists or not."""
+    return _xdg(env, "XDG_CONFIG_HOME", ".config") / "config.json"
+
+
+def state_home(env: Mapping[str, str]) -> Path:
+    """Return the folder of runs, logs and caches."""
+    if named := env.get("OUTRIDER_HOME", ""):
+        return Path(named).absolute()
+    return _xdg(env, "XDG_STATE_HOME", ".local/state")
+
+
+def runs_folder(env: Mapping[str, str]) -> Path:
+    """Return the folder that holds one folder for each run."""
+    return state_home(env) / "runs"
+
+
+def user_agent_folders(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of the user's agents, whether they exist or not; earlier wins."""
+    return (
+        _xdg(env, "XDG_CONFIG_HOME", ".config") / "agents",
+        home(env) / ".pi/agent/agents",
+        home(env) / ".claude/agents",
+    )
+
+
+def git_root(cwd: Path) -> Path | None:
+    """Return the root of the git working tree that `cwd` is in, or None."""
+    here = _real(cwd)
+    counts = partial(_belongs, owners=_owners(here))
+    for folder in (here, *here.parents):
+        if not counts(folder):
+            return None
+        if counts(folder / ".git"):
+            return folder
+    return None
+
+
+def project_levels(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders that can hold project files, from the working directory up."""
+    here, user_home = _real(cwd), _real(home(env))
+    if here == user_home:
+        return ()
+    root = git_root(here)
+    levels = [here]
+    while root is not None and levels[-1] != root and levels[-1].parent != user_home:
+        levels.append(levels[-1].parent)
+    return tuple(levels)
+
+
+def project_root(cwd: Path, env: Mapping[str, str]) -> Path | None:
+    """Return the topmost folder of the project, or None where HOME is the working directory."""
+    levels = project_levels(cwd, env)
+    return levels[-1] if levels else None
+
+
+def project_config_file(cwd: Path, env: Mapping[str, str]) -> Path | None:
+    """Return the nearest `.outrider/config.json` of the project, or None."""
+    owners = _owners(cwd)
+    for level in project_levels(cwd, env):
+        path = level / ".outrider/config.json"
+        if os.path.isfile(path) and _belongs(path, owners):
+            return path
+    return None
+
+
+def project_agent_folders(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the agent folders at the nearest level that has any; earlier wins."""
+    owners = _owners(cwd)
+    for level in project_levels(cwd, env):
+        folders = [level / name for name in _PROJECT_AGENTS if os.path.isdir(level / name)]
+        if found := tuple(folder for folder in folders if _belongs(folder, owners)):
+            return found
+    return ()
+
+
+def _real(path: Path) -> Path:
+    # Unlike Path.resolve, realpath doesn't raise on a loop of symlinks.
+    return Path(os.path.realpath(path))
+
+
+def _owners(cwd: Path) -> frozenset[int]:
+    try:
+        return frozenset({os.getuid(), os.stat(cwd).st_uid})
+    except OSError:
+        return frozenset({os.getuid()})
+
+
+def _belongs(path: Path, owners: frozenset[int]) -> bool:
+    try:
+        return os.stat(path).st_uid in owners
+    except OSError:
+        return False

@@ -1,0 +1,72 @@
+"""A scripted model server for tests: speaks the OpenAI chat wire format, and fails on demand.
+
+```python
+from outrider.testing import ScriptedModel, answer, tool_call
+
+with ScriptedModel([tool_call("grep", {"pattern": "x"}), answer("Found it.")]) as server:
+    ...  # run what you test with `server.environment` set and `server.model` as its model
+    assert server.requests[1].turn == 1
+```
+"""
+
+from outrider.testing.request import Request
+from outrider.testing.server import ScriptedModel
+from outrider.testing.steps import (
+    Ending,
+    Endless,
+    Failure,
+    Garbage,
+    HangUp,
+    Reply,
+    Silence,
+    Step,
+    ToolCall,
+    Usage,
+    answer,
+    context_overflow,
+    cut,
+    drip,
+    empty,
+    endless,
+    fail,
+    garbage,
+    hang_up,
+    malformed,
+    refusal,
+    silence,
+    silence_after,
+    stream_error,
+    tool_call,
+    tool_calls,
+)
+
+__all__ = [
+    "Ending",
+    "Endless",
+    "Failure",
+    "Garbage",
+    "HangUp",
+    "Reply",
+    "Request",
+    "ScriptedModel",
+    "Silence",
+    "Step",
+    "ToolCall",
+    "Usage",
+    "answer",
+    "context_overflow",
+    "cut",
+    "drip",
+    "empty",
+    "endless",
+    "fail",
+    "garbage",
+    "hang_up",
+    "malformed",
+    "refusal",
+    "silence",
+    "silence_after",
+    "stream_error",
+    "tool_call",
+    "tool_calls",
+]

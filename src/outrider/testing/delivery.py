@@ -1,0 +1,99 @@
+"""Carries out one step of the script on a client's connection."""
+
+import asyncio
+
+from outrider.testing import wire
+from outrider.testing.connection import Connection
+from outrider.testing.request import Request
+from outrider.testing.steps import (
+    Ending,
+    Endless,
+    Failure,
+    Garbage,
+    HangUp,
+    Reply,
+    Silence,
+    Step,
+)
+
+EVENTS = "text/event-stream"
+JSON = "application/json"
+
+
+async def deliver(step: Step, request: Request, connection: Connection) -> None:
+    """Do what the step says; cancelled when the client leaves or the server closes."""
+    match step:
+        case Reply() if request.stream:
+            await _stream(step, request, connection)
+        case Reply():
+            await _complete(step, request, connection)
+        case Failure():
+            body = wire.error_body(step)
+            connection.respond(step.status, body, headers=step.headers)
+        case Endless():
+            await _go_on_for_ever(step, request, connection)
+        case Garbage():
+            connection.respond(200, step.body.encode(), content_type=step.content_type)
+        case Silence():
+            await _wait_for_ever()
+        case HangUp():
+            connection.hang_up()
+
+
+async def _stream(reply: Reply, request: Request, connection: Connection) -> None:
+    connection.begin_chunks(EVENTS)
+    connection.chunk(wire.opening(request))
+    for piece in wire.pieces(reply, request):
+        if reply.delay:
+            await connection.flush()
+            await asyncio.sleep(reply.delay)
+        connection.chunk(piece)
+    connection.chunk(wire.closing(reply, request))
+    if reply.ending in (Ending.SILENT, Ending.RESET):
+        await _break_off(reply, connection)
+    else:
+        connection.end_chunks()
+
+
+async def _complete(reply: Reply, request: Request, connection: Connection) -> None:
+    if reply.delay:
+        await asyncio.sleep(reply.delay * sum(1 for _ in wire.pieces(reply, request)))
+    body = wire.completion_body(reply, request)
+    half = body[: len(body) // 2]
+    match reply.ending:
+        case Ending.FINISHED:
+            connection.respond(200, body)
+        case Ending.MALFORMED:
+            connection.respond(200, half)
+        case Ending.ERROR if reply.error:
+            connection.respond(reply.error.status, wire.error_body(reply.error))
+        case _:
+            connection.respond(200, half, promised=len(body))
+            await _break_off(reply, connection)
+
+
+async def _break_off(reply: Reply, connection: Connection) -> None:
+    await connection.flush()
+    match reply.ending:
+        case Ending.SILENT:
+            await _wait_for_ever()
+        case Ending.RESET:
+            connection.reset()
+        case _:
+            connection.hang_up()
+
+
+async def _go_on_for_ever(step: Endless, request: Request, connection: Connection) -> None:
+    first, again = wire.endless_parts(step, request)
+    connection.begin_chunks(EVENTS if request.stream else JSON)
+    connection.chunk(first)
+    for _ in range(step.max_bytes // max(len(again), 1)):
+        connection.chunk(again)
+        await connection.flush()
+        # Even with a delay of 0: the other connections and a cancellation need their turn.
+        await asyncio.sleep(step.delay)
+    connection.end_chunks()
+
+
+async def _wait_for_ever() -> None:
+    await asyncio.get_running_loop().create_future()

@@ -1,0 +1,251 @@
+"""Steps: what a scripted model does with one request, as data, and the functions that make them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeAlias
+
+FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "tool_calls"]
+ToolArgs: TypeAlias = Mapping[str, object] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The tokens that a reply reports; `cached` is the part of `input` read from a cache."""
+
+    input: int = 10
+    output: int = 5
+    cached: int = 0
+
+
+UsageLike: TypeAlias = Usage | tuple[int, int] | tuple[int, int, int]
+
+DEFAULT_USAGE = Usage()
+DEFAULT_CHUNK_SIZE = 32
+
+
+class Ending(Enum):
+    """What happens after the last piece of a reply."""
+
+    FINISHED = "finished"
+    CUT = "cut"
+    RESET = "reset"
+    MALFORMED = "malformed"
+    SILENT = "silent"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One tool call of a reply; without an `id` the server makes one up."""
+
+    name: str
+    arguments: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An HTTP error with the provider's error body."""
+
+    status: int
+    message: str
+    type: str | None = None
+    code: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model says: text, refusal and tool calls in pieces, then an ending."""
+
+    text: str = ""
+    refusal: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = DEFAULT_USAGE
+    chunk_size: int = DEFAULT_CHUNK_SIZE
+    delay: float = 0
+    finish_reason: FinishReason | None = "stop"
+    ending: Ending = Ending.FINISHED
+    error: Failure | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be streamed."""
+        if self.chunk_size < 1:
+            raise ValueError(f"chunk_size is {self.chunk_size}; it must be at least 1 character.")
+
+
+@dataclass(frozen=True, slots=True)
+class Endless:
+    """Output that goes on until the client leaves or `max_bytes` were sent."""
+
+    chunk_text: str
+    delay: float
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """A successful response whose body is no answer at all."""
+
+    body: str
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A request that is taken and never answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """A connection closed without a byte of response."""
+
+
+Step: TypeAlias = Reply | Failure | Endless | Garbage | Silence | HangUp
+
+
+def answer(
+    text: str,
+    *,
+    usage: UsageLike = DEFAULT_USAGE,
+    chunk_size: int = DEFAULT_CHUNK_SIZE,
+    delay: float = 0,
+    finish_reason: FinishReason | None = "stop",
+) -> Reply:
+    """Text in chunks of `chunk_size` characters, `delay` seconds apart.
+
+    With `finish_reason=None` the stream ends properly but never says why.
+    """
+    return Reply(
+        text,
+        usage=_usage(usage),
+        chunk_size=chunk_size,
+        delay=delay,
+        finish_reason=finish_reason,
+    )
+
+
+def empty(*, usage: UsageLike = DEFAULT_USAGE) -> Reply:
+    """A finished answer without a word."""
+    return Reply(usage=_usage(usage))
+
+
+def refusal(text: str, *, usage: UsageLike = DEFAULT_USAGE) -> Reply:
+    """A refusal, in the field the provider keeps for it."""
+    return Reply(refusal=text, usage=_usage(usage))
+
+
+def tool_call(
+    name: str,
+    args: ToolArgs,
+    *,
+    id: str | None = None,  # noqa: A002 - the wire format's own word
+    text: str = "",
+    usage: UsageLike = DEFAULT_USAGE,
+) -> Reply:
+    """One tool call; `args` given as text are sent as they are, malformed or not."""
+    call = ToolCall(name, args if isinstance(args, str) else json.dumps(args), id)
+    return Reply(text, calls=(call,), usage=_usage(usage), chunk_size=8, finish_reason="tool_calls")
+
+
+def tool_calls(
+    calls: Sequence[Reply | tuple[str, ToolArgs]],
+    *,
+    text: str = "",
+    usage: UsageLike = DEFAULT_USAGE,
+    finish_reason: FinishReason | None = "tool_calls",
+) -> Reply:
+    """Several tool calls in one turn, each a `tool_call(...)` or a pair of name and arguments."""
+    parts = [tool_call(*call) if isinstance(call, tuple) else call for call in calls]
+    return Reply(
+        text + "".join(part.text for part in parts),
+        calls=tuple(call for part in parts for call in part.calls),
+        usage=_usage(usage),
+        chunk_size=8,
+        finish_reason=finish_reason,
+    )
+
+
+def fail(
+    status: int,
+    *,
+    message: str = "The scripted model failed as told.",
+    retry_after: float | str | None = None,
+    code: str | None = None,
+    type: str | None = None,  # noqa: A002 - the wire format's own word
+    headers: Mapping[str, str] | None = None,
+) -> Failure:
+    """An HTTP error: 401, 429 with `Retry-After`, 500, 529, or any other."""
+    pairs = dict(headers or {})
+    if retry_after is not None:
+        pairs["Retry-After"] = str(retry_after)
+    return Failure(status, message, type, code, tuple(pairs.items()))
+
+
+def context_overflow() -> Failure:
+    """The error for a conversation that no longer fits the model's window."""
+    return fail(
+        400,
+        message="The conversation is longer than this model's context window. Shorten it.",
+        code="context_length_exceeded",
+        type="invalid_request_error",
+    )
+
+
+def cut(text: str = "", *, reset: bool = False) -> Reply:
+    """Text, then the end of the stream without a finish; with `reset` a reset connection."""
+    return Reply(text, ending=Ending.RESET if reset else Ending.CUT)
+
+
+def malformed(text: str = "") -> Reply:
+    """Text, then an event that is not JSON, then an ordinary finish."""
+    return Reply(text, ending=Ending.MALFORMED)
+
+
+def garbage(
+    body: str = "<html><body>Bad gateway</body></html>", *, content_type: str = "text/html"
+) -> Garbage:
+    """Status 200 with a body that is neither JSON nor an event stream."""
+    return Garbage(body, content_type)
+
+
+def silence() -> Silence:
+    """No answer, for as long as the client and the server stay."""
+    return Silence()
+
+
+def silence_after(text: str) -> Reply:
+    """Text, then silence on an open stream."""
+    return Reply(text, ending=Ending.SILENT)
+
+
+def drip(text: str, seconds_per_chunk: float, *, chunk_size: int = 8) -> Reply:
+    """A complete answer that comes slowly, a few characters at a time."""
+    return answer(text, chunk_size=chunk_size, delay=seconds_per_chunk)
+
+
+def endless(chunk_text: str = "…", *, delay: float = 0, max_bytes: int = 256 << 20) -> Endless:
+    """Output without end; `max_bytes` keeps a forgotten client from filling a disk."""
+    return Endless(chunk_text, delay, max_bytes)
+
+
+def hang_up() -> HangUp:
+    """A closed connection instead of a response."""
+    return HangUp()
+
+
+def stream_error(
+    message: str = "The scripted model failed in mid-stream.",
+    code: str | None = None,
+    *,
+    text: str = "",
+) -> Reply:
+    """Text, then an error event in a stream that began with status 200."""
+    error = Failure(500, message, "server_error", code)
+    return Reply(text, ending=Ending.ERROR, error=error)
+
+
+def _usage(given: UsageLike) -> Usage:
+    return given if isinstance(given, Usage) else Usage(*given)
