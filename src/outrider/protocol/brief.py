@@ -27,6 +27,5 @@ class Brief:
     report_back_attempts: int = 3
     timeout_ms: int = 900_000
     spill_folder: str | None = None
-    event_bytes: int = 8_388_608
     retry: RetryConfig = field(default_factory=RetryConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)

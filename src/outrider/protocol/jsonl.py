@@ -46,3 +46,10 @@ def _scrubbed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_scrubbed(item) for item in cast("list[Any]", value)]
     return value
+
+
+def pretty(value: Any) -> str:
+    """Return `value` as JSON for people, and for `jq`."""
+    from json import dumps
+
+    return dumps(_scrubbed(value), ensure_ascii=False, indent=2)

@@ -31,6 +31,7 @@ class Effects:
     files_read: tuple[str, ...] = ()
     files_written: tuple[FileWrite, ...] = ()
     commands: tuple[CommandRun, ...] = ()
+    omitted: int = 0
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class Receipt:
         """Count one finished call and what it did."""
         self.tool_calls += 1
         self.tool_errors += failed
+        self.omitted += effects.omitted
         for path in self._fitting(effects.files_read, self._read):
             self._read[path] = None
         for write in effects.files_written:

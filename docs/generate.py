@@ -1,0 +1,109 @@
+"""Writes the tables in the docs that the code defines: `python3 dev docs`.
+
+A table stands between `<!-- generated:NAME -->` and `<!-- /generated -->`.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from outrider.agents.definitions import AGENT_FIELDS
+from outrider.agents.discovery import builtin_agents
+from outrider.protocol.config import KEYS
+from outrider.protocol.envelope import ToolCode
+from outrider.protocol.errors import (
+    ERROR_OF_OUTCOME,
+    EXIT_REFUSED,
+    ErrorCode,
+    Outcome,
+    exit_code,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(
+    r"(?P<begin><!-- generated:(?P<name>[\w-]+) -->\n).*?(?P<end><!-- /generated -->)", re.DOTALL
+)
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table."""
+    header = list(header)
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def agent_fields() -> str:
+    rows = (
+        (f"`{name}`", "yes" if needed else "no", meaning) for name, needed, meaning in AGENT_FIELDS
+    )
+    return table(("Field", "Required", "Meaning"), rows)
+
+
+def agents() -> str:
+    rows = (
+        (f"`{a.name}`", a.description, ", ".join(f"`{t}`" for t in a.tools or ()))
+        for a in builtin_agents()
+    )
+    return table(("Agent", "For", "Tools"), rows)
+
+
+def error_codes() -> str:
+    return table(("Code", "Meaning"), ((f"`{code}`", code.meaning) for code in ErrorCode))
+
+
+def tool_codes() -> str:
+    return table(("Code", "Meaning"), ((f"{int(code)}", code.meaning) for code in ToolCode))
+
+
+def outcomes() -> str:
+    rows = [
+        (f"`{outcome}`", str(exit_code(outcome)), f"`{ERROR_OF_OUTCOME[outcome]}`")
+        for outcome in Outcome
+        if outcome in ERROR_OF_OUTCOME
+    ]
+    rows.insert(0, (f"`{Outcome.COMPLETED}`", "0", "none, or `SUBAGENT_OUTPUT_TRUNCATED`"))
+    rows.append(("killed by signal n: `failed`", "128 + n", "`SUBAGENT_FAILED`"))
+    rows.append(("refused before a child started", str(EXIT_REFUSED), "see the codes"))
+    return table(("Outcome", "Exit code", "Error code"), rows)
+
+
+def configuration() -> str:
+    rows = (
+        (f"`{key.name}`", f"`{json.dumps(key.default)}`", key.doc, key.project.value)
+        for key in KEYS.values()
+    )
+    return table(("Key", "Default", "Meaning", "A project's file may"), rows)
+
+
+GENERATORS: dict[str, Callable[[], str]] = {
+    "agent-fields": agent_fields,
+    "builtin-agents": agents,
+    "error-codes": error_codes,
+    "tool-codes": tool_codes,
+    "outcomes": outcomes,
+    "configuration": configuration,
+}
+
+
+def generated(text: str) -> str:
+    """Return a page with all of its generated blocks as the code has them now."""
+    return BLOCK.sub(lambda m: f"{m['begin']}{GENERATORS[m['name']]()}{m['end']}", text)
+
+
+def pages() -> list[Path]:
+    """Return every page that may hold such a block."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def main() -> None:
+    for page in pages():
+        old = page.read_text()
+        if (new := generated(old)) != old:
+            page.write_text(new)
+            sys.stdout.write(f"{page.relative_to(ROOT)} written\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""The command `outrider`. Its version is told without importing anything else."""
+
+import sys
+
+from outrider import __version__
+
+
+def main() -> int:
+    """Run the command with the arguments of this process, and return its exit code."""
+    arguments = sys.argv[1:]
+    if arguments in (["--version"], ["-V"]):
+        sys.stdout.write(f"outrider {__version__}\n")
+        return 0
+    from outrider.surfaces.cli.main import run_command
+
+    return run_command(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

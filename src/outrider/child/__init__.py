@@ -1,0 +1,1 @@
+"""One task, its turns and its report: what runs in the child process."""

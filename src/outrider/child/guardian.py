@@ -1,0 +1,161 @@
+"""No child outlives its parent or its deadline, nor does anything it started.
+
+A guardian process stands between the parent and the child. It holds a lifeline, a pipe that only
+the parent can write to: when the kernel closes it, because the parent let go or died, the guardian
+ends the child. As the subreaper it inherits whatever the child's tools leave behind, even what
+fled into a session of its own, and ends that too. This module imports little: a guardian stays in
+memory for as long as its child runs.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+TERMINATE_GRACE_S = 5.0
+SWEEP_LIMIT_S = 5.0
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def run_guarded(child: Callable[[], None], *, lifeline: int, status: int, timeout_s: float) -> None:
+    """Fork, run `child` in the fork, and in the guardian return once it and all it started ended.
+
+    How the child ended is written to the pipe `status`: `exit 0`, or `signal 9`.
+    """
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    guardian = os.getpid()
+    wakeup = _signals_to_pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become_child(guardian, wakeup, status)
+        child()
+        return
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)
+    os.dup2(2, 1)  # the events' pipe is the child's alone
+    ended = _Guardian(pid, lifeline, wakeup[0], time.monotonic() + timeout_s).watch()
+    kind, number = _kind_of(ended)
+    os.write(status, f"{kind} {number}\n".encode())
+    os._exit(0)
+
+
+def _become_child(guardian: int, wakeup: tuple[int, int], status: int) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    for descriptor in (*wakeup, status):
+        os.close(descriptor)
+    os.setpgid(0, 0)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != guardian:  # it died before the line above took effect
+        os._exit(1)
+
+
+def _signals_to_pipe() -> tuple[int, int]:
+    """Return a pipe that wakes the guardian's poll at each of the signals it minds."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, _wake)
+    return reader, writer
+
+
+def _wake(_number: int, _frame: object) -> None:
+    """Do nothing: that the handler exists is what sends the signal's number down the pipe."""
+
+
+class _Guardian:
+    """Waits for the child's end, and brings it about when the lifeline or a signal says so."""
+
+    def __init__(self, child: int, lifeline: int, wakeup: int, deadline: float) -> None:
+        self._child = child
+        self._lifeline = lifeline
+        self._wakeup = wakeup
+        self._deadline = deadline
+        self._status: int | None = None
+        self._kill_at: float | None = None
+
+    def watch(self) -> int:
+        """Return the child's wait status, once nothing of it is left."""
+        poller = select.poll()
+        poller.register(self._lifeline, 0)  # asks for nothing, so wakes at the hang-up alone
+        poller.register(self._wakeup, select.POLLIN)
+        while self._status is None:
+            self._step(poller)
+        self._sweep()
+        return self._status
+
+    def _step(self, poller: select.poll) -> None:
+        until = self._deadline if self._kill_at is None else self._kill_at
+        ready = dict(poller.poll(max(0.0, until - time.monotonic()) * 1000))
+        signals = self._read_signals() if self._wakeup in ready else b""
+        if self._lifeline in ready:
+            poller.unregister(self._lifeline)
+        self._reap(os.WNOHANG)
+        asked = self._lifeline in ready or any(n != signal.SIGCHLD for n in signals)
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._signal(signal.SIGKILL)
+            self._kill_at = time.monotonic() + TERMINATE_GRACE_S
+        elif self._kill_at is None and (asked or time.monotonic() >= self._deadline):
+            self._signal(signal.SIGTERM)
+            self._kill_at = time.monotonic() + TERMINATE_GRACE_S
+
+    def _read_signals(self) -> bytes:
+        try:
+            return os.read(self._wakeup, 4096)
+        except BlockingIOError:
+            return b""
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child, number)
+
+    def _reap(self, options: int) -> bool:
+        """Collect the dead; return whether any process of ours is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, options)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self._child:
+                self._status = status
+
+    def _sweep(self) -> None:
+        """End what the child left behind: its group first, then all that came to us as orphans."""
+        self._signal(signal.SIGKILL)
+        give_up = time.monotonic() + SWEEP_LIMIT_S
+        while self._reap(os.WNOHANG) and time.monotonic() < give_up:
+            for pid in _children_of_this_process():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.002)
+
+
+def _children_of_this_process() -> list[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as children:
+            return [int(pid) for pid in children.read().split()]
+    except OSError:
+        return []
+
+
+def _kind_of(status: int) -> tuple[str, int]:
+    if os.WIFSIGNALED(status):
+        return "signal", os.WTERMSIG(status)
+    return "exit", os.waitstatus_to_exitcode(status)
+
+
+def _prctl(option: int, value: int) -> None:
+    """Ask Linux's kernel; elsewhere the process group is all there is."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

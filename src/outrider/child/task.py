@@ -1,0 +1,119 @@
+"""One task: turn after turn, until there is an answer, a report, or a reason to stop."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.child.budget import Budget
+from outrider.child.history import History
+from outrider.child.report_back import REMINDER, Report
+from outrider.child.turn import TurnExecutor, TurnResult
+from outrider.protocol.data import ABSENT
+from outrider.protocol.errors import Outcome
+from outrider.protocol.events import TaskFinishEvent
+
+CUT = "The model's answer was cut at its token limit."
+EMPTY = "The model gave an empty answer."
+WITHHELD = {
+    "content_filter": "The model refused, or its provider's content filter withheld the answer.",
+    "error": "The model's provider ended the answer with an error.",
+}
+
+
+@dataclass(slots=True)
+class TaskExecutor:
+    """Runs the turns of one task and says how it ended."""
+
+    turns: TurnExecutor
+    history: History
+    budget: Budget
+    expects_report: bool = False
+    report_attempts: int = 3
+    _last_text: str = ""
+    _reminded: bool = False
+    _only_report_back: bool = False
+    _reports: int = 0
+    _last_report: Report | None = None
+
+    async def run(self) -> TaskFinishEvent:
+        """Return the end of the task; it never raises for what a model or a tool can do."""
+        finish = None
+        turn = 0
+        while finish is None:
+            turn += 1
+            finish = await self._step(turn)
+        return finish
+
+    async def _step(self, turn: int) -> TaskFinishEvent | None:
+        if over := self.budget.forbids_turn():
+            return self._finished(Outcome.OVER_BUDGET, error=over)
+        if advice := self.budget.wrap_up():
+            self.history.say(advice)
+        result = await self.turns.run(turn, only_report_back=self._only_report_back)
+        self._only_report_back = False
+        self._last_text = result.text or self._last_text
+        if result.failure is not None:
+            return self._finished(Outcome.FAILED, result.text, result.failure.message)
+        if result.has_report_back:
+            return self._reported(result.report_back_result)
+        if result.over_budget:
+            return self._finished(Outcome.OVER_BUDGET, error=result.over_budget)
+        if result.has_tool_call:
+            return self._after_reports(result)
+        return self._answered(result)
+
+    def _after_reports(self, result: TurnResult) -> TaskFinishEvent | None:
+        """Decide on a turn that called tools but made no valid report: go on, or give up."""
+        if not result.reports:
+            return None
+        self._reports += len(result.reports)
+        self._last_report = result.reports[-1]
+        if self._reports < self.report_attempts:
+            return None
+        return self._schema_failed(f"None of {self._reports} reports fitted the output schema.")
+
+    def _answered(self, result: TurnResult) -> TaskFinishEvent | None:
+        """Decide on a turn that called no tool: the answer, or what kept it from being one."""
+        if result.stop_reason in WITHHELD:
+            return self._finished(Outcome.FAILED, result.text, WITHHELD[result.stop_reason])
+        if self.expects_report:
+            return self._reminded_or_failed()
+        error = CUT if result.stop_reason == "length" else None
+        if error is None and not result.text.strip():
+            error = EMPTY
+        outcome = Outcome.COMPLETED if error is None else Outcome.FAILED
+        return self._finished(outcome, result.text, error)
+
+    def _reminded_or_failed(self) -> TaskFinishEvent | None:
+        if self._reminded:
+            return self._schema_failed("The model answered in text and never called report_back.")
+        self._reminded = self._only_report_back = True
+        self.history.say(REMINDER)
+        return None
+
+    def _schema_failed(self, error: str) -> TaskFinishEvent:
+        last = self._last_report
+        faults = last.faults if last else ()
+        return TaskFinishEvent(
+            Outcome.SCHEMA_FAILED,
+            self._last_text,
+            error=error,
+            schema_faults=tuple(fault.to_dict() for fault in faults),
+            last_report=last.raw if last else ABSENT,
+            usage=self.budget.usage,
+        )
+
+    def _reported(self, value: Any) -> TaskFinishEvent:
+        return TaskFinishEvent(
+            Outcome.COMPLETED,
+            json.dumps(value, ensure_ascii=False, indent=2),
+            structured_output=value,
+            usage=self.budget.usage,
+        )
+
+    def _finished(
+        self, outcome: Outcome, text: str = "", error: str | None = None
+    ) -> TaskFinishEvent:
+        return TaskFinishEvent(
+            outcome, text or self._last_text, error=error, usage=self.budget.usage
+        )

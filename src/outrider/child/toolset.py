@@ -1,0 +1,44 @@
+"""The tools of one child: those its brief names, in an executor that knows its limits."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from outrider.protocol.brief import Brief
+from outrider.protocol.masking import Masker, is_secret_name, secret_environment_values
+from outrider.tools.builtin import builtin_tools
+from outrider.tools.context import ToolContext
+from outrider.tools.entry_points import load_tools
+from outrider.tools.executor import ToolExecutor
+
+log = logging.getLogger("outrider")
+
+
+def tool_executor(brief: Brief, cwd: Path, env: Mapping[str, str]) -> ToolExecutor:
+    """Return the executor for a brief; its commands see none of the child's secrets."""
+    available = {tool.name: tool for tool in builtin_tools()}
+    wanted = set(brief.tools)
+    if not wanted <= available.keys():
+        own, problems = load_tools(brief.tool_modules)
+        available |= {tool.name: tool for tool in own if tool.name not in available}
+        for problem in problems:
+            log.warning(problem)
+    secrets = secret_environment_values(env)
+    context = ToolContext(
+        cwd=cwd,
+        allowed_roots=tuple(Path(root).expanduser() for root in brief.allowed_roots),
+        allow_credential_files=brief.allow_credential_files,
+        environment={
+            name: value
+            for name, value in env.items()
+            if not is_secret_name(name) and value not in secrets
+        },
+        session_id=brief.run_id,
+        spill=Path(brief.spill_folder) if brief.spill_folder else None,
+    )
+    return ToolExecutor(
+        [available[name] for name in brief.tools if name in available],
+        context,
+        mask=Masker(secrets=secrets).secrets_only if brief.mask_tool_results else None,
+        withheld=available.keys() - wanted,
+    )

@@ -1,0 +1,1 @@
+"""One delegation from request to result: what runs in the parent process."""

@@ -1,0 +1,150 @@
+"""Delegation in Python: `subagent` returns every ending, `delegate` raises for a bad one."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
+
+from outrider.delegation.guard import Request
+from outrider.delegation.output_types import schema_of, value_of
+from outrider.delegation.perform import Caller, OnUpdate, perform
+from outrider.protocol.data import ABSENT
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.results import SingleResult, ToolResult
+from outrider.protocol.usage import Usage
+
+T = TypeVar("T")
+
+
+async def subagent(
+    agent: str,
+    task: str,
+    output_schema: Mapping[str, Any] | bool | None = None,
+    model: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    on_update: OnUpdate | None = None,
+    *,
+    config: Mapping[str, object] | None = None,
+) -> ToolResult:
+    """Return the result of delegating `task` to `agent`, however it ended.
+
+    `config` holds settings by their dotted names, as `{"subagents.timeoutMs": 60_000}`; they
+    count as flags do. `on_update` is called with partial results while the child works.
+    """
+    request = Request(
+        agent=agent,
+        task=task,
+        output_schema=ABSENT if output_schema is None else output_schema,
+        model=model,
+        cwd=None if cwd is None else Path(cwd),
+    )
+    return await perform(request, Caller(os.environ, flags=config, on_update=on_update))
+
+
+def subagent_sync(
+    agent: str,
+    task: str,
+    output_schema: Mapping[str, Any] | bool | None = None,
+    model: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    on_update: OnUpdate | None = None,
+    *,
+    config: Mapping[str, object] | None = None,
+) -> ToolResult:
+    """Do as `subagent` does, where there is no event loop."""
+    return asyncio.run(subagent(agent, task, output_schema, model, cwd, on_update, config=config))
+
+
+class DelegationError(Exception):
+    """A delegation that didn't complete: `code` says why, `result` holds all there is."""
+
+    def __init__(self, code: ErrorCode, message: str, result: ToolResult) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.result = result
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation(Generic[T]):
+    """A delegation that completed."""
+
+    output: T
+    result: ToolResult
+
+    @property
+    def _single(self) -> SingleResult:
+        return self.result.details.results[0]
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, by which `outrider show` finds it again."""
+        return self.result.details.run_id or ""
+
+    @property
+    def usage(self) -> Usage:
+        """What the run used."""
+        return self._single.usage
+
+    @property
+    def receipt(self) -> Mapping[str, Any]:
+        """What the child was seen to do."""
+        return self._single.receipt
+
+
+@overload
+async def delegate(
+    agent: str,
+    task: str,
+    *,
+    output_type: type[T],
+    model: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    on_update: OnUpdate | None = None,
+    config: Mapping[str, object] | None = None,
+) -> Delegation[T]: ...
+
+
+@overload
+async def delegate(
+    agent: str,
+    task: str,
+    *,
+    output_type: None = None,
+    model: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    on_update: OnUpdate | None = None,
+    config: Mapping[str, object] | None = None,
+) -> Delegation[str]: ...
+
+
+async def delegate(
+    agent: str,
+    task: str,
+    *,
+    output_type: Any = None,
+    model: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    on_update: OnUpdate | None = None,
+    config: Mapping[str, object] | None = None,
+) -> Delegation[Any]:
+    """Return the answer of a delegation that completed; raises `DelegationError` for any other.
+
+    With `output_type`, a pydantic model, dataclass or any type, the answer is a value of it.
+    """
+    schema = None if output_type is None else schema_of(output_type)
+    result = await subagent(agent, task, schema, model, cwd, on_update, config=config)
+    single = result.result
+    if single is None or not result.completed:
+        error = result.details.error
+        code = error.code if error else ErrorCode.SUBAGENT_FAILED
+        raise DelegationError(code, error.message if error else result.text, result)
+    if output_type is None:
+        return Delegation(single.output, result)
+    try:
+        value = value_of(output_type, single.structured_output)
+    except ValueError as error:
+        # The schema can't say all that a type checks; and masking may have changed the value.
+        raise DelegationError(ErrorCode.SUBAGENT_OUTPUT_INVALID, str(error), result) from error
+    return Delegation(value, result)

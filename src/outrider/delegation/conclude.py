@@ -1,0 +1,181 @@
+"""The verdict on a run: from how its child ended and what it said, to the result a caller gets."""
+
+import signal
+from dataclasses import dataclass
+from typing import Any, cast
+
+from outrider.delegation.collect import Collector
+from outrider.delegation.truncate import truncate
+from outrider.delegation.watch import Ending
+from outrider.protocol import jsonl
+from outrider.protocol.config import Config
+from outrider.protocol.data import ABSENT, Absent
+from outrider.protocol.errors import (
+    ERROR_OF_OUTCOME,
+    ErrorCode,
+    Outcome,
+    TimeoutReason,
+    exit_code,
+)
+from outrider.protocol.masking import Masker
+from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
+
+MOST_FAILURE_OUTPUT = 20_000
+MOST_STDERR = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a run is judged: its outcome, the code that goes with it, and why."""
+
+    outcome: Outcome
+    code: ErrorCode | None = None
+    error: str | None = None
+
+
+def judge(ending: Ending, collector: Collector, config: Config) -> Verdict:
+    """Return the verdict. Only the child's own last event can make it a success."""
+    match ending.reason:
+        case "finished" if collector.finish is not None:
+            outcome = collector.finish.outcome
+            return Verdict(outcome, ERROR_OF_OUTCOME.get(outcome), collector.finish.error)
+        case "timed_out":
+            error = _timeout_words(ending, config)
+            return Verdict(Outcome.TIMED_OUT, ErrorCode.SUBAGENT_TIMEOUT, error)
+        case "cancelled":
+            error = "The run was cancelled."
+            return Verdict(Outcome.CANCELLED, ErrorCode.SUBAGENT_CANCELLED, error)
+        case "flooded":
+            error = f"The child flooded its output ({ending.detail}) and was stopped."
+            return Verdict(Outcome.FAILED, ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, error)
+        case _:
+            return Verdict(Outcome.FAILED, ErrorCode.SUBAGENT_FAILED, _death_words(ending))
+
+
+def _timeout_words(ending: Ending, config: Config) -> str:
+    if ending.timeout is TimeoutReason.IDLE:
+        limit = config.subagents.idle_timeout_ms
+        return f"Nothing came from the child for {limit:,} ms (subagents.idleTimeoutMs)."
+    return f"The run took longer than {config.subagents.timeout_ms:,} ms (subagents.timeoutMs)."
+
+
+def _death_words(ending: Ending) -> str:
+    if ending.signal is None:
+        words = "The child ended before its task did."
+    else:
+        try:
+            name = signal.Signals(ending.signal).name
+        except ValueError:
+            name = "unknown"
+        words = f"The child was killed by signal {ending.signal} ({name})."
+    stderr = ending.errors.strip()[-MOST_STDERR:]
+    return f"{words} Its last words: {stderr}" if stderr else words
+
+
+def conclude(
+    agent: str,
+    task: str,
+    ending: Ending,
+    collector: Collector,
+    config: Config,
+    masker: Masker,
+    duration_ms: int,
+) -> ToolResult:
+    """Return the result of a run, masked, and write its record."""
+    collector.partial.settle()
+    run, finish = collector.run, collector.finish
+    verdict = judge(ending, collector, config)
+    error = masker.text(verdict.error) if verdict.error else None
+    text = masker.text(finish.task_result) if finish and finish.task_result else None
+    structured, masked_paths = _masked(masker, finish.structured_output if finish else ABSENT)
+    if structured is not ABSENT:
+        text = jsonl.pretty(structured)
+    last_report, _ = _masked(masker, finish.last_report if finish else ABSENT)
+    faults = masker.value(finish.schema_faults)[0] if finish and finish.schema_faults else None
+    receipt, _ = masker.value(collector.receipt.to_dict())
+    result = SingleResult(
+        agent=agent,
+        task=masker.text(task),
+        outcome=verdict.outcome,
+        exit_code=exit_code(verdict.outcome, ending.signal),
+        usage=collector.usage,
+        output=collector.partial.text if text is None else text,
+        structured_output=structured,
+        error=error,
+        timeout_reason=ending.timeout,
+        schema_faults=cast("tuple[Any, ...] | None", faults),
+        last_report=last_report,
+        masked_paths=masked_paths or None,
+        attempts=collector.attempts,
+        model=collector.model,
+        duration_ms=duration_ms,
+        session_file=str(run.session_file),
+        output_file=str(run.output_file),
+        receipt=cast("dict[str, Any]", receipt),
+        display_items=tuple(collector.display_items),
+    )
+    run.add_event({"type": "end", "at": duration_ms} | _ending_record(result, ending))
+    shown = _shown(result, verdict, collector, config)
+    run.finish(text, shown.to_dict())
+    return shown
+
+
+def _masked(masker: Masker, value: Any | Absent) -> tuple[Any | Absent, tuple[str, ...]]:
+    if value is ABSENT:
+        return ABSENT, ()
+    masked, paths = masker.value(value)
+    return masked, tuple(paths)
+
+
+def _ending_record(result: SingleResult, ending: Ending) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "outcome": result.outcome,
+        "exitCode": result.exit_code,
+        "error": result.error,
+    }
+    # Of a child that was stopped in mid-sentence, the transcript has no message yet.
+    return record if ending.reason == "finished" else record | {"partialOutput": result.output}
+
+
+def _shown(
+    result: SingleResult, verdict: Verdict, collector: Collector, config: Config
+) -> ToolResult:
+    """Return the result with the text that a caller is shown, cut to its limits."""
+    run = collector.run
+    if verdict.outcome is Outcome.COMPLETED:
+        text, code = result.output, None
+    else:
+        text, code = failure_text(result, collector), verdict.code
+    shown = truncate(
+        text,
+        most_bytes=config.limits.result_bytes,
+        most_lines=config.limits.result_lines,
+        run_id=run.id,
+        whole=result.output_file,
+    )
+    error = ErrorInfo(code, result.error or verdict.outcome) if code else None
+    if shown.cut and error is None:
+        error = ErrorInfo(
+            ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, f"The text was cut; the whole is in run {run.id}."
+        )
+    content = f"{shown.text}\n\n[{run.problem}]" if run.problem else shown.text
+    return text_result(content, Details(run_id=run.id, results=(result,), error=error))
+
+
+def failure_text(result: SingleResult, collector: Collector) -> str:
+    """Return what a caller reads of a run that didn't complete."""
+    lines = [
+        f"The subagent {result.agent} did not complete: {result.outcome} "
+        f"(exit code {result.exit_code}).",
+        f"Error: {result.error}",
+        f"Last event: {collector.last_event}",
+        f"Session file: {result.session_file}",
+    ]
+    if result.schema_faults:
+        lines += [f"- {fault['path']}: {fault['message']}" for fault in result.schema_faults]
+    if output := result.output.strip():
+        more = "\n[…]" if len(output) > MOST_FAILURE_OUTPUT else ""
+        lines.append(f"Partial output:\n{output[:MOST_FAILURE_OUTPUT]}{more}")
+    else:
+        lines.append("Partial output: none")
+    return "\n".join(lines)

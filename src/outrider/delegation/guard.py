@@ -1,0 +1,121 @@
+"""What can be refused before a child is started: each refusal has a code and says what to do."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from outrider.agents.definitions import AgentDefinition
+from outrider.protocol import jsonl
+from outrider.protocol.config import Config
+from outrider.protocol.data import ABSENT, Absent
+from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.schemas import SchemaError, load_schema
+
+TASK_BYTES = 4 << 20
+MOST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller asks for."""
+
+    agent: str
+    task: str
+    output_schema: Any | Absent = ABSENT
+    model: str | None = None
+    cwd: Path | None = None
+    definition: AgentDefinition | None = None
+    """The agent itself, where it isn't one of those that are discovered."""
+
+
+def invalid(message: str) -> Refusal:
+    """Return the refusal of a request that can't be used."""
+    return Refusal(ErrorCode.INVALID_INPUT, message)
+
+
+def read_arguments(
+    arguments: Mapping[str, Any], tool: str, parameters: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return a tool call's arguments: all that are required, and none but the tool's own."""
+    known, required = parameters["properties"], parameters["required"]
+    if unknown := sorted(set(arguments) - set(known)):
+        raise invalid(f"Unknown field: {', '.join(unknown)}. `{tool}` takes {', '.join(known)}.")
+    if missing := [name for name in required if arguments.get(name) in (None, "")]:
+        raise invalid(f"Missing: {' and '.join(missing)}. `{tool}` needs {' and '.join(required)}.")
+    return arguments
+
+
+def check_enabled(config: Config) -> None:
+    """Refuse where delegation is switched off."""
+    if not config.subagents.enabled:
+        raise Refusal(
+            ErrorCode.SUBAGENTS_DISABLED,
+            "Delegation is switched off: subagents.enabled is false. "
+            "`outrider config` shows where that is set.",
+        )
+
+
+def check_depth(config: Config, env: Mapping[str, str]) -> None:
+    """Refuse a delegation by a child that is as deep as the configuration allows."""
+    depth = current_depth(env)
+    if depth >= config.subagents.max_depth:
+        raise Refusal(
+            ErrorCode.SUBAGENT_DEPTH_EXCEEDED,
+            f"A delegation at depth {depth} is refused: subagents.maxDepth is "
+            f"{config.subagents.max_depth}. Do the task yourself.",
+        )
+
+
+def current_depth(env: Mapping[str, str]) -> int:
+    """Return how many delegations this process is inside of; doubt counts as one."""
+    told = env.get("OUTRIDER_SUBAGENT_DEPTH", "")
+    if told.isascii() and told.isdigit() and len(told) < 6 and int(told) > 0:
+        return int(told)
+    children = (env.get("PI_SUBAGENT_CHILD"), env.get("OUTRIDER_SUBAGENT_CHILD"))
+    return 1 if "1" in children else 0
+
+
+def check_input(request: Request) -> None:
+    """Refuse an agent, a task or a schema that can't be one."""
+    for name, value in (("agent", request.agent), ("task", request.task)):
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise invalid(f"{name} is a {type(value).__name__}; it has to be a text.")
+        if not value.strip():
+            raise invalid(f"{name} is empty. Give both an agent and a task.")
+        if "\0" in value:
+            raise invalid(f"{name} holds a NUL character, which no text may. Take it out.")
+        if jsonl.without_surrogates(value) != value:
+            raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
+    if len(request.agent) > MOST_NAME:
+        raise invalid(f"agent is {len(request.agent)} characters long: that is no agent's name.")
+    size = len(request.task.encode())
+    if size > TASK_BYTES:
+        raise invalid(
+            f"The task is {size:,} bytes long; {TASK_BYTES:,} is the most. "
+            "Put the bulk into a file and name the file in the task."
+        )
+
+
+def check_schema(schema: Any | Absent) -> None:
+    """Refuse an output schema that can't be used."""
+    if schema is ABSENT:
+        return
+    try:
+        load_schema(schema)
+    except SchemaError as error:
+        raise invalid(f"output_schema can't be used: {error}") from None
+
+
+def working_directory(cwd: Path | None) -> Path:
+    """Return the real path of the folder to work in, or refuse."""
+    try:
+        path = Path(os.path.realpath(Path.cwd() if cwd is None else cwd))
+    except (OSError, ValueError) as error:
+        raise invalid(f"The working directory can't be used: {error}.") from None
+    if not path.is_dir():
+        raise invalid(f"The working directory {path} isn't a folder that exists.")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise invalid(f"The working directory {path} can't be read.")
+    return path

@@ -1,0 +1,167 @@
+"""One delegation, from the request to the result. It never raises for what can be expected."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from outrider.delegation.collect import Collector
+from outrider.delegation.conclude import conclude
+from outrider.delegation.guard import Request
+from outrider.delegation.launch import LaunchFailed, launch
+from outrider.delegation.prepare import Confirm, Prepared, prepare
+from outrider.delegation.runs import Run, prune_now_and_then
+from outrider.delegation.turnstile import turnstile
+from outrider.delegation.watch import Ending, Watch
+from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.places import runs_folder
+from outrider.protocol.results import Details, ErrorInfo, ToolResult, text_result
+from outrider.protocol.retry import FailureKind
+
+UPDATE_INTERVAL_S = 0.05
+log = logging.getLogger("outrider")
+
+OnUpdate = Callable[[ToolResult], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: their environment and flags, and how they can be reached while it runs."""
+
+    env: Mapping[str, str]
+    flags: Mapping[str, object] | None = None
+    confirm: Confirm | None = None
+    on_update: OnUpdate | None = None
+    on_start: Callable[[Prepared, str], object] | None = None
+    cancelled: asyncio.Event | None = None
+
+
+async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
+    """Return the result of a delegation; a cancelled caller gets it recorded, then is cancelled."""
+    caller = caller or Caller(os.environ)
+    try:
+        prepared = prepare(request, env=caller.env, flags=caller.flags, confirm=caller.confirm)
+    except Refusal as refusal:
+        return refused(refusal)
+    gate = turnstile()
+    async with gate.enter(prepared.config.subagents.max_concurrent, prepared.provider):
+        runs = runs_folder(caller.env)
+        try:
+            run = Run.create(runs)
+        except OSError as error:
+            message = f"The run can't be recorded under {runs}: {error.strerror or error}."
+            return refused(Refusal(ErrorCode.SUBAGENT_FAILED, message))
+        with run:
+            result = await _recorded(prepared, caller, run)
+        prune_now_and_then(runs, prepared.config.runs)
+        return result
+
+
+def refused(refusal: Refusal) -> ToolResult:
+    """Return the result of a request that no child was started for."""
+    too_deep = refusal.code is ErrorCode.SUBAGENT_DEPTH_EXCEEDED
+    details = Details(
+        mode="management" if too_deep else "single",
+        error=ErrorInfo(refusal.code, refusal.message),
+    )
+    return text_result(refusal.message, details)
+
+
+async def _recorded(prepared: Prepared, caller: Caller, run: Run) -> ToolResult:
+    run.add_event(_opening(prepared, run))
+    collector = Collector(run, prepared.masker, prepared.config.limits)
+    collector.model = prepared.choice.model
+    if caller.on_start:
+        caller.on_start(prepared, run.id)
+    start = time.monotonic()
+    ending = Ending("cancelled")
+    try:
+        ending = await _watched(prepared, caller, collector)
+    finally:
+        result = conclude(
+            prepared.definition.name,
+            prepared.request.task,
+            ending,
+            collector,
+            prepared.config,
+            prepared.masker,
+            round((time.monotonic() - start) * 1000),
+        )
+    return result
+
+
+def _opening(prepared: Prepared, run: Run) -> dict[str, object]:
+    """Return the first line of the transcript: what was asked, of whom, and with which tools."""
+    masker = prepared.masker
+    return {
+        "type": "run",
+        "at": 0,
+        "startedAt": time.time(),
+        "runId": run.id,
+        "agent": prepared.definition.name,
+        "task": masker.text(prepared.request.task),
+        "model": prepared.choice.model,
+        "modelReason": prepared.choice.reason,
+        "tools": list(prepared.permit.tools),
+        "withheld": [f"{tool}: {reason}" for tool, reason in prepared.permit.withheld],
+        "cwd": masker.text(str(prepared.cwd)),
+    }
+
+
+async def _watched(prepared: Prepared, caller: Caller, collector: Collector) -> Ending:
+    brief = prepared.brief(collector.run.id, collector.run.spill)
+    updates = _Updates(caller.on_update, collector)
+    gate, provider = turnstile(), prepared.provider
+
+    def changed() -> None:
+        retry = collector.last_retry
+        if retry is not None and retry.kind in (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED):
+            gate.pause(provider, retry.delay_ms / 1000)
+            collector.last_retry = None
+        updates.changed()
+
+    try:
+        child = launch(brief, prepared.environment)
+    except LaunchFailed as error:
+        return Ending("died", errors=str(error))
+    try:
+        watch = Watch(child, collector, prepared.config, changed)
+        return await watch.run(caller.cancelled or asyncio.Event())
+    finally:
+        updates.close()
+
+
+class _Updates:
+    """Tells the caller how far the run has come, at most twenty times a second."""
+
+    def __init__(self, on_update: OnUpdate | None, collector: Collector) -> None:
+        self._on_update = on_update
+        self._collector = collector
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = 0.0
+
+    def changed(self) -> None:
+        if self._on_update is None or self._timer is not None:
+            return
+        wait = max(0.0, self._last + UPDATE_INTERVAL_S - time.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(wait, self._send)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _send(self) -> None:
+        self._timer = None
+        if self._on_update is None:
+            return
+        self._last = time.monotonic()
+        streaming = self._collector.streaming()
+        details = Details(run_id=self._collector.run.id, streaming=streaming)
+        try:
+            self._on_update(text_result(self._collector.partial.text, details))
+        except Exception:
+            # A caller's fault in showing progress is no reason to lose the run.
+            log.exception("on_update raised; no more updates are sent for this run")
+            self._on_update = None

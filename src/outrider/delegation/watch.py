@@ -1,0 +1,178 @@
+"""Watching a child to its end: its pipes, its deadlines, its limits, all on one selector."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+from outrider.delegation.collect import Collector
+from outrider.delegation.launch import Child
+from outrider.delegation.lines import ErrorText, Flooded, LineReader
+from outrider.protocol.config import Config
+from outrider.protocol.errors import TimeoutReason
+
+CHUNK = 1 << 18
+STOP_LIMIT_S = 20.0
+
+T = TypeVar("T")
+Reason = Literal["finished", "died", "timed_out", "flooded", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a child is no more, as its parent saw it."""
+
+    reason: Reason
+    detail: str = ""
+    timeout: TimeoutReason | None = None
+    signal: int | None = None
+    errors: str = ""
+
+
+class Watch:
+    """Follows one child. `run` returns when the child and all it started are gone."""
+
+    def __init__(
+        self, child: Child, collector: Collector, config: Config, changed: Callable[[], None]
+    ) -> None:
+        limits = config.limits
+        self._child = child
+        self._collector = collector
+        self._changed = changed
+        self._timeout_s = config.subagents.timeout_ms / 1000
+        self._idle_s = config.subagents.idle_timeout_ms / 1000
+        self._lines = LineReader(most_bytes=limits.stdout_bytes, most_line=limits.event_bytes)
+        self._errors = ErrorText(limits.stderr_bytes)
+        self._status = b""
+        self._loop = asyncio.get_running_loop()
+        self._stopping: asyncio.Future[Ending] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+
+    async def run(self, cancelled: asyncio.Event) -> Ending:
+        """Return how the child ended; `cancelled` ends it from outside."""
+        cancelling = asyncio.ensure_future(cancelled.wait())
+        cancelling.add_done_callback(self._on_cancel)
+        deadline = self._loop.call_later(self._timeout_s, self._on_deadline)
+        idle = asyncio.ensure_future(self._watch_idleness())
+        self._listen()
+        try:
+            ending = await self._stopping
+        finally:
+            cancelling.cancel()
+            idle.cancel()
+            deadline.cancel()
+            await self._until_gone()
+        return self._completed(ending)
+
+    def _listen(self) -> None:
+        self._loop.add_reader(self._child.events, self._on_events)
+        self._loop.add_reader(self._child.errors, self._on_errors)
+        self._loop.add_reader(self._child.status, self._on_status)
+        if not self._child.send_brief():
+            self._loop.add_writer(self._child.lifeline, self._on_writable)
+
+    def _on_writable(self) -> None:
+        if self._child.send_brief():
+            self._loop.remove_writer(self._child.lifeline)
+
+    def _on_events(self) -> None:
+        data = self._read(self._child.events)
+        if data and not self._stopping.done():
+            self._take_in(data)
+
+    def _take_in(self, data: bytes) -> None:
+        try:
+            for line in self._lines.feed(data):
+                self._collector.feed(line)
+        except Flooded as flood:
+            self._end(Ending("flooded", str(flood)))
+        if self._collector.finish is not None:
+            self._end(Ending("finished"))
+        self._changed()
+
+    def _on_errors(self) -> None:
+        data = self._read(self._child.errors)
+        try:
+            self._errors.feed(data or b"")
+        except Flooded as flood:
+            self._end(Ending("flooded", str(flood)))
+
+    def _on_status(self) -> None:
+        data = self._read(self._child.status)
+        if data:
+            self._status += data
+        elif data is None:
+            self._drain()
+            self._end(Ending("died"))
+            self._gone.set_result(None)
+
+    def _drain(self) -> None:
+        """Take in what the child said last: it may still be in the pipe."""
+        while not self._stopping.done() and (data := self._read(self._child.events)):
+            self._take_in(data)
+
+    def _read(self, descriptor: int) -> bytes | None:
+        """Return what is there now, empty for nothing yet, None where nothing more will come."""
+        try:
+            data = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return b""
+        if data:
+            return data
+        self._loop.remove_reader(descriptor)
+        return None
+
+    def _on_cancel(self, waiting: asyncio.Future[Literal[True]]) -> None:
+        if not waiting.cancelled():
+            self._end(Ending("cancelled"))
+
+    def _on_deadline(self) -> None:
+        self._end(Ending("timed_out", timeout=TimeoutReason.RUNTIME))
+
+    async def _watch_idleness(self) -> None:
+        while (left := self._collector.idle_since() + self._idle_s - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+        self._end(Ending("timed_out", timeout=TimeoutReason.IDLE))
+
+    def _end(self, ending: Ending) -> None:
+        """Settle why the child ends. The first reason counts: what follows is its consequence."""
+        if not self._stopping.done():
+            self._stopping.set_result(ending)
+
+    async def _until_gone(self) -> None:
+        """Let the guardian end what is left, and see to it that it does."""
+        self._loop.remove_writer(self._child.lifeline)
+        self._child.stop()
+        try:
+            await _shielded(asyncio.wait_for(self._gone, STOP_LIMIT_S))
+        except TimeoutError:
+            self._child.kill()
+        finally:
+            for descriptor in (self._child.events, self._child.errors, self._child.status):
+                self._loop.remove_reader(descriptor)
+            self._child.release()
+
+    def _completed(self, ending: Ending) -> Ending:
+        kind, _, number = self._status.decode(errors="replace").strip().partition(" ")
+        killed: int | None = None
+        if ending.reason == "died":
+            # No word from the guardian means that it was killed itself, and the child with it.
+            killed = int(number) if kind == "signal" else (9 if kind != "exit" else None)
+        return replace(ending, signal=killed, errors=self._errors.text)
+
+
+async def _shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns, however often we are cancelled meanwhile; then be cancelled."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        task.exception()
+        raise asyncio.CancelledError
+    return task.result()

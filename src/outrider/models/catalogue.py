@@ -1,0 +1,140 @@
+"""The providers a model can be named from: their keys, variables, packages and default models."""
+
+from dataclasses import dataclass
+
+EMBEDDED = "embedded"
+
+# What any provider's HTTP client reads to get out of the house.
+NETWORK_VARIABLES = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One provider: what it reads from the environment, and what it answers with by default."""
+
+    name: str
+    keys: tuple[str, ...] = ()
+    """Variables of which one has to be set; none where it authenticates by other means."""
+    others: tuple[str, ...] = ()
+    """Further variables it reads: base URL, organisation, region."""
+    default: str | None = None
+    """The model taken when one of its keys is all that is known."""
+    module: str | None = None
+    """The module that has to be importable; None where the default install brings it."""
+    extra: str | None = None
+    """The extra of pydantic-ai-slim that brings that module."""
+
+
+_OPENAI_KEYS = ("OPENAI_API_KEY",)
+_OPENAI_OTHERS = ("OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
+_AZURE_KEYS = ("AZURE_OPENAI_API_KEY",)
+_AZURE_OTHERS = ("AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION")
+_GOOGLE_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+_AWS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+)
+
+# The order is the one in which keys are looked for.
+_PROVIDERS = (
+    Provider("openai", _OPENAI_KEYS, _OPENAI_OTHERS, default="gpt-6.1-terra"),
+    Provider(
+        "anthropic",
+        ("ANTHROPIC_API_KEY",),
+        ("ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS"),
+        default="claude-sonnet-5-5",
+    ),
+    Provider("google", _GOOGLE_KEYS, (), "gemini-flash-latest", "google.genai", "google"),
+    Provider(
+        "openrouter",
+        ("OPENROUTER_API_KEY",),
+        ("OPENROUTER_APP_URL", "OPENROUTER_APP_TITLE"),
+        default="openrouter/auto",
+    ),
+    Provider("deepseek", ("DEEPSEEK_API_KEY",), default="deepseek-chat"),
+    Provider("mistral", ("MISTRAL_API_KEY",), (), "mistral-large-latest", "mistralai", "mistral"),
+    Provider("groq", ("GROQ_API_KEY",), ("GROQ_BASE_URL",), "openai/gpt-oss-120b", "groq", "groq"),
+    Provider(
+        "moonshotai", ("MOONSHOTAI_API_KEY",), ("MOONSHOTAI_BASE_URL",), default="kimi-latest"
+    ),
+    Provider("cerebras", ("CEREBRAS_API_KEY",), default="gpt-oss-120b"),
+    Provider("openai-chat", _OPENAI_KEYS, _OPENAI_OTHERS),
+    Provider("openai-responses", _OPENAI_KEYS, _OPENAI_OTHERS),
+    Provider("alibaba", ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY")),
+    Provider("azure", _AZURE_KEYS, _AZURE_OTHERS),
+    Provider("azure-responses", _AZURE_KEYS, _AZURE_OTHERS),
+    Provider("bedrock", (), _AWS, module="boto3", extra="bedrock"),
+    Provider("cohere", ("CO_API_KEY",), ("CO_BASE_URL",), module="cohere", extra="cohere"),
+    Provider("fireworks", ("FIREWORKS_API_KEY",)),
+    Provider(
+        "google-cloud",
+        (),
+        (
+            *_GOOGLE_KEYS,
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_CLOUD_LOCATION",
+        ),
+        module="google.genai",
+        extra="google",
+    ),
+    Provider("heroku", ("HEROKU_INFERENCE_KEY",), ("HEROKU_INFERENCE_URL",)),
+    Provider("huggingface", ("HF_TOKEN",), module="huggingface_hub", extra="huggingface"),
+    Provider("meta", ("META_API_KEY",)),
+    Provider("nebius", ("NEBIUS_API_KEY",)),
+    Provider("ollama", (), ("OLLAMA_BASE_URL", "OLLAMA_API_KEY")),
+    Provider("ovhcloud", ("OVHCLOUD_API_KEY",)),
+    Provider("sambanova", ("SAMBANOVA_API_KEY",), ("SAMBANOVA_BASE_URL",)),
+    Provider("together", ("TOGETHER_API_KEY",)),
+    Provider("vercel", ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN")),
+    Provider("vllm", (), ("VLLM_BASE_URL", "VLLM_API_KEY")),
+    Provider("xai", ("XAI_API_KEY",), module="xai_sdk", extra="xai"),
+    Provider("zai", ("ZAI_API_KEY",)),
+)
+
+PROVIDERS: dict[str, Provider] = {provider.name: provider for provider in _PROVIDERS}
+
+# The short names that agent files written for other hosts use.
+ALIASES = {
+    "sonnet": "anthropic:claude-sonnet-5-5",
+    "opus": "anthropic:claude-opus-5-5",
+    "haiku": "anthropic:claude-haiku-5-5",
+}
+
+# How a bare model name shows whose it is.
+NAME_PREFIXES = {
+    "gpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "claude": "anthropic",
+    "gemini": "google",
+    "deepseek": "deepseek",
+    "mistral": "mistral",
+    "codestral": "mistral",
+    "kimi": "moonshotai",
+    "grok": "xai",
+    "glm": "zai",
+    "llama": "ollama",
+    "qwen": "ollama",
+    "phi": "ollama",
+    "gemma": "ollama",
+}

@@ -1,0 +1,106 @@
+"""What the tools have shown so far: lines of files with their numbers, out of the tools' text.
+
+The one place that knows how `grep`, `read` and `find` write their results. What it can't read it
+leaves out; a file's content can add lines to quote, and nothing else.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MAX_LINE = 400
+
+_HIT = re.compile(r"(?P<path>[^\t\n]{1,1000}?):(?P<line>\d{1,9}): ?(?P<text>.*)")
+_NUMBERED = re.compile(r" *(?P<line>\d{1,9})(?:\t|: ?| ?[|│→] ?)(?P<text>.*)")
+_TOTAL = re.compile(r"\[[\d,]+ of (?:more than )?([\d,]+) matching lines")
+_NOTE = re.compile(r"\[.*\]|\?:.*|--|No matches\.|No files match\.|Error \d+ \(.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call, to make or made."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A tool call and the text that came back."""
+
+    call: Call
+    text: str
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Everything seen: lines by file, files by name, and how often each pattern was found."""
+
+    lines: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
+    files: list[str] = field(default_factory=list[str])
+    hits: dict[str, int] = field(default_factory=dict[str, int])
+    read: dict[str, list[tuple[int, int]]] = field(default_factory=dict[str, list[tuple[int, int]]])
+    listing: list[str] = field(default_factory=list[str])
+
+    def add_line(self, path: str, number: int, text: str) -> None:
+        """Keep one line of one file."""
+        self.lines.setdefault(path, {})[number] = text[:MAX_LINE]
+
+
+def collect(exchanges: Iterable[Exchange]) -> Evidence:
+    """Return what all of the exchanges have shown."""
+    evidence = Evidence()
+    for exchange in exchanges:
+        match exchange.call.name:
+            case "grep":
+                _take_hits(evidence, exchange)
+            case "read":
+                _take_window(evidence, exchange)
+            case "find":
+                evidence.files += [
+                    path for path in _entries(exchange.text) if path not in evidence.files
+                ]
+            case "ls":
+                evidence.listing += list(_entries(exchange.text))
+            case _:
+                pass
+    return evidence
+
+
+def _take_hits(evidence: Evidence, exchange: Exchange) -> None:
+    """A path with its `line: text` below it; `path:line: text` on one line is understood too."""
+    pattern, heading, count = str(exchange.call.arguments.get("pattern", "")), "", 0
+    for row in exchange.text.split("\n"):
+        if heading and (numbered := _NUMBERED.fullmatch(row)):
+            evidence.add_line(heading, int(numbered["line"]), numbered["text"])
+            count += 1
+        elif hit := _HIT.fullmatch(row):
+            evidence.add_line(_plain(hit["path"]), int(hit["line"]), hit["text"])
+            count += 1
+        elif total := _TOTAL.match(row):
+            count = max(count, int(total[1].replace(",", "")))
+        elif row.strip() and not _NOTE.fullmatch(row.strip()):
+            heading = _plain(row)
+    evidence.hits[pattern] = max(count, evidence.hits.get(pattern, 0))
+
+
+def _take_window(evidence: Evidence, exchange: Exchange) -> None:
+    path = _plain(str(exchange.call.arguments.get("path", "")))
+    numbers: list[int] = []
+    for row in exchange.text.split("\n"):
+        if numbered := _NUMBERED.fullmatch(row):
+            numbers.append(int(numbered["line"]))
+            evidence.add_line(path, numbers[-1], numbered["text"])
+    if numbers:
+        evidence.read.setdefault(path, []).append((numbers[0], numbers[-1]))
+
+
+def _entries(text: str) -> Iterable[str]:
+    for row in text.split("\n"):
+        if row.strip() and not _NOTE.fullmatch(row.strip()):
+            yield row.rstrip()
+
+
+def _plain(path: str) -> str:
+    return path.strip().removeprefix("./")

@@ -1,0 +1,167 @@
+"""Which tools to call next: first search for the words of the task, then read around the hits."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+from outrider.models.embedded.evidence import Call, Evidence, Exchange, collect
+from outrider.models.embedded.kinds import FileKind, file_kind, value_name
+from outrider.models.embedded.ranking import Finding, rank
+from outrider.models.embedded.words import Intent, Kind, Question, Term, stem
+
+HITS = 200
+MOST_FILES = 50
+MOST_WINDOWS = 8
+MOST_FOLLOWED = 3
+_BEFORE = 20
+_WINDOW = 50
+_OPENING = 60
+_BESIDE = 5
+_NAMES_OF_THINGS = (Kind.QUOTED, Kind.IDENTIFIER, Kind.COMPOUND)
+
+
+def next_calls(
+    question: Question, exchanges: Sequence[Exchange], tools: frozenset[str]
+) -> list[Call]:
+    """Return what to call next, out of what was called so far; nothing when all is read."""
+    if not exchanges:
+        return searches(question, tools)
+    evidence = collect(exchanges)
+    if exchanges[-1].call.name in ("grep", "find", "ls"):
+        return readings(question, evidence) if "read" in tools else []
+    is_followed = any(term.kind is Kind.FOLLOWED for term in question.terms)
+    if exchanges[-1].call.name == "read" and not is_followed and "grep" in tools:
+        return follow_ups(question, evidence)
+    return []
+
+
+def searches(question: Question, tools: frozenset[str]) -> list[Call]:
+    """Return the calls that look for everything the question names."""
+    calls: list[Call] = []
+    if "grep" in tools:
+        patterns = [term.pattern for term in question.terms]
+        calls += [_grep(pattern) for pattern in (*patterns, *_together(question.terms))]
+    if "find" in tools:
+        calls += [_find(pattern) for pattern in _name_patterns(question)]
+    if question.about_everything:
+        calls += [Call("ls", {"depth": 2, "limit": 100})] if "ls" in tools else []
+        calls += [_find("README*")] if "find" in tools else []
+    if not calls and "read" in tools:
+        calls = [Call("read", {"path": path}) for path in question.paths]
+    return calls
+
+
+def readings(question: Question, evidence: Evidence) -> list[Call]:
+    """Return the calls that read around the best hits, and the files that the task names."""
+    windows: list[tuple[str, int]] = []
+    for finding in rank(question, evidence):
+        planned = any(path == finding.path and _covers(start, finding) for path, start in windows)
+        if not planned and not _was_read(evidence, finding):
+            windows.append((finding.path, max(1, finding.line - _BEFORE)))
+    calls = [
+        Call("read", {"path": path, "offset": start, "limit": _WINDOW}) for path, start in windows
+    ]
+    opened = {*evidence.read, *(path for path, _ in windows)}
+    for path in _whole_files(question, evidence):
+        if path not in opened:
+            calls.append(Call("read", {"path": path, "offset": 1, "limit": _OPENING}))
+    return calls[:MOST_WINDOWS]
+
+
+def follow_ups(question: Question, evidence: Evidence) -> list[Call]:
+    """Return the searches for the names under which a thing that was found goes on.
+
+    Where a line keeps the thing in a variable or field of another name, what is done with it is
+    done under that name: `self._grace = config.grace_period`.
+    """
+    if question.intent is Intent.DEFINITION or question.wants_docs or question.wants_tests:
+        return []
+    names = [
+        name
+        for finding in rank(question, evidence)[:3]
+        if file_kind(finding.path) is FileKind.CODE
+        for number, line in sorted(evidence.lines[finding.path].items())
+        if abs(number - finding.line) <= _BESIDE and (name := _kept_as(question, line))
+    ]
+    return [_grep(rf"\b{name}\b") for name in list(dict.fromkeys(names))[:MOST_FOLLOWED]]
+
+
+def followed(question: Question, exchanges: Sequence[Exchange]) -> Question:
+    """Return the question with the names that were followed among its terms."""
+    asked = {term.pattern for term in question.terms} | set(_together(question.terms))
+    patterns = [str(e.call.arguments["pattern"]) for e in exchanges if e.call.name == "grep"]
+    more = [
+        Term(pattern.removeprefix(r"\b").removesuffix(r"\b"), pattern, Kind.FOLLOWED)
+        for pattern in dict.fromkeys(patterns)
+        if pattern not in asked
+    ]
+    return replace(question, terms=(*question.terms, *more))
+
+
+def _kept_as(question: Question, line: str) -> str | None:
+    """The name that a line gives the thing, if it is a new one that bears a word of it."""
+    name = (value_name(line) or "").rsplit(".", 1)[-1]
+    whole = [term for term in question.terms if term.kind in _NAMES_OF_THINGS]
+    if len(name) < 4 or not name.isidentifier() or any(_matches(term, name) for term in whole):
+        return None
+    bears = any(_matches(term, name) for term in question.terms if term.kind is Kind.WORD)
+    return name if bears and any(_matches(term, line) for term in whole) else None
+
+
+def _matches(term: Term, text: str) -> bool:
+    return re.search(term.pattern, text, re.IGNORECASE) is not None
+
+
+def _was_read(evidence: Evidence, finding: Finding) -> bool:
+    windows = evidence.read.get(finding.path, ())
+    return any(first <= finding.line <= last for first, last in windows)
+
+
+def _covers(start: int, finding: Finding) -> bool:
+    return start <= finding.line < start + _WINDOW - 10
+
+
+def _whole_files(question: Question, evidence: Evidence) -> Iterator[str]:
+    """Files worth opening at their beginning: named in the task, or bearing its words."""
+    for path in sorted(evidence.files, key=lambda path: (path.count("/"), path)):
+        if any(path.endswith(name.removeprefix("./")) for name in question.paths):
+            yield path
+    if question.about_everything:
+        yield from sorted(evidence.files, key=lambda path: (path.count("/"), path))[:1]
+    bearing = [path for path in evidence.files if path not in evidence.lines]
+    code = [path for path in bearing if file_kind(path) is FileKind.CODE]
+    yield from sorted(code, key=lambda path: (path.count("/"), path))[:2]
+
+
+def _grep(pattern: str) -> Call:
+    return Call("grep", {"pattern": pattern, "ignoreCase": True, "limit": HITS})
+
+
+def _find(pattern: str) -> Call:
+    return Call("find", {"pattern": pattern, "limit": MOST_FILES})
+
+
+def _together(terms: tuple[Term, ...]) -> list[str]:
+    """Lines that have two of the words. Where one word has too many hits, these still show."""
+    words = [term.pattern for term in terms if term.kind in (Kind.WORD, Kind.ACTION)][:4]
+    pairs = [f"{first}.*{second}" for first, second in permutations(words, 2)]
+    return ["|".join(pairs)] if pairs else []
+
+
+def _name_patterns(question: Question) -> list[str]:
+    """File names to look for: paths as they are, and names that bear a telling word."""
+    named = [path.rsplit("/", 1)[-1] for path in question.paths]
+    words = [
+        form
+        for term in question.terms
+        if term.kind in (Kind.IDENTIFIER, Kind.WORD)
+        for form in _forms(term.text)
+    ]
+    return [*named, *(["*{" + ",".join(words[:24]) + "}*"] if words else [])]
+
+
+def _forms(text: str) -> tuple[str, ...]:
+    """A word as file names spell it; the globs of `find` tell upper from lower case."""
+    root = re.sub(r"\W+", "?", stem(text.lower()))
+    return (root, root.capitalize(), root.upper()) if root.strip("?_") else ()

@@ -1,0 +1,163 @@
+"""Which of the lines that were seen answer the question best. Pure, and the same every time."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import log2
+
+from outrider.models.embedded.evidence import Evidence
+from outrider.models.embedded.kinds import (
+    FileKind,
+    file_kind,
+    is_comment,
+    is_flow,
+    is_import,
+    routine_name,
+    value_name,
+    without_strings,
+)
+from outrider.models.embedded.words import WEIGHTS, Intent, Kind, Question, Term
+
+MAX_FINDINGS = 6
+MOST_PER_FILE = 2
+_NEAR = 6
+_APART = 8
+_LEAST_OF_BEST = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line that answers, with the terms found in and around it."""
+
+    path: str
+    line: int
+    score: float
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """The terms that occur at all, each with its pattern and its weight here."""
+
+    terms: tuple[Term, ...]
+    patterns: tuple[re.Pattern[str], ...]
+    weights: tuple[float, ...]
+    whole: float
+
+    def matches(self, text: str) -> frozenset[int]:
+        return frozenset(i for i, pattern in enumerate(self.patterns) if pattern.search(text))
+
+    def weigh(self, matched: Iterable[int]) -> float:
+        return sum(self.weights[i] for i in matched)
+
+    def coverage(self, matched: frozenset[int]) -> float:
+        return sum(WEIGHTS[self.terms[i].kind] for i in matched) / self.whole
+
+
+def rank(question: Question, evidence: Evidence) -> list[Finding]:
+    """Return the best findings, best first, spread over the files they are in."""
+    scale = _scale(question, evidence)
+    if not scale.terms or question.about_everything:
+        return []
+    scored = [
+        finding
+        for path, lines in evidence.lines.items()
+        for finding in _score_file(question, scale, path, lines)
+    ]
+    scored.sort(key=lambda finding: (-finding.score, finding.path, finding.line))
+    return _spread(scored)
+
+
+def _scale(question: Question, evidence: Evidence) -> _Scale:
+    """Rare terms weigh more: the fewer lines have one, the more such a line says."""
+    present = [term for term in question.terms if _frequency(term, evidence)]
+    weights = tuple(
+        WEIGHTS[term.kind] * log2(2 + 400 / (1 + _frequency(term, evidence))) for term in present
+    )
+    patterns = tuple(re.compile(term.pattern, re.IGNORECASE) for term in present)
+    whole = sum(WEIGHTS[term.kind] for term in present)
+    return _Scale(tuple(present), patterns, weights, whole or 1.0)
+
+
+def _frequency(term: Term, evidence: Evidence) -> int:
+    if (hits := evidence.hits.get(term.pattern)) is not None:
+        return hits
+    pattern = re.compile(term.pattern, re.IGNORECASE)
+    every = (text for lines in evidence.lines.values() for text in lines.values())
+    return sum(1 for text in every if pattern.search(text))
+
+
+def _score_file(
+    question: Question, scale: _Scale, path: str, lines: dict[int, str]
+) -> Iterator[Finding]:
+    in_path = scale.matches(path.replace("/", " "))
+    kind = file_kind(path)
+    matched = {number: scale.matches(text) for number, text in lines.items()}
+    standing = _standing(kind, path, question) * _density(scale, matched.values())
+    for number, own in matched.items():
+        if not own:
+            continue
+        around = range(number - _NEAR, number + _NEAR + 1)
+        near = frozenset[int]().union(*(matched.get(n, frozenset()) for n in around)) - own
+        everything = own | near | in_path
+        score = scale.weigh(own) + 0.5 * scale.weigh(near) + 0.4 * scale.weigh(in_path - own - near)
+        score *= 0.4 + 0.6 * scale.coverage(everything)
+        score *= standing * _shape(lines[number], own, kind, scale, question.intent)
+        terms = tuple(scale.terms[i].text for i in sorted(everything))
+        yield Finding(path, number, round(score, 6), terms)
+
+
+def _standing(kind: FileKind, path: str, question: Question) -> float:
+    """How much a file of this kind counts, for this question."""
+    named = 2.5 if any(path.endswith(name.removeprefix("./")) for name in question.paths) else 1.0
+    if kind is FileKind.GENERATED:
+        return named * 0.1
+    if question.wants_tests or question.wants_docs:
+        wanted = (question.wants_tests and kind is FileKind.TEST) or (
+            question.wants_docs and kind is FileKind.DOCS
+        )
+        return named * (1.4 if wanted else 0.6)
+    return named * {FileKind.TEST: 0.5, FileKind.DOCS: 0.45, FileKind.CODE: 1.0}.get(kind, 0.8)
+
+
+def _density(scale: _Scale, matched: Iterable[frozenset[int]]) -> float:
+    """A file that speaks of the thing again and again is more likely the one about it."""
+    mass = sum(scale.weigh(own) for own in matched) / max(scale.weights)
+    return 1 + 0.1 * log2(1 + min(mass, 30.0))
+
+
+def _shape(line: str, own: frozenset[int], kind: FileKind, scale: _Scale, intent: Intent) -> float:
+    """How much a line of this shape counts: what defines or does over what mentions."""
+    if kind is FileKind.DOCS:
+        return 1.1 if line.startswith("#") else 1.0
+    if is_import(line):
+        return 0.4
+    if is_comment(line):
+        return 0.75
+    if name := routine_name(line):
+        return 1.5 if _names(name, own, scale) else 1.0
+    if (name := value_name(line)) and _names(name, own, scale):
+        if intent is Intent.BEHAVIOUR:
+            # What happens under a name that was followed happens elsewhere, not where it is set.
+            return 0.6 if any(scale.terms[i].kind is Kind.FOLLOWED for i in own) else 0.9
+        return 1.6 if intent is Intent.DEFINITION else 1.25
+    if not _names(without_strings(line), own, scale):
+        # A message that has the words; wanted only where the question quotes it.
+        return 1.0 if any(scale.terms[i].kind is Kind.QUOTED for i in own) else 0.65
+    return 1.35 if intent is Intent.BEHAVIOUR and is_flow(line) else 1.0
+
+
+def _names(text: str, own: frozenset[int], scale: _Scale) -> bool:
+    return any(scale.patterns[i].search(text) for i in own if scale.terms[i].kind is not Kind.WEAK)
+
+
+def _spread(scored: list[Finding]) -> list[Finding]:
+    chosen: list[Finding] = []
+    for finding in scored:
+        if len(chosen) == MAX_FINDINGS or finding.score < scored[0].score * _LEAST_OF_BEST:
+            break
+        same_file = [other for other in chosen if other.path == finding.path]
+        close = any(abs(other.line - finding.line) <= _APART for other in same_file)
+        if not close and len(same_file) < MOST_PER_FILE:
+            chosen.append(finding)
+    return chosen

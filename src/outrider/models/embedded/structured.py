@@ -1,0 +1,136 @@
+"""A structured result out of what was read, where the schema asks for nothing else.
+
+Nothing is invented: a required value that isn't a place, a quote or a count leaves the whole
+report unmade.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from outrider.models.embedded.evidence import Evidence
+from outrider.models.embedded.ranking import Finding
+from outrider.models.embedded.report import ABOUT, enclosing, snippet
+
+_MAX_DEPTH = 6
+_PATH = re.compile(r"(file|path|filename|filepath|location|source|module)s?", re.IGNORECASE)
+_LINE = re.compile(r"(start|first|begin)?_?(line)(_?(no|number|start))?s?|start", re.IGNORECASE)
+_END = re.compile(r"(end|last)_?(line)?|line_?end", re.IGNORECASE)
+_QUOTE = re.compile(r"(text|snippet|code|quote|content|excerpt|match|evidence)s?", re.IGNORECASE)
+_PROSE = re.compile(
+    r"(summary|answer|result|report|description|explanation|reason|why|note|message|details?)s?",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(symbol|function|name|identifier)s?", re.IGNORECASE)
+_COUNT = re.compile(r"(count|total|matches|number)", re.IGNORECASE)
+
+
+class _Unfillable(Exception):
+    """The schema wants something that wasn't read."""
+
+
+def fill_report(
+    schema: Mapping[str, Any], evidence: Evidence, findings: list[Finding]
+) -> dict[str, Any] | None:
+    """Return arguments for `report_back` that fit `schema`; None where they'd be made up."""
+    if not findings:
+        return None
+    try:
+        value = _Filler(schema, evidence, findings).value(schema, "result", None, 0)
+    except _Unfillable:
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+class _Filler:
+    def __init__(
+        self, root: Mapping[str, Any], evidence: Evidence, findings: list[Finding]
+    ) -> None:
+        self._root = root
+        self._evidence = evidence
+        self._findings = findings
+
+    def value(self, schema: Any, name: str, finding: Finding | None, depth: int) -> Any:
+        """The value for one place in the schema; `finding` is set inside a list of findings."""
+        schema = self._resolved(schema)
+        if depth > _MAX_DEPTH or not _PLAIN_KEYS.issuperset(schema):
+            raise _Unfillable
+        match schema.get("type"):
+            case "object":
+                return self._object(schema, finding, depth)
+            case "array":
+                return self._array(schema, name, depth)
+            case "string":
+                return self._string(name, finding)
+            case "integer" | "number":
+                return self._number(name, finding)
+            case _:
+                raise _Unfillable
+
+    def _resolved(self, schema: Any) -> dict[str, Any]:
+        if not isinstance(schema, dict):
+            raise _Unfillable
+        entry = cast("dict[str, Any]", schema)
+        reference = entry.get("$ref")
+        if reference is None:
+            return entry
+        prefix, _, key = str(reference).rpartition("/")
+        if prefix not in ("#/$defs", "#/definitions"):
+            raise _Unfillable
+        target = self._root.get(prefix.removeprefix("#/"), {}).get(key)
+        if not isinstance(target, dict) or "$ref" in target:
+            raise _Unfillable
+        return cast("dict[str, Any]", target)
+
+    def _object(
+        self, schema: dict[str, Any], finding: Finding | None, depth: int
+    ) -> dict[str, Any]:
+        required = schema.get("required", [])
+        filled: dict[str, Any] = {}
+        for name, inner in schema.get("properties", {}).items():
+            try:
+                filled[name] = self.value(inner, name, finding, depth + 1)
+            except _Unfillable:
+                if name in required:
+                    raise
+        if not filled or any(name not in filled for name in required):
+            raise _Unfillable
+        return filled
+
+    def _array(self, schema: dict[str, Any], name: str, depth: int) -> list[Any]:
+        inner = schema.get("items")
+        values = [self.value(inner, name, finding, depth + 1) for finding in self._findings]
+        distinct = [value for i, value in enumerate(values) if value not in values[:i]]
+        return distinct[: schema.get("maxItems", len(distinct))]
+
+    def _string(self, name: str, finding: Finding | None) -> str:
+        one = finding or self._findings[0]
+        if _PATH.fullmatch(name):
+            return one.path
+        if _QUOTE.fullmatch(name):
+            return "\n".join(text for _, text in snippet(self._evidence, one))
+        if _NAME.fullmatch(name) and (inside := enclosing(self._evidence, one)):
+            return inside
+        if _PROSE.fullmatch(name):
+            place = f"{one.path}:{one.line} matches {', '.join(one.terms)}"
+            return place if finding else f"Best match: {place}. {ABOUT}"
+        raise _Unfillable
+
+    def _number(self, name: str, finding: Finding | None) -> int:
+        one = finding or self._findings[0]
+        if _END.fullmatch(name):
+            return snippet(self._evidence, one)[-1][0]
+        if _LINE.fullmatch(name):
+            return one.line
+        if _COUNT.fullmatch(name) and finding is None:
+            return len(self._findings)
+        raise _Unfillable
+
+
+# A schema with any other word in it narrows its values in a way that isn't looked at here.
+_PLAIN_KEYS = frozenset(
+    (
+        "$defs", "$schema", "$id", "additionalProperties", "definitions", "description", "items",
+        "maxItems", "minItems", "minLength", "minimum", "properties", "required", "title", "type",
+    )
+)  # fmt: skip

@@ -1,0 +1,286 @@
+"""What a task asks for: the terms to search, the files it names, and what it wants of them.
+
+Every pattern is built from escaped words, so that it means the same to ripgrep and to Python, and
+takes linear time in both.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+
+from outrider.models.embedded import vocabulary
+
+MAX_TASK = 20_000
+MAX_TOKEN = 100
+
+_QUOTED = re.compile(
+    r"`([^`\n]{2,120})`|\"([^\"\n]{2,120})\"|“([^”\n]{2,120})”|(?<!\w)'([^'\n]{2,120})'(?!\w)"
+)
+_TOKEN = re.compile(r"[A-Za-z0-9_À-ɏ][A-Za-z0-9_À-ɏ./:\-]*|[^\W\d_A-Za-zÀ-ɏ]{2,8}")
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-zß-ɏ]+|[A-Z]+|\d+")
+_SUFFIX = re.compile(r"\.([A-Za-z0-9]{1,8})$")
+_URL = re.compile(r"\bhttps?://\S{3,}", re.IGNORECASE)
+_CLAUSE_END = re.compile(r"[,;()\[\]?!\n]|\.(?=\s)")
+_SEPARATOR = "[ _.-]?"
+
+
+class Kind(StrEnum):
+    """How a term was found: in the task, or, if followed, in what was read."""
+
+    QUOTED = "quoted"
+    IDENTIFIER = "identifier"
+    FOLLOWED = "followed"
+    COMPOUND = "compound"
+    WORD = "word"
+    ACTION = "action"
+    WEAK = "weak"
+
+
+WEIGHTS = {
+    Kind.QUOTED: 3.0,
+    Kind.IDENTIFIER: 3.0,
+    Kind.FOLLOWED: 1.2,
+    Kind.COMPOUND: 1.6,
+    Kind.WORD: 1.0,
+    Kind.ACTION: 0.45,
+    Kind.WEAK: 0.25,
+}
+
+
+# A long task has many words; each one that is searched costs a call.
+LIMITS = {
+    Kind.QUOTED: 4,
+    Kind.IDENTIFIER: 6,
+    Kind.FOLLOWED: 0,
+    Kind.COMPOUND: 5,
+    Kind.WORD: 7,
+    Kind.ACTION: 2,
+    Kind.WEAK: 2,
+}
+
+
+class Intent(StrEnum):
+    """What the question wants to know about the thing."""
+
+    DEFINITION = "definition"
+    BEHAVIOUR = "behaviour"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Something to search for; `parts` are the words it is made of."""
+
+    text: str
+    pattern: str
+    kind: Kind
+    parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A task as the embedded model understands it."""
+
+    terms: tuple[Term, ...]
+    paths: tuple[str, ...]
+    intent: Intent
+    wants_tests: bool
+    wants_docs: bool
+    wants_overview: bool
+    wants_change: bool
+    wants_web: bool
+
+    @property
+    def about_everything(self) -> bool:
+        """Whether it is about the repository as a whole, and not about a thing in it."""
+        telling = [term for term in self.terms if term.kind not in (Kind.WEAK, Kind.ACTION)]
+        return self.wants_overview and not telling and not self.paths
+
+
+def understand(task: str) -> Question:
+    """Return what `task` asks for; never fails, whatever the text."""
+    text = task[:MAX_TASK]
+    quoted = [found.group().strip("`'\"“” ") for found in _QUOTED.finditer(text)]
+    # Quoted sentences are searched as a whole, so their words aren't wanted once more.
+    bare = _QUOTED.sub(lambda m: " , " if " " in m.group() else m.group(), _URL.sub(" ", text))
+    clauses = [_tokens(clause) for clause in _CLAUSE_END.split(bare)]
+    tokens = [token for clause in clauses for token in clause]
+    words = [token.lower() for token in tokens]
+    paths = _unique(token for token in (*quoted, *tokens) if _is_path(token))
+    change = next((word for word in words if word != "please"), "")
+    return Question(
+        terms=_terms(
+            quoted, clauses, {*paths, change} if change in vocabulary.CHANGE else {*paths}
+        ),
+        paths=paths[:5],
+        intent=_intent(words),
+        wants_tests=not vocabulary.TEST_WORDS.isdisjoint(words),
+        wants_docs=not vocabulary.DOC_WORDS.isdisjoint(words),
+        wants_overview=not vocabulary.OVERVIEW.isdisjoint(words),
+        wants_change=change in vocabulary.CHANGE,
+        wants_web=_URL.search(text) is not None,
+    )
+
+
+def _tokens(clause: str) -> list[str]:
+    stripped = (token.rstrip(".:/-") for token in _TOKEN.findall(clause))
+    return [token for token in stripped if 0 < len(token) <= MAX_TOKEN]
+
+
+def _terms(quoted: list[str], clauses: list[list[str]], skip: set[str]) -> tuple[Term, ...]:
+    found = [_quoted_term(text) for text in quoted if text not in skip and " " in text]
+    plain: list[str | None] = []
+    for token in (token for clause in clauses for token in (*clause, None)):
+        if token is None or token in skip or token.lower() in skip:
+            plain.append(None)
+        elif _is_identifier(token):
+            found.append(_identifier_term(token))
+            plain.append(None)
+        else:
+            if re.fullmatch(r"[^\W\d_]+(-[^\W\d_]+)+", token):
+                found.append(replace(_identifier_term(token), kind=Kind.COMPOUND))
+            plain.extend(re.split(r"[./:\-]+", token))
+    found += _compounds(plain)
+    found += [_word_term(word) for word in plain if word and _is_telling(word)]
+    return _most_telling(found)
+
+
+def _most_telling(found: list[Term]) -> tuple[Term, ...]:
+    """The terms worth a search: of each kind the most frequent, then the earliest."""
+    counts = Counter(term.pattern for term in found)
+    terms = sorted(_distinct(found), key=lambda term: -counts[term.pattern])
+    chosen = [term for kind in Kind for term in _of(kind, terms)[: LIMITS[kind]]]
+    strong = [term for term in chosen if term.kind is not Kind.WEAK]
+    substantial = [term for term in strong if term.kind is not Kind.ACTION]
+    return tuple(strong if len(substantial) >= 2 else chosen)
+
+
+def _of(kind: Kind, terms: list[Term]) -> list[Term]:
+    return [term for term in terms if term.kind is kind]
+
+
+def _compounds(plain: list[str | None]) -> list[Term]:
+    """Neighbouring words that may be one name in code: `grace period`, `gracePeriod`, …"""
+    found: list[Term] = []
+    for first, second in pairwise(plain):
+        if not first or not second or not (_is_searchable(first) and _is_searchable(second)):
+            continue
+        kinds = (_word_kind(first), _word_kind(second))
+        if kinds == (Kind.WEAK, Kind.WEAK) or kinds[1] is Kind.ACTION:
+            continue
+        pattern = f"{_flexible(first)}[a-z]{{0,3}}{_SEPARATOR}{_flexible(second)}"
+        found.append(Term(f"{first} {second}", pattern, Kind.COMPOUND, (first, second)))
+    return found
+
+
+def _quoted_term(text: str) -> Term:
+    pattern = r"\s+".join(re.escape(part) for part in text.split())
+    return Term(text, _portable(pattern), Kind.QUOTED)
+
+
+def _identifier_term(token: str) -> Term:
+    name = token.split("::")[-1].rsplit(".", 1)[-1] if "::" in token or "." in token else token
+    parts = tuple(part.lower() for part in _CAMEL.findall(name))
+    pattern = _SEPARATOR.join(re.escape(part) for part in parts) or re.escape(name)
+    return Term(token, _portable(pattern), Kind.IDENTIFIER, parts)
+
+
+def _word_term(word: str) -> Term:
+    lowered, root = word.lower(), _flexible(word)
+    # A short word inside a longer one is chance; a longer one is most likely the same word.
+    pattern = rf"(\b|_){root}s?(\b|_)" if len(stem(lowered)) <= 3 else root
+    return Term(lowered, pattern, _word_kind(word), (lowered,))
+
+
+def _word_kind(word: str) -> Kind:
+    if word.lower() in vocabulary.WEAK:
+        return Kind.WEAK
+    doing = stem(word.lower()).startswith(vocabulary.BEHAVIOUR + vocabulary.DEFINITION)
+    return Kind.ACTION if doing else Kind.WORD
+
+
+def _flexible(word: str) -> str:
+    """A pattern for the word in its other forms: `retries` also finds `retry` and `retried`."""
+    lowered = word.lower()
+    for ending in ("ies", "ied", "y"):
+        root = lowered.removesuffix(ending)
+        if root != lowered and len(root) >= 4:
+            return f"{_portable(re.escape(root))}[iy]"
+    return _portable(re.escape(stem(lowered)))
+
+
+def stem(word: str) -> str:
+    """Return the part of a word that its forms share: `enforced` gives `enforc`."""
+    for ending, shortest in _ENDINGS:
+        root = word.removesuffix(ending)
+        if root == word or len(root) < shortest or not re.search("[aeiouy]", root):
+            continue
+        if ending == "s" and root.endswith(("s", "u", "i")):
+            continue
+        doubled = len(root) > 3 and root[-1] == root[-2] and root[-1] not in "lsz"
+        return root[:-1] if doubled else root
+    return word
+
+
+_ENDINGS = (
+    ("ations", 4), ("ation", 4), ("ings", 4), ("ing", 3), ("ions", 5), ("ion", 5), ("ers", 5),
+    ("er", 5), ("ments", 6), ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5), ("e", 5),
+)  # fmt: skip
+
+
+def _portable(pattern: str) -> str:
+    """Undo escapes that Python adds and Rust's syntax refuses."""
+    return re.sub(r"\\([ #&~\-/:'\"%!,;<>=@`])", r"\1", pattern)
+
+
+def _is_telling(word: str) -> bool:
+    """Whether a word says what to look for, and not only in which kind of file."""
+    kinds_of_file = vocabulary.TEST_WORDS | vocabulary.DOC_WORDS
+    return _is_searchable(word) and word.lower() not in kinds_of_file
+
+
+def _is_searchable(word: str) -> bool:
+    lowered = word.lower()
+    return len(lowered) >= (3 if lowered.isdigit() else 2) and lowered not in vocabulary.STOP
+
+
+def _is_identifier(token: str) -> bool:
+    inner = token.strip("_")
+    camel = re.search(r"[a-zß-ɏ0-9][A-Z]|[A-Z]{2}[a-z]{2}", inner) is not None
+    dotted = re.fullmatch(r"[A-Za-z_]\w+(\.[A-Za-z_]\w+)+", token) is not None
+    return bool(inner) and ("_" in token or camel or "::" in token or dotted)
+
+
+def _is_path(token: str) -> bool:
+    if " " in token or "://" in token or len(token) < 3:
+        return False
+    suffix = _SUFFIX.search(token)
+    known = suffix is not None and suffix.group(1).lower() in (
+        vocabulary.CODE_SUFFIXES | vocabulary.DOC_SUFFIXES | vocabulary.CONFIG_SUFFIXES
+    )
+    return known or token.count("/") >= 2
+
+
+def _intent(words: list[str]) -> Intent:
+    stems = [stem(word) for word in words]
+    if any(root.startswith(vocabulary.DEFINITION) for root in stems):
+        return Intent.DEFINITION
+    # "Where is it masked?", "How does it end?": whatever the verb, it asks for what happens.
+    happening = any(
+        (len(word) > 4 and word.endswith("ed")) or word in ("do", "does") for word in words
+    )
+    if words[:1] in (["where"], ["how"]) and happening:
+        return Intent.BEHAVIOUR
+    doing = any(root.startswith(vocabulary.BEHAVIOUR) for root in stems)
+    return Intent.BEHAVIOUR if doing else Intent.ANY
+
+
+def _distinct(terms: Iterable[Term]) -> list[Term]:
+    return list({term.pattern.lower(): term for term in reversed(list(terms))}.values())[::-1]
+
+
+def _unique(items: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))

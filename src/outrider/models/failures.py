@@ -1,0 +1,173 @@
+"""What went wrong with a model, told from the error's class and status, never from its words."""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from outrider.models.resolution import needs
+from outrider.protocol.retry import FailureKind
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
+
+_MAX_DETAIL = 300
+
+
+class ModelUnavailable(Exception):
+    """A model that can't be built; the message says why and what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed request: its kind, words for people, and what the provider said about waiting."""
+
+    kind: FailureKind
+    message: str
+    retry_after: float | None = None
+    status: int | None = None
+
+
+def cut_failure(response: "ModelResponse") -> Failure | None:
+    """Return the failure of an answer whose stream ended before its end; None for a whole one."""
+    # Every provider names a reason at the end; one that pydantic-ai can't map is in the details.
+    if response.finish_reason or (response.provider_details or {}).get("finish_reason"):
+        return None
+    return Failure(FailureKind.CUT_STREAM, f"{_WORDS[FailureKind.CUT_STREAM]}.")
+
+
+def classify(error: BaseException, model: str = "") -> Failure:
+    """Return what `error`, raised by a request to `model`, means."""
+    kind = _kind(error)
+    status = cast("int | None", getattr(error, "status_code", None))
+    retry_after = cast("float | None", getattr(error, "retry_after", None))
+    return Failure(kind, _message(kind, error, status, model), retry_after, status)
+
+
+def _kind(error: BaseException) -> FailureKind:
+    from pydantic_ai import exceptions as known
+
+    # Most specific first: some of these are subclasses of others.
+    by_class: tuple[tuple[type[BaseException], FailureKind], ...] = (
+        (known.ModelRateLimitError, FailureKind.RATE_LIMIT),
+        (known.ModelQuotaExceededError, FailureKind.QUOTA),
+        (known.ModelUnavailableError, FailureKind.OVERLOADED),
+        (known.ModelServerError, FailureKind.SERVER),
+        (known.ModelTimeoutError, FailureKind.TIMEOUT),
+        (known.ModelRequestTimeout, FailureKind.TIMEOUT),
+        (known.ModelConnectionError, FailureKind.CONNECTION),
+        (known.ModelContextWindowExceededError, FailureKind.WINDOW_OVERFLOW),
+        (known.ModelAuthenticationError, FailureKind.AUTHENTICATION),
+        (known.ModelNotFoundError, FailureKind.NOT_FOUND),
+        (known.ContentFilterError, FailureKind.CONTENT_FILTER),
+        (known.UnexpectedModelBehavior, FailureKind.MALFORMED),
+        (TimeoutError, FailureKind.TIMEOUT),
+        (ConnectionError, FailureKind.CONNECTION),
+        (json.JSONDecodeError, FailureKind.MALFORMED),
+        (UnicodeDecodeError, FailureKind.MALFORMED),
+    )
+    for error_class, kind in by_class:
+        if isinstance(error, error_class):
+            return kind
+    if isinstance(error, known.ModelHTTPError):
+        return _kind_of_status(error.status_code)
+    if isinstance(error, known.ModelRequestRejectedError):
+        return FailureKind.REJECTED
+    if isinstance(error, known.ModelAPIError):
+        return _kind_of_plain(error)
+    return _kind_of_transport(error)
+
+
+def _kind_of_status(status: int) -> FailureKind:
+    match status:
+        case 401 | 403:
+            return FailureKind.AUTHENTICATION
+        case 402:
+            return FailureKind.QUOTA
+        case 404:
+            return FailureKind.NOT_FOUND
+        case 408 | 425:
+            return FailureKind.TIMEOUT
+        case 429:
+            return FailureKind.RATE_LIMIT
+        case 503 | 529:
+            return FailureKind.OVERLOADED
+        case _:
+            return FailureKind.SERVER if status >= 500 else FailureKind.REJECTED
+
+
+def _kind_of_plain(error: BaseException) -> FailureKind:
+    """An error without a category: a stream without an end, or one that couldn't be decoded."""
+    if isinstance(error.__cause__, ValueError):
+        return FailureKind.MALFORMED
+    return FailureKind.CUT_STREAM if error.__cause__ is None else FailureKind.UNKNOWN
+
+
+def _kind_of_transport(error: BaseException) -> FailureKind:
+    import httpx2
+
+    if isinstance(error, httpx2.TimeoutException):
+        return FailureKind.TIMEOUT
+    if isinstance(error, httpx2.TransportError):
+        return FailureKind.CONNECTION
+    return FailureKind.UNKNOWN
+
+
+_WORDS = {
+    FailureKind.CONNECTION: "The connection to the model's provider failed or broke off",
+    FailureKind.RATE_LIMIT: "The model's provider limits the rate of requests",
+    FailureKind.OVERLOADED: "The model's provider is overloaded or unavailable",
+    FailureKind.SERVER: "The model's provider failed",
+    FailureKind.TIMEOUT: "The model's provider didn't answer in time",
+    FailureKind.AUTHENTICATION: "The model's provider refused the key",
+    FailureKind.NOT_FOUND: "The model's provider doesn't know this model",
+    FailureKind.QUOTA: "The account at the model's provider has no credit or quota left",
+    FailureKind.WINDOW_OVERFLOW: "The conversation no longer fits the model's context window",
+    FailureKind.CONTENT_FILTER: "The model's provider filtered the answer",
+    FailureKind.REJECTED: "The model's provider rejected the request",
+    FailureKind.CUT_STREAM: "The model's answer was cut: its stream ended without an end",
+    FailureKind.MALFORMED: "The model's provider sent something that can't be read",
+    FailureKind.UNKNOWN: "The request to the model failed",
+}
+_WITH_DETAIL = frozenset(
+    {
+        FailureKind.CONNECTION,
+        FailureKind.SERVER,
+        FailureKind.NOT_FOUND,
+        FailureKind.REJECTED,
+        FailureKind.MALFORMED,
+        FailureKind.UNKNOWN,
+    }
+)
+
+
+def _message(kind: FailureKind, error: BaseException, status: int | None, model: str) -> str:
+    text = _WORDS[kind] + (f" (HTTP {status})" if status else "")
+    if kind is FailureKind.AUTHENTICATION:
+        keys = " or ".join(needs(model)) or "its credentials"
+        return f"{text}: check {keys}."
+    if kind is FailureKind.NOT_FOUND and model:
+        text += f" [{model}]"
+    detail = _detail(error) if kind in _WITH_DETAIL else ""
+    return f"{text}: {detail}" if detail else f"{text}."
+
+
+def _detail(error: BaseException) -> str:
+    """The provider's own sentence, if it sent one; never its whole answer."""
+    body: Any = getattr(error, "body", None)
+    if isinstance(body, dict):
+        fields = cast("dict[str, Any]", body)
+        inner: Any = fields.get("error", fields)
+        if isinstance(inner, dict):
+            inner = cast("dict[str, Any]", inner).get("message")
+        text = inner if isinstance(inner, str) else ""
+    elif getattr(error, "status_code", None) is not None:
+        text = ""
+    else:
+        cause = error.__cause__ or error
+        text = getattr(error, "message", "") or str(cause) or type(cause).__name__
+    text = " ".join(text[: _MAX_DETAIL * 4].split())
+    return text if len(text) <= _MAX_DETAIL else text[: _MAX_DETAIL - 1] + "…"

@@ -1,0 +1,113 @@
+"""Model servers on this machine: which of the well-known ones answers, in at most 150 ms."""
+
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+_DEADLINE_S = 0.15
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKind:
+    """A server program, where it listens by default, and how its models are asked for."""
+
+    title: str
+    port: int
+    path: str
+    provider: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server that answered, with the model to use."""
+
+    title: str
+    address: str
+    model: str
+    variables: dict[str, str]
+    """What the child needs in its environment to reach it."""
+
+
+WELL_KNOWN = (
+    ServerKind("Ollama", 11434, "/api/tags", "ollama"),
+    ServerKind("llama.cpp", 8080, "/v1/models", "openai-chat"),
+    ServerKind("LM Studio", 1234, "/v1/models", "openai-chat"),
+)
+
+
+def probe_local_servers(
+    kinds: Iterable[ServerKind] = WELL_KNOWN, seconds: float = _DEADLINE_S
+) -> LocalServer | None:
+    """Return the first of the servers that answers with a model in time; None if none does."""
+    deadline = monotonic() + seconds
+    # All are asked before any is read, so that the deadline is one for all of them.
+    asked = [(kind, _ask(kind, seconds / 3)) for kind in kinds]
+    answers = [(kind, _read(sock, deadline)) for kind, sock in asked if sock is not None]
+    for kind, answer in answers:
+        if name := first_model(answer):
+            return _server(kind, name)
+    return None
+
+
+def _server(kind: ServerKind, name: str) -> LocalServer:
+    address = f"127.0.0.1:{kind.port}"
+    base_url = f"http://{address}/v1"
+    if kind.provider == "ollama":
+        variables = {"OLLAMA_BASE_URL": base_url}
+    else:
+        # These servers want no key, but the client sends one: better a placeholder than a real one.
+        variables = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"}
+    return LocalServer(kind.title, address, f"{kind.provider}:{name}", variables)
+
+
+def _ask(kind: ServerKind, seconds: float) -> socket.socket | None:
+    try:
+        sock = socket.create_connection(("127.0.0.1", kind.port), timeout=seconds)
+    except OSError:
+        return None
+    request = f"GET {kind.path} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    try:
+        sock.sendall(request.encode())
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+def _read(sock: socket.socket, deadline: float) -> bytes:
+    received = bytearray()
+    with sock:
+        try:
+            while len(received) < _MAX_BYTES and (left := deadline - monotonic()) > 0:
+                sock.settimeout(left)
+                if not (chunk := sock.recv(65536)):
+                    break
+                received += chunk
+        except OSError:
+            pass  # What did arrive may be whole: a server needn't close the connection.
+    return bytes(received)
+
+
+def first_model(answer: bytes) -> str | None:
+    """Return the first usable model's name in a server's HTTP answer; None if it has none."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if b" 200 " not in head.split(b"\r\n", 1)[0] + b" ":
+        return None
+    from json import loads
+
+    try:
+        listing: Any = loads(body)
+        # Ollama lists `models` by `name`, the OpenAI form is `data` by `id`.
+        entries: Any = listing.get("data") or listing.get("models") or []
+        names = [str(entry.get("id") or entry.get("name") or "") for entry in entries]
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return None
+    return next((name for name in names if _usable(name)), None)
+
+
+def _usable(name: str) -> bool:
+    plain = all(char.isalnum() or char in "._:/@+-" for char in name)
+    return plain and name.isascii() and 0 < len(name) <= 200 and "embed" not in name.lower()

@@ -1,0 +1,93 @@
+"""The model itself, built in the child: ready for one request at a time, with nothing hidden.
+
+No retries behind our back, and a stream that ends too early is an error: attempts, deadlines and
+outcomes would lie otherwise.
+"""
+
+import sys
+from typing import TYPE_CHECKING, cast
+
+from outrider.models.catalogue import EMBEDDED
+from outrider.models.failures import ModelUnavailable
+from outrider.models.resolution import is_embedded
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings
+
+# Only a last resort against a dead peer: the run's own deadlines are what counts.
+_SILENCE_S = 3600.0
+
+
+def build_model(model: str) -> "Model":
+    """Return the model that `provider:name` or `embedded` names, or raise `ModelUnavailable`."""
+    if is_embedded(model):
+        from outrider.models.embedded.model import EmbeddedModel
+
+        return EmbeddedModel()
+    from pydantic_ai.exceptions import UserError
+    from pydantic_ai.models import infer_model
+
+    try:
+        return _strict(infer_model(model))
+    except ImportError as error:
+        raise ModelUnavailable(f"{model} needs a package that isn't installed: {error}") from error
+    except UserError as error:
+        # pydantic-ai adds a hint about its test model after the first sentence.
+        reason = error.message.split(" To try Pydantic AI", 1)[0]
+        raise ModelUnavailable(f"The model {model} can't be used: {reason}") from error
+    except Exception as error:
+        # A provider's SDK raises errors of its own for settings it can't use.
+        raise ModelUnavailable(f"The model {model} can't be set up: {error}") from error
+
+
+def _strict(model: "Model") -> "Model":
+    """The same model, with a stream that ends without a finish reason taken as cut."""
+    # Another provider's model was built without this module: don't pay for its import.
+    if "pydantic_ai.models.openai" not in sys.modules:
+        return model
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+
+    if not isinstance(model, OpenAIChatModel) or model.provider is None:
+        return model
+    profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
+    return type(model)(model.model_name, provider=model.provider, profile=profile)
+
+
+def request_settings(model: "Model") -> "ModelSettings":
+    """Return the settings every request to `model` is sent with."""
+    if model.system == EMBEDDED:
+        return {}
+    settings: dict[str, float] = {"max_retries": 0, "timeout": _SILENCE_S}
+    supported = {
+        name: value for name, value in settings.items() if name not in model.unsupported_settings
+    }
+    return cast("ModelSettings", supported)
+
+
+def cost_of(response: "ModelResponse") -> tuple[float, bool]:
+    """Return what a response cost in US dollars, and whether that is known."""
+    if response.provider_name == EMBEDDED:
+        return 0.0, True
+    try:
+        return float(response.cost().total_price), True
+    except (LookupError, ValueError, AssertionError):
+        return 0.0, False
+
+
+def has_price(model: "Model") -> bool:
+    """Whether what `model` costs is known, before anything is asked of it."""
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.usage import RequestUsage
+
+    return cost_of(
+        ModelResponse(
+            parts=[],
+            usage=RequestUsage(input_tokens=1, output_tokens=1),
+            model_name=model.model_name,
+            provider_name=model.system,
+            provider_url=model.base_url,
+        )
+    )[1]

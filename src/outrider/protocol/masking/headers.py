@@ -1,0 +1,100 @@
+"""Credentials in HTTP headers: `Authorization` of any scheme, `Cookie` and `Set-Cookie`."""
+
+import re
+from functools import cache
+
+from .literals import quoted_end
+from .names import Promise, word_set
+from .spans import Findings
+from .values import Style, is_literal_secret, stands_for_a_secret
+
+_SCHEMES = word_set(
+    "basic bearer token digest negotiate ntlm apikey api-key key oauth hawk googlelogin ssws dpop "
+    "hoba mutual jwt splunk mac private-token bot discogs signature sharedkey sharedkeylite "
+    "aws aws4-hmac-sha256 scram-sha-1 scram-sha-256 vapid gnap keyauth genie"
+)
+
+_PROSE = word_set(
+    "auth authentication authorization token tokens credential credentials header headers scheme "
+    "realm is and or the for with"
+)
+
+
+_COOKIE_NAME = r"[\w.!#$%&*+^|~-]{1,128}+"
+_COOKIE_VALUE = r"[^\s;,\"'`\\]"
+_FIRST_COOKIE = _COOKIE_VALUE + "{1,256}+"
+_ONE_COOKIE = _COOKIE_VALUE + "++"
+_SOME_COOKIES = rf"{_FIRST_COOKIE}(?:;[ ]?{_COOKIE_NAME}={_FIRST_COOKIE}){{0,4}}+"
+_ALL_COOKIES = rf"{_ONE_COOKIE}(?:;[ ]?{_COOKIE_NAME}={_ONE_COOKIE})*+"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def mask_authorization(found: Findings, start: int, position: int) -> None:
+    """Mask the credentials in the value of an Authorization header that begins at `position`."""
+    head = _compiled(
+        r"[bruf@$]{0,2}(?P<open>\\{0,16}[\"'`])?(?:(?P<scheme>[A-Za-z][\w-]{1,30})[ ]{1,4})?"
+        r"(?P<credentials>[^\s\"'`\\,;]{1,4096}+)?"
+    ).match(found.view, position)
+    if head is None or head.group("credentials") is None:
+        found.leave(start, len(found.view) if head is None else head.end())
+        return
+    scheme = (head.group("scheme") or "").lower()
+    first, last = head.span("credentials")
+    rest = found.view[last : last + 2]
+    if not _is_credential(found, head, scheme, rest):
+        found.leave(start, last)
+        return
+    if "=" in head.group("credentials") and scheme not in {"basic", "bearer", "token", ""}:
+        last = _parameters_end(found.view, last, head.group("open") or "")
+    elif last - first >= 4096:
+        run = _compiled(r"[^\s\"'`\\,;]*+").match(found.view, last)
+        last = run.end() if run else last
+    found.mask(first, last, "authorization")
+
+
+def _is_credential(found: Findings, head: re.Match[str], scheme: str, rest: str) -> bool:
+    value = found.text[head.start("credentials") : head.end("credentials")]
+    if scheme not in _SCHEMES:
+        return is_literal_secret(Promise.TOKEN, value, Style.QUOTED)
+    if value.lower() in _PROSE or stands_for_a_secret(value):
+        return False
+    # "Authorization: Bearer tokens are …" is prose; a credential ends its header.
+    return not (value.isalpha() and value.islower() and re.match(r" [a-zA-Z(]", rest))
+
+
+def _parameters_end(view: str, position: int, opening: str) -> int:
+    """Return where `username="…", response="…"` ends."""
+    if opening:
+        return quoted_end(view, position, opening)[0]
+    match = _compiled(r"(?:[^\n\r\\]|\\(?![nr]))*+").match(view, position)
+    end = position if match is None else match.end()
+    # In `-H 'Authorization: Digest …'` the command's own quote is not part of the header.
+    return end - 1 if end > position and view[end - 1] in "'`" else end
+
+
+def mask_cookies(found: Findings, start: int, position: int) -> None:
+    """Mask the values in a Cookie or Set-Cookie header; a cookie's attributes stay."""
+    first = _compiled(rf"(?:\\{{0,16}}[\"'`])?{_COOKIE_NAME}=(?={_COOKIE_VALUE}{{4}})").match(
+        found.view, position
+    )
+    if first is None:
+        found.leave(start, min(len(found.view), position + 160))
+        return
+    # Only a secret is followed to its end: a row of refused cookies must not be read again
+    # and again.
+    only_one = found.folded.startswith("set-", start)
+    end = _cookies_end(found.view, first.end(), _FIRST_COOKIE if only_one else _SOME_COOKIES)
+    if is_literal_secret(Promise.TOKEN, found.text[first.end() : end], Style.TIGHT):
+        end = _cookies_end(found.view, first.end(), _ONE_COOKIE if only_one else _ALL_COOKIES)
+        found.mask(first.end(), end, "cookie")
+    else:
+        found.leave(start, end)
+
+
+def _cookies_end(view: str, position: int, pattern: str) -> int:
+    match = _compiled(pattern).match(view, position)
+    return position if match is None else match.end()

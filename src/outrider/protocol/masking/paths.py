@@ -1,0 +1,131 @@
+"""Paths as an outsider may see them, and stack traces without their middle."""
+
+import re
+from functools import cache, lru_cache
+from itertools import islice
+
+from .spans import Findings, worth_searching
+
+_SLASH = r"\\{0,8}/"
+_NAME_ENDS = r"(?![\w-]|\.\w)"
+
+# A path in the working tree goes on with one of these; behind anything else it stands alone.
+_PATH_GOES_ON = r"(?=[\w.@~+%$({\[-])"
+
+_USER = r"[\w?-]++(?:\.[\w?-]++)*+"
+_HOME = rf"/(?:(?:home|Users){_SLASH}(?!Shared\b){_USER}|root(?={_SLASH}))"
+_WINDOWS_HOME = r"Users\\{1,8}[^\\/:*?\"<>|\s]{1,64}"
+
+_LONGEST_TRACE = 30
+_FRAMES_KEPT = 10
+
+# Java and JavaScript: "    at name (file:line)", in plain text and in a string literal.
+_CALLS = (r"\n[ \t]++at [^\n]{1,400}+", r"\\n[ \t]++at [^\n\\\"]{1,400}+(?:\\(?=\\))*+")
+# Python: a File line and the lines of code below it.
+_FILES = (
+    r"\n[ \t|+-]*+File \"[^\n\"]{1,400}+\", line \d{1,9}[^\n]{0,200}+"
+    r"(?:\n(?![ \t|+-]*+File \")[ \t|]{3,}+[^\n]{1,400}+){0,4}+",
+    r"\\n[ \t|+-]*+File \\{1,8}\"[^\n\"\\]{1,400}+\\{1,8}\", line \d{1,9}[^\n\\\"]{0,200}+"
+    r"(?:\\{1,8}n(?![ \t|+-]*+File )[ \t|]{3,}+[^\n\\]{1,400}+){0,4}+(?:\\(?=\\))*+",
+)
+
+
+@lru_cache(maxsize=8)
+def _inside(folder: str) -> re.Pattern[str]:
+    """Return what matches `folder` and, as its second group, the slash behind it."""
+    names = _SLASH.join(re.escape(name) for name in folder.strip("/").split("/"))
+    return re.compile(rf"/({names})(?:((?:{_SLASH})+){_PATH_GOES_ON}|{_NAME_ENDS})")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def find_paths(found: Findings, project: str | None, home: str | None) -> None:
+    """Note paths inside the project, to become relative, and home folders, to become `~`."""
+    if worth_searching(found.view, "/"):
+        if project and project.strip("/"):
+            _find_project(found, project)
+        if home and home.strip("/") and not _compiled(_HOME).fullmatch(home):
+            _find_homes(found, _inside(home), _plain(found, home))
+        _find_homes(found, _compiled(_HOME), found.view)
+    if worth_searching(found.view, "Users\\"):
+        _find_windows_homes(found)
+
+
+def _find_project(found: Findings, project: str) -> None:
+    for match in _inside(project).finditer(_plain(found, project)):
+        start = _path_start(found.text, match.start())
+        if start is not None:
+            relative = match.group(2) is not None
+            found.replace(start, match.end(), "" if relative else ".")
+
+
+def _plain(found: Findings, folder: str) -> str:
+    """Return the faster form of the text in which `folder` can be found."""
+    return found.view if folder.isascii() else found.text
+
+
+def _find_homes(found: Findings, pattern: re.Pattern[str], text: str) -> None:
+    for match in pattern.finditer(text):
+        start = _path_start(found.text, match.start())
+        if start is None or "?" in found.text[start : match.end()]:
+            continue  # the address of a page: /home/?tab=2
+        slash = match.start(2) if pattern.groups and match.group(2) is not None else match.end()
+        found.replace(start, slash, "~")
+
+
+def _path_start(text: str, position: int) -> int | None:
+    """Return where the path begins whose slash is at `position`; None where it is no beginning."""
+    before = text[max(0, position - 8) : position].rstrip("\\")
+    start = position - (min(8, position) - len(before))
+    last = before[-1:]
+    if not (last.isalnum() or last in {"_", ".", "~", "%", "/", "}", ")", "]"}) or not last:
+        return start
+    if before.endswith("file://") or _compiled(r"(?:\A|.*[\s\"'=])-[A-Za-z]").fullmatch(before):
+        return start
+    # \n/home/…: the letter belongs to an escape.
+    return start if before[-2:-1] == "\\" and last in "nrt" else None
+
+
+def _find_windows_homes(found: Findings) -> None:
+    for match in _compiled(_WINDOWS_HOME).finditer(found.view):
+        before = found.text[max(0, match.start() - 10) : match.start()]
+        drive = _compiled(r"[A-Za-z]:\\{1,8}\Z").search(before)
+        if drive is not None:
+            found.replace(match.start() - len(drive.group()), match.end(), "~")
+
+
+def find_long_traces(found: Findings) -> None:
+    """Note the middle of every stack trace of more than 30 frames."""
+    patterns = _CALLS if worth_searching(found.view, "at ") else ()
+    files = _compiled(r"File (?=\\{0,8}\")").finditer(found.view)
+    if sum(1 for _ in islice(files, _LONGEST_TRACE + 1)) > _LONGEST_TRACE:
+        patterns += _FILES
+    for pattern in patterns:
+        _find_traces(found, _compiled(pattern))
+
+
+def _find_traces(found: Findings, frame: re.Pattern[str]) -> None:
+    frames: list[int] = []
+    end = -1
+    for match in frame.finditer(found.view):
+        if match.start() != end:
+            _cut(found, frames)
+            frames = []
+        frames.append(match.start())
+        end = match.end()
+    _cut(found, frames)
+
+
+def _cut(found: Findings, frames: list[int]) -> None:
+    if len(frames) <= _LONGEST_TRACE:
+        return
+    first, last = frames[_FRAMES_KEPT], frames[-_FRAMES_KEPT]
+    line_end = "\n" if found.view[first] == "\n" else "\\n"
+    # A line's end that is escaped more than once has backslashes left over: they end the cut.
+    escapes = found.view[last - 8 : last]
+    escapes = escapes[len(escapes.rstrip("\\")) :]
+    count = len(frames) - 2 * _FRAMES_KEPT
+    found.replace(first, last, f"{line_end}    [{count} frames cut]{escapes}")

@@ -1,0 +1,159 @@
+"""Secrets with a shape of their own: private keys, JWTs, URL credentials, bare Bearer and Basic."""
+
+import re
+from functools import cache
+
+from .names import Promise
+from .spans import Findings, worth_searching
+from .values import Style, is_literal_secret
+
+LONGEST_UNDECIDED = 2048
+"""A construct that hasn't shown its end after so many characters is judged as it is."""
+
+# A line's end in a PEM block: real, escaped at any depth, or as HTML.
+_LINE_END = r"(?:\r?\n|(?:\\++r)?\\++n|\\++u000[aAdD]|&\#1[03];|<br ?/?>)"
+
+_CODE_AFTER = r"(?:[ \t\"'`,;+)]|\\++[\"'])*+"
+_CODE_BEFORE = r"(?:[ \t>|\#*\"'`,(]|\\++[\"'])*+(?:\d{1,6}[:|?>\t-][ \t:|?>-]*+)?"  # 12: …
+_BASE64 = r"(?:[A-Za-z0-9+/=]|\\++/)"
+
+_PEM = rf"""(?x)
+    -----BEGIN\ [A-Z0-9\ ]{{0,40}}?PRIVATE\ KEY(?:\ BLOCK)?-----
+    (?:
+        {_CODE_AFTER}{_LINE_END}{_CODE_BEFORE}
+        (?:
+            {_BASE64}{{16,}}+
+          | [A-Za-z0-9+/=]++(?={_LINE_END}|["'`\\]|\Z)
+          | [A-Za-z][A-Za-z-]{{2,24}}:\ [^\n\\"]{{0,120}}(?={_LINE_END})  # Proc-Type: …
+          | (?={_LINE_END})
+        )
+      | [ \t]*+{_BASE64}{{16,}}+
+    )*+
+    (?:{_CODE_AFTER}(?:{_LINE_END})*+{_CODE_BEFORE}-----END\ [A-Z0-9\ ]{{0,50}}-----)?
+"""
+
+# It looks for the J first: the rarer the letter, the faster the search.
+_JWT = r"""(?x)
+    J(?<=eyJ)[A-Za-z0-9_-]*+
+    (?: \.(?P<payload>[A-Za-z0-9_-]++) (?P<signature>(?:\.[A-Za-z0-9_-]*+){1,3}+)? )?
+"""
+
+_URL = r"""(?x)
+    //(?:(?<=1//)(?P<google>0[A-Za-z0-9_-]{30,}+)|(?<=://)(?:
+        (?P<user>[^\s:/?\#@"'`<>\\(){}\[\]|,;]{0,128}+)
+        :(?!\d{1,5}(?:[/?\#"'\s]|$))
+        (?:
+            (?P<password>[^\s/?\#"'`<>\\@]{1,256}+(?:@[^\s/?\#"'`<>\\@]{0,128}+(?=@))*+)
+          | (?P<slashed>[^\s"'`<>\\@]{1,256}+)
+        )
+        @(?!sha\d)
+      | (?P<name>[A-Za-z0-9_.~%-]{16,256}+)@
+      | (?:
+            hooks\.slack\.com/(?:services|workflows|triggers)/
+          | discord(?:app)?\.com/api/webhooks/
+          | [a-z0-9.-]{1,60}\.webhook\.office\.com/webhookb2/
+        )(?P<path>[A-Za-z0-9_/@-]{16,})
+    ))
+"""
+
+_SCHEME = r"b(?:earer|asic) [ ]{0,4}([a-z0-9._~+/=-]{8,}+)"
+
+_DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis",
+              "rediss", "amqp", "amqps", "mssql", "clickhouse", "cockroachdb")  # fmt: skip
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def find_shapes(found: Findings) -> None:
+    """Note private keys, JWTs, credentials in addresses, and bare Bearer and Basic ones."""
+    if worth_searching(found.view, "-----BEGIN "):
+        _find_private_keys(found)
+    if worth_searching(found.view, "eyJ"):
+        _find_jwts(found)
+    if worth_searching(found.view, "//"):
+        _find_url_credentials(found)
+    if worth_searching(found.folded, "b"):
+        _find_schemes(found)
+
+
+def _find_private_keys(found: Findings) -> None:
+    for match in _compiled(_PEM).finditer(found.view):
+        body = found.view.find("-----", match.start() + 5) + 5
+        if _compiled(_BASE64 + "{16,}").search(found.view, body, match.end()):
+            found.mask(match.start(), match.end(), "private-key")
+        else:
+            found.leave(match.start(), match.end())
+
+
+def _find_jwts(found: Findings) -> None:
+    for match in _compiled(_JWT).finditer(found.view):
+        start, end = match.start() - 2, match.end()
+        if found.view[max(0, start - 7) : start] == "base64,":
+            continue  # a data URL: a source map, for one
+        if _is_jwt(match):
+            found.mask(start, end, "jwt")
+        else:
+            found.leave(start, end)
+
+
+def _is_jwt(match: re.Match[str]) -> bool:
+    payload = match.group("payload")
+    if match.end() - match.start() >= LONGEST_UNDECIDED:
+        return True
+    if payload is None or len(payload) < 8:
+        return False
+    return match.group("signature") is not None or payload.startswith("eyJ")
+
+
+def _find_url_credentials(found: Findings) -> None:
+    view = found.view
+    for match in _compiled(_URL).finditer(view):
+        if match.group("path") is not None:
+            found.mask(*match.span("path"), "webhook")
+        elif match.group("google") is not None:
+            found.mask(match.start() - 1, match.end(), "google-token")
+        elif match.group("name") is not None:
+            if is_literal_secret(Promise.TOKEN, match.group("name"), Style.QUOTED):
+                found.mask(*match.span("name"), "url-password")
+        elif match.group("password") is not None:
+            if _is_url_password(found.text[match.start("password") : match.end("password")]):
+                found.mask(*match.span("password"), "url-password")
+        elif view[max(0, match.start() - 13) : match.start() - 1].endswith(_DATABASES):
+            # Only there does a slash in a password occur in practice; elsewhere it is a path.
+            found.mask(*match.span("slashed"), "url-password")
+    last = view.rfind("://", max(0, len(view) - 640))
+    if last >= 0 and _compiled(r"://[^\s\"'`<>\\]*+\Z").match(view, last):
+        found.leave(last, len(view))
+
+
+def _is_url_password(password: str) -> bool:
+    return not _compiled(r"[$%]\w+|[$%]?[{(\[].*|[*.]+|x{3,}|.*\$\{.*").fullmatch(password)
+
+
+def _find_schemes(found: Findings) -> None:
+    """Mask what follows a bare `Bearer` or `Basic`, where it looks like credentials."""
+    for match in _compiled(_SCHEME).finditer(found.folded):
+        start, end = match.span(1)
+        value = found.view[start:end]
+        if match.group().startswith("basic"):
+            secret = _is_basic(value)
+        else:
+            secret = is_literal_secret(Promise.TOKEN, value, Style.QUOTED)
+        if secret:
+            found.mask(start, end, "authorization")
+        else:
+            found.leave(start, end)
+
+
+def _is_basic(value: str) -> bool:
+    """Return whether `value` is `user:password` in base64."""
+    from binascii import Error, a2b_base64
+
+    try:
+        decoded = a2b_base64(value[: len(value) // 4 * 4][:512])
+    except Error:
+        return False
+    return b":" in decoded and decoded.isascii()

@@ -1,0 +1,126 @@
+"""What a search for secrets found: spans of a text, and the text with those spans replaced."""
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cache
+
+_LONG = 65536
+
+Span = tuple[int, int, str]
+"""Where something begins and ends, and what is to stand there instead."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """A text as the detectors see it, and what they found in it.
+
+    `view` is the text with every non-ASCII character as "?", `folded` the same in lower case.
+    Positions agree in all three, and searching stays on one byte a character. `undecided` is
+    where the earliest thing begins that the text's end cut short, `masked_to` where the latest
+    secret ends: what a pass finds before it needs no second look.
+    """
+
+    text: str
+    view: str = ""
+    folded: str = ""
+    spans: list[Span] = field(default_factory=list[Span])
+    undecided: int = 0
+    masked_to: int = 0
+
+    def __post_init__(self) -> None:
+        plain = self.text.isascii()
+        self.view = self.text if plain else self.text.encode("ascii", "replace").decode("ascii")
+        self.folded = self.view.lower()
+        self.undecided = len(self.text)
+
+    def mask(self, start: int, end: int, kind: str) -> None:
+        """Note a secret; the text will read `[masked:kind]` in its place."""
+        self.spans.append((start, end, f"[masked:{kind}]"))
+        self.masked_to = end
+
+    def replace(self, start: int, end: int, replacement: str) -> None:
+        """Note a stretch that is no secret but reads differently outside."""
+        self.spans.append((start, end, replacement))
+
+    def leave(self, start: int, end: int) -> None:
+        """Note something examined and left alone; at the end of the text more of it may come."""
+        if end >= len(self.text):
+            self.undecided = min(self.undecided, start)
+
+
+def merged(text: str, spans: list[Span]) -> list[Span]:
+    """Return `spans` in order without overlap; of those that overlap the widest speaks.
+
+    Masks that already stand in `text` take part, so that nothing inside one is masked again.
+    """
+    if not spans:
+        return []
+    standing = ((m.start(), m.end(), m.group()) for m in _mask().finditer(text))
+    joined: list[Span] = []
+    width = 0
+    for start, end, replacement in sorted([*spans, *standing]):
+        if joined and start < joined[-1][1]:
+            first, last, words = joined[-1]
+            if end - start > width:
+                width, words = end - start, replacement
+            joined[-1] = (first, max(last, end), words)
+        else:
+            joined.append((start, end, replacement))
+            width = end - start
+    return [span for span in joined if text[span[0] : span[1]] != span[2]]
+
+
+@cache
+def _mask() -> re.Pattern[str]:
+    return re.compile(r"\[masked:[a-z-]+\]")
+
+
+def worth_searching(text: str, anchor: str) -> bool:
+    """Return whether a pattern that needs `anchor` can match at all.
+
+    In a short text this spares compiling the pattern; in a long one the pattern itself is as
+    fast as looking for its anchor.
+    """
+    return len(text) > _LONG or anchor in text
+
+
+def replaced(text: str, spans: list[Span], start: int = 0) -> str:
+    """Return `text` from `start` on with the (merged) spans replaced."""
+    pieces: list[str] = []
+    for first, last, replacement in spans:
+        if last <= start:
+            continue
+        pieces.append(text[start:first])
+        pieces.append(replacement)
+        start = last
+    pieces.append(text[start:])
+    return "".join(pieces)
+
+
+class Places:
+    """Finds a place of the replaced text again in the text before."""
+
+    def __init__(self, spans: list[Span]) -> None:
+        self._spans = spans
+        self._starts: list[int] = []
+        shift = 0
+        for start, end, replacement in spans:
+            self._starts.append(start + shift)
+            shift += len(replacement) - (end - start)
+
+    def before(self, span: Span) -> Span:
+        """Return `span` of the replaced text in the text before, with whole replacements."""
+        start, end, replacement = span
+        return self._place(start, 0), self._place(end, 1), replacement
+
+    def _place(self, position: int, side: int) -> int:
+        index = bisect_right(self._starts, position - side) - 1
+        if index < 0:
+            return position
+        replaced_from = self._starts[index]
+        start, end, replacement = self._spans[index]
+        beyond = position - replaced_from - len(replacement)
+        if beyond < side:
+            return end if side else start
+        return end + beyond

@@ -1,0 +1,153 @@
+"""Whether what stands behind a secret-looking name is a literal secret or only code or prose."""
+
+import re
+from enum import Enum
+from functools import cache
+
+from .names import Promise, is_secret_name, word_set
+
+
+class Style(Enum):
+    """How a value is written; it says how far a bare word can be trusted to be a literal."""
+
+    QUOTED = "quoted"  # password = "…"
+    TIGHT = "tight"  # PASSWORD=…, ?token=…, ;Password=…, --token=…: nothing else can stand there
+    BARE = "bare"  # password: …, password = …, --password …: may be code or prose
+
+
+_PLACEHOLDER = r"""(?xi)
+    \[(?:masked|redacted|hidden|removed|secret|filtered) .*
+    | \$ (?: [a-z_]\w* | \{.* | \(.* | \$.* | )            # $NAME ${NAME} $(command)
+    | %[({]?[a-z_]* [)}]? [sd%]? | %env.* | %v | \#\{.* | @\w+@ | @\{.*
+    | < .* | \{ .* | \(.* | \[.* | ! [a-z].*               # <your-key> {key} !vault
+    | .*\$\{.* | .*\{\{.*
+    | [*x.\-_?\#•]{3,} | (?:\*{3,}|x{3,}|\.{3,}) [\w\-]{0,4}   # ****, xxxx, ....abcd
+    | (?:your|my|the|some|enter|insert|replace|change|todo|example|dummy|fake|placeholder)
+      (?:$|[\-_ .].*|me|this|[A-Z].*)
+    | (?:vault|env|file|op|ref\+\w+|arn|secret|secretref|keyring|ssm|gcp|aws)(?::|://).*
+    | (?:process|import|os|sys|self|this|cls|config|settings|secrets|env|args|options|ctx|req)
+      (?:\.|\[|::|->).*
+"""
+
+_WORDS_OF_CODE = word_set(
+    "string str text number int integer boolean bool object array any unknown never void bytes "
+    "byte char password passwd pwd secret secrets token tokens key keys auth credential "
+    "credentials none null nil undefined true false yes no on off required optional hidden "
+    "bearer basic digest include omit same-origin default empty unset missing invalid value "
+    "values input output self this inherit private public internal readonly "
+    "username user email apikey api_key"
+)
+
+_TYPE_WITH_DIGITS = r"""(?ix)
+    (?: u?int | i | u | f | float | double | vec | utf-? | sha-? | md | str | char | n?varchar
+      | base | oauth | x | rs | hs | es | ps | ed | aes-? | k8s | s | ec | v | http | ipv | h | p
+      | argon | blake | pbkdf | bcrypt | arg | param | row | var | col | val | value | item | test
+      | user | line | group | match | step | node | part | foo | bar | ascii | latin | id
+    ) [\d_]+ [a-z]{0,10} s?
+"""
+
+_NAMES = r"[A-Za-z_$][\w$]*+(?:(\.|::|->)[A-Za-z_]\w*+)*+"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
+    """Return whether `value`, written in `style` behind such a name, is a secret."""
+    value = value[:2048]
+    if len(value) < 4 or _stands_for_something_else(value, style):
+        return False
+    if style is Style.QUOTED and any(letter.isspace() for letter in value):
+        return _is_passphrase(value)
+    if promise is Promise.TOKEN:
+        return _looks_like_a_token(value, style)
+    if style is Style.BARE:
+        return _looks_like_a_bare_password(value, promise)
+    return True
+
+
+def stands_for_a_secret(value: str) -> bool:
+    """Return whether `value` is a placeholder, a variable or a name instead of the secret."""
+    value = value[:2048]
+    return is_placeholder(value) or _is_reference(value)
+
+
+def is_placeholder(value: str) -> bool:
+    """Return whether `value` says that a secret belongs here: `<token>`, `${TOKEN}`, `***`."""
+    return _compiled(_PLACEHOLDER).fullmatch(value[:2048]) is not None
+
+
+def _stands_for_something_else(value: str, style: Style) -> bool:
+    return (
+        value.lower() in _WORDS_OF_CODE
+        or stands_for_a_secret(value)
+        or _is_path_or_address(value)
+        or (style is not Style.QUOTED and _is_code(value))
+    )
+
+
+def _is_reference(value: str) -> bool:
+    """`DB_PASSWORD`, `access_token`, `user.password`: a name of the secret, not the secret."""
+    if any(letter.isdigit() for letter in value.rstrip("0123456789")):
+        return False
+    stem = value.rstrip("0123456789")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z_.\-/: ]*", stem):
+        return False
+    return is_secret_name(stem) or ("_" in stem and stem.isupper() and stem == value)
+
+
+def _is_path_or_address(value: str) -> bool:
+    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://", value):
+        return True
+    if re.match(r"(?:~|\.{1,2})/|[A-Za-z]:\\", value):
+        return True
+    if not re.fullmatch(r"/?(?:[\w.@\-]+/)*[\w.@\-]+", value) or "/" not in value:
+        return False
+    # A key in base64 may hold slashes too; a path has short words or an ending.
+    return bool(re.search(r"\.\w{1,5}$", value)) or max(map(len, value.split("/"))) < 16
+
+
+def _is_code(value: str) -> bool:
+    """`get_password()`, `row[2]`, `user.password`, `a->b`: something that is evaluated."""
+    names = _compiled(_NAMES).match(value)
+    if names is None:
+        return False
+    rest = value[names.end() :]
+    return rest[:1] in {"(", "["} or (not rest.strip(";") and names.group(1) is not None)
+
+
+def _is_passphrase(value: str) -> bool:
+    """A sentence is a label or a hint; a word that mixes letters and digits in it is not."""
+    return any(len(word) >= 6 and _mixes(word) for word in value.split()[:12])
+
+
+def _mixes(value: str) -> bool:
+    return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+
+
+def _looks_like_a_token(value: str, style: Style) -> bool:
+    """A lexer's `token = "NUMBER"` is no secret: letters alone must be many, in both cases."""
+    if value.isdigit():
+        return style is not Style.BARE and len(value) >= 8
+    if _compiled(_TYPE_WITH_DIGITS).fullmatch(value):
+        return False
+    if _mixes(value):
+        if style is not Style.BARE:
+            return len(value) >= 6
+        return len(value) >= 8 and not re.fullmatch(r"[a-z_]+\d{1,2}|[A-Z][a-z]+\w*\d?", value)
+    if style is Style.TIGHT:
+        return len(value) >= 8 and not value.isupper()
+    both_cases = value != value.lower() and value != value.upper()
+    return style is Style.QUOTED and len(value) >= 20 and both_cases and value.isalnum()
+
+
+def _looks_like_a_bare_password(value: str, promise: Promise) -> bool:
+    if value.isdigit():
+        return promise is Promise.PASSWORD and len(value) >= 6
+    if _compiled(_TYPE_WITH_DIGITS).fullmatch(value):
+        return False
+    if _mixes(value):
+        return len(value) >= 6
+    return len(value) >= 8 and bool(re.search(r"[A-Za-z][!@#$%^*~?]+[A-Za-z]", value))

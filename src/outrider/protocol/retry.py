@@ -1,0 +1,72 @@
+"""When a request to a model is sent again: decided from the kind of failure, never from words."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+
+BASE_DELAY_MS = 500
+MAX_DELAY_MS = 30_000
+_LONGEST_WAIT_S = 7 * 24 * 3600.0
+
+
+class FailureKind(StrEnum):
+    """What went wrong with a request to a model."""
+
+    CONNECTION = "connection"
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    SERVER = "server"
+    TIMEOUT = "timeout"
+    AUTHENTICATION = "authentication"
+    NOT_FOUND = "not_found"
+    QUOTA = "quota"
+    WINDOW_OVERFLOW = "window_overflow"
+    CONTENT_FILTER = "content_filter"
+    REJECTED = "rejected"
+    CUT_STREAM = "cut_stream"
+    MALFORMED = "malformed"
+    UNKNOWN = "unknown"
+
+
+TRANSIENT = frozenset(
+    {
+        FailureKind.CONNECTION,
+        FailureKind.RATE_LIMIT,
+        FailureKind.OVERLOADED,
+        FailureKind.SERVER,
+        FailureKind.TIMEOUT,
+        FailureKind.CUT_STREAM,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often one request is sent at most, and how long to wait in between."""
+
+    enabled: bool = True
+    max_attempts: int = 2
+
+    def delay_ms(
+        self,
+        failure_kind: FailureKind,
+        attempt: int,
+        retry_after: float | None,
+        remaining_ms: int | None,
+        random: float,
+    ) -> int | None:
+        """Return how long to wait before the next attempt, or None if there is to be none.
+
+        `attempt` counts from 1 and is the one that failed; `retry_after` is what the provider asked
+        for, in seconds; `random` is in [0, 1) and spreads many children over the time.
+        """
+        if not self.enabled or failure_kind not in TRANSIENT or attempt >= self.max_attempts:
+            return None
+        # The exponent is bounded so that a large attempt number can't make a huge integer.
+        ceiling = min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** min(attempt - 1, 16))
+        asked_ms = ceil(min(max(retry_after or 0.0, 0.0), _LONGEST_WAIT_S) * 1000)
+        # Asked to wait: never shorter than that, and the jitter comes on top.
+        delay = asked_ms + int(ceiling * random)
+        if remaining_ms is None or delay < remaining_ms:
+            return delay
+        return asked_ms if 0 < asked_ms < remaining_ms else None

@@ -1,0 +1,113 @@
+"""`outrider agents`: who can be delegated to here, with which tools and model."""
+
+import sys
+from argparse import Namespace
+from typing import Any
+
+from outrider.agents.definitions import AgentDefinition
+from outrider.agents.policy import Verdict
+from outrider.surfaces.cli import output
+from outrider.surfaces.cli.parser import CommandParser
+from outrider.surfaces.cli.project import Project, folder_of, open_project
+from outrider.surfaces.cli.text import clean, fit, one_line, pad, width
+
+EXAMPLES = """\
+A project's agents win over yours, and yours over the built-in ones. What is wrong with a
+file is told with its path and line.
+
+examples:
+  outrider agents
+  outrider agents --json --cwd ../other-project
+"""
+
+STATES = {Verdict.RUN: "", Verdict.ASK: "asks first", Verdict.REFUSE: "off"}
+
+
+def configure(parser: CommandParser) -> None:
+    """Declare the arguments of `agents`."""
+    parser.add_cwd()
+
+
+def execute(arguments: Namespace) -> int:
+    """List the agents."""
+    project = open_project(folder_of(arguments))
+    if arguments.json:
+        output.write_json(_listing(project))
+        return 0
+    for warning in project.settings.warnings:
+        output.say(f"warning: {warning}.")
+    _write_agents(project)
+    for lost in project.discovery.shadowed:
+        winner = project.discovery.agents[lost.name]
+        output.write_text(f"{lost.path}: not used; {winner.path} defines {lost.name} too")
+    for note in project.discovery.diagnostics:
+        paint = "red" if note.severity == "error" else "yellow"
+        output.write(output.coloured(clean(str(note)), paint) + "\n")
+    return 0
+
+
+def _listing(project: Project) -> dict[str, Any]:
+    discovery = project.discovery
+    return {
+        "agents": [_record(agent, project) for agent in discovery.agents.values()],
+        "shadowed": [
+            {"name": lost.name, "source": lost.source, "path": lost.path}
+            for lost in discovery.shadowed
+        ],
+        "diagnostics": [
+            {
+                "path": note.path,
+                "line": note.line,
+                "severity": note.severity,
+                "message": note.message,
+            }
+            for note in discovery.diagnostics
+        ],
+        "warnings": list(project.settings.warnings),
+    }
+
+
+def _record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
+    given, choice = project.permit(agent), project.choice(agent)
+    verdict, reason = project.verdict(agent)
+    return {
+        "name": agent.name,
+        "source": agent.source,
+        "path": agent.path,
+        "description": agent.description,
+        "readonly": given.readonly,
+        "tools": list(given.tools),
+        "withheld": [{"tool": tool, "reason": reason} for tool, reason in given.withheld],
+        "model": choice.model,
+        "modelReason": choice.reason,
+        "modelProblem": choice.problem,
+        "outputSchema": agent.output_schema,
+        "mayRun": verdict,
+        "mayRunReason": reason,
+    }
+
+
+def _write_agents(project: Project) -> None:
+    agents = list(project.discovery.agents.values())
+    names = max(width(agent.name) for agent in agents)
+    room = output.terminal_columns(sys.stdout)
+    for agent in agents:
+        verdict, _ = project.verdict(agent)
+        state = STATES[verdict]
+        source = f"{agent.source}, {state}" if state else str(agent.source)
+        about = f"{one_line(agent.description)} ({source})"
+        shown = fit(about, max(room - names - 2, 8)) if room else about
+        name = output.coloured(pad(agent.name, names), "red" if state == "off" else "cyan")
+        output.write(f"{name}  {shown}\n")
+        means = _means(agent, project)
+        means = fit(means, max(room - names - 2, 8)) if room else means
+        output.write(f"{' ' * names}  {output.coloured(means, 'dim')}\n")
+
+
+def _means(agent: AgentDefinition, project: Project) -> str:
+    given, choice = project.permit(agent), project.choice(agent)
+    tools = ", ".join(given.tools) or "no tools"
+    without = ", ".join(tool for tool, _ in given.withheld)
+    problem = f" ({choice.problem})" if choice.problem else ""
+    parts = [tools, f"not given: {without}" if without else "", f"{choice.model}{problem}"]
+    return one_line(" · ".join(part for part in parts if part))

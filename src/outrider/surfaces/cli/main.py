@@ -1,0 +1,143 @@
+"""The command as a whole: which part of it is asked for, and one clear line for all that fails."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Protocol
+
+from outrider.protocol.errors import EXIT_CANCELLED, EXIT_FAILED, EXIT_REFUSED, Refusal
+from outrider.surfaces.cli import output
+from outrider.surfaces.cli.parser import CommandParser, bad_call
+
+COMMANDS = {
+    "run": "Delegate a task to an agent and print its answer.",
+    "agents": "List the agents that can be delegated to here.",
+    "runs": "List the runs that are kept, newest first.",
+    "show": "Print what a run said, or its whole transcript.",
+    "config": "Show every setting, its value and where it came from.",
+    "doctor": "Check that everything Outrider needs is there and works.",
+}
+
+OVERVIEW = """\
+usage: outrider COMMAND …
+
+Outrider hands one focused task to a child agent, in a process of its own and with
+only the tools it was given, and brings back a result that says how it really ended.
+
+{commands}
+
+Begin with:
+  outrider run explorer "Where is the idle timeout enforced?"
+  git diff | outrider run reviewer -
+  outrider doctor
+
+'outrider COMMAND --help' tells more; 'outrider --version' tells the version.
+"""
+
+
+class Command(Protocol):
+    """What each command's module offers."""
+
+    EXAMPLES: str
+
+    def configure(self, parser: CommandParser) -> None:
+        """Declare the arguments it takes."""
+        ...
+
+    def execute(self, arguments: Namespace) -> int:
+        """Do it, and return the exit code. May raise `Refusal`."""
+        ...
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Return the exit code of the command with these arguments; it never raises."""
+    output.open_streams()
+    try:
+        try:
+            code = _dispatch(arguments)
+        except Refusal as refusal:
+            code = _refuse(refusal, as_json=_wants_json(arguments))
+        output.flush()
+    except KeyboardInterrupt:
+        code = EXIT_CANCELLED
+    except output.OutputLost as lost:
+        code = _output_lost(lost)
+    except Exception as error:
+        code = _unexpected(error)
+    return code
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    if sys.platform == "win32":
+        raise bad_call("Windows isn't supported; use Linux, macOS, or Linux in WSL")
+    if not arguments:
+        raise bad_call("no command was given")
+    name, *rest = arguments
+    if name in ("--help", "-h"):
+        listing = (f"  {command:<8} {summary}" for command, summary in COMMANDS.items())
+        output.write(OVERVIEW.format(commands="\n".join(listing)))
+        return 0
+    if name not in COMMANDS:
+        raise bad_call(_unknown(name))
+    command = _command(name)
+    parser = CommandParser(name, COMMANDS[name], command.EXAMPLES)
+    command.configure(parser)
+    try:
+        values = parser.read(rest)
+    except SystemExit:  # --help has been printed
+        return 0
+    return command.execute(values)
+
+
+def _command(name: str) -> Command:
+    from importlib import import_module
+
+    return import_module(f"outrider.surfaces.cli.{name}")  # pyright: ignore[reportReturnType] - a module is the command
+
+
+def _unknown(name: str) -> str:
+    if name.startswith("-"):
+        return f"{name} comes without a command; options stand after it"
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, 1, 0.5)
+    rest = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+    return f"unknown command {name!r}; {rest}"
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in before_dashes
+
+
+def _refuse(refusal: Refusal, *, as_json: bool) -> int:
+    if as_json:
+        from outrider.protocol.results import Details, ErrorInfo, text_result
+
+        details = Details(error=ErrorInfo(refusal.code, refusal.message))
+        output.write_json(text_result(refusal.message, details).to_dict())
+    else:
+        output.say(refusal.message)
+    return EXIT_REFUSED
+
+
+def _output_lost(lost: output.OutputLost) -> int:
+    output.give_up_stdout()
+    if isinstance(lost.__cause__, BrokenPipeError):
+        return output.EXIT_READER_LEFT
+    reason = getattr(lost.__cause__, "strerror", None) or lost.__cause__
+    output.say(f"the output can't be written: {reason}.")
+    return EXIT_FAILED
+
+
+def _unexpected(error: Exception) -> int:
+    """Tell of a fault of ours. A person gets one line; Python's development mode the traceback."""
+    if sys.flags.dev_mode:
+        import traceback
+
+        traceback.print_exception(error)
+    output.say(
+        f"a fault in Outrider: {type(error).__name__}: {error}. "
+        "'python -X dev -m outrider …' shows where."
+    )
+    return EXIT_FAILED

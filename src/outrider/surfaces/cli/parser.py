@@ -1,0 +1,60 @@
+"""Reading a command's arguments; what is wrong with them comes out as one line, never as usage."""
+
+import argparse
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NoReturn
+
+from outrider.protocol.errors import ErrorCode, Refusal
+
+_REQUIRED = "the following arguments are required: "
+
+
+def bad_call(message: str, command: str = "") -> Refusal:
+    """Return the refusal of a call that can't be understood, with where to read on."""
+    help_of = f"outrider {command} --help" if command else "outrider --help"
+    sentence = message if message.endswith((".", "?")) else f"{message}."
+    return Refusal(ErrorCode.INVALID_INPUT, f"{sentence} Try '{help_of}'.")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that raises `Refusal` instead of printing usage and leaving."""
+
+    def __init__(self, command: str, summary: str, epilog: str) -> None:
+        super().__init__(
+            prog=f"outrider {command}",
+            description=summary,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.command = command
+        self.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+    def add_cwd(self) -> None:
+        """Take `--cwd`, as all commands do that look at a project."""
+        self.add_argument("--cwd", metavar="DIR", help="work in DIR instead of the current folder")
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print."""
+        if message.startswith(_REQUIRED):
+            names = message.removeprefix(_REQUIRED).replace(", ", " and ")
+            message = f"{self.command} needs {names}"
+        raise bad_call(message, self.command)
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Return the arguments, or raise `Refusal`."""
+        values, strangers = self.parse_known_args(arguments)
+        if strangers:
+            raise bad_call(self._stranger(strangers), self.command)
+        return values
+
+    def _stranger(self, strangers: list[str]) -> str:
+        option = next((one for one in strangers if one.startswith("-") and one != "--"), None)
+        if option is None:
+            hint = "; put the task in quotes" if self.command == "run" else ""
+            return f"unexpected argument {strangers[0]!r}{hint}"
+        name = option.partition("=")[0]
+        known = [string for action in self._actions for string in action.option_strings]
+        near = get_close_matches(name, known, 1, 0.6)
+        return f"unknown option {name}" + (f"; did you mean {near[0]}?" if near else "")

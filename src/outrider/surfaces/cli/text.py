@@ -1,0 +1,73 @@
+"""No text that passes `clean` can steer a terminal, whoever wrote it. Pure functions on text."""
+
+import re
+import unicodedata
+
+# All control characters but tab and newline, line separators, and what reorders text (bidi).
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Return `text` with every character that could steer a terminal as one that only shows it."""
+    return _STEERING.sub(_picture, text.replace("\r\n", "\n"))
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"
+
+
+def escape_json(text: str) -> str:
+    """Return JSON text with the same characters escaped: it means the same, and steers nothing."""
+    return _STEERING.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """Return `text` cleaned and on one line."""
+    return " ".join(clean(text).split())
+
+
+def width(text: str) -> int:
+    """Return how many columns a terminal takes for `text`."""
+    return len(text) if text.isascii() else sum(_columns(char) for char in text)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def fit(text: str, columns: int) -> str:
+    """Return as much of `text` as fits into `columns`, with a mark where something is missing."""
+    if width(text) <= columns:
+        return text
+    kept, used = "", 0
+    for char in text:
+        used += _columns(char)
+        if used > columns - 1:
+            break
+        kept += char
+    return f"{kept}…"
+
+
+def pad(text: str, columns: int) -> str:
+    """Return `text` filled up with blanks to `columns`."""
+    return text + " " * (columns - width(text))
+
+
+def duration(milliseconds: float) -> str:
+    """`950 ms`, `12.3 s`, `4 min 05 s`."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60:02} s"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 turn`, `1,234 tokens`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,68 @@
+"""What a tool may know of the child that calls it, and where its cut results are kept."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from outrider.tools.effects import EffectsRecorder
+
+SPILL_PREFIX = "outrider-result:"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """The working tree and the limits of one child, and where a call's effects are recorded.
+
+    A tool that declares a parameter of this type is given it; models never see that parameter.
+    """
+
+    cwd: Path
+    """The working tree: absolute, symlinks resolved."""
+    allowed_roots: tuple[Path, ...] = ()
+    allow_credential_files: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For commands: the child's environment without its secrets."""
+    session_id: str | None = None
+    """The session of calls that name none; without it they get a temporary one."""
+    spill: Path | None = None
+    """The folder for what was cut from results; without it only the cut form remains."""
+    effects: EffectsRecorder = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cwd", Path(self.cwd).resolve())
+        if self.effects is None:  # pyright: ignore[reportUnnecessaryComparison]  # the default
+            object.__setattr__(self, "effects", EffectsRecorder(self.cwd))
+
+    def for_call(self) -> "ToolContext":
+        """Return the context of one call: the same, with effects of its own."""
+        return replace(self, effects=EffectsRecorder(self.cwd))
+
+    def keep_whole(self, text: str) -> str | None:
+        """Return a name under which `read` finds this text again, or None where none is kept."""
+        if self.spill is None:
+            return None
+        self.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number = 1 + sum(1 for _ in self.spill.glob("result-*.txt"))
+        while not _write_new(self.spill / f"result-{number}.txt", text):
+            number += 1
+        return f"{SPILL_PREFIX}{number}"
+
+    def spilled(self, name: str) -> Path | None:
+        """Return the file that holds a kept result, or None where the name isn't one."""
+        match = re.fullmatch(rf"{SPILL_PREFIX}([0-9]{{1,9}})", name, re.ASCII)
+        if match is None or self.spill is None:
+            return None
+        path = self.spill / f"result-{match[1]}.txt"
+        return path if path.is_file() and not path.is_symlink() else None
+
+
+def _write_new(path: Path, text: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
+    with open(descriptor, "wb") as file:
+        file.write(text.encode(errors="replace"))
+    return True

@@ -1,0 +1,269 @@
+"""Every tool call ends in an envelope: the executor never raises but when it is cancelled."""
+
+import asyncio
+import difflib
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from outrider.protocol.envelope import (
+    Envelope,
+    Meta,
+    ToolCode,
+    build_error_response,
+    is_success,
+)
+from outrider.protocol.receipt import Effects, Receipt
+from outrider.tools.arguments import ArgumentChecker, ArgumentFault, parse_arguments
+from outrider.tools.context import ToolContext
+from outrider.tools.cutting import Keep, cut_text, shrink
+from outrider.tools.formatting import ResultFormatter
+from outrider.tools.registry import DEFAULT_TIMEOUT_MS, Tool
+from outrider.tools.returned import envelope_of, envelope_of_fault
+from outrider.tools.sessions import SessionPool, Turn
+
+RESULT_BYTES = 50_000
+DATA_FACTOR = 4
+"""How much larger than its text an envelope's data may be, as JSON."""
+CANCEL_SECONDS = 2.0
+"""How long a cancelled tool may take to let go; then it is left behind."""
+OWN_TIMEOUT_SECONDS = 15.0
+"""How much later the executor steps in where a tool keeps its deadline itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What came of a call."""
+
+    envelope: Envelope
+    text: str
+    """What the model sees."""
+    summary: str
+    """One line for people who watch."""
+    effects: Effects = field(default_factory=Effects)
+    """What the call did beside answering."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """What is known of a call while it is under way."""
+
+    name: str
+    tool: Tool | None
+    context: ToolContext
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    session_id: str | None = None
+    temporary_session: bool | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    def meta(self) -> Meta:
+        return {
+            "execution_time_ms": round((time.perf_counter() - self.started) * 1000, 3),
+            "tool": self.name[:100],
+            "resource_type": self.tool.resource if self.tool else None,
+            "session_id": self.session_id,
+            "temporary_session": self.temporary_session,
+        }
+
+
+class ToolExecutor:
+    """Calls the tools that a child was given, and ends what they started."""
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        context: ToolContext,
+        *,
+        mask: Callable[[str], str] | None = None,
+        result_bytes: int = RESULT_BYTES,
+        withheld: Collection[str] = (),
+        sessions: SessionPool | None = None,
+    ) -> None:
+        """Take the child's tools; `withheld` names those that exist but were not given to it."""
+        self.tools = tuple(tools)
+        self.context = context
+        self.receipt = Receipt()
+        self._by_name = {tool.name: tool for tool in tools}
+        self._mask = mask
+        self._result_bytes = result_bytes
+        self._withheld = frozenset(withheld)
+        self._sessions = sessions or SessionPool()
+        self._checkers: dict[str, ArgumentChecker] = {}
+        self._formatter = ResultFormatter({one.name: one.format for one in tools if one.format})
+
+    async def __aenter__(self) -> "ToolExecutor":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End all sessions and what they started."""
+        await self._sessions.aclose()
+
+    def definition(self, name: str) -> Tool | None:
+        """Return the tool of this name, if the child was given it."""
+        return self._by_name.get(name)
+
+    def timeout_ms(self, name: str, arguments: str | Mapping[str, Any]) -> int:
+        """Return how long a call may take, before it is made."""
+        tool = self._by_name.get(name)
+        if tool is None:
+            return DEFAULT_TIMEOUT_MS
+        try:
+            return _timeout_ms(tool, self._checked(tool, arguments))
+        except ArgumentFault:
+            return tool.timeout_ms
+
+    async def execute(
+        self, name: str, arguments: str | Mapping[str, Any], *, session_id: str | None = None
+    ) -> ToolOutcome:
+        """Return what came of one call, whatever the tool, its arguments or its code did."""
+        call = _Call(name, self._by_name.get(name), self.context.for_call())
+        try:
+            envelope = await self._envelope(call, arguments, session_id)
+        except ArgumentFault as fault:
+            envelope = build_error_response(fault.code, fault.message)
+        except Exception as fault:
+            envelope = envelope_of_fault(fault)
+        self.receipt.add(call.context.effects.effects(), failed=not is_success(envelope))
+        try:
+            return self._outcome(call, envelope)
+        except Exception as fault:  # a mask or a disk that fails: nothing unmasked may pass
+            return _without_result(call, type(fault).__name__)
+
+    async def _envelope(
+        self, call: _Call, arguments: str | Mapping[str, Any], session_id: str | None
+    ) -> Envelope:
+        if call.tool is None:
+            return self._not_given(call.name)
+        call.arguments = self._checked(call.tool, arguments)
+        return envelope_of(await self._called(call, call.tool, session_id))
+
+    def _not_given(self, name: str) -> Envelope:
+        names = ", ".join(sorted(self._by_name)) or "none"
+        if name in self._withheld:
+            message = f"This agent may not use {name!r}. Its tools: {names}."
+            return build_error_response(ToolCode.DENIED, message)
+        near = difflib.get_close_matches(name[:100], self._by_name, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        message = f"There is no tool {name[:100]!r}.{hint} Tools: {names}."
+        return build_error_response(ToolCode.UNKNOWN_TOOL, message)
+
+    def _checked(self, tool: Tool, arguments: str | Mapping[str, Any]) -> dict[str, Any]:
+        checker = self._checkers.get(tool.name)
+        if checker is None:
+            checker = self._checkers[tool.name] = ArgumentChecker(tool.parameters)
+        return checker.check(parse_arguments(arguments))
+
+    async def _called(self, call: _Call, tool: Tool, session_id: str | None) -> object:
+        if tool.session is None:
+            return await self._in_time(call, tool, None)
+        wanted = session_id or self.context.session_id
+        async with self._sessions.turn(tool.resource, wanted, tool.session) as turn:
+            call.session_id, call.temporary_session = turn.session_id, turn.temporary
+            return await self._in_time(call, tool, turn)
+
+    async def _in_time(self, call: _Call, tool: Tool, turn: Turn | None) -> object:
+        timeout_ms = _timeout_ms(tool, call.arguments)
+        seconds = timeout_ms / 1000 + (OWN_TIMEOUT_SECONDS if tool.own_timeout else 0)
+        task = asyncio.create_task(_contained(self._run(call, tool, turn)))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=seconds)
+        except asyncio.CancelledError:
+            await _let_go(task, turn)
+            raise
+        if done:
+            return task.result()
+        await _let_go(task, turn)
+        raise TimeoutError(f"{tool.name} took longer than {timeout_ms} ms and was ended.")
+
+    async def _run(self, call: _Call, tool: Tool, turn: Turn | None) -> object:
+        arguments = call.arguments
+        if tool.own_timeout:
+            arguments = {**arguments, "timeoutMs": _timeout_ms(tool, arguments)}
+        session = None if turn is None else await turn.session(self.context)
+        if tool.signature is None:
+            return await tool.run(**arguments)
+        try:
+            bound = tool.signature.bind(arguments, call.context, session)
+        except ValueError as fault:  # what a schema can't say, a type may still refuse
+            raise ArgumentFault(ToolCode.BAD_PARAMETER, str(fault)[:1000]) from None
+        return await tool.run(**bound)
+
+    def _outcome(self, call: _Call, envelope: Envelope) -> ToolOutcome:
+        envelope = self._masked_envelope(envelope)
+        keep = call.tool.keep if call.tool else "head"
+        whole = self._masked(self._formatter.long(call.name, call.arguments, envelope))
+        summary = self._masked(self._formatter.short(call.name, call.arguments, envelope))
+        data = shrink(envelope["data"], self._result_bytes * DATA_FACTOR, keep)
+        sent: Envelope = {
+            "code": envelope["code"],
+            "message": envelope["message"],
+            "data": data,
+            "meta": call.meta(),
+        }
+        return ToolOutcome(sent, self._cut(whole, keep), summary, call.context.effects.effects())
+
+    def _masked_envelope(self, envelope: Envelope) -> Envelope:
+        return cast("Envelope", self._masked_value(envelope)) if self._mask else envelope
+
+    def _masked_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._masked(value)
+        if isinstance(value, list):
+            return [self._masked_value(item) for item in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            fields = cast("dict[str, Any]", value).items()
+            return {self._masked(key): self._masked_value(item) for key, item in fields}
+        return value
+
+    def _masked(self, text: str) -> str:
+        return self._mask(text) if self._mask else text
+
+    def _cut(self, whole: str, keep: Keep) -> str:
+        cut = cut_text(whole, self._result_bytes, keep)
+        if cut is None:
+            return whole
+        kept_as = self.context.keep_whole(whole)
+        on = f"read `{kept_as}` with offset to go on" if kept_as else "ask for less to see more"
+        shown = f"[cut: showing {cut.shown_bytes:,} of {cut.total_bytes:,} bytes; {on}]"
+        return "\n".join(part for part in (cut.head.rstrip("\n"), shown, cut.tail) if part)
+
+
+def _timeout_ms(tool: Tool, arguments: Mapping[str, Any]) -> int:
+    return arguments.get("timeoutMs", tool.timeout_ms) if tool.own_timeout else tool.timeout_ms
+
+
+async def _contained(running: Coroutine[Any, Any, object]) -> object:
+    try:
+        return await running
+    except SystemExit as fault:  # else a tool that calls sys.exit() would end the child
+        raise RuntimeError(f"the tool tried to exit with {fault.code!r}") from None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("the tool's own work was cancelled") from None
+
+
+async def _let_go(task: asyncio.Task[object], turn: Turn | None) -> None:
+    if turn is not None:
+        turn.broken = True  # nobody knows in which state a call that was cut short left it
+    task.add_done_callback(_forget_fault)
+    task.cancel()
+    await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+
+
+def _forget_fault(task: asyncio.Task[object]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+def _without_result(call: _Call, fault: str) -> ToolOutcome:
+    message = f"{call.name[:100]} ran, but its result could not be prepared ({fault})."
+    envelope = build_error_response(ToolCode.INTERNAL, message)
+    envelope["meta"] = call.meta()
+    text = f"Error {envelope['code']}: {message}"
+    return ToolOutcome(envelope, text, text, call.context.effects.effects())

@@ -1,0 +1,165 @@
+"""What ripgrep found, put in order and held to a bound while it comes in.
+
+ripgrep searches files side by side and reports them as they are done. The first files by path are
+kept, all others only counted, so that the answer is the same each time and memory is bounded.
+"""
+
+import base64
+import bisect
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_LINE_CHARACTERS = 500
+MOST_RECORD_BYTES = 1024 * 1024
+_BEFORE_MATCH = 100
+_BEGIN, _MATCH, _CONTEXT = b'{"type":"begin"', b'{"type":"match"', b'{"type":"context"'
+# Quotes within a string are escaped: only ripgrep itself can have written this.
+_LINE_NUMBER = re.compile(rb'"line_number":(\d+),"absolute_offset":\d+,"submatches":')
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLine:
+    """A line that matched, or stands beside one that did."""
+
+    number: int | None
+    text: str
+    is_match: bool
+
+
+@dataclass(slots=True)
+class FoundFile:
+    """The lines of one file that were kept; `matches` counts all that matched."""
+
+    path: str
+    lines: list[FoundLine] = field(default_factory=list[FoundLine])
+    matches: int = 0
+
+
+@dataclass(slots=True)
+class Collector:
+    """Takes ripgrep's JSON records and keeps the first ones by path.
+
+    Kept are `most` matches with their lines; or, without lines, `most` files with their counts.
+    """
+
+    most: int
+    wanted: Callable[[str], bool]
+    """Whether a file, by its path below the searched folder, belongs in the answer."""
+    with_lines: bool = True
+    matches: int = 0
+    files: int = 0
+    complete: bool = False
+    """Whether ripgrep said that it was done."""
+    kept: list[FoundFile] = field(default_factory=list[FoundFile])
+    """In the order of their paths."""
+    _held: int = 0
+    _current: FoundFile | None = None
+    _counted: bool = False
+
+    def feed(self, record: bytes) -> None:
+        """Take one record, without its newline."""
+        if record.startswith(_MATCH):
+            self._take_match(record)
+        elif record.startswith(_CONTEXT):
+            if self._current is not None and self._current.matches < self.most:
+                self._current.lines.append(_line(record, is_match=False))
+        elif record.startswith(_BEGIN):
+            self._begin(_path(_parsed(record)["data"]["path"]))
+        elif b'"type":"summary"' in record:
+            self.complete = True
+
+    def _begin(self, path: str) -> None:
+        self._counted = self.wanted(path)
+        self.files += self._counted
+        self._current = None
+        full = self._held >= self.most
+        if self._counted and not (full and path > self.kept[-1].path):
+            self._current = FoundFile(path)
+            bisect.insort(self.kept, self._current, key=lambda found: found.path)
+            if not self.with_lines:
+                self._hold_one_more()
+
+    def _take_match(self, record: bytes) -> None:
+        self.matches += self._counted
+        current = self._current
+        if current is None:
+            return
+        current.matches += 1
+        if self.with_lines and current.matches <= self.most:
+            current.lines.append(_line(record, is_match=True))
+            self._hold_one_more()
+
+    def _hold_one_more(self) -> None:
+        self._held += 1
+        while self._held - self._weight(last := self.kept[-1]) >= self.most:
+            if last is self._current and self.with_lines:
+                return
+            self._held -= self._weight(self.kept.pop())
+
+    def _weight(self, found: FoundFile) -> int:
+        return min(found.matches, self.most) if self.with_lines else 1
+
+
+class Records:
+    """Cuts a stream into its lines; of a line that is too long only the two ends are kept."""
+
+    def __init__(self) -> None:
+        self._open = b""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that `chunk` completes."""
+        *complete, rest = chunk.split(b"\n")
+        if not complete:
+            self._open = _ends(self._open + rest)
+            return
+        yield self._open + complete[0]
+        yield from complete[1:]
+        self._open = rest
+
+
+def _ends(record: bytes) -> bytes:
+    if len(record) <= 2 * MOST_RECORD_BYTES:
+        return record
+    half = MOST_RECORD_BYTES // 2
+    # A newline, which no JSON string holds, so that what is left is never taken for the whole.
+    return record[:half] + b"\n" + record[-half:]
+
+
+def _parsed(record: bytes) -> Any:
+    import orjson
+
+    return orjson.loads(record)
+
+
+def _line(record: bytes, *, is_match: bool) -> FoundLine:
+    try:
+        data = _parsed(record)["data"]
+    except ValueError:  # too long a line, of which only the ends are left
+        numbers = _LINE_NUMBER.findall(record)
+        number = int(numbers[-1]) if numbers else None
+        return FoundLine(number, "[a line too long to show]", is_match)
+    raw = _bytes(data["lines"]).rstrip(b"\r\n")
+    start = data["submatches"][0]["start"] if data["submatches"] else 0
+    return FoundLine(data["line_number"], shown_line(raw, start), is_match)
+
+
+def shown_line(raw: bytes, start: int) -> str:
+    """Return a line as text, cut around its match at byte `start` where it is long."""
+    text = raw.decode(errors="replace")
+    if len(text) <= MOST_LINE_CHARACTERS:
+        return text
+    first = max(0, len(raw[:start].decode(errors="replace")) - _BEFORE_MATCH)
+    last = first + MOST_LINE_CHARACTERS
+    ends = "…" if first else "", "…" if last < len(text) else ""
+    return f"{ends[0]}{text[first:last]}{ends[1]} [cut: {len(text):,} characters]"
+
+
+def _path(value: Any) -> str:
+    return os.fsdecode(_bytes(value)).removeprefix("./")
+
+
+def _bytes(value: Any) -> bytes:
+    return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])

@@ -1,0 +1,100 @@
+"""The text forms of envelopes: long for the model, short for a line in the live view."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.protocol.envelope import ToolCode, is_success
+
+MOST_SHORT_CHARACTERS = 160
+
+Arguments = Mapping[str, Any]
+Form = Callable[[Any, Arguments], str]
+"""A text made of an envelope's data and the arguments of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formatter:
+    """How one tool's data reads; what it leaves out or gets wrong takes the default form."""
+
+    long: Form | None = None
+    short: Form | None = None
+
+
+class ResultFormatter:
+    """Turns any envelope into text, and never raises."""
+
+    def __init__(self, formatters: Mapping[str, Formatter] | None = None) -> None:
+        self._formatters = dict(formatters or {})
+
+    def long(self, name: str, arguments: Arguments, envelope: Mapping[str, Any]) -> str:
+        """Return what the model sees of a tool's answer."""
+        data = envelope.get("data")
+        if is_success(envelope):
+            return self._form("long", name, data, arguments)
+        line = error_line(envelope)
+        return line if data is None else f"{line}\n\n{self._form('long', name, data, arguments)}"
+
+    def short(self, name: str, arguments: Arguments, envelope: Mapping[str, Any]) -> str:
+        """Return one line for people who watch: what was called, and what came of it."""
+        if is_success(envelope):
+            text = self._form("short", name, envelope.get("data"), arguments)
+        else:
+            text = f"{name} → {error_line(envelope)}"
+        line = " ".join(text.split())
+        return (
+            line if len(line) <= MOST_SHORT_CHARACTERS else line[: MOST_SHORT_CHARACTERS - 1] + "…"
+        )
+
+    def _form(self, which: str, name: str, data: Any, arguments: Arguments) -> str:
+        formatter = self._formatters.get(name)
+        form: Form | None = getattr(formatter, which, None)
+        if form is not None:
+            try:
+                text: object = form(data, arguments)
+            except Exception:  # a formatter is foreign code: the default stands in for it
+                text = None
+            if isinstance(text, str):
+                return text
+        return default_long(data) if which == "long" else default_short(name, data, arguments)
+
+
+def error_line(envelope: Mapping[str, Any]) -> str:
+    """Return what went wrong, with its code and the code's meaning."""
+    code = envelope.get("code")
+    known = next((known for known in ToolCode if known == code), ToolCode.INTERNAL)
+    return f"Error {code} ({known.meaning}): {envelope.get('message')}"
+
+
+def default_long(data: Any) -> str:
+    """Return any data as text: strings as they are, the rest as JSON."""
+    if data is None:
+        return "(no output)"
+    if isinstance(data, str):
+        return data or "(no output)"
+    try:
+        return json.dumps(data, ensure_ascii=False, indent=1, default=repr)
+    except Exception:  # cycles, odd keys, objects that can't even be shown
+        return f"({type(data).__name__} that has no text form)"
+
+
+def default_short(name: str, data: Any, arguments: Arguments) -> str:
+    """Return the call and the size of its answer."""
+    first = next((value for value in arguments.values() if isinstance(value, str)), None)
+    called = name if first is None else f"{name} {_clipped(first)}"
+    return f"{called} → {_size(data)}"
+
+
+def _clipped(text: str) -> str:
+    return f'"{text}"' if len(text) <= 60 else f'"{text[:59]}…"'
+
+
+def _size(data: Any) -> str:
+    if data is None:
+        return "done"
+    if isinstance(data, str):
+        return f"{len(data.splitlines())} lines"
+    if isinstance(data, Mapping | list):
+        return f"{len(data)} {'fields' if isinstance(data, Mapping) else 'entries'}"  # pyright: ignore[reportUnknownArgumentType]  # any sized thing
+    return default_long(data)

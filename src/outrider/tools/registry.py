@@ -1,0 +1,186 @@
+"""What a tool is, and `@tool`, which makes one from a Python function."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, Literal, Protocol, TypeVar, cast
+
+from outrider.tools.context import ToolContext
+from outrider.tools.formatting import Formatter
+from outrider.tools.signatures import Signature, describe, read_signature
+
+DEFAULT_TIMEOUT_MS = 120_000
+_TOOL = "__outrider_tool__"
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):([A-Za-z][A-Za-z0-9_-]*)", re.ASCII)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+class Session(Protocol):
+    """Something that lives from call to call: a shell, a language server."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can serve another call; one that can't is replaced."""
+        ...
+
+    async def aclose(self) -> None:
+        """End it and all that it started."""
+        ...
+
+
+SessionFactory = Callable[[ToolContext], Awaitable[Session]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One thing that a child can do, as models and the executor see it."""
+
+    name: str
+    resource: str
+    action: str
+    description: str
+    parameters: dict[str, Any]
+    """The JSON Schema of an object: the published one, and the one arguments are held to."""
+    run: Callable[..., Awaitable[Any]]
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    writes: bool = True
+    """Changes files or runs commands: never given to a read-only child."""
+    format: Formatter | None = None
+    session: SessionFactory | None = None
+    keep: Literal["head", "ends"] = "head"
+    """What stays of a result that is too long."""
+    signature: Signature | None = None
+    """How arguments reach `run`; without one they are passed by their JSON names."""
+
+    @property
+    def own_timeout(self) -> bool:
+        """Whether the tool keeps its deadline itself: those with a `timeoutMs` parameter do."""
+        return "timeoutMs" in self.parameters.get("properties", {})
+
+
+def tool(
+    address: str,
+    *,
+    name: str | None = None,
+    timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    writes: bool = True,
+    format: Formatter | None = None,  # noqa: A002  # the tool's own word for it
+    session: SessionFactory | None = None,
+    keep: Literal["head", "ends"] = "head",
+) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that makes a tool of a function or method, under `resource:action`.
+
+    Models see it as `resource_action`, or by `name`. The function stays what it was.
+    """
+    resource, action = _split(address)
+    name = name or f"{resource}_{action}"
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} can't be a tool's name: use up to 64 letters, digits, _ and -")
+
+    def decorate(function: FunctionT) -> FunctionT:
+        signature = read_signature(function, with_session=session is not None)
+        made = Tool(
+            name=name,
+            resource=resource,
+            action=action,
+            description=describe(function),
+            parameters=signature.parameters,
+            run=_awaitable(function),
+            timeout_ms=timeout_ms,
+            writes=writes,
+            format=format,
+            session=session,
+            keep=keep,
+            signature=signature,
+        )
+        setattr(function, _TOOL, made)
+        return function
+
+    return decorate
+
+
+def tool_of(function: Callable[..., Any]) -> Tool | None:
+    """Return the tool that `@tool` made of a function, or of an object's method."""
+    made = getattr(function, _TOOL, None)
+    if not isinstance(made, Tool):
+        return None
+    return replace(made, run=_awaitable(function)) if inspect.ismethod(function) else made
+
+
+def collect_tools(source: object) -> list[Tool]:
+    """Return the tools of a module, an object, a class, a function, or a list of these."""
+    if isinstance(source, Tool):
+        return [source]
+    if isinstance(source, list | tuple):
+        parts = cast("Iterable[object]", source)
+        return [found for part in parts for found in collect_tools(part)]
+    if callable(source) and (own := tool_of(source)) is not None:
+        return [own]
+    return list(_members(source() if inspect.isclass(source) else source))
+
+
+class Toolbox(Mapping[str, Tool]):
+    """All the tools there are, by the name that models see."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for one in tools:
+            self.add(one)
+
+    def add(self, tool: Tool) -> None:
+        """Add a tool; a name that is taken raises ValueError, for no tool may replace another."""
+        holder = self._tools.get(tool.name)
+        if holder is not None:
+            raise ValueError(
+                f"the tool {tool.resource}:{tool.action} is called {tool.name!r}, which is "
+                f"{holder.resource}:{holder.action} already: give it another name"
+            )
+        self._tools[tool.name] = tool
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
+def _split(address: str) -> tuple[str, str]:
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise ValueError(f'{address!r} is not a tool\'s address: write it as "resource:action"')
+    return match[1], match[2]
+
+
+def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    if inspect.iscoroutinefunction(function):
+        return function
+    from outrider.tools.threads import in_thread
+
+    return in_thread(function)
+
+
+def _members(holder: object) -> Iterator[Tool]:
+    for _, member in inspect.getmembers(holder, callable):
+        if isinstance(holder, ModuleType) and not _belongs(member, holder):
+            continue
+        if (made := tool_of(member)) is not None:
+            yield made
+        elif inspect.isclass(member) and isinstance(holder, ModuleType) and _has_tools(member):
+            yield from collect_tools(member)
+
+
+def _belongs(member: object, module: ModuleType) -> bool:
+    # What a module imported from elsewhere is not its own to offer.
+    home = str(getattr(member, "__module__", ""))
+    return home.split(".")[0] == module.__name__.split(".")[0]
+
+
+def _has_tools(holder: type) -> bool:
+    return any(tool_of(member) for _, member in inspect.getmembers(holder, inspect.isfunction))

@@ -1,0 +1,188 @@
+"""The command as users run it, away from the settings and runs of whoever runs the tests."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+COMMAND = [sys.executable, "-m", "outrider"]
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error_code(self) -> str:
+        return self.json["details"]["error"]["code"]
+
+
+class Door:
+    """A home, a project and a way to run the command in them."""
+
+    def __init__(self, place: Path) -> None:
+        self.home = place / "home"
+        self.project = place / "project"
+        self.runs = self.home / ".local/state/outrider/runs"
+        for folder in (self.home, self.project / ".git"):
+            folder.mkdir(parents=True)
+
+    def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in os.environ if name.startswith("COVERAGE")}
+        base = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
+        return {**base, **kept, **(env or {})}
+
+    def start(
+        self, *arguments: str, env: Mapping[str, str] | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.project,
+            env=self.environment(env),
+            # A test run in the background ignores Ctrl-C, and its children would with it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            **{**streams, "stderr": subprocess.PIPE, **options},
+        )
+
+    def run(
+        self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
+    ) -> Ended:
+        process = self.start(*arguments, env=env, stdin=subprocess.PIPE)
+        out, err = process.communicate(stdin, timeout=PATIENCE_S)
+        return Ended(process.returncode, out.decode(), err.decode())
+
+    def terminal(
+        self, *arguments: str, env: Mapping[str, str] | None = None, columns: int = 100, **opts: Any
+    ) -> "Terminal":
+        return Terminal(self, arguments, env or {}, columns, **opts)
+
+    def output_file(self) -> Path | None:
+        return next(self.runs.glob("*/output.md"), None)
+
+    def wait_for_output(self, text: str) -> None:
+        """Return when the run under way has said `text`."""
+
+        def said() -> bool:
+            path = self.output_file()
+            return path is not None and text in path.read_text()
+
+        wait_until(said)
+
+    def write_agent(self, name: str, *lines: str, body: str = "You help.") -> Path:
+        path = self.project / ".outrider/agents" / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(["---", f"name: {name}", *lines, "---", body]))
+        return path
+
+    def write_config(self, config: Any) -> Path:
+        path = self.home / ".config/outrider/config.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(config if isinstance(config, str) else json.dumps(config))
+        return path
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes that were started, however indirectly, by this door's commands."""
+        return [process for process in psutil.process_iter() if _home(process) == str(self.home)]
+
+    def assert_nothing_left(self) -> None:
+        wait_until(lambda: not self.processes())
+
+
+def _home(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get("HOME")
+    except psutil.Error:
+        return None
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline, "what the test waits for doesn't come about"
+        time.sleep(0.01)
+
+
+class Terminal:
+    """A command in a pseudo-terminal; `screen` is all that it wrote there."""
+
+    def __init__(
+        self,
+        door: Door,
+        arguments: tuple[str, ...],
+        env: Mapping[str, str],
+        columns: int,
+        stdout: int | None = None,
+    ) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+        def take_terminal() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.setsid()
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=door.project,
+            env={**door.environment(env), "TERM": "xterm-256color"},
+            stdin=slave,
+            stdout=slave if stdout is None else stdout,
+            stderr=slave,
+            preexec_fn=take_terminal,
+        )
+        os.close(slave)
+        self.raw = ""
+
+    @property
+    def screen(self) -> str:
+        """What was written, without the sequences that only move and colour."""
+        return re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", self.raw)
+
+    def see(self, pattern: str) -> None:
+        """Return as soon as `pattern` has been on the screen."""
+        while not re.search(pattern, self.screen):
+            assert self._read(), f"{pattern!r} never came: {self.raw[-2000:]}"
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def end(self) -> int:
+        """Read on to the end, and return the exit code."""
+        while self._read():
+            pass
+        os.close(self._master)
+        return self.process.wait(PATIENCE_S)
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], PATIENCE_S)
+        assert ready, f"nothing happens on the terminal any more: {self.raw[-2000:]}"
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.raw += data.decode(errors="replace")
+        return bool(data)

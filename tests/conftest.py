@@ -1,0 +1,58 @@
+"""What tests share: a world of their own, with no setting, key or run of the machine's in it."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project folder to work in, in an environment with nothing but a fresh HOME."""
+    kept = {name: os.environ[name] for name in SECRET_FREE if name in os.environ}
+    for name in tuple(os.environ):
+        if name not in kept and not name.startswith(("COV_", "COVERAGE_", "PYTEST_")):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    project = tmp_path / "project"
+    home.mkdir()
+    project.mkdir()
+    (project / ".git").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("OUTRIDER_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(project)
+    yield project
+    _nothing_is_left(tmp_path)
+
+
+def _nothing_is_left(tmp_path: Path) -> None:
+    """Fail where a test leaves a process or a temporary file behind."""
+    wait_until(lambda: not children_at_work(), "children that outlived their test")
+    left = [path for path in (tmp_path / "state").rglob("*") if path.name.endswith(".partial")]
+    left += list((tmp_path / "state").rglob("spill"))
+    assert not left
+
+
+def children_at_work() -> list[psutil.Process]:
+    """Return the processes below this one that run Outrider's child."""
+    found: list[psutil.Process] = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "outrider.child" in process.cmdline():
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
+    """Return when `condition` holds; fail, naming `what` was waited for, when it never does."""
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, f"still waiting after {seconds} s: {what}"
+        time.sleep(0.01)

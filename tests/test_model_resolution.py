@@ -1,0 +1,515 @@
+"""Which model answers, what its child gets to see, and what its failures mean."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outrider.models.catalogue import ALIASES, PROVIDERS
+from outrider.models.failures import ModelUnavailable, classify, cut_failure
+from outrider.models.local_servers import ServerKind, first_model, probe_local_servers
+from outrider.models.resolution import (
+    ModelChoice,
+    choose_model,
+    is_embedded,
+    needs,
+    problem_with,
+    provider_environment,
+)
+from outrider.protocol.retry import MAX_DELAY_MS, TRANSIENT, FailureKind, RetryPolicy
+
+
+def choose(env=None, *, flag=None, agent=None, configured=None, server=None) -> ModelChoice:
+    return choose_model(
+        flag=flag, agent=agent, configured=configured, env=env or {}, local_servers=lambda: server
+    )
+
+
+@contextmanager
+def http_server(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[tuple[int, list[str]]]:
+    """A loopback server that gives each answer in turn, the last one for ever."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            asked.append(self.path)
+            status, headers, body = answers[min(len(asked), len(answers)) - 1]
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self._answer()
+
+        def do_POST(self) -> None:
+            self._answer()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server.server_address[1], asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+# The choice
+
+
+def test_the_order_is_flag_agent_configuration_key_server_embedded():
+    env = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "a"}
+    names = {"flag": "openai:f", "agent": "openai:a", "configured": "openai:c"}
+    assert choose(env, **names).model == "openai:f"
+    names.pop("flag")
+    assert (choose(env, **names).model, choose(env, **names).reason) == ("openai:a", "agent file")
+    names.pop("agent")
+    assert choose(env, **names).reason == "configuration"
+    assert choose(env).reason == "OPENAI_API_KEY is set"
+    assert choose(env).model.startswith("openai:")
+    env.pop("OPENAI_API_KEY")
+    assert choose(env).model.startswith("anthropic:")
+    assert choose({}) == ModelChoice("embedded", "no key and no server")
+
+
+def test_an_empty_key_counts_as_none():
+    assert choose({"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "  "}).model == "embedded"
+    assert choose({}, flag="  ", configured="").model == "embedded"
+
+
+def test_a_local_server_is_used_before_the_embedded_model_and_after_a_key():
+    with http_server((200, {}, b'{"models": [{"name": "llama3:8b"}]}')) as (port, _):
+        server = probe_local_servers([ServerKind("Ollama", port, "/api/tags", "ollama")], 30)
+    found = choose({}, server=server)
+    assert found.model == "ollama:llama3:8b"
+    assert found.reason == f"Ollama at 127.0.0.1:{port}"
+    assert found.environment({"GITHUB_TOKEN": "secret"}) == {
+        "OLLAMA_BASE_URL": f"http://127.0.0.1:{port}/v1"
+    }
+    assert choose({"OPENAI_API_KEY": "k"}, server=server).model.startswith("openai:")
+
+
+def test_an_openai_compatible_server_is_found_past_one_that_answers_nonsense():
+    nonsense = (200, {}, b"<html>hello</html>")
+    models = (200, {}, b'{"data": [{"id": "nomic-embed-text"}, {"id": "qwen3-8b"}]}')
+    with http_server(nonsense) as (first, _), http_server(models) as (second, _):
+        kinds = [
+            ServerKind("llama.cpp", first, "/v1/models", "openai-chat"),
+            ServerKind("LM Studio", second, "/v1/models", "openai-chat"),
+        ]
+        server = probe_local_servers(kinds, 30)
+    assert server is not None
+    assert server.model == "openai-chat:qwen3-8b"
+    assert server.variables["OPENAI_BASE_URL"] == f"http://127.0.0.1:{second}/v1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"data": 3}',
+        b'{"data": [{"id": "a b; rm -rf"}]}',
+        b'{"data": [null]}',
+        b"[" * 100_000,
+        b'{"data": [{"id": "' + b"x" * 300 + b'"}]}',
+    ],
+)
+def test_what_a_local_port_answers_is_not_trusted(body: bytes):
+    assert first_model(b"HTTP/1.0 200 OK\r\nx: y\r\n\r\n" + body) is None
+
+
+def test_nothing_listens_nothing_is_found():
+    with http_server((200, {}, b"")) as (port, _):
+        pass
+    assert probe_local_servers([ServerKind("Ollama", port, "/api/tags", "ollama")], 30) is None
+
+
+def test_a_key_whose_package_is_missing_is_said_not_used(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("outrider.models.resolution.find_spec", lambda name: None)
+    choice = choose({"GEMINI_API_KEY": "k"})
+    assert choice.model == "embedded"
+    assert "GEMINI_API_KEY" in choice.reason and "pydantic-ai-slim[google]" in choice.reason
+
+
+def test_an_endpoint_of_ones_own_needs_a_named_model():
+    env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    assert "openai-chat:NAME" in (choose(env).problem or "")
+    assert choose(env, flag="openai-chat:mine").problem is None
+    assert choose({"OPENAI_BASE_URL": "http://h/v1"}, flag="openai-chat:mine").problem is None
+    assert choose({**env, "OPENAI_BASE_URL": "https://api.openai.com/v1"}).problem is None
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("gpt-4", "openai:gpt-4"),
+        ("claude-sonnet-5", "anthropic:claude-sonnet-5"),
+        ("test", "provider:name"),
+        ("opnai:gpt-5", "did you mean openai"),
+        ("zzzzzz:gpt-5", "known ones are openai"),
+        ("openai:", "openai:NAME"),
+        ("anthropic:claude-sonnet-5-5", "ANTHROPIC_API_KEY isn't set"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_refused_with_what_to_write(model: str, says: str):
+    choice = choose({"OPENAI_API_KEY": "k"}, flag=model)
+    assert choice.model == model
+    assert says in (choice.problem or "")
+
+
+def test_short_names_in_agent_files_count_only_where_their_key_is():
+    assert choose({}, agent="sonnet").model == "embedded"
+    assert choose({"OPENAI_API_KEY": "k"}, agent="opus").model.startswith("openai:")
+    assert choose({"ANTHROPIC_API_KEY": "k"}, agent="haiku").model == ALIASES["haiku"]
+
+
+def test_embedded_can_be_asked_for_by_name():
+    choice = choose({"OPENAI_API_KEY": "k"}, flag="embedded")
+    assert is_embedded(choice.model) and choice.problem is None
+
+
+# The child's environment
+
+
+def test_a_child_gets_its_own_providers_variables_and_no_other_secret():
+    env = {
+        "OPENAI_API_KEY": "o",
+        "OPENAI_BASE_URL": "http://h/v1",
+        "ANTHROPIC_API_KEY": "a",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "GITHUB_TOKEN": "g",
+        "HTTPS_PROXY": "http://proxy:1",
+        "PATH": "/bin",
+    }
+    openai = {"OPENAI_API_KEY": "o", "OPENAI_BASE_URL": "http://h/v1"}
+    proxy = {"HTTPS_PROXY": "http://proxy:1"}
+    assert provider_environment("openai-chat:x", env) == openai | proxy
+    assert provider_environment("anthropic:x", env) == {"ANTHROPIC_API_KEY": "a"} | proxy
+    assert provider_environment("bedrock:x", env) == {"AWS_SECRET_ACCESS_KEY": "s"} | proxy
+    assert provider_environment("unheard-of:x", env) == proxy
+    assert provider_environment("embedded", env) == {}
+
+
+def test_ollama_is_reached_at_its_usual_place():
+    assert "11434" in provider_environment("ollama:x", {})["OLLAMA_BASE_URL"]
+    assert needs("ollama:x") == () and problem_with("ollama:x", {}) is None
+
+
+def test_choosing_a_model_imports_no_provider():
+    code = (
+        "import sys; from outrider.models.resolution import choose_model; "
+        "choose_model(flag=None, agent=None, configured=None, env={'OPENAI_API_KEY': 'k'}); "
+        "print([m for m in ('pydantic', 'pydantic_ai', 'openai', 'asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# Building
+
+
+def test_every_default_model_exists():
+    from pydantic_ai.models import known_model_names
+
+    known = set(known_model_names())
+    defaults = {f"{p.name}:{p.default}" for p in PROVIDERS.values() if p.default}
+    # What OpenRouter routes to is its own affair; pydantic-ai lists no names for it.
+    assert {*defaults, *ALIASES.values()} - known == {"openrouter:openrouter/auto"}
+
+
+def test_every_provider_is_one_that_pydantic_ai_has():
+    from pydantic_ai.providers import infer_provider_class
+
+    for name, provider in PROVIDERS.items():
+        # Without its package a provider's module can't be imported, which is what `extra` is for.
+        with suppress(ImportError) if provider.extra else nullcontext():
+            infer_provider_class(name)
+
+
+def test_a_model_that_cannot_be_built_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
+    from outrider.models.providers import build_model
+
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    for model, says in [
+        ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY"),
+        ("unheard-of:x", "unheard-of:x"),
+    ]:
+        with pytest.raises(ModelUnavailable) as caught:
+            build_model(model)
+        assert says in caught.value.message
+        assert "test model" not in caught.value.message
+
+
+def test_prices_are_known_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch):
+    from outrider.models.providers import build_model, has_price
+
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert has_price(build_model("openai-chat:gpt-5"))
+    assert has_price(build_model("embedded"))
+    assert not has_price(build_model("openai-chat:something-of-mine"))
+
+
+def test_what_a_response_cost_is_known_or_said_not_to_be():
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.usage import RequestUsage
+
+    from outrider.models.providers import cost_of
+
+    usage = RequestUsage(input_tokens=1000, output_tokens=1000)
+    cost, known = cost_of(
+        ModelResponse(parts=[], usage=usage, model_name="gpt-5", provider_name="openai")
+    )
+    assert known and cost > 0
+    mine = ModelResponse(parts=[], usage=usage, model_name="mine", provider_name="openai")
+    assert cost_of(mine) == (0.0, False)
+    free = ModelResponse(parts=[], usage=usage, model_name="embedded", provider_name="embedded")
+    assert cost_of(free) == (0.0, True)
+
+
+# Failures, from a real server on loopback
+
+
+async def failure_of(monkeypatch: pytest.MonkeyPatch, port: int, name: str = "openai-chat:mine"):
+    from pydantic_ai import direct
+    from pydantic_ai.messages import ModelRequest
+
+    from outrider.models.providers import build_model, request_settings
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{port}")
+    model = build_model(name)
+    request = [ModelRequest.user_text_prompt("hi")]
+    async with model:
+        try:
+            async with direct.model_request_stream(
+                model, request, model_settings=request_settings(model)
+            ) as stream:
+                async for _ in stream:
+                    pass
+                return cut_failure(stream.get())
+        except Exception as error:
+            return classify(error, name)
+
+
+CHUNK = (
+    b'data: {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "mine", '
+    b'"choices": [{"index": 0, "delta": {"role": "assistant", "content": "half"}, '
+    b'"finish_reason": null}]}\n\n'
+)
+EVENTS = {"content-type": "text/event-stream"}
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "status"),
+    [
+        ((401, JSON, b'{"error": {"message": "no"}}'), FailureKind.AUTHENTICATION, 401),
+        ((404, JSON, b'{"error": {"message": "no"}}'), FailureKind.NOT_FOUND, 404),
+        ((400, JSON, b'{"error": {"message": "no"}}'), FailureKind.REJECTED, 400),
+        (
+            (400, JSON, b'{"error": {"message": "too long", "code": "context_length_exceeded"}}'),
+            FailureKind.WINDOW_OVERFLOW,
+            400,
+        ),
+        (
+            (429, JSON, b'{"error": {"message": "pay", "code": "insufficient_quota"}}'),
+            FailureKind.QUOTA,
+            429,
+        ),
+        ((500, JSON, b"{}"), FailureKind.SERVER, 500),
+        ((503, JSON, b"{}"), FailureKind.OVERLOADED, 503),
+        ((200, EVENTS, CHUNK), FailureKind.CUT_STREAM, None),
+        ((200, EVENTS, CHUNK + b"data: {nonsense\n\n"), FailureKind.MALFORMED, None),
+    ],
+)
+async def test_a_failure_is_told_by_its_kind(monkeypatch, answer, kind, status):
+    with http_server(answer) as (port, _):
+        failure = await failure_of(monkeypatch, port)
+    assert failure is not None
+    assert (failure.kind, failure.status) == (kind, status)
+    assert failure.message.startswith(("The ", "A "))
+    assert len(failure.message) < 400 and "\n" not in failure.message
+
+
+def events(*entries: dict[str, Any]) -> bytes:
+    return b"".join(
+        f"event: {entry['type']}\ndata: {json.dumps(entry)}\n\n".encode() for entry in entries
+    )
+
+
+HALF_A_MESSAGE = events(
+    {
+        "type": "message_start",
+        "message": {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "mine",
+            "content": [],
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        },
+    },
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "text_delta", "text": "half an ans"},
+    },
+)
+ITEM = {"type": "message", "id": "i", "role": "assistant", "status": "in_progress", "content": []}
+HALF_A_RESPONSE = events(
+    {
+        "type": "response.created",
+        "sequence_number": 0,
+        "response": {
+            "id": "r",
+            "object": "response",
+            "created_at": 1,
+            "model": "mine",
+            "output": [],
+            "status": "in_progress",
+        },
+    },
+    {
+        "type": "response.output_item.added",
+        "sequence_number": 1,
+        "output_index": 0,
+        "item": ITEM,
+    },
+    {
+        "type": "response.output_text.delta",
+        "sequence_number": 2,
+        "item_id": "i",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": "half an ans",
+        "logprobs": [],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "stream"),
+    [("anthropic:claude-sonnet-5-5", HALF_A_MESSAGE), ("openai:mine", HALF_A_RESPONSE)],
+)
+async def test_a_cut_stream_is_a_failure_with_other_providers_too(monkeypatch, model, stream):
+    with http_server((200, EVENTS, stream)) as (port, _):
+        failure = await failure_of(monkeypatch, port, model)
+    assert failure is not None and failure.kind is FailureKind.CUT_STREAM
+
+
+async def test_a_rate_limit_says_how_long_to_wait_and_is_not_retried_behind_our_back(monkeypatch):
+    answer = (429, {**JSON, "retry-after": "7"}, b'{"error": {"message": "slow down"}}')
+    with http_server(answer) as (port, asked):
+        failure = await failure_of(monkeypatch, port)
+    assert failure is not None
+    assert (failure.kind, failure.retry_after) == (FailureKind.RATE_LIMIT, 7.0)
+    assert len(asked) == 1
+
+
+async def test_a_refused_key_is_named_and_not_shown(monkeypatch):
+    with http_server((401, JSON, b'{"error": {"message": "bad sk-secret"}}')) as (port, _):
+        failure = await failure_of(monkeypatch, port)
+    assert failure is not None
+    assert "OPENAI_API_KEY" in failure.message and "sk-secret" not in failure.message
+
+
+async def test_a_refused_connection_is_a_connection_failure(monkeypatch):
+    with http_server((200, {}, b"")) as (port, _):
+        pass
+    failure = await failure_of(monkeypatch, port)
+    assert failure is not None and failure.kind is FailureKind.CONNECTION
+
+
+def test_words_in_an_error_decide_nothing():
+    for error in (RuntimeError("timeout, rate limit 429, overloaded"), ValueError("503")):
+        assert classify(error).kind is FailureKind.UNKNOWN
+    assert classify(TimeoutError()).kind is FailureKind.TIMEOUT
+    assert classify(ConnectionResetError()).kind is FailureKind.CONNECTION
+
+
+@pytest.mark.parametrize("reason", [None, "stop"])
+def test_a_response_without_a_finish_reason_was_cut(reason):
+    from pydantic_ai.messages import ModelResponse, TextPart
+
+    response = ModelResponse(parts=[TextPart("half an ans")], finish_reason=reason)
+    failure = cut_failure(response)
+    assert (failure is None) == (reason is not None)
+
+
+# Retrying
+
+
+def delay(policy: RetryPolicy, kind=FailureKind.SERVER, attempt=1, after=None, left=None, at=0.5):
+    return policy.delay_ms(kind, attempt, after, left, at)
+
+
+def test_only_what_may_pass_is_tried_again():
+    policy = RetryPolicy(max_attempts=9)
+    tried = {kind for kind in FailureKind if delay(policy, kind) is not None}
+    assert tried == TRANSIENT
+    assert FailureKind.AUTHENTICATION not in tried and FailureKind.CUT_STREAM in tried
+
+
+def test_attempts_are_bounded_and_can_be_switched_off():
+    assert delay(RetryPolicy(max_attempts=2), attempt=2) is None
+    assert delay(RetryPolicy(max_attempts=2), attempt=1) is not None
+    assert delay(RetryPolicy(enabled=False, max_attempts=9)) is None
+
+
+def test_back_off_grows_to_a_ceiling_and_is_spread():
+    policy = RetryPolicy(max_attempts=10_000)
+    assert [delay(policy, attempt=n, at=0.999) for n in (1, 2, 3)] == [499, 999, 1998]
+    assert delay(policy, attempt=9_000, at=0.999) < MAX_DELAY_MS
+    assert delay(policy, at=0.0) == 0
+
+
+def test_retry_after_is_never_undercut():
+    policy = RetryPolicy(max_attempts=3)
+    assert all(delay(policy, after=7.0001, at=at) >= 7001 for at in (0.0, 0.5, 0.99))
+    assert delay(policy, after=float("inf")) is not None
+    assert delay(policy, after=-5.0, at=0.0) == 0
+
+
+def test_a_wait_that_outlasts_the_run_is_not_begun():
+    policy = RetryPolicy(max_attempts=3)
+    assert delay(policy, after=60.0, left=59_000) is None
+    assert delay(policy, after=None, left=100, at=0.9) is None
+    assert delay(policy, after=5.0, left=5_100, at=0.99) == 5_000
+
+
+# The docs
+
+
+def test_the_table_of_keys_in_the_docs_is_that_of_the_code():
+    page = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
+    rows = [
+        "| {} | `{}:{}` | {} |".format(
+            " or ".join(f"`{key}`" for key in provider.keys),
+            provider.name,
+            provider.default,
+            f"`pip install 'pydantic-ai-slim[{provider.extra}]'`"
+            if provider.extra
+            else "the default install",
+        )
+        for provider in PROVIDERS.values()
+        if provider.default
+    ]
+    assert "\n".join(rows) in page

@@ -1,0 +1,221 @@
+"""What keeps `read` true to the file, and small, whatever the file is."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from file_tools import FileTools
+from outrider.tools.files.lines import LineWindow
+
+
+async def test_lines_are_numbered_and_the_text_says_how_to_read_on(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 101)))
+    text = await FileTools(tmp_path).text("read", path="a.txt", offset=10, limit=3)
+    assert text.splitlines() == [
+        "10\tline 10",
+        "11\tline 11",
+        "12\tline 12",
+        "[lines 10-12 of 100; read on with offset=13]",
+    ]
+
+
+async def test_the_end_of_a_file_offers_nothing_more(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("one\ntwo")
+    tools = FileTools(tmp_path)
+    assert await tools.text("read", path="a.txt") == "1\tone\n2\ttwo"
+    assert await tools.text("read", path="a.txt", offset=2, limit=1) == "2\ttwo"
+
+
+async def test_an_offset_past_the_end_is_told_the_number_of_lines(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    outcome = await FileTools(tmp_path).call("read", path="a.txt", offset=5)
+    assert outcome.envelope["code"] == 1002
+    assert "the file has 2 lines" in outcome.text
+
+
+async def test_an_empty_file_is_said_to_be_empty(tmp_path: Path):
+    (tmp_path / "a.txt").touch()
+    assert await FileTools(tmp_path).text("read", path="a.txt") == "[a.txt is empty]"
+
+
+async def test_a_folder_is_answered_with_the_tool_to_use(tmp_path: Path):
+    (tmp_path / "sub").mkdir()
+    outcome = await FileTools(tmp_path).call("read", path="sub")
+    assert outcome.envelope["code"] == 1002 and "use ls" in outcome.text
+
+
+async def test_reading_on_reaches_every_line_of_a_file_that_is_too_large_to_show(tmp_path: Path):
+    lines = [f"{n} " + "x" * 120 for n in range(3_000)]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    tools = FileTools(tmp_path)
+    seen: list[str] = []
+    offset: int | None = 1
+    while offset is not None:
+        outcome = await tools.call("read", path="a.txt", offset=offset)
+        assert len(outcome.text.encode()) <= 50_000
+        seen += outcome.envelope["data"]["lines"]
+        offset = outcome.envelope["data"]["nextOffset"]
+    assert seen == lines
+
+
+async def test_a_long_line_is_cut_and_said_to_be(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("x" * 5_000 + "\nnext\n")
+    text = await FileTools(tmp_path).text("read", path="a.txt")
+    assert text == "1\t" + "x" * 2_000 + "… [cut: 5,000 characters]\n2\tnext"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("\ufeffgrün\n".encode(), "utf-8 with BOM"),
+        ("\ufeffgrün\n".encode("utf-16-le"), "utf-16-le with BOM"),
+        ("\ufeffgrün\n".encode("utf-16-be"), "utf-16-be with BOM"),
+        ("\ufeffgrün\n".encode("utf-32-le"), "utf-32-le with BOM"),
+        ("der Wald ist grün und weit\n".encode("utf-16-le"), "utf-16-le"),
+        ("grün\n".encode("latin-1"), "latin-1"),
+        ("“grün”\n".encode("cp1252"), "cp1252"),
+    ],
+)
+async def test_text_in_any_encoding_is_read_and_the_encoding_named(
+    tmp_path: Path, content: bytes, said: str
+):
+    (tmp_path / "a.txt").write_bytes(content)
+    text = await FileTools(tmp_path).text("read", path="a.txt")
+    assert "grün" in text and f"[encoding: {said}]" in text and "\ufeff" not in text
+
+
+async def test_bytes_that_are_not_utf8_are_replaced_and_said_to_be(tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes("größer, schöner ".encode() + b"\xff\n")
+    text = await FileTools(tmp_path).text("read", path="a.txt")
+    assert "größer, schöner \ufffd" in text and "not UTF-8" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0" + b"\0" * 50,
+            "image/png, 640x480",
+        ),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + b"\1" * 50, "image/jpeg"),
+        (b"%PDF-1.7\nplain looking\n", "application/pdf"),
+        (b"PK\3\4\0\0" + b"\0" * 50, "application/zip"),
+        (b"\0\1\2\3" * 100, "application/octet-stream"),
+        (bytes(range(1, 32)) * 10, "application/octet-stream"),
+    ],
+)
+async def test_what_is_not_text_is_named_and_not_dumped(tmp_path: Path, content: bytes, said: str):
+    (tmp_path / "a.bin").write_bytes(content)
+    text = await FileTools(tmp_path).text("read", path="a.bin")
+    assert said in text and "not shown" in text and len(text) < 100
+
+
+def notebook(*cells: dict[str, Any]) -> str:
+    return json.dumps({"cells": list(cells), "nbformat": 4})
+
+
+async def test_a_notebook_is_read_as_its_cells(tmp_path: Path):
+    printed = {"output_type": "stream", "text": ["4\n"]}
+    picture = {"output_type": "display_data", "data": {"image/png": "iVBO" * 100_000}}
+    (tmp_path / "a.ipynb").write_text(
+        notebook(
+            {"cell_type": "markdown", "source": ["# Title\n", "text"]},
+            {"cell_type": "code", "source": "print(2 + 2)", "outputs": [printed, picture]},
+        )
+    )
+    text = await FileTools(tmp_path).text("read", path="a.ipynb")
+    assert "cell 1 (markdown)" in text and "# Title" in text
+    assert "print(2 + 2)" in text and "\t4\n" in text
+    assert "also as image/png" in text and "iVBO" not in text
+
+
+@pytest.mark.parametrize(
+    "content", ['{"cells": 3}', "not JSON", '{"cells": [null]}', "[" * 50_000, '{"cells": [{}]}']
+)
+async def test_a_broken_notebook_is_read_as_the_text_it_is(tmp_path: Path, content: str):
+    (tmp_path / "a.ipynb").write_text(content)
+    text = await FileTools(tmp_path).text("read", path="a.ipynb")
+    assert content[:20] in text
+
+
+async def test_a_notebook_with_half_a_character_can_be_sent(tmp_path: Path):
+    (tmp_path / "a.ipynb").write_text('{"cells": [{"cell_type": "code", "source": "x \\ud800 y"}]}')
+    assert "x ? y" in await FileTools(tmp_path).text("read", path="a.ipynb")
+
+
+async def test_a_result_that_was_cut_can_be_read_by_its_name(tmp_path: Path):
+    (tmp_path / "tree").mkdir()
+    tools = FileTools(tmp_path / "tree", spill=tmp_path / "spill")
+    name = tools.context.keep_whole("kept line 1\nkept line 2\n")
+    assert name is not None
+    assert "2\tkept line 2" in await tools.text("read", path=name)
+    assert await tools.code("read", path="outrider-result:99") == 1003
+
+
+async def test_what_was_read_is_in_the_receipt_and_what_was_refused_is_not(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / ".env").write_text("x")
+    tools = FileTools(tmp_path)
+    await tools.call("read", path="./a.txt")
+    await tools.call("read", path=".env")
+    assert tools.receipt.to_dict()["filesRead"] == ["a.txt"]
+
+
+MEASURE = """
+import asyncio, resource, sys
+from pathlib import Path
+from outrider.tools.context import ToolContext
+from outrider.tools.executor import ToolExecutor
+from outrider.tools.files import FILE_TOOLS
+
+async def main():
+    executor = ToolExecutor(FILE_TOOLS, ToolContext(cwd=Path(sys.argv[1])))
+    await executor.execute("read", {"path": "small.txt", "limit": 10})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for path in sys.argv[2:]:
+        outcome = await executor.execute("read", {"path": path, "limit": 10})
+        assert outcome.envelope["code"] == 0, outcome.text
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+asyncio.run(main())
+"""
+
+
+def test_ten_lines_of_a_huge_file_take_no_more_memory_than_of_a_small_one(tmp_path: Path):
+    (tmp_path / "small.txt").write_text("line\n" * 1_000)
+    for name, start in (("many-lines.txt", "line\n" * 4_000), ("one-line.txt", "x" * 20_000)):
+        with open(tmp_path / name, "w") as file:
+            file.write(start)
+        os.truncate(tmp_path / name, 1 << 30)
+    command = [sys.executable, "-c", MEASURE, str(tmp_path), "many-lines.txt"]
+    many = int(subprocess.run(command, check=True, capture_output=True).stdout)
+    os.truncate(tmp_path / "one-line.txt", 1 << 28)
+    command[-1] = "one-line.txt"
+    one = int(subprocess.run(command, check=True, capture_output=True).stdout)
+    assert many < 8_192 and one < 8_192, (many, one)
+
+
+@given(
+    st.text(st.sampled_from("ab\n\r"), max_size=60),
+    st.integers(1, 8),
+    st.integers(1, 8),
+    st.integers(1, 7),
+)
+def test_a_window_is_the_same_however_the_text_is_cut_into_pieces(
+    text: str, first: int, count: int, size: int
+):
+    window = LineWindow(first, count, 1_000_000)
+    for start in range(0, len(text), size):
+        window.feed(text[start : start + size])
+    window.finish()
+    lines = text.removesuffix("\n").split("\n") if text else []
+    assert window.lines == [line.removesuffix("\r") for line in lines[first - 1 :][:count]]
+    assert window.total == len(lines)
+    assert window.more == (len(lines) > first - 1 + count)

@@ -1,0 +1,808 @@
+"""A report either fits the caller's schema exactly or every fault is named; nothing hangs."""
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import jsonschema
+import jsonschema_rs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.internal.conjecture import utils as conjecture
+from hypothesis_jsonschema import from_schema
+
+from outrider.protocol.schemas import (
+    Fault,
+    OutputSchema,
+    SchemaError,
+    load_schema,
+    parse_arguments,
+)
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+FINDINGS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "findings": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"line": {"type": "integer"}, "file": {"type": "string"}},
+                "required": ["line"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["findings"],
+}
+
+
+def faults_of(schema: object, value: Any) -> list[str]:
+    loaded = load_schema(schema)
+    return [str(fault) for fault in report(loaded, value).faults]
+
+
+def report(loaded: OutputSchema, value: Any):
+    return loaded.judge({"result": value} if loaded.wrapped else value)
+
+
+def nested(levels: int, core: Any = 1) -> Any:
+    for _ in range(levels):
+        core = [core]
+    return core
+
+
+# --- the verdict ---------------------------------------------------------------------------------
+
+
+def test_a_fault_names_its_path_and_what_was_given():
+    value = {"findings": [{"line": 1}, {"line": 2}, {"line": 3}, {"line": "twelve"}]}
+    assert faults_of(FINDINGS, value) == ["$.findings[3].line: 'twelve' is not an integer"]
+    assert Fault("$.a", "no").to_dict() == {"path": "$.a", "message": "no"}
+
+
+def test_every_fault_is_named_not_only_the_first():
+    value = {"findings": [{"file": 1}, {"line": 1.5, "colour": "red"}]}
+    assert faults_of(FINDINGS, value) == [
+        "$.findings[0]: 'line' is missing",
+        "$.findings[0].file: 1 is not a string",
+        "$.findings[1].line: 1.5 is not an integer",
+        "$.findings[1].colour: this property is not allowed; allowed: 'line', 'file'",
+    ]
+
+
+def test_a_valid_report_comes_back_as_it_was():
+    value = {"findings": [{"line": 10**30}], "extra": [None, True, 0.1]}
+    verdict = load_schema(FINDINGS).judge(value)
+    assert verdict.is_valid and verdict.faults == ()
+    assert verdict.value is value
+
+
+def test_nothing_is_filled_in_or_coerced():
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "default": 3}, "s": {"type": "string"}},
+        "required": ["n"],
+    }
+    assert faults_of(schema, {}) == ["$: 'n' is missing"]
+    assert faults_of(schema, {"n": "3"}) == ["$.n: '3' is not an integer"]
+    assert load_schema(schema).judge({"n": 1}).value == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        ({"type": ["string", "null"]}, 1, "$: 1 is not a string or null"),
+        ({"enum": ["a", "b"]}, "c", "$: 'c' is not one of 'a', 'b'"),
+        ({"const": 5}, 6, "$: 6 is not 5"),
+        ({"minimum": 3}, 2, "$: 2 is less than 3"),
+        ({"multipleOf": 3}, 10**30, f"$: {10**30} is not a multiple of 3"),
+        ({"maxLength": 2}, "abc", "$: 'abc' has 3 characters, more than 2"),
+        ({"pattern": r"^\d+$"}, "x", r"$: 'x' does not match the pattern ^\d+$"),
+        ({"minItems": 2}, [1], "$: 1 items are fewer than 2"),
+        ({"uniqueItems": True}, [1, 1.0], "$: two of the 2 items are the same"),
+        ({"not": {"type": "string"}}, "x", "$: 'x' is what `not` rules out"),
+        ({"contains": {"const": 1}}, [2], "$: 0 items fit `contains`; it wants at least 1"),
+        ({"contains": {"const": 1}, "maxContains": 1}, [1, 1], "$: 2 items fit `contains`;"),
+        ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, "$: 'ab' is not allowed as the name"),
+        ({"patternProperties": {"^n": {"type": "integer"}}}, {"n1": "x"}, "$.n1: 'x' is not an"),
+        ({"additionalProperties": {"type": "null"}}, {"a b": 1}, '$["a b"]: 1 is not null'),
+        ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "$: 'a' is given, but without 'b'"),
+        ({"prefixItems": [True, {"type": "null"}]}, [1, 1], "$[1]: 1 is not null"),
+        ({"if": {"minimum": 5}, "then": {"const": 9}}, 7, "$: 7 is not 9"),
+        ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, "$: 3 fits 2 of the alternatives"),
+        ({"unevaluatedProperties": False}, {"a": 1}, "$: an object with 'a' does not fit"),
+        ({"dependentSchemas": {"a": {"required": ["b"]}}}, {"a": 1}, "$: 'b' is missing"),
+        (False, 1, "$: 1 is not allowed here"),
+        (
+            {"$schema": DRAFT_7, "items": [True], "additionalItems": {"type": "null"}},
+            [1, 2],
+            "$[1]: 2 is not null",
+        ),
+        (
+            {"$schema": DRAFT_7, "dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
+            {"a": 1},
+            "$: 'a' is given, but without 'b'",
+        ),
+    ],
+)
+def test_each_keyword_says_what_it_objects_to(schema: Any, value: Any, expected: str):
+    first, *others = faults_of(schema, value)
+    assert first.startswith(expected)
+    assert not others
+
+
+def test_a_fault_inside_an_optional_object_is_named_where_it_is():
+    point = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    schema = {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}], "$defs": {"P": point}}
+    assert faults_of(schema, {"x": "1"}) == ["$.x: '1' is not an integer"]
+
+
+def test_a_fault_inside_a_tagged_alternative_is_named_where_it_is():
+    def shape(tag: str, kind: str) -> dict[str, Any]:
+        return {"properties": {"kind": {"const": tag}, "size": {"type": kind}}}
+
+    schema = {"oneOf": [shape("a", "integer"), shape("b", "string")]}
+    assert faults_of(schema, {"kind": "b", "size": 1}) == ["$.size: 1 is not a string"]
+    (fault,) = faults_of(schema, {"kind": "c"})
+    assert fault == "$: fits none of the 2 alternatives: 'kind' can't be 'c'"
+
+
+def test_format_is_an_annotation_not_an_assertion():
+    assert faults_of({"type": "string", "format": "email"}, "nobody") == []
+
+
+# --- wrapping ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"type": ["object"]},
+        {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}},
+        {"$ref": "#/$defs/A", "$defs": {"A": {"type": "object"}}},
+        {
+            "allOf": [{"minProperties": 1}, {"$ref": "#/$defs/A"}],
+            "$defs": {"A": {"type": "object"}},
+        },
+        {"$schema": DRAFT_7, "$ref": "#/definitions/A", "definitions": {"A": {"type": "object"}}},
+    ],
+)
+def test_a_root_that_leads_to_an_object_is_offered_as_it_is(schema: dict[str, Any]):
+    loaded = load_schema(schema)
+    assert not loaded.wrapped
+    assert loaded.parameters["type"] in ("object", ["object"])
+    assert {key: loaded.parameters[key] for key in schema} == loaded.schema
+    assert loaded.judge({"a": "x"}).is_valid
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "array", "items": {"type": "integer"}}, [1], ["x"]),
+        ({"type": "string"}, "x", 1),
+        ({"type": ["object", "null"]}, None, 1),
+        ({"properties": {"a": {"type": "null"}}}, 5, {"a": 1}),
+        ({"anyOf": [{"type": "object"}, {"type": "null"}]}, {}, 1),
+        ({"enum": [1, 2]}, 1, 3),
+        ({"$schema": DRAFT_7, "$ref": "#/definitions/A", "definitions": {"A": {}}}, 1, None),
+        ({"$schema": DRAFT_7, "$ref": "#/$defs/A", "$defs": {"A": {}}, "type": "object"}, 1, None),
+        (True, 1, None),
+        ({}, {"a": 1}, None),
+    ],
+)
+def test_any_other_root_is_offered_as_a_result_and_unwrapped(schema: Any, good: Any, bad: Any):
+    loaded = load_schema(schema)
+    assert loaded.wrapped
+    assert loaded.parameters["type"] == "object"
+    assert loaded.parameters["required"] == ["result"]
+    verdict = loaded.judge({"result": good})
+    assert verdict.is_valid and verdict.value == good
+    if bad is not None:
+        assert not loaded.judge({"result": bad}).is_valid
+
+
+@pytest.mark.parametrize("arguments", [{}, {"value": [1]}, [1], None, "x"])
+def test_a_missing_result_is_a_fault_that_says_so(arguments: Any):
+    verdict = load_schema({"type": "array"}).judge(arguments)
+    assert 'no "result"' in verdict.faults[0].message
+    assert verdict.value is None
+
+
+def test_what_stands_beside_the_result_is_refused_not_dropped():
+    verdict = load_schema({"type": "array"}).judge({"result": [], "note": "done"})
+    assert "'note'" in verdict.faults[0].message
+
+
+def test_the_paths_of_a_wrapped_value_begin_at_the_value():
+    assert faults_of({"type": "array", "items": {"type": "null"}}, [None, 1]) == [
+        "$[1]: 1 is not null"
+    ]
+
+
+TREE = {"type": ["array", "integer"], "items": {"$ref": "#"}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        TREE,
+        {**TREE, "$defs": {"result": {"type": "null"}}},
+        {**TREE, "$id": "https://example.org/tree"},
+        {**TREE, "$anchor": "tree", "items": {"$ref": "#tree"}},
+        {**TREE, "$dynamicAnchor": "tree", "items": {"$dynamicRef": "#tree"}},
+        {**TREE, "$schema": DRAFT_7},
+        {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#"}}]},
+        {
+            "$ref": "#/$defs/a~1b%25",
+            "$defs": {"a/b%": {"type": ["array", "integer"], "items": {"$ref": "#/$defs/a~1b%25"}}},
+        },
+        {
+            "$schema": DRAFT_7,
+            "$ref": "#/definitions/N",
+            "definitions": {
+                "N": {"type": ["array", "integer"], "items": {"$ref": "#/definitions/N"}}
+            },
+        },
+        {
+            "$id": "https://example.org/root",
+            "$ref": "node",
+            "$defs": {
+                "N": {"$id": "node", "type": ["array", "integer"], "items": {"$ref": "/node"}}
+            },
+        },
+        {
+            "type": ["array", "integer"],
+            "items": {"$ref": "#/parts/node"},
+            "parts": {"node": {"type": ["ARRAY", "INTEGER"], "items": {"$ref": "#/parts/node"}}},
+        },
+    ],
+)
+def test_references_still_resolve_in_what_the_model_sees(schema: dict[str, Any]):
+    loaded = load_schema(schema)
+    seen = jsonschema_rs.validator_for(loaded.parameters, offline=True)
+    for value, is_good in ((nested(4), True), (nested(4, "x"), False), ("x", False)):
+        assert loaded.judge({"result": value}).is_valid is is_good
+        assert seen.is_valid({"result": value}) is is_good
+    assert faults_of(schema, [1, [[True]]])[-1].startswith("$[1][0][0]: ")
+
+
+def test_definitions_stay_at_the_root_of_what_the_model_sees():
+    schema = {"type": "array", "items": {"$ref": "#/$defs/A"}, "$defs": {"A": {"type": "null"}}}
+    parameters = load_schema(schema).parameters
+    assert parameters["$defs"] == {"A": {"type": "null"}}
+    assert parameters["properties"]["result"] == {"type": "array", "items": {"$ref": "#/$defs/A"}}
+
+
+# --- normalising ---------------------------------------------------------------------------------
+
+
+def test_upper_case_types_are_lowered_where_type_is_a_keyword_and_only_there():
+    schema = {
+        "type": "OBJECT",
+        "properties": {
+            "type": {"type": "STRING", "enum": ["STRING", "OBJECT"], "default": {"type": "NULL"}},
+            "any": {"anyOf": [{"type": ["Integer", "NULL"]}]},
+            "fixed": {"const": {"type": "ARRAY"}, "examples": [{"type": "ARRAY"}]},
+        },
+        "$defs": {"A": {"type": "BOOLEAN"}},
+    }
+    before = json.dumps(schema)
+    loaded = load_schema(schema).schema
+    assert json.dumps(schema) == before
+    assert loaded["type"] == "object"
+    assert loaded["properties"]["type"] == {
+        "type": "string",
+        "enum": ["STRING", "OBJECT"],
+        "default": {"type": "NULL"},
+    }
+    assert loaded["properties"]["any"] == {"anyOf": [{"type": ["integer", "null"]}]}
+    assert loaded["properties"]["fixed"] == schema["properties"]["fixed"]
+    assert loaded["$defs"]["A"] == {"type": "boolean"}
+
+
+def test_draft_7_is_used_when_the_schema_says_so():
+    tuple_of_one = {"items": [{"type": "null"}]}
+    assert not report(load_schema({"$schema": DRAFT_7, **tuple_of_one}), [1]).is_valid
+    with pytest.raises(SchemaError, match=r"\$\.items"):
+        load_schema(tuple_of_one)
+
+
+# --- refused before a child starts ---------------------------------------------------------------
+
+
+def wide(levels: int, keyword: str, below: str | None = None) -> dict[str, Any]:
+    """A schema of few words in which each level refers twice to the next."""
+
+    def twice(level: int) -> list[Any]:
+        reference = {"$ref": f"#/$defs/l{level}"}
+        return [{below: reference} if below else reference] * 2
+
+    defs: dict[str, Any] = {f"l{i}": {keyword: twice(i + 1)} for i in range(levels)}
+    defs[f"l{levels}"] = {"type": "string"}
+    return {"$ref": "#/$defs/l0", "$defs": defs}
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (None, "an object, true or false"),
+        ([], "an object, true or false"),
+        ("{}", "an object, true or false"),
+        ({"type": "strng"}, r"\$\.type: 'strng' is not a type; use array"),
+        ({"properties": {"a": {"minimum": "x"}}}, r"\$\.properties\.a\.minimum"),
+        ({"properties": {"a": {"pattern": "(("}}}, r"\$\.properties\.a\.pattern: .*\(\("),
+        ({"patternProperties": {"[": True}}, r"\$\.patternProperties.*\["),
+        ({"pattern": "(a{1000}){1000}"}, "can't be compiled"),
+        ({"$ref": "http://example.org/x"}, "leads outside the schema"),
+        ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, "leads outside the schema"),
+        ({"items": {"$ref": "file:///etc/passwd"}}, r"\$\.items\.\$ref: 'file:///etc/passwd'"),
+        ({"$defs": {"unused": {"$ref": "other.json"}}}, "leads outside the schema"),
+        ({"$ref": "//["}, "is not a URI|leads outside"),
+        ({"$ref": "#/$defs/none"}, "nothing in the schema is at '#/\\$defs/none'"),
+        ({"$ref": "#none"}, "nothing in the schema is at '#none'"),
+        ({"$dynamicRef": "http://example.org/x"}, "leads outside the schema"),
+        ({"enum": [{"type": "X"}], "items": {"$ref": "#/enum/0"}}, "nothing in the schema"),
+        ({"$id": "http://example.org/a", "$ref": "b"}, "leads outside the schema"),
+        ({"$defs": {"A": {"$id": "x"}, "B": {"$id": "x"}}}, "is another schema's; rename"),
+        (
+            {"$ref": DRAFT_7, "$defs": {"A": {"$id": DRAFT_7, "type": "null"}}},
+            "is another schema's; rename",
+        ),
+        ({"$schema": "https://json-schema.org/draft/2019-09/schema"}, "2020-12"),
+        ({"$schema": "http://json-schema.org/draft-04/schema#"}, "not a draft that is supported"),
+        ({"$schema": 7}, "not a draft that is supported"),
+        ({"items": {"$schema": DRAFT_7}}, r"\$\.items\.\$schema: a part can't"),
+        ({"title": "\ud800"}, "lone surrogate"),
+        ({"\udfff": 1}, "lone surrogate"),
+        ({"const": float("nan")}, "not finite"),
+        ({"maximum": float("inf")}, "not finite"),
+        ({"const": {1, 2}}, "a Python set"),
+        ({"const": b"x"}, "a Python bytes"),
+        ({1: 2}, "key that is not a string"),
+        ({"const": CYCLE}, "nested more than 64"),
+        ({"const": nested(100)}, "nested more than 64"),
+        ({"const": nested(100_000)}, "nested more than 64"),
+        ({"const": 10**5000}, "4,300 digits"),
+        ({"enum": list(range(10_001))}, "more than 10,000 values"),
+        ({"description": "x" * 300_000}, "262,144"),
+        ({"properties": {str(i): {"pattern": f"a{i}"} for i in range(200)}}, "200 different pat"),
+        ({"$ref": "#"}, "leads back to itself"),
+        ({"allOf": [{"$ref": "#"}]}, "leads back to itself"),
+        ({"anyOf": [{"$ref": "#"}, {"type": "string"}]}, "leads back to itself"),
+        ({"not": {"$ref": "#"}}, "leads back to itself"),
+        ({"$dynamicAnchor": "x", "$dynamicRef": "#x"}, "leads back to itself"),
+        (
+            {
+                "$ref": "#/$defs/a",
+                "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+            },
+            "leads back to itself",
+        ),
+        (wide(30, "allOf"), "references multiply"),
+        (wide(30, "anyOf"), "references multiply"),
+        (wide(30, "oneOf", below="items"), "references multiply"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_with_the_reason(schema: Any, said: str):
+    with pytest.raises(SchemaError, match=said) as caught:
+        load_schema(schema)
+    assert len(str(caught.value)) < 700
+
+
+def test_ordinary_sharing_of_definitions_is_not_taken_for_an_explosion():
+    defs: dict[str, Any] = {
+        f"l{i}": {"properties": {key: {"$ref": f"#/$defs/l{i + 1}"} for key in "abcde"}}
+        for i in range(30)
+    }
+    defs["l30"] = {"type": "string"}
+    schema = {"type": "object", "$ref": "#/$defs/l0", "$defs": defs}
+    assert load_schema(schema).judge({"a": {"b": {}}}).is_valid
+
+
+def test_long_chains_of_references_neither_crash_nor_hang():
+    defs: dict[str, Any] = {f"l{i}": {"$ref": f"#/$defs/l{i + 1}"} for i in range(2_000)}
+    defs["l2000"] = {"type": "string"}
+    assert faults_of({"$ref": "#/$defs/l0", "$defs": defs}, 1)
+    assert not faults_of({"$ref": "#/$defs/l0", "$defs": defs}, "x")
+
+
+# --- values that are out to harm -----------------------------------------------------------------
+
+
+def test_no_schema_or_value_can_crash_or_hang_the_process():
+    # In a process of its own: what fails here is the interpreter, not an assertion.
+    code = """
+from outrider.protocol.schemas import load_schema, parse_arguments, SchemaError
+deep = 1
+for _ in range(100_000):
+    deep = [deep]
+tree = {"$defs": {"n": {"items": {"$ref": "#/$defs/n"}}}, "$ref": "#/$defs/n"}
+for schema in (True, tree, {"type": "string"}, {"items": {"$ref": "#"}}):
+    (fault,) = load_schema(schema).faults(deep)
+    assert "128 levels" in fault.message, fault
+_, fault = parse_arguments("[" * 100_000)
+assert "128 levels" in fault.message, fault
+try:
+    load_schema({"$ref": "#"})
+except SchemaError:
+    print("refused")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "value", [[float("nan")], [{"a": float("inf")}], ["\ud800"], {"\ud800": 1}]
+)
+def test_what_is_not_json_is_a_fault_whatever_the_schema(value: Any):
+    (fault,) = load_schema(True).faults(value)
+    assert "can't be used" in fault.message
+
+
+BLOW_UPS = [r"^(a+)+$", r"^(?=a)(a|aa)+\1$", r"^(a|a?)+(?<=z)$"]
+
+
+@pytest.mark.parametrize("pattern", BLOW_UPS)
+@pytest.mark.parametrize("text", ["a" * 60 + "b", "a" * 5_000_000 + "b"], ids=["short", "5 MB"])
+def test_a_pattern_that_blows_up_elsewhere_is_judged_at_once(pattern: str, text: str):
+    loaded = load_schema({"pattern": pattern})
+    started = time.process_time()
+    (fault,) = loaded.faults(text)
+    assert time.process_time() - started < 1
+    assert pattern in fault.message
+
+
+@pytest.mark.parametrize("around", ["not", "if", "oneOf"])
+def test_a_pattern_that_was_cut_off_is_never_taken_for_no_match(around: str):
+    part = {"pattern": BLOW_UPS[1]}
+    schema = {
+        "not": {"not": part},
+        "if": {"if": part, "then": False},
+        "oneOf": {"oneOf": [part, True]},
+    }[around]
+    assert load_schema(schema).faults("a" * 60 + "b")
+
+
+LONG = 1_200_000
+"""So many short items make up 5 MB of JSON or more."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "faults"),
+    [
+        ({"items": {"type": "integer"}}, [1234] * LONG, 0),
+        ({"items": {"type": "integer"}}, [1234] * LONG + ["x"], 1),
+        ({"items": {"type": "integer"}}, ["x"] * LONG, 21),
+        ({"items": {"enum": list(range(9_000))}}, [-1] * LONG, 21),
+        ({"type": "object", "minItems": 2 * LONG}, [1] * LONG, 2),
+        ({"maxLength": 5}, "x" * 5_000_000, 1),
+        (FINDINGS, {"findings": [{"line": 1, "file": "x" * 60}] * 60_000}, 0),
+        (FINDINGS, {"findings": [{"line": "1", "file": "x" * 60}] * 60_000}, 21),
+    ],
+)
+def test_five_megabytes_are_judged_in_under_a_second(schema: Any, value: Any, faults: int):
+    loaded = load_schema(schema)
+    started = time.process_time()
+    found = loaded.faults(value)
+    assert time.process_time() - started < 1
+    assert len(found) == faults
+    assert all(len(str(fault)) < 700 for fault in found)
+
+
+def test_faults_past_the_twentieth_are_counted():
+    schema = {"items": {"type": "integer"}}
+    assert len(faults_of(schema, ["x"] * 20)) == 20
+    found = faults_of(schema, ["x"] * 57)
+    assert len(found) == 21
+    assert found[-1] == "$: and 37 more faults"
+
+
+def test_the_same_fault_is_named_once_however_often_the_schema_says_it():
+    schema = {"allOf": [{"$ref": "#/$defs/A"}] * 2, "$defs": {"A": {"type": "string"}}}
+    assert faults_of(schema, 1) == ["$: 1 is not a string"]
+
+
+def test_a_fault_never_echoes_a_large_value():
+    big = "x" * 5_000_000
+    schema = {"properties": {"a": {"const": big[:1000]}}, "additionalProperties": False}
+    for value in ({"a": big}, {big: 1}, {"a": [big]}, {"a": {big: big}}, {"a": 10**4000}):
+        for fault in load_schema(schema).faults(value):
+            assert len(fault.message) <= 300
+            assert len(fault.path) <= 300
+
+
+def test_recursive_alternatives_do_not_multiply_the_search_for_faults():
+    def binary(operator: str) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {"left": {"$ref": "#/$defs/E"}, "operator": {"const": operator}},
+            "required": ["operator", "left"],
+        }
+
+    choices = [*(binary(operator) for operator in "+-*/%"), {"type": "integer"}]
+    schema = {"$ref": "#/$defs/E", "$defs": {"E": {"anyOf": choices}}}
+    value: Any = "x"
+    for _ in range(30):
+        value = {"operator": "*", "left": value}
+    (fault,) = load_schema(schema).faults(value)
+    assert fault.path == "$" + ".left" * 30
+    assert "'x' is not an object; 'x' is not an integer" in fault.message
+
+
+def test_integers_beyond_64_bits_are_judged_exactly():
+    limit = 10**30
+    assert faults_of({"maximum": limit}, limit) == []
+    assert faults_of({"maximum": limit}, limit + 1)
+    assert faults_of({"const": 2**53}, 2**53 + 1)
+    assert faults_of({"type": "integer"}, 1e300) == []
+    assert faults_of({"type": "integer"}, 0.5)
+
+
+def test_wide_integers_under_unique_items_cannot_stall_the_judge():
+    many = [10**4000 + i for i in range(2_000)]
+    (fault,) = load_schema({"uniqueItems": True}).faults(many)
+    assert "beyond 64 bits" in fault.message
+    assert load_schema({"uniqueItems": True}).faults([10**30, 10**30 + 1]) == []
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ('{"a": 1,}', "trailing comma at line 1, column"),
+        ('{"a": [1, 2,\n ]}', "trailing comma at line"),
+        ('```json\n{"a": 1}\n```', "code fence"),
+        ('{"a": [1, 2', "end too early, at line 1, column 12"),
+        ('{"a":', "end too early"),
+        ('{"a": "cut off he', "end inside the string that begins at line 1, column 7"),
+        ('{"a": 1} Done!', "at line 1, column 10, before 'Done!'"),
+        ("{'a': 1}", "at line 1, column 2"),
+        ("", "empty"),
+        ("  \n", "empty"),
+        ('{"a": NaN}', "NaN is not JSON"),
+        ('{"a": -Infinity}', "-Infinity is not JSON"),
+        ('{"a": 1e999}', "not finite"),
+        ('{"a": 1, "b": {"c": 1, "c": 2}}', "'c' is given twice"),
+        ('{"a": "\\ud800"}', "lone surrogate"),
+        ("9" * 5_000, "4,300 digits"),
+    ],
+)
+def test_arguments_that_are_not_json_are_named_and_never_mended(raw: str, said: str):
+    value, fault = parse_arguments(raw)
+    assert value is None
+    assert fault is not None and fault.path == "$"
+    assert said in fault.message
+    assert len(fault.message) <= 300
+
+
+def test_a_fault_in_five_megabytes_of_arguments_stays_short():
+    _, fault = parse_arguments('{"a": "' + "x" * 5_000_000 + '" b')
+    assert fault is not None and len(fault.message) < 300
+
+
+def test_arguments_are_read_exactly():
+    raw = '{"n": 123456789012345678901234567890, "f": 0.1, "s": "\\ud83d\\ude00", "z": null}'
+    value, fault = parse_arguments(raw)
+    assert fault is None
+    assert value == {"n": 123456789012345678901234567890, "f": 0.1, "s": "😀", "z": None}
+    assert parse_arguments({"a": [1]}) == ({"a": [1]}, None)
+
+
+def test_arguments_that_come_as_objects_are_held_to_json_too():
+    for bad in ({"a": {1, 2}}, {"a": float("nan")}, {"a": nested(1_000)}, {1: 2}):
+        value, fault = parse_arguments(bad)  # type: ignore[arg-type]
+        assert value is None and fault is not None
+
+
+# --- start-up ------------------------------------------------------------------------------------
+
+
+def test_importing_the_module_does_not_load_the_validator():
+    code = (
+        "import sys, outrider.protocol.schemas; "
+        "print([m for m in ('jsonschema_rs', 'orjson', 'asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# --- against independent judges ------------------------------------------------------------------
+
+names = st.sampled_from(["a", "b", "type", "result", "$ref", "a/b", "ü"])
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.sampled_from([0.5, 2.0, 10**25, -(2**63) - 1])
+    | st.sampled_from(["", "a", "ab", "B", "STRING", "ü"])
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+types = st.sampled_from(["array", "boolean", "integer", "null", "number", "object", "string"])
+small = st.integers(0, 3)
+plain = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": types | st.lists(types, min_size=1, max_size=3, unique=True),
+        "minimum": st.integers(-4, 4),
+        "maximum": st.integers(-4, 4),
+        "minLength": small,
+        "maxLength": small,
+        "pattern": st.sampled_from(["^a", "[A-Z]", "b$", "^(?!a)"]),
+    },
+)
+listed = st.fixed_dictionaries(
+    {}, optional={"enum": st.lists(values, min_size=1, max_size=3), "const": values}
+)
+leaves = plain | listed | st.booleans()
+references = st.sampled_from(["#/$defs/a", "#/$defs/b", "#"]).map(lambda to: {"$ref": to})
+
+
+def holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    several = st.lists(inner, min_size=1, max_size=3)
+    deeper = inner | references  # only where the value is consumed, so that no cycle is endless
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "type": types,
+            "properties": st.dictionaries(names, deeper, max_size=3),
+            "patternProperties": st.dictionaries(st.sampled_from(["^a", "b"]), deeper, max_size=2),
+            "additionalProperties": deeper,
+            "propertyNames": inner,
+            "required": st.lists(names, max_size=2, unique=True),
+            "items": deeper,
+            "contains": inner,
+            "minItems": small,
+            "uniqueItems": st.booleans(),
+            "maxProperties": small,
+            "allOf": several,
+            "anyOf": several,
+            "oneOf": several,
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "else": inner,
+        },
+    )
+
+
+modern = st.fixed_dictionaries(
+    {},
+    optional={
+        "prefixItems": st.lists(leaves, min_size=1, max_size=2),
+        "minContains": small,
+        "dependentRequired": st.dictionaries(names, st.lists(names, max_size=2, unique=True)),
+        "dependentSchemas": st.dictionaries(names, leaves, max_size=2),
+        "unevaluatedProperties": leaves,
+        "unevaluatedItems": leaves,
+    },
+)
+legacy = st.fixed_dictionaries(
+    {"$schema": st.just(DRAFT_7)},
+    optional={
+        "items": st.lists(leaves, min_size=1, max_size=2),
+        "additionalItems": leaves,
+        "dependencies": st.dictionaries(names, leaves | st.lists(names, unique=True), max_size=2),
+    },
+)
+bodies = st.recursive(leaves, holders, max_leaves=6).filter(lambda body: isinstance(body, dict))
+schemas = st.builds(
+    lambda body, extra, a, b: {**body, **extra, "$defs": {"a": a, "b": b}},
+    bodies,
+    modern | legacy | st.just({}) | st.just({"type": "object"}),
+    leaves,
+    bodies,
+)
+
+
+class Many(conjecture.many):
+    """Gives hypothesis-jsonschema 0.23 the `more()` that it calls and Hypothesis has dropped."""
+
+    def more(self) -> bool:
+        if not hasattr(self, "steps"):
+            self.steps = iter(self.__enter__())
+        for _ in self.steps:
+            return True
+        self.__exit__(None, None, None)
+        return False
+
+
+@pytest.fixture(autouse=True, scope="module")
+def object_values():
+    with pytest.MonkeyPatch.context() as patch:
+        if not hasattr(conjecture.many, "more"):
+            patch.setattr(conjecture, "many", Many)
+        yield
+
+
+STEADY = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def plain_verdict(schema: Any, value: Any) -> bool:
+    legacy = isinstance(schema, dict) and schema.get("$schema") == DRAFT_7
+    judge = jsonschema.Draft7Validator if legacy else jsonschema.Draft202012Validator
+    return judge(schema).is_valid(value)
+
+
+def holds(schema: Any, value: Any) -> None:
+    loaded = load_schema(schema)
+    verdict = report(loaded, value)
+    assert verdict.is_valid is plain_verdict(schema, value)
+    assert verdict.is_valid is jsonschema_rs.validator_for(schema).is_valid(value)
+    seen = jsonschema_rs.validator_for(loaded.parameters)
+    assert verdict.is_valid is seen.is_valid({"result": value} if loaded.wrapped else value)
+    assert verdict.value == value
+    for fault in verdict.faults:
+        assert fault.path.startswith("$")
+        assert 0 < len(fault.message) <= 300
+
+
+@settings(STEADY, max_examples=400)
+@given(schemas, values)
+def test_the_verdict_is_that_of_the_plain_validators(schema: Any, value: Any):
+    holds(schema, value)
+
+
+fair_leaves = st.sampled_from(
+    [
+        {"type": "integer", "minimum": 2, "maximum": 9},
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "string", "minLength": 1, "maxLength": 3},
+        {"type": "string", "pattern": "^a[0-9]{1,3}$"},
+        {"type": ["boolean", "null"]},
+        {"enum": ["STRING", 1, None, {"type": "NULL"}]},
+        {"const": [10**25]},
+    ]
+)
+
+
+def fair_holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    fields = st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=3)
+    objects = st.builds(
+        lambda fields, is_open: {
+            "type": "object",
+            "properties": fields,
+            "required": sorted(fields)[:2],
+            "additionalProperties": is_open,
+        },
+        fields,
+        st.booleans(),
+    )
+    arrays = inner.map(lambda item: {"type": "array", "items": item, "maxItems": 3})
+    choices = st.lists(inner, min_size=2, max_size=3).map(lambda several: {"anyOf": several})
+    return objects | arrays | choices
+
+
+fair = st.recursive(fair_leaves, fair_holders, max_leaves=5)
+
+
+@settings(STEADY, max_examples=150)
+@given(st.data(), fair, fair)
+def test_values_made_to_fit_are_taken_and_those_made_for_another_schema_judged(
+    data: st.DataObject, schema: Any, other: Any
+):
+    made = data.draw(from_schema(schema))
+    assert report(load_schema(schema), made).is_valid
+    holds(schema, made)
+    holds(schema, data.draw(from_schema(other)))

@@ -1,0 +1,288 @@
+"""What `@tool` makes of functions, methods, modules and packages."""
+
+import enum
+import importlib
+import json
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import pytest
+
+from outrider.protocol.envelope import ToolCode
+from outrider.tools import build_error_response, build_success_response, tool
+from outrider.tools.context import ToolContext
+from outrider.tools.entry_points import load_tools
+from outrider.tools.executor import ToolExecutor
+from outrider.tools.registry import Tool, Toolbox, collect_tools, tool_of
+
+
+class Edit(TypedDict):
+    oldText: str
+    newText: str
+    all: NotRequired[Annotated[bool, "Every place."]]
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+@tool("text:search", writes=False)
+async def search(
+    where: ToolContext,
+    pattern: Annotated[str, "What to look for."],
+    ignore_case: bool = False,
+    context: int | None = None,
+    kinds: list[Literal["file", "folder"]] | None = None,
+    edits: list[Edit] | None = None,
+) -> str:
+    """Search for text
+    in the tree.
+
+    More that models don't need.
+
+    Args:
+        ignore_case: Whether upper and lower case
+            are the same.
+        context (int): Lines around a match.
+
+    Returns:
+        nothing: of interest.
+    """
+    return f"{pattern} {ignore_case} {context} {kinds} {where.cwd.name}"
+
+
+def made(function: Any) -> Tool:
+    found = tool_of(function)
+    assert found is not None
+    return found
+
+
+def executor(*functions: Any, cwd: Path = Path("/"), **options: Any) -> ToolExecutor:
+    return ToolExecutor(collect_tools(list(functions)), ToolContext(cwd=cwd), **options)
+
+
+def test_a_schema_is_published_from_signature_and_docstring():
+    found = made(search)
+    assert (found.name, found.resource, found.action) == ("text_search", "text", "search")
+    assert found.description == "Search for text in the tree."
+    assert found.parameters == {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "description": "What to look for."},
+            "ignoreCase": {
+                "type": "boolean",
+                "description": "Whether upper and lower case are the same.",
+                "default": False,
+            },
+            "context": {"type": "integer", "description": "Lines around a match."},
+            "kinds": {"type": "array", "items": {"enum": ["file", "folder"]}},
+            "edits": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "oldText": {"type": "string"},
+                        "newText": {"type": "string"},
+                        "all": {"type": "boolean", "description": "Every place."},
+                    },
+                    "required": ["oldText", "newText"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "required": ["pattern"],
+        "additionalProperties": False,
+    }
+
+
+async def test_camel_case_arguments_reach_snake_case_parameters(tmp_path: Path):
+    async with executor(search, cwd=tmp_path) as tools:
+        outcome = await tools.execute("text_search", '{"pattern": "x", "ignoreCase": true}')
+    assert outcome.text == f"x True None None {tmp_path.name}"
+
+
+async def test_a_decorated_function_can_still_be_called_as_it_is(tmp_path: Path):
+    assert (await search(ToolContext(cwd=tmp_path), "x")).startswith("x False")
+
+
+async def test_a_method_is_a_tool_of_its_object():
+    class Desk:
+        def __init__(self) -> None:
+            self.shots = 0
+
+        @tool("vm:screenshot", name="screenshot")
+        async def screenshot(self, param: str) -> dict[str, Any]:
+            if not param:
+                return build_error_response(code=1002, message="Parameter required")
+            self.shots += 1
+            return build_success_response(data={"image": param, "shots": self.shots})
+
+    async with executor(Desk()) as tools:
+        good = await tools.execute("screenshot", {"param": "p"})
+        assert good.envelope["data"] == {"image": "p", "shots": 1}
+        bad = await tools.execute("screenshot", {"param": ""})
+        assert (bad.envelope["code"], bad.envelope["message"]) == (1002, "Parameter required")
+
+
+async def test_types_that_json_has_not_are_made_of_json():
+    @tool("draw:dot")
+    async def dot(at: Point, colour: Colour = Colour.RED) -> str:
+        assert isinstance(at, Point) and isinstance(colour, Colour)
+        return f"{at.x},{at.y} {colour.value}"
+
+    async with executor(dot) as tools:
+        good = await tools.execute("draw_dot", {"at": {"x": 1, "y": 2}, "colour": "blue"})
+        assert good.text == "1,2 blue"
+        bad = await tools.execute("draw_dot", {"at": {"x": 1}, "colour": "green"})
+        assert bad.envelope["code"] == 1002
+        assert "at:" in bad.envelope["message"] and "colour:" in bad.envelope["message"]
+
+
+async def test_a_whole_float_reaches_an_integer_parameter_as_an_integer():
+    @tool("count:up")
+    async def up(limit: int) -> list[int]:
+        return list(range(limit))
+
+    async with executor(up) as tools:
+        assert (await tools.execute("count_up", '{"limit": 2.0}')).envelope["data"] == [0, 1]
+
+
+async def test_null_for_a_field_that_may_be_left_out_means_not_given():
+    async with executor(search) as tools:
+        outcome = await tools.execute("text_search", {"pattern": "x", "ignoreCase": None})
+    assert outcome.text.startswith("x False")
+
+
+def test_names_that_models_refuse_are_refused_early():
+    for address in ("nocolon", "a:b:c", "a b:c", ":x", "1:x"):
+        with pytest.raises(ValueError, match="resource:action"):
+            tool(address)
+    with pytest.raises(ValueError, match="name"):
+        tool("a:b", name="has space")
+
+
+def test_parameters_that_have_no_name_are_refused_early():
+    with pytest.raises(TypeError, match="passable by name"):
+
+        @tool("a:b")
+        async def variadic(*names: str) -> None: ...
+
+
+def test_no_tool_takes_the_name_of_another():
+    box = Toolbox(collect_tools([search]))
+    assert list(box) == ["text_search"]
+    with pytest.raises(ValueError, match="already"):
+        box.add(made(search))
+
+
+def test_a_tool_that_says_nothing_is_taken_to_write():
+    @tool("a:b")
+    async def silent() -> None: ...
+
+    assert made(silent).writes is True
+    assert made(search).writes is False
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    return tmp_path
+
+
+def write_module(folder: Path, name: str, text: str) -> None:
+    (folder / f"{name}.py").write_text(textwrap.dedent(text))
+
+
+GOOD = """
+    from outrider.tools import tool
+    from outrider.tools.shell import bash  # imported, not offered
+
+    @tool("clock:now")
+    async def now() -> str:
+        "Tell the time."
+        return "noon"
+
+    class Desk:
+        @tool("desk:tidy")
+        async def tidy(self) -> str:
+            return "tidy"
+"""
+
+
+def test_a_named_module_brings_its_own_tools_only(modules: Path):
+    write_module(modules, "brought_good", GOOD)
+    tools, problems = load_tools(["brought_good"], entry_points=False)
+    assert sorted(one.name for one in tools) == ["clock_now", "desk_tidy"]
+    assert problems == []
+
+
+def test_broken_modules_are_told_and_never_raise(modules: Path):
+    write_module(modules, "brought_good", GOOD)
+    write_module(modules, "brought_again", GOOD)
+    write_module(modules, "brought_broken", "1 / 0")
+    write_module(modules, "brought_exit", "raise SystemExit(3)")
+    write_module(modules, "brought_empty", "x = 1")
+    names = ["no_such_module", "brought_broken", "brought_exit", "brought_empty"]
+    tools, problems = load_tools([*names, "brought_good", "brought_again"], entry_points=False)
+    assert sorted(one.name for one in tools) == ["clock_now", "desk_tidy"]
+    for name in names:
+        assert any(name in problem for problem in problems), name
+    assert sum("brought_again" in problem for problem in problems) == 2
+
+
+def test_a_package_brings_tools_by_its_entry_point(modules: Path):
+    write_module(modules, "brought_good", GOOD + "\n    OFFERED = [now]\n")
+    info = modules / "brought-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: brought\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[outrider.tools]\ngood = brought_good:OFFERED\nbad = brought_nowhere\n"
+    )
+    importlib.invalidate_caches()
+    tools, problems = load_tools([])
+    assert [one.name for one in tools] == ["clock_now"]
+    assert len(problems) == 1 and "brought_nowhere" in problems[0]
+
+
+def test_importing_tools_costs_neither_pydantic_nor_asyncio():
+    script = "import sys, outrider.tools; print({'pydantic', 'asyncio'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
+
+
+DOCS = Path(__file__).parent.parent / "docs" / "tools.md"
+
+
+async def test_the_example_in_the_docs_works(modules: Path):
+    text = DOCS.read_text()
+    example = text.split("```python\n")[1].split("```")[0]
+    (modules / "my_rooms.py").write_text(example)
+    tools, problems = load_tools(["my_rooms"], entry_points=False)
+    assert problems == []
+    async with ToolExecutor(tools, ToolContext(cwd=modules)) as running:
+        good = await running.execute("room_seats", {"name": "blue", "atLeast": 2})
+        shown = json.loads(text.split("```json\n")[1].split("```")[0])
+        shown["meta"]["execution_time_ms"] = good.envelope["meta"]["execution_time_ms"]
+        assert good.envelope == shown
+        assert (await running.execute("room_seats", {"name": "x"})).envelope["code"] == 1003
+        assert (await running.execute("room_seats", {"atLeast": 1})).envelope["code"] == 1002
+
+
+def test_the_codes_in_the_docs_are_the_codes():
+    text = DOCS.read_text()
+    for code in ToolCode:
+        assert f"| {int(code)} | {code.meaning} |" in text
