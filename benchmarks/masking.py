@@ -15,9 +15,18 @@ from outrider.protocol.masking import Masker
 
 MEGABYTE = 1_000_000
 
+PROSE = """
+the a of task agent child result reads file and then returns every line that it found while rules
+for names (see notes.md) are described elsewhere, with care. It is one point among many; people who
+write such tests look around, ask for help and wait until the end when all that was planned has been
+done. A short summary says what changed and why, and where somebody who wants more can read on.
+Every budget counts tokens; a password never belongs into a report, nor does a key. Authors pass
+over small faults in big texts.
+"""
+
 
 def prose(size: int) -> str:
-    words = ["the", "a", "of", "task", "agent", "child", "result", "reads", "file", "and", "then", "returns", "every", "line", "that", "it", "found", "while", "rules", "for", "names", "(see", "notes.md)", "are", "described", "elsewhere,", "with", "care.", "It", "is", "one", "point", "among", "many;", "people", "who", "write", "such", "tests", "look", "around,", "ask", "for", "help", "and", "wait", "until", "the", "end", "when", "all", "that", "was", "planned", "has", "been", "done.", "A", "short", "summary", "says", "what", "changed", "and", "why,", "and", "where", "somebody", "who", "wants", "more", "can", "read", "on.", "Every", "budget", "counts", "tokens;", "a", "password", "never", "belongs", "into", "a", "report,", "nor", "does", "a", "key.", "Authors", "pass", "over", "small", "faults", "in", "big", "texts."]
+    words = PROSE.split()
     chooser = random.Random(1)
     text = " ".join(chooser.choice(words) for _ in range(min(size, MEGABYTE) // 4))
     return repeated(text, size)
@@ -89,9 +98,9 @@ def hostile() -> Iterator[tuple[str, str]]:
 def best(action: Callable[[], object], times: int) -> float:
     seconds = []
     for _ in range(times):
-        start = time.perf_counter()
+        start = time.process_time()
         action()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return min(seconds)
 
 

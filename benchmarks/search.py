@@ -25,7 +25,7 @@ from outrider.tools.files.ripgrep import ripgrep
 
 AIM = 1.5
 ROUNDS = 9
-WORDS = "alpha beta gamma delta import return class value other text line words".split()
+WORDS = ["alpha", "beta", "gamma", "delta", "import", "return", "class", "value", "other", "text"]
 
 SEARCHES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("grep, no match", {"pattern": "nowhere_to_be_found"}, ["nowhere_to_be_found"]),
@@ -55,8 +55,10 @@ asyncio.run(main())
 
 
 def make_tree(folder: Path, files: int) -> None:
-    """Fill a folder with small text files, 200 to a folder."""
+    """Make a repository of small text files, 200 to a folder."""
     chance = random.Random(1)
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".gitignore").write_text("build/\n*.log\n")
     for number in range(files):
         place = folder / f"d{number // 1000}" / f"s{number // 200 % 5}"
         if number % 200 == 0:

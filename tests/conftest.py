@@ -8,7 +8,20 @@ from pathlib import Path
 import psutil
 import pytest
 
+from outrider.delegation.warm import hosted_warmth
+
 SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+
+
+@pytest.fixture(params=["cold", "warm"])
+async def start(request: pytest.FixtureRequest, world: Path) -> str:
+    """Both ways of starting a child: in an interpreter of its own, or forked from the warm one."""
+    if request.param == "cold":
+        os.environ["OUTRIDER_WARM__KEEP_MINUTES"] = "0"
+    else:
+        del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
+        assert await hosted_warmth().ready("openai-chat")
+    return request.param
 
 
 @pytest.fixture
@@ -25,6 +38,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (project / ".git").mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("OUTRIDER_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("OUTRIDER_WARM__KEEP_MINUTES", "0")
     monkeypatch.chdir(project)
     yield project
     _nothing_is_left(tmp_path)
@@ -39,14 +53,15 @@ def _nothing_is_left(tmp_path: Path) -> None:
 
 
 def children_at_work() -> list[psutil.Process]:
-    """Return the processes below this one that run Outrider's child."""
+    """Return the guardians and children below this process; the warm one isn't at work itself."""
     found: list[psutil.Process] = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if "outrider.child" in process.cmdline():
-                found.append(process)
+            is_child = any(part.startswith("outrider.child") for part in process.cmdline())
         except psutil.NoSuchProcess:
             continue
+        if is_child and process.pid != hosted_warmth().pid:
+            found.append(process)
     return found
 
 

@@ -36,6 +36,8 @@ from outrider.testing import (
     tool_calls,
 )
 
+pytestmark = pytest.mark.usefixtures("start")
+
 FAST = {"subagents.retry.maxAttempts": 1}
 
 
@@ -270,7 +272,7 @@ async def test_a_guardian_killed_from_outside_takes_its_child_along(world: Path)
         os.environ.update(server.environment)
         running = asyncio.ensure_future(subagent("explorer", "Find it.", model=server.model))
         await asyncio.to_thread(server.wait_for_requests, 1)
-        guardian = next(p for p in children_at_work() if p.ppid() == os.getpid())
+        guardian = _outermost(children_at_work())
         guardian.kill()
         result = await running
     assert single(result).exit_code == 137
@@ -280,6 +282,11 @@ async def test_a_guardian_killed_from_outside_takes_its_child_along(world: Path)
 def _deepest(processes: list[psutil.Process]) -> list[psutil.Process]:
     parents = {process.ppid() for process in processes}
     return [process for process in processes if process.pid not in parents]
+
+
+def _outermost(processes: list[psutil.Process]) -> psutil.Process:
+    ours = {process.pid for process in processes}
+    return next(process for process in processes if process.ppid() not in ours)
 
 
 async def test_a_cancelled_run_says_so_and_keeps_what_there_was(world: Path) -> None:

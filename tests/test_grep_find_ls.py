@@ -1,4 +1,4 @@
-"""What keeps searching and listing right, in order, bounded, and safe from the tree's own tricks."""
+"""What keeps searching and listing right, in order, bounded, and safe from the tree's tricks."""
 
 import asyncio
 import os
@@ -270,6 +270,10 @@ async def test_find_matches_names_and_paths(tree: Path):
         ("**/c.py", "c.py", True),
         ("a/**", "a/b/c", True),
         ("a/**", "b/a/c", False),
+        ("a/**", "a", False),
+        ("a/**/b/**/c", "a/x/b/c", True),
+        ("a/**/b/**/c", "a/x/y/c", False),
+        ("{/,x}", "a", False),
         ("**", "a/b", True),
         ("?.py", "c.py", True),
         ("[!c].py", "c.py", False),

@@ -25,6 +25,10 @@ def mixed(length: int, seed: int = 7) -> str:
     return "".join(out)[:length]
 
 
+def words(text: str) -> list[str]:
+    return text.split()
+
+
 def hexadecimal(length: int) -> str:
     return "".join("0123456789abcdef"[(i * 7 + i // 3) % 16] for i in range(length))
 
@@ -70,7 +74,7 @@ SECRETS: list[tuple[str, str, str]] = [
     ("slack bot", "{}", dashed("xox", "b-123456789012-", mixed(24))),
     ("slack user", "{}", dashed("xox", "p-123456789012-", mixed(24))),
     ("slack app", "{}", dashed("xapp", "-1-A0123-", mixed(40))),
-    ("slack hook", "https://hooks.slack.com/services/{}", "/".join(["T" + upper(8), "B" + upper(8), mixed(24)])),
+    ("slack hook", "https://hooks.slack.com/services/{}", f"T{upper(8)}/B{upper(8)}/{mixed(24)}"),
     ("discord hook", "https://discord.com/api/webhooks/{}", "1234567890/" + mixed(60)),
     ("stripe live", "{}", dashed("sk", "_live_", mixed(24))),
     ("stripe restricted", "{}", dashed("rk", "_live_", mixed(24))),
@@ -124,8 +128,8 @@ SECRETS: list[tuple[str, str, str]] = [
     ("token scheme", "Authorization: token {}", mixed(20)),
     ("unknown scheme", "Authorization: Zebra {}", mixed(20)),
     ("raw authorization", "Authorization: {}", mixed(20)),
-    ("digest", "Authorization: Digest {}", 'username="al", response="6629fae49393a05397450978507c4ef1"'),
-    ("aws signature", "Authorization: AWS4-HMAC-SHA256 {}", f"Credential=x/2020, Signature={hexadecimal(64)}"),
+    ("digest", "Authorization: Digest {}", f'username="al", response="{hexadecimal(32)}"'),
+    ("aws", "Authorization: AWS4-HMAC-SHA256 {}", f"Credential=x, Signature={hexadecimal(64)}"),
     ("proxy", "Proxy-Authorization: Basic {}", b64encode(b"alice:wonderland").decode()),
     ("python header", 'headers["Authorization"] = "Bearer {}"', mixed(20)),
     ("header call", 'setRequestHeader("Authorization", "Bearer {}")', mixed(20)),
@@ -628,11 +632,14 @@ def test_an_endless_secret_fills_the_memory(opening: str, endless: str, shown: s
 
 HOSTILE = [
     "a", "password=", 'password="', "password: x1 ", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----",
-    "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAA\n", "://", "://a:", "://a:b@", "eyJ", "eyJa.",
+    "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAA\n", "://", "://a:", "://a:b@", "eyJ",
+    "eyJa.", "key-0123456789abcdef0123456789abcdef",
     '"', "\\", '\\"', 'token\\":\\', 'secret\\\\\\":\\"', "-", "_", "sk-", "sk-a1B_", " ", "\n",
     "authorization: ", "authorization: digest a=", "cookie: a=b; ", "/home/", "/home/a.b",
-    "    at f (x:1)\n", '  File "x", line 1, in f\n', "AKIA", "AKIAIOSFODNN7EXAMPLE ", "1", "basic ",
-    "login password ", " -u a:b", "--token ", "[masked:", "[masked:secret]", "token=$", "key>", "1//0",
+    "    at f (x:1)\n", '  File "x", line 1, in f\n', "AKIA", "AKIAIOSFODNN7EXAMPLE ", "1",
+    "basic ",
+    "login password ", " -u a:b", "--token ", "[masked:", "[masked:secret]", "token=$", "key>",
+    "1//0",
     "cookie=a=b1;", "cookie=a=${x};", "cookie: a=$x; ", "authorization: bearer $x, ", "sig=a1b2c3",
 ]  # fmt: skip
 

@@ -153,6 +153,15 @@ def test_a_fault_inside_a_tagged_alternative_is_named_where_it_is():
 
 def test_format_is_an_annotation_not_an_assertion():
     assert faults_of({"type": "string", "format": "email"}, "nobody") == []
+    assert faults_of({"$schema": DRAFT_7, "format": "email"}, "nobody") == []
+
+
+def test_the_content_of_a_text_is_asserted_in_draft_7_alone():
+    schema = {"contentMediaType": "application/json"}
+    assert faults_of(schema, "{") == []
+    assert faults_of({"$schema": DRAFT_7, **schema}, "{") == [
+        "$: '{' is not of the media type 'application/json'"
+    ]
 
 
 # --- wrapping ------------------------------------------------------------------------------------
@@ -758,7 +767,7 @@ def holds(schema: Any, value: Any) -> None:
         assert 0 < len(fault.message) <= 300
 
 
-@settings(STEADY, max_examples=400)
+@settings(STEADY, max_examples=300)
 @given(schemas, values)
 def test_the_verdict_is_that_of_the_plain_validators(schema: Any, value: Any):
     holds(schema, value)
@@ -797,7 +806,7 @@ def fair_holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 fair = st.recursive(fair_leaves, fair_holders, max_leaves=5)
 
 
-@settings(STEADY, max_examples=150)
+@settings(STEADY, max_examples=120)
 @given(st.data(), fair, fair)
 def test_values_made_to_fit_are_taken_and_those_made_for_another_schema_judged(
     data: st.DataObject, schema: Any, other: Any

@@ -97,8 +97,7 @@ async def test_files_with_strange_names_can_be_changed(tree: Path):
     edits = [{"oldText": "needle", "newText": "thread"}]
     for shown, name in ((r"not-utf8-\xff\xfe.txt", NOT_UTF8), (r"back\\nslash.txt", BACKSLASH)):
         await tools.text("edit", path=shown, edits=edits)
-        with open(os.fsencode(tree) + b"/" + name, "rb") as file:
-            assert file.read().startswith(b"a thread in")
+        assert (tree / os.fsdecode(name)).read_bytes().startswith(b"a thread in")
 
 
 AS_NOBODY = """

@@ -2,22 +2,15 @@
 
 import sys
 
-from outrider.child.guardian import TERMINATE_GRACE_S, run_guarded
+from outrider.child.guardian import run_guarded
 
 
-def _child() -> None:
-    # Imported in the fork: the guardian stays small, and the child alone pays.
-    from outrider.child.main import run_child
+def run_child() -> None:
+    """Run the child in the fork, where its imports cost nobody else's memory."""
+    from outrider.child import main
 
-    run_child()
-
-
-def main() -> None:
-    """Run one child under a guardian, whose deadline is a backstop behind the parent's."""
-    status, timeout_ms = int(sys.argv[1]), int(sys.argv[2])
-    timeout_s = timeout_ms / 1000 + TERMINATE_GRACE_S
-    run_guarded(_child, lifeline=0, status=status, timeout_s=timeout_s)
+    main.run_child()
 
 
 if __name__ == "__main__":
-    main()
+    run_guarded(run_child, lifeline=0, status=int(sys.argv[1]), timeout_ms=int(sys.argv[2]))

@@ -21,13 +21,15 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def run_guarded(child: Callable[[], None], *, lifeline: int, status: int, timeout_s: float) -> None:
+def run_guarded(child: Callable[[], None], *, lifeline: int, status: int, timeout_ms: int) -> None:
     """Fork, run `child` in the fork, and in the guardian return once it and all it started ended.
 
-    How the child ended is written to the pipe `status`: `exit 0`, or `signal 9`.
+    The pipe `status` gets `pid 7` with the guardian's id at once, and how the child ended at the
+    end: `exit 0`, or `signal 9`.
     """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     guardian = os.getpid()
+    os.write(status, f"pid {guardian}\n".encode())
     wakeup = _signals_to_pipe()
     pid = os.fork()
     if pid == 0:
@@ -37,7 +39,9 @@ def run_guarded(child: Callable[[], None], *, lifeline: int, status: int, timeou
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
     os.dup2(2, 1)  # the events' pipe is the child's alone
-    ended = _Guardian(pid, lifeline, wakeup[0], time.monotonic() + timeout_s).watch()
+    # A backstop behind the parent's own deadline, for a parent that is stopped or stuck.
+    deadline = time.monotonic() + timeout_ms / 1000 + TERMINATE_GRACE_S
+    ended = _Guardian(pid, lifeline, wakeup[0], deadline).watch()
     kind, number = _kind_of(ended)
     os.write(status, f"{kind} {number}\n".encode())
     os._exit(0)

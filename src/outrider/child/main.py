@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
+
+from pydantic_ai.models import Model
 
 from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation
@@ -20,7 +23,7 @@ from outrider.child.turn import TurnExecutor
 from outrider.models.failures import ModelUnavailable
 from outrider.models.providers import build_model, has_price
 from outrider.protocol import jsonl
-from outrider.protocol.brief import Brief
+from outrider.protocol.brief import Brief, Start
 from outrider.protocol.data import ABSENT, from_json
 from outrider.protocol.errors import Outcome
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
@@ -33,14 +36,29 @@ def run_child() -> None:
     start = time.monotonic()
     emit = Emitter(events_out)
     try:
-        brief = from_json(Brief, jsonl.decode(read_line(brief_in)))
-    except ValueError as error:
-        emit(TaskFinishEvent(Outcome.FAILED, error=f"The brief can't be read: {error}"))
+        told = from_json(Start, jsonl.decode(read_line(brief_in)))
+        _take_surroundings(told)
+    except (ValueError, OSError) as error:
+        emit(TaskFinishEvent(Outcome.FAILED, error=f"The child can't begin: {error}"))
         os._exit(1)
-    asyncio.run(_until_stopped(brief, emit, start))
+    asyncio.run(_until_stopped(told.brief, emit, start))
     sys.stderr.flush()
     # Nothing is left to do, and taking an interpreter full of SDKs apart costs 100 ms.
     os._exit(0)
+
+
+def _take_surroundings(told: Start) -> None:
+    """Become a process of the caller's: in its folder, with its variables and limits."""
+    os.chdir(told.brief.cwd)
+    if told.environment is not None:
+        os.environ.clear()
+        os.environ.update(told.environment)
+        time.tzset()
+    if told.umask is not None:
+        os.umask(told.umask)
+    for number, soft, hard in told.limits:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(number, (soft, hard))
 
 
 async def _until_stopped(brief: Brief, emit: Emit, start: float) -> None:
@@ -55,7 +73,7 @@ async def _do(brief: Brief, emit: Emit, start: float) -> None:
     emit(SessionEvent(brief.run_id, brief.agent, brief.model, brief.cwd))
     budget = Budget(brief.budget)
     try:
-        finish = await _task(brief, budget, emit, start)
+        finish = await run_task(brief, build_model(brief.model), emit, budget, start)
     except ModelUnavailable as error:
         finish = TaskFinishEvent(Outcome.FAILED, error=error.message)
     except Exception as error:
@@ -65,8 +83,10 @@ async def _do(brief: Brief, emit: Emit, start: float) -> None:
     emit(finish)
 
 
-async def _task(brief: Brief, budget: Budget, emit: Emit, start: float) -> TaskFinishEvent:
-    model = build_model(brief.model)
+async def run_task(
+    brief: Brief, model: Model, emit: Emit, budget: Budget, start: float
+) -> TaskFinishEvent:
+    """Return how the task ended that a brief sets for a model."""
     if brief.budget.max_cost is not None and not has_price(model):
         error = f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be kept."
         return TaskFinishEvent(Outcome.FAILED, error=f"{error} Limit maxTokens instead.")

@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from outrider.protocol import jsonl
-from outrider.protocol.brief import Brief
+from outrider.protocol.brief import Brief, Start
 from outrider.protocol.data import to_json
+
+# -P: the working directory is hostile ground, and must not be searched for modules.
+PYTHON = (sys.executable, "-P", "-m")
 
 
 class LaunchFailed(Exception):
@@ -24,12 +27,14 @@ class LaunchFailed(Exception):
 class Child:
     """A running child: what it says (`events`, `errors`), how it ended (`status`)."""
 
-    process: subprocess.Popen[bytes]
     lifeline: int
     events: int
     errors: int
     status: int
-    brief: memoryview
+    start: memoryview
+    process: "subprocess.Popen[bytes] | None" = None
+    """The guardian, where it is ours to wait for; a warm child's isn't."""
+    guardian: int | None = None
     _open: set[int] = field(default_factory=set[int])
 
     def __post_init__(self) -> None:
@@ -37,15 +42,15 @@ class Child:
         for descriptor in self._open:
             os.set_blocking(descriptor, False)
 
-    def send_brief(self) -> bool:
+    def send_start(self) -> bool:
         """Write on with the brief as far as the pipe takes it; return whether it is all sent."""
         try:
-            while self.brief:
-                self.brief = self.brief[os.write(self.lifeline, self.brief) :]
+            while self.start:
+                self.start = self.start[os.write(self.lifeline, self.start) :]
         except BlockingIOError:
             return False
         except BrokenPipeError:
-            self.brief = memoryview(b"")
+            self.start = memoryview(b"")
         return True
 
     def close(self, descriptor: int) -> None:
@@ -60,33 +65,50 @@ class Child:
 
     def kill(self) -> None:
         """End the guardian itself, whose death the kernel turns into the child's."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.guardian is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.guardian, signal.SIGKILL)
 
     def release(self) -> None:
         """Let go of everything; called when the child's end is known, or can't be."""
         for descriptor in tuple(self._open):
             self.close(descriptor)
-        self.process.wait()
+        if self.process is not None:
+            self.process.wait()
 
 
-def launch(brief: Brief, env: Mapping[str, str]) -> Child:
-    """Start a cold child with its brief; raises `LaunchFailed`."""
+Hand = Callable[[tuple[int, int, int, int]], "subprocess.Popen[bytes] | None"]
+
+
+def with_pipes(start: Start, hand_over: Hand) -> Child:
+    """Return the child that `hand_over` starts, given its ends; raises `LaunchFailed`."""
+    pipes: list[tuple[int, int]] = []
     try:
-        pipes = [os.pipe() for _ in range(4)]
+        pipes.extend(os.pipe() for _ in range(4))
     except OSError as error:
+        _close(descriptor for pipe in pipes for descriptor in pipe)
         raise LaunchFailed(f"The child could not be started: {error}") from error
-    (brief_in, lifeline), (events, events_out), (errors, errors_out), (status, status_out) = pipes
-    ours, theirs = (
-        (lifeline, events, errors, status),
-        (brief_in, events_out, errors_out, status_out),
-    )
-    # -P: the working directory is hostile ground, and must not be searched for modules.
-    command = [sys.executable, "-P", "-m", "outrider.child", str(status_out), str(brief.timeout_ms)]
+    (start_in, lifeline), (events, events_out), (errors, errors_out), (status, status_out) = pipes
+    theirs = (start_in, events_out, errors_out, status_out)
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=brief_in,
+        process = hand_over(theirs)
+    except (OSError, ValueError) as error:
+        _close((lifeline, events, errors, status))
+        raise LaunchFailed(f"The child could not be started: {error}") from error
+    finally:
+        _close(theirs)
+    data = memoryview(jsonl.encode(to_json(start)) + b"\n")
+    return Child(lifeline, events, errors, status, data, process, process and process.pid)
+
+
+def launch_cold(brief: Brief, env: Mapping[str, str]) -> Child:
+    """Start a child in an interpreter of its own; raises `LaunchFailed`."""
+
+    def hand_over(theirs: tuple[int, int, int, int]) -> "subprocess.Popen[bytes]":
+        start_in, events_out, errors_out, status_out = theirs
+        return subprocess.Popen(
+            [*PYTHON, "outrider.child", str(status_out), str(brief.timeout_ms)],
+            stdin=start_in,
             stdout=events_out,
             stderr=errors_out,
             cwd=brief.cwd,
@@ -94,15 +116,10 @@ def launch(brief: Brief, env: Mapping[str, str]) -> Child:
             pass_fds=(status_out,),
             start_new_session=True,
         )
-    except (OSError, ValueError) as error:
-        _close_all(ours)
-        raise LaunchFailed(f"The child could not be started: {error}") from error
-    finally:
-        _close_all(theirs)
-    data = memoryview(jsonl.encode(to_json(brief)) + b"\n")
-    return Child(process, lifeline, events, errors, status, data)
+
+    return with_pipes(Start(brief), hand_over)
 
 
-def _close_all(descriptors: Iterable[int]) -> None:
+def _close(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,11 +11,12 @@ from dataclasses import dataclass
 from outrider.delegation.collect import Collector
 from outrider.delegation.conclude import conclude
 from outrider.delegation.guard import Request
-from outrider.delegation.launch import LaunchFailed, launch
+from outrider.delegation.launch import Child, LaunchFailed, launch_cold
 from outrider.delegation.prepare import Confirm, Prepared, prepare
 from outrider.delegation.runs import Run, prune_now_and_then
 from outrider.delegation.turnstile import turnstile
 from outrider.delegation.watch import Ending, Watch
+from outrider.protocol.brief import Brief
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.places import runs_folder
 from outrider.protocol.results import Details, ErrorInfo, ToolResult, text_result
@@ -36,6 +38,8 @@ class Caller:
     on_update: OnUpdate | None = None
     on_start: Callable[[Prepared, str], object] | None = None
     cancelled: asyncio.Event | None = None
+    one_shot: bool = False
+    """A command that ends with its result, and shares the user's warm process with the next."""
 
 
 async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
@@ -114,6 +118,7 @@ async def _watched(prepared: Prepared, caller: Caller, collector: Collector) -> 
     brief = prepared.brief(collector.run.id, collector.run.spill)
     updates = _Updates(caller.on_update, collector)
     gate, provider = turnstile(), prepared.provider
+    cancelled = caller.cancelled or asyncio.Event()
 
     def changed() -> None:
         retry = collector.last_retry
@@ -123,14 +128,32 @@ async def _watched(prepared: Prepared, caller: Caller, collector: Collector) -> 
         updates.changed()
 
     try:
-        child = launch(brief, prepared.environment)
+        child = await _warm_child(prepared, caller, brief)
+        if child is not None:
+            ending = await Watch(child, collector, prepared.config, changed).run(cancelled)
+            if ending.started or ending.reason != "died":
+                return ending
+        # Never begun: a warm process that died first has done nothing that a cold one would repeat.
+        child = launch_cold(brief, prepared.environment)
+        return await Watch(child, collector, prepared.config, changed).run(cancelled)
     except LaunchFailed as error:
         return Ending("died", errors=str(error))
-    try:
-        watch = Watch(child, collector, prepared.config, changed)
-        return await watch.run(caller.cancelled or asyncio.Event())
     finally:
         updates.close()
+
+
+async def _warm_child(prepared: Prepared, caller: Caller, brief: Brief) -> Child | None:
+    """Return a child forked from the warm process, or None where it has to start cold."""
+    minutes = prepared.config.warm.keep_minutes
+    if not minutes or sys.platform != "linux":
+        return None
+    from outrider.delegation.warm import NotWarm, UserWarmth, hosted_warmth
+
+    warmth = UserWarmth(caller.env, minutes) if caller.one_shot else hosted_warmth()
+    try:
+        return await warmth.launch(brief, prepared.environment)
+    except NotWarm:
+        return None
 
 
 class _Updates:

@@ -29,6 +29,8 @@ class Ending:
     timeout: TimeoutReason | None = None
     signal: int | None = None
     errors: str = ""
+    started: bool = True
+    """Whether a child was ever there; without one, nothing at all has happened."""
 
 
 class Watch:
@@ -46,6 +48,7 @@ class Watch:
         self._lines = LineReader(most_bytes=limits.stdout_bytes, most_line=limits.event_bytes)
         self._errors = ErrorText(limits.stderr_bytes)
         self._status = b""
+        self._started = False
         self._loop = asyncio.get_running_loop()
         self._stopping: asyncio.Future[Ending] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
@@ -70,11 +73,11 @@ class Watch:
         self._loop.add_reader(self._child.events, self._on_events)
         self._loop.add_reader(self._child.errors, self._on_errors)
         self._loop.add_reader(self._child.status, self._on_status)
-        if not self._child.send_brief():
+        if not self._child.send_start():
             self._loop.add_writer(self._child.lifeline, self._on_writable)
 
     def _on_writable(self) -> None:
-        if self._child.send_brief():
+        if self._child.send_start():
             self._loop.remove_writer(self._child.lifeline)
 
     def _on_events(self) -> None:
@@ -103,10 +106,18 @@ class Watch:
         data = self._read(self._child.status)
         if data:
             self._status += data
+            self._note_guardian()
         elif data is None:
             self._drain()
             self._end(Ending("died"))
             self._gone.set_result(None)
+
+    def _note_guardian(self) -> None:
+        """Take down who guards the child; that it is known shows that the child was started."""
+        kind, _, number = self._status.partition(b"\n")[0].partition(b" ")
+        if kind == b"pid" and number.isdigit():
+            self._child.guardian = int(number)
+            self._started = True
 
     def _drain(self) -> None:
         """Take in what the child said last: it may still be in the pipe."""
@@ -155,12 +166,13 @@ class Watch:
             self._child.release()
 
     def _completed(self, ending: Ending) -> Ending:
-        kind, _, number = self._status.decode(errors="replace").strip().partition(" ")
         killed: int | None = None
         if ending.reason == "died":
-            # No word from the guardian means that it was killed itself, and the child with it.
-            killed = int(number) if kind == "signal" else (9 if kind != "exit" else None)
-        return replace(ending, signal=killed, errors=self._errors.text)
+            last = self._status.decode(errors="replace").splitlines()[-1:]
+            kind, _, number = "".join(last).partition(" ")
+            # No last word from the guardian: it was killed itself, and the child with it.
+            killed = int(number) if kind == "signal" else (9 if kind == "pid" else None)
+        return replace(ending, signal=killed, errors=self._errors.text, started=self._started)
 
 
 async def _shielded(work: Coroutine[Any, Any, T]) -> T:

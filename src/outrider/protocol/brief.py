@@ -29,3 +29,14 @@ class Brief:
     spill_folder: str | None = None
     retry: RetryConfig = field(default_factory=RetryConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a child reads first. A fork of the warm process takes on its caller's surroundings."""
+
+    brief: Brief
+    environment: dict[str, str] | None = None
+    umask: int | None = None
+    limits: tuple[tuple[int, ...], ...] = ()
+    """Resource limits: number, soft, hard."""

@@ -150,6 +150,13 @@ class RunsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmConfig:
+    """The warmed process that children are forked from."""
+
+    keep_minutes: int = _key(10, "Minutes it is kept for the next command; 0 for none at all.")
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Every setting, at its effective value."""
 
@@ -161,6 +168,7 @@ class Config:
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     runs: RunsConfig = field(default_factory=RunsConfig)
+    warm: WarmConfig = field(default_factory=WarmConfig)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,8 @@ _WORDS: dict[str, Complaint] = {
     "maxLength": _says("{value} has {size} characters, more than {wanted}"),
     "minLength": _says("{value} has {size} characters, fewer than {wanted}"),
     "pattern": _pattern,
+    "contentMediaType": _says("{value} is not of the media type {wanted}"),
+    "contentEncoding": _says("{value} is not in the encoding {wanted}"),
     "maxItems": _says("{size} items are more than {wanted}"),
     "minItems": _says("{size} items are fewer than {wanted}"),
     "uniqueItems": _says("two of the {size} items are the same"),

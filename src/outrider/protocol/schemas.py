@@ -1,7 +1,7 @@
 """Guarantees that a report fits the caller's JSON Schema: nothing is filled in, guessed or relaxed.
 
-Draft 2020-12, or 7 when `$schema` says so. `format` and the `content…` keywords are annotations,
-as draft 2020-12 has it: they tell the model what is wanted and are not asserted.
+Draft 2020-12, or 7 when `$schema` says so. `format` is an annotation: it tells the model what is
+wanted and is not asserted. Nor are `contentMediaType` and `contentEncoding`, but in draft 7.
 """
 
 from collections.abc import Callable

@@ -126,7 +126,7 @@ class ScriptedModel:
         # socket. So first stop accepting, then let all that was begun come to its end.
         self._loop.remove_reader(sock)
         self._connections.close()
-        while self._connections or len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - a few rounds
+        while self._connections or len(asyncio.all_tasks()) > 1:
             await asyncio.sleep(0)
         listener.close()
 

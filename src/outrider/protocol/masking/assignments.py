@@ -11,11 +11,10 @@ from functools import cache
 from .headers import mask_authorization, mask_cookies
 from .literals import QUOTE as _QUOTE
 from .literals import quoted_end
-from .names import Promise, promise_of
+from .names import NAME_LETTERS, Promise, promise_of
 from .spans import Findings, worth_searching
 from .values import Style, is_literal_secret, is_placeholder
 
-_NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 # What stands between a name and its value.
 _OPERATOR = rf"""
@@ -93,41 +92,57 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
         return  # the name of a kind, in a mask
     name = found.view[start : match.end("rest")].rpartition(".")[2]
     folded = name.lower()
-    operator, position = match.group("operator"), match.end()
+    operator = match.group("operator")
+    if operator == "," and not match.group("close"):
+        return
     if folded.endswith("authorization"):
-        mask_authorization(found, start, position)
+        mask_authorization(found, start, match.end(), in_list=operator == ",")
     elif folded.endswith("cookie"):
-        mask_cookies(found, start, position)
+        mask_cookies(found, start, match.end())
     elif (promise := promise_of(name)) is not Promise.NONE:
-        _judge_value(found, promise, start, match, operator)
+        _judge_value(found, promise, start, match)
 
 
 def _name_start(view: str, position: int) -> int:
     """Return where the name begins whose keyword stands at `position`."""
     before = view[max(0, position - 64) : position]
-    start = position - (len(before) - len(before.rstrip(_NAME_LETTERS)))
+    start = position - (len(before) - len(before.rstrip(NAME_LETTERS)))
     if start and view[start - 1] == "\\" and view[start] in "nrt":
         start += 1  # \nDB_PASSWORD: the letter belongs to the escape
     return start
 
 
-def _judge_value(
-    found: Findings, promise: Promise, start: int, match: re.Match[str], operator: str
-) -> None:
-    view, position = found.view, match.end()
-    quote = _compiled(rf"[bru@$]{{0,2}}({_QUOTE})").match(view, position)
-    if operator == ">" and (start == 0 or view[start - 1] != "<"):
+def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[str]) -> None:
+    view, position, operator = found.view, match.end(), match.group("operator")
+    if operator == ">":
+        _judge_element(found, promise, start, position)
         return
-    if quote is not None:
-        opening = quote.group(1)
-        if match.group("close") and "," in operator and "value" not in operator:
-            promise = Promise.TOKEN  # ["password", "username"] is a list of names
-        _judge_quoted(found, promise, start, quote.end(), opening)
+    quote = _compiled(rf"[bru@$]{{0,2}}({_QUOTE})").match(view, position)
+    if quote is not None and operator == ",":
+        _judge_listed(found, start, quote.end(), quote.group(1))
+    elif quote is not None:
+        _judge_quoted(found, promise, start, quote.end(), quote.group(1))
+    elif operator != ":" or not _judge_annotated(found, promise, start, position):
+        _judge_bare(found, promise, start, position, _style(view, start, match))
+
+
+def _judge_element(found: Findings, promise: Promise, start: int, position: int) -> None:
+    """Handle `<password>…</password>`."""
+    value = _compiled(r"[^<>\s]{1,512}+(?=<)").match(found.view, position)
+    if found.view[start - 1 : start] != "<" or value is None:
+        found.leave(start, min(len(found.view), position + 512))
+    elif is_literal_secret(promise, value.group(), Style.TIGHT):
+        found.mask(position, value.end(), "secret")
+
+
+def _judge_listed(found: Findings, start: int, position: int, opening: str) -> None:
+    """Handle `set("password", "…")`; `["password", "urllib2"]` is a list of names."""
+    end, _ = quoted_end(found.view, position, opening)
+    value = found.text[position:end]
+    if len(value) > 7 and not _compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value):
+        _judge_quoted(found, Promise.TOKEN, start, position, opening)
     else:
-        style = _style(view, start, match, operator)
-        if operator == ":" and _judge_annotated(found, promise, start, position):
-            return
-        _judge_bare(found, promise, start, position, style)
+        found.leave(start, end)
 
 
 def _judge_annotated(found: Findings, promise: Promise, start: int, position: int) -> bool:
@@ -140,9 +155,10 @@ def _judge_annotated(found: Findings, promise: Promise, start: int, position: in
     return True
 
 
-def _style(view: str, start: int, match: re.Match[str], operator: str) -> tuple[Style, str]:
+def _style(view: str, start: int, match: re.Match[str]) -> tuple[Style, str]:
     """Return how a bare value is written, and the pattern of such a value."""
-    if operator == ">" or "value" in operator:
+    operator = match.group("operator")
+    if "value" in operator:
         return Style.TIGHT, _BARE
     if operator != "=" or match.end() != match.end("operator") or match.group("close"):
         return Style.BARE, _BARE
@@ -207,12 +223,12 @@ def _judge_user(found: Findings, option: re.Match[str]) -> None:
     match = _compiled(r"([^\s:\"'`\\]{1,64}+):([^\s\"'`\\]{1,256}+)").match(
         found.view, option.end()
     )
-    line = found.folded[max(0, option.start() - 200) : option.start()].rpartition("\n")[2]
+    line = found.folded[max(0, option.start() - 100) : option.start()].rpartition("\n")[2]
     if match is None or line[-1:] not in {"", " ", "\t", "\\"}:
         return
     start, end = match.span(2)
     value = found.text[start:end]
-    if "curl" in line or "http" in line:
+    if "curl" in line:
         secret = not is_placeholder(value) and not value.startswith("//")
     else:  # docker run -u 1000:1000
         secret = is_literal_secret(Promise.TOKEN, value, Style.BARE)
@@ -231,9 +247,12 @@ def _find_signatures(found: Findings) -> None:
 
 def _find_sql_passwords(found: Findings) -> None:
     """Mask the password in SQL's `IDENTIFIED BY '…'`."""
-    sql = rf"fied (?<=identified )(?:with [\w.]{{1,40}} )?by ({_QUOTE})"
+    sql = r"fied (?<=identified )(?:with [\w.]{1,40} )?by (\\{0,16}[\"'])"
     for match in _compiled(sql).finditer(found.folded):
-        _judge_quoted(found, Promise.PASSWORD, match.start(), match.end(), match.group(1))
+        # "identified by 'code'" in a comment is prose; statements are shouted.
+        shouted = found.view.startswith("BY", match.start(1) - 3)
+        promise = Promise.PASSWORD if shouted else Promise.TOKEN
+        _judge_quoted(found, promise, match.start(), match.end(), match.group(1))
 
 
 def _find_netrc_passwords(found: Findings) -> None:

@@ -33,8 +33,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def mask_authorization(found: Findings, start: int, position: int) -> None:
-    """Mask the credentials in the value of an Authorization header that begins at `position`."""
+def mask_authorization(found: Findings, start: int, position: int, *, in_list: bool) -> None:
+    """Mask the credentials in the value of an Authorization header that begins at `position`.
+
+    In a list of strings the value has to show its scheme: the list may be one of names.
+    """
     head = _compiled(
         r"[bruf@$]{0,2}(?P<open>\\{0,16}[\"'`])?(?:(?P<scheme>[A-Za-z][\w-]{1,30})[ ]{1,4})?"
         r"(?P<credentials>[^\s\"'`\\,;]{1,4096}+)?"
@@ -45,7 +48,7 @@ def mask_authorization(found: Findings, start: int, position: int) -> None:
     scheme = (head.group("scheme") or "").lower()
     first, last = head.span("credentials")
     rest = found.view[last : last + 2]
-    if not _is_credential(found, head, scheme, rest):
+    if (in_list and not scheme) or not _is_credential(found, head, scheme, rest):
         found.leave(start, last)
         return
     if "=" in head.group("credentials") and scheme not in {"basic", "bearer", "token", ""}:
@@ -59,11 +62,15 @@ def mask_authorization(found: Findings, start: int, position: int) -> None:
 def _is_credential(found: Findings, head: re.Match[str], scheme: str, rest: str) -> bool:
     value = found.text[head.start("credentials") : head.end("credentials")]
     if scheme not in _SCHEMES:
-        return is_literal_secret(Promise.TOKEN, value, Style.QUOTED)
+        style = Style.QUOTED if head.group("open") or scheme else Style.BARE
+        return is_literal_secret(Promise.TOKEN, value, style)
+    opening = head.group("open")
+    if opening and opening[-1] == rest[:1] and re.fullmatch(r"\w+=", value):
+        return scheme in {"basic", "bearer"}  # "OAuth token=" + token
     if value.lower() in _PROSE or stands_for_a_secret(value):
         return False
     # "Authorization: Bearer tokens are …" is prose; a credential ends its header.
-    return not (value.isalpha() and value.islower() and re.match(r" [a-zA-Z(]", rest))
+    return not (value.isalpha() and value.islower() and re.match(r" [a-zA-Z(\[]", rest))
 
 
 def _parameters_end(view: str, position: int, opening: str) -> int:
@@ -88,7 +95,9 @@ def mask_cookies(found: Findings, start: int, position: int) -> None:
     # and again.
     only_one = found.folded.startswith("set-", start)
     end = _cookies_end(found.view, first.end(), _FIRST_COOKIE if only_one else _SOME_COOKIES)
-    if is_literal_secret(Promise.TOKEN, found.text[first.end() : end], Style.TIGHT):
+    cookies = found.text[first.end() : end].split(";")
+    values = [cookies[0], *(cookie.partition("=")[2] for cookie in cookies[1:])]
+    if any(is_literal_secret(Promise.TOKEN, value, Style.TIGHT) for value in values):
         end = _cookies_end(found.view, first.end(), _ONE_COOKIE if only_one else _ALL_COOKIES)
         found.mask(first.end(), end, "cookie")
     else:

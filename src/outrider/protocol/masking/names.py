@@ -6,6 +6,9 @@ from enum import IntEnum
 from functools import cache, lru_cache
 
 
+NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+
+
 class Promise(IntEnum):
     """How surely a name stands for a secret; the surer, the less its value has to look like one."""
 
@@ -57,7 +60,7 @@ _HARMLESS_ENDS = word_set(
     "state mode provider manager store service factory handler validator generator strength reset "
     "change changed updated created used exists rotation period window rate price cost map list "
     "set sock socket agent scheme realm flow kind source role scope scopes stdin command "
-    "function callback schema model module config settings options help"
+    "encryption hours days minutes seconds ms date active time function callback schema model module config settings options help"
 )
 
 _FILLERS = word_set(

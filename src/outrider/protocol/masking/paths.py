@@ -80,6 +80,9 @@ def _path_start(text: str, position: int) -> int | None:
     """Return where the path begins whose slash is at `position`; None where it is no beginning."""
     before = text[max(0, position - 8) : position].rstrip("\\")
     start = position - (min(8, position) - len(before))
+    drive = _compiled(r"(?:\A|.*[^A-Za-z0-9])(/?[A-Za-z]:)").fullmatch(before)
+    if drive is not None:
+        return start - len(drive.group(1))
     last = before[-1:]
     if not (last.isalnum() or last in {"_", ".", "~", "%", "/", "}", ")", "]"}) or not last:
         return start

@@ -13,8 +13,9 @@ SHORTEST_SECRET = 8
 
 
 # A mask may make its neighbours readable as secrets: they are looked at again, so that masking
-# a masked text changes nothing. Only hostile text needs more than two looks.
+# a masked text changes nothing. Ordinary text needs one look, hostile text a few.
 _LOOKS = 6
+_AROUND = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,31 @@ class Search:
         found = self._look(text)
         spans, undecided = merged(text, found.spans), found.undecided
         for _ in range(_LOOKS):
-            if not any(words.startswith("[masked:") for _, _, words in spans):
-                break
             places = Places(spans)
+            masks = places.masks()
+            if not masks:
+                break
             masked = replaced(text, spans)
-            again = self._look(masked)
-            undecided = min(undecided, places.before((again.undecided, len(masked), ""))[0])
-            more = [places.before(span) for span in merged(masked, again.spans)]
+            again, open_from = self._look_around(masked, masks)
+            undecided = min(undecided, places.before((open_from, len(masked), ""))[0])
+            more = [places.before(span) for span in merged(masked, again)]
             if not more:
                 break
             spans = merged(text, spans + more)
+        return spans, undecided
+
+    def _look_around(self, text: str, masks: list[tuple[int, int]]) -> tuple[list[Span], int]:
+        """Look again where a mask is near; return what there is, and from where it is open."""
+        spans: list[Span] = []
+        undecided = len(text)
+        for first, last in _windows(masks, len(text)):
+            found = self._look(text[first:last])
+            for start, end, words in found.spans:
+                # At a window's edge things look other than they are.
+                if (start or not first) and (first + end < last or last == len(text)):
+                    spans.append((first + start, first + end, words))
+            if last == len(text):
+                undecided = first + found.undecided
         return spans, undecided
 
     def _look(self, text: str) -> Findings:
@@ -56,6 +72,18 @@ class Search:
         if self.traces:
             find_long_traces(found)
         return found
+
+
+def _windows(masks: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """Return the stretches around the masks, or all of the text where they are many."""
+    windows: list[tuple[int, int]] = []
+    for start, end in masks:
+        first, last = max(0, start - _AROUND), min(length, end + _AROUND)
+        if windows and first <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], last)
+        else:
+            windows.append((first, last))
+    return windows if len(windows) * 8 * _AROUND < length else [(0, length)]
 
 
 def _find_known(found: Findings, secret: str) -> None:

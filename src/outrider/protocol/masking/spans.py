@@ -109,6 +109,14 @@ class Places:
             self._starts.append(start + shift)
             shift += len(replacement) - (end - start)
 
+    def masks(self) -> list[tuple[int, int]]:
+        """Return where the masks stand in the replaced text."""
+        return [
+            (start, start + len(words))
+            for start, (_, _, words) in zip(self._starts, self._spans, strict=True)
+            if words.startswith("[masked:")
+        ]
+
     def before(self, span: Span) -> Span:
         """Return `span` of the replaced text in the text before, with whole replacements."""
         start, end, replacement = span

@@ -1,5 +1,6 @@
 """No secret passes in pieces: text that comes in deltas, masked as if it had come whole."""
 
+from .names import NAME_LETTERS
 from .spans import Span, replaced
 
 _HELD_BACK = 200  # enough of any secret to know it by, before its beginning is let go
@@ -87,11 +88,15 @@ class StreamMasker:
             # A secret cut in two would no longer be known for what it was.
             if start < forget < end:
                 forget = start if end - start <= _LONGEST_OPEN else forget
-        kept = self._buffer[forget:]
+        # Half a name could promise what the whole doesn't: `next_page_` gone, `token` left.
+        while 0 < forget < cut and self._buffer[forget - 1] in NAME_LETTERS:
+            forget += 1
+        self._buffer = self._buffer[forget:]
         self._released = cut - forget
-        open_from = self._released + _OPEN_HEAD
-        if len(kept) - self._released > _LONGEST_OPEN and any(
-            start <= cut and end >= len(self._buffer) - _HELD_BACK for start, end, _ in spans
-        ):
-            kept = kept[:open_from] + kept[-_OPEN_TAIL:]
-        self._buffer = kept
+        if spans and spans[-1][1] >= len(self._buffer) + forget - _HELD_BACK:
+            self._shorten(spans[-1][0] - forget)
+
+    def _shorten(self, start: int) -> None:
+        """Drop the middle of the secret that began at `start` and hasn't ended."""
+        if len(self._buffer) - start > _LONGEST_OPEN:
+            self._buffer = self._buffer[: start + _OPEN_HEAD] + self._buffer[-_OPEN_TAIL:]

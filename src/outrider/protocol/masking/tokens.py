@@ -142,7 +142,7 @@ _AROUND_A: tuple[tuple[str, str, str], ...] = (
     ("google-key", "", r"AIza[A-Za-z0-9_-]{30,}"),
     ("atlassian-token", "", r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_=-]{20,}"),
     ("alibaba-key", "LT", r"AI[A-Za-z0-9]{12,24}(?![A-Za-z0-9])"),
-    ("facebook-token", "E", r"AA[A-Za-z0-9]{80,}"),
+    ("facebook-token", "(?<![/+])E", r"AA[A-Za-z0-9]{80,}"),
     ("telegram-token", r"\d{8,11}:", r"AA[A-Za-z0-9_-]{30,}"),
 )
 _AROUND_DASH: tuple[tuple[str, str, str], ...] = (

@@ -19,8 +19,9 @@ _PLACEHOLDER = r"""(?xi)
     \[(?:masked|redacted|hidden|removed|secret|filtered) .*
     | \$ (?: [a-z_]\w* | \{.* | \(.* | \$.* | )            # $NAME ${NAME} $(command)
     | %[({]?[a-z_]* [)}]? [sd%]? | %env.* | %v | \#\{.* | @\w+@ | @\{.*
+    | \W*\*\*\W* | __\w+__ | \#[0-9a-f]{3,8}             # :****, __root__, a colour
+    | .* [\-_ ] (?:not[\-_ ]set|placeholder|here|redacted)
     | < .* | \{ .* | \(.* | \[.* | ! [a-z].*               # <your-key> {key} !vault
-    | .*\$\{.* | .*\{\{.*
     | [*x.\-_?\#•]{3,} | (?:\*{3,}|x{3,}|\.{3,}) [\w\-]{0,4}   # ****, xxxx, ....abcd
     | (?:your|my|the|some|enter|insert|replace|change|todo|example|dummy|fake|placeholder)
       (?:$|[\-_ .].*|me|this|[A-Z].*)
@@ -28,6 +29,9 @@ _PLACEHOLDER = r"""(?xi)
     | (?:process|import|os|sys|self|this|cls|config|settings|secrets|env|args|options|ctx|req)
       (?:\.|\[|::|->).*
 """
+
+# Parts that are no part of a literal: masks, and what a template fills in.
+_FILLED_IN = r"\[masked:[a-z-]+\]|\$\{[^}]*+\}?|\{\{[^}]*+\}*+"
 
 _WORDS_OF_CODE = word_set(
     "string str text number int integer boolean bool object array any unknown never void bytes "
@@ -44,6 +48,7 @@ _TYPE_WITH_DIGITS = r"""(?ix)
       | argon | blake | pbkdf | bcrypt | arg | param | row | var | col | val | value | item | test
       | user | line | group | match | step | node | part | foo | bar | ascii | latin | id
     ) [\d_]+ [a-z]{0,10} s?
+    | (?-i:[A-Z]{2,5}-\d{1,4}) | scram-sha-\d+
 """
 
 _NAMES = r"[A-Za-z_$][\w$]*+(?:(\.|::|->)[A-Za-z_]\w*+)*+"
@@ -56,7 +61,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
     """Return whether `value`, written in `style` behind such a name, is a secret."""
-    value = value[:2048]
+    value = _compiled(_FILLED_IN).sub("", value[:2048])
     if len(value) < 4 or _stands_for_something_else(value, style):
         return False
     if style is Style.QUOTED and any(letter.isspace() for letter in value):
@@ -76,7 +81,8 @@ def stands_for_a_secret(value: str) -> bool:
 
 def is_placeholder(value: str) -> bool:
     """Return whether `value` says that a secret belongs here: `<token>`, `${TOKEN}`, `***`."""
-    return _compiled(_PLACEHOLDER).fullmatch(value[:2048]) is not None
+    value = _compiled(_FILLED_IN).sub("", value[:2048])
+    return not value or _compiled(_PLACEHOLDER).fullmatch(value) is not None
 
 
 def _stands_for_something_else(value: str, style: Style) -> bool:
@@ -90,6 +96,8 @@ def _stands_for_something_else(value: str, style: Style) -> bool:
 
 def _is_reference(value: str) -> bool:
     """`DB_PASSWORD`, `access_token`, `user.password`: a name of the secret, not the secret."""
+    if re.fullmatch(r"[A-Z][A-Z0-9]*(?:_[A-Z]+)+", value) and is_secret_name(value):
+        return True
     if any(letter.isdigit() for letter in value.rstrip("0123456789")):
         return False
     stem = value.rstrip("0123456789")
@@ -149,5 +157,5 @@ def _looks_like_a_bare_password(value: str, promise: Promise) -> bool:
     if _compiled(_TYPE_WITH_DIGITS).fullmatch(value):
         return False
     if _mixes(value):
-        return len(value) >= 6
+        return len(value) >= 6 and not re.fullmatch(r"[a-z]+(?:_[a-z0-9]+){2,}", value)
     return len(value) >= 8 and bool(re.search(r"[A-Za-z][!@#$%^*~?]+[A-Za-z]", value))

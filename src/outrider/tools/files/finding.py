@@ -12,7 +12,7 @@ from outrider.tools.files.faults import answer, denied, fault_of
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.opening import opened_folder
 from outrider.tools.files.paths import Place, Realm, locate, realm_of, shown_path
-from outrider.tools.files.ripgrep import narrowed_to, ripgrep, running
+from outrider.tools.files.ripgrep import ignoring_from, narrowed_to, ripgrep, running
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 
@@ -65,7 +65,7 @@ def _find(
     realm = realm_of(context)
     place = locate(realm, path, folder=True)
     glob = Glob(below(place.path, pattern))
-    arguments = ("--files", "--null", *narrowed_to(glob.names()))
+    arguments = ["--files", "--null", *ignoring_from(place.path), *narrowed_to(glob.names())]
     try:
         with (
             opened_folder(place, listing=True) as folder,

@@ -78,7 +78,7 @@ class PathPattern:
     def of(cls, pattern: str) -> "PathPattern":
         """Return the tests that a pattern with a slash stands for."""
         parts = [part for part in pattern.split("/") if part not in ("", ".")]
-        if parts[-1] == "**":
+        if parts and parts[-1] == "**":
             parts.append("*")  # all that is in a folder, but not the folder
         tests = tuple(None if part == "**" else _test(part) for part in parts)
         spans = [at for at, test in enumerate(tests) if test is None]

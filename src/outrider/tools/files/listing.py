@@ -15,7 +15,7 @@ from outrider.tools.files.faults import FileFault, answer, fault_of, go_on
 from outrider.tools.files.names import shown_name
 from outrider.tools.files.opening import opened_folder
 from outrider.tools.files.paths import Place, locate, realm_of
-from outrider.tools.files.ripgrep import TEMPORARY_PREFIX
+from outrider.tools.files.ripgrep import is_temporary
 from outrider.tools.files.sizes import shown_size
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
@@ -163,7 +163,7 @@ def _fill_or_note(place: Place, folder: Entry, room: int) -> int:
 def _fill(place: Place, folder: Entry, room: int) -> int:
     """Put the first entries of a folder in order into `folder`; returns how many."""
     with opened_folder(place, listing=True) as descriptor, os.scandir(descriptor) as found:
-        counted = _Counted(entry for entry in found if not entry.name.startswith(TEMPORARY_PREFIX))
+        counted = _Counted(entry for entry in found if not is_temporary(entry.name))
         first = heapq.nsmallest(room, counted, key=_folders_first)
         folder.entries = [_entry(descriptor, entry.name) for entry in first]
     folder.unlisted = counted.count - len(first)

@@ -24,6 +24,7 @@ from outrider.tools.files.paths import containing
 TEMPORARY_PREFIX = ".outrider-temporary-"
 MOST_STDERR_BYTES = 64 * 1024
 _PIPE_BYTES = 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
 _LOOK_AROUND_SECONDS = 0.1
 _ABOUT_ONE_ENTRY = re.compile(rb"\(os error \d+\)\s*$")
 
@@ -33,8 +34,17 @@ COMMON = (
     "--no-require-git",
     "--color=never",
     "--glob=!.git",
-    f"--glob=!{TEMPORARY_PREFIX}*",
 )
+
+
+def is_temporary(path: str) -> bool:
+    """Whether a path is that of a file which is being written, or was left behind so."""
+    return path[path.rfind("/") + 1 :].startswith(TEMPORARY_PREFIX)
+
+
+def ignoring_from(folder: str) -> list[str]:
+    """Return arguments that keep ripgrep from looking for ignore files above the top of a tree."""
+    return ["--no-ignore-parent"] if os.path.lexists(os.path.join(folder, ".git")) else []
 
 
 def narrowed_to(names: Sequence[str]) -> list[str]:
@@ -90,7 +100,7 @@ class Run:
             while selector.get_map():
                 go_on(self.stop)
                 for key, _ in selector.select(_LOOK_AROUND_SECONDS):
-                    chunk = os.read(key.fd, _PIPE_BYTES)
+                    chunk = os.read(key.fd, _CHUNK_BYTES)
                     if not chunk:
                         selector.unregister(key.fileobj)
                     elif key.fileobj is self.process.stderr:
@@ -101,7 +111,10 @@ class Run:
     def paths(self) -> list[str]:
         """Return the paths that `--files --null` lists, relative to the folder."""
         text = "\0" + os.fsdecode(b"".join(self.chunks()))
-        return text.removesuffix("\0").split("\0./")[1:]
+        paths = text.removesuffix("\0").split("\0./")[1:]
+        if TEMPORARY_PREFIX in text:
+            return [path for path in paths if not is_temporary(path)]
+        return paths
 
     def unreadable(self) -> int:
         """Return how many entries couldn't be read, as far as ripgrep said so."""

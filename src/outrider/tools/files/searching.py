@@ -3,7 +3,7 @@
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -14,8 +14,8 @@ from outrider.tools.files.globs import Glob
 from outrider.tools.files.matches import Collector, FoundFile, Records
 from outrider.tools.files.opening import opened_file, opened_folder
 from outrider.tools.files.paths import Place, Realm, locate, realm_of, shown_path
-from outrider.tools.files.ripgrep import Run, narrowed_to, ripgrep, running
-from outrider.tools.files.withheld import LIST_CREDENTIALS, Shown
+from outrider.tools.files.ripgrep import Run, ignoring_from, narrowed_to, ripgrep, running
+from outrider.tools.files.withheld import LIST_CREDENTIALS, Shown, is_counted
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 
@@ -170,16 +170,21 @@ def _grep(
 
 
 def _search_folder(stop: threading.Event, realm: Realm, place: Place, query: Query) -> Searched:
-    program = ripgrep(realm.roots)
+    program, ignoring = ripgrep(realm.roots), ignoring_from(place.path)
     shown = Shown(realm, place, query.glob)
     collector = Collector(query.limit, shown, with_lines=not query.count)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(opened_folder(place, listing=True))
+
+        def started(arguments: Sequence[str]) -> Run:
+            run = running(program, [*ignoring, *arguments], stop, folder=folder)
+            return stack.enter_context(run)
+
         # Both at once: the list of names is there long before the search is done.
-        names = stack.enter_context(running(program, LIST_CREDENTIALS, stop, folder=folder))
-        search = stack.enter_context(running(program, query.arguments(), stop, folder=folder))
+        names = started(LIST_CREDENTIALS) if is_counted(realm, query.glob) else None
+        search = started(query.arguments())
         _collect(search, collector)
-        withheld = 0 if realm.credentials_allowed else sum(map(shown.withheld, names.paths()))
+        withheld = sum(map(shown.withheld, names.paths())) if names else 0
     base = place.path.rstrip("/")
     return Searched(collector, lambda path: f"{base}/{path}", withheld, search.unreadable())
 

@@ -4,6 +4,8 @@ They are counted by their names, whatever the pattern: a number that depended on
 give away their content, one question at a time.
 """
 
+import os
+
 from outrider.tools.files.credentials import (
     CREDENTIAL_FOLDERS,
     CREDENTIAL_NAMES,
@@ -12,6 +14,7 @@ from outrider.tools.files.credentials import (
 )
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.paths import Place, Realm
+from outrider.tools.files.ripgrep import is_temporary
 
 LIST_CREDENTIALS = (
     "--files",
@@ -22,6 +25,18 @@ LIST_CREDENTIALS = (
     # Of several patterns the last one counts.
     "--glob=!.git",
 )
+_ENDINGS = {os.path.splitext(glob)[1] for glob in (*CREDENTIAL_NAMES, *CREDENTIAL_PATHS)}
+
+
+def is_counted(realm: Realm, glob: Glob | None) -> bool:
+    """Whether a search has to say how many credential files it passed over.
+
+    Not where it only asks for names like *.py, which hardly any of them has.
+    """
+    if realm.credentials_allowed:
+        return False
+    endings = {os.path.splitext(name)[1] for name in glob.names()} if glob else set[str]()
+    return not endings or "" in endings or not _ENDINGS.isdisjoint(endings)
 
 
 class Shown:
@@ -34,7 +49,7 @@ class Shown:
 
     def __call__(self, path: str) -> bool:
         """Whether the file at `path`, relative to the folder, may and should be shown."""
-        return self._asked_for(path) and not self._is_secret(path)
+        return self._asked_for(path) and not self._is_secret(path) and not is_temporary(path)
 
     def withheld(self, path: str) -> bool:
         """Whether the file was asked for but must not be shown."""

@@ -1,0 +1,200 @@
+"""The warm process: it has imported and exercised all that a child needs, and forks one for each
+request. It has one thread, no event loop and no caller's secrets, for every fork inherits it all.
+
+`python -m outrider.child.warm host FD PROVIDER`     serves one host, until that lets go of it
+`python -m outrider.child.warm user PATH MINUTES PROVIDER`     serves a user's commands for a while
+"""
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from typing import NoReturn
+
+from outrider.child.guardian import run_guarded
+
+READY = b"ready"
+PIPES = 4
+MOST_BYTES = 4096
+
+
+class Unfit(Exception):
+    """Why this process must not be forked."""
+
+
+def main(arguments: list[str]) -> None:
+    """Warm up, then serve until nobody needs it."""
+    match arguments:
+        case ["host", descriptor, provider]:
+            connection = socket.socket(fileno=int(descriptor))
+            _warm_up(provider)
+            connection.send(READY)
+            _Server(connections=[connection]).serve()
+        case ["user", path, minutes, provider]:
+            listener = _listen(path)
+            _warm_up(provider)
+            _Server(listener=listener, idle_s=float(minutes) * 60).serve()
+        case _:
+            sys.exit(__doc__)
+
+
+def _warm_up(provider: str) -> None:
+    from outrider.child import exercise
+
+    exercise.exercise(provider)
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        raise Unfit(f"{threads} threads are left after warming up")
+    gc.collect()
+    gc.freeze()
+    # The forks of this process end on their own; nobody waits for them here.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def _listen(path: str) -> socket.socket:
+    """Return a socket at `path` that only this user can connect to."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    staged = f"{path}.{os.getpid()}"
+    old_mask = os.umask(0o177)
+    try:
+        listener.bind(staged)
+    finally:
+        os.umask(old_mask)
+    listener.listen(128)
+    # In one step, so that nobody meets a socket that doesn't listen yet.
+    os.rename(staged, path)
+    return listener
+
+
+class _Server:
+    """Takes requests one after the other; each is answered with a fork."""
+
+    def __init__(
+        self,
+        connections: list[socket.socket] | None = None,
+        listener: socket.socket | None = None,
+        idle_s: float | None = None,
+    ) -> None:
+        self._connections = {one.fileno(): one for one in connections or ()}
+        self._listener = listener
+        self._idle_s = idle_s
+        self._started = time.time()
+        self._served = 0
+        self._until = self._next_end()
+        self._path = listener.getsockname() if listener else None
+        self._identity = _identity(self._path)
+
+    def serve(self) -> None:
+        """Serve until the host lets go, or nobody has come for a while, or somebody says stop."""
+        with contextlib.suppress(KeyboardInterrupt):
+            while self._connections or self._is_wanted():
+                for descriptor in self._ready():
+                    self._on_ready(descriptor)
+        self._take_down()
+
+    def _is_wanted(self) -> bool:
+        # A newer one may have taken the path: then nobody can find this one any more.
+        return (
+            self._listener is not None
+            and time.monotonic() < self._until
+            and _identity(self._path) == self._identity
+        )
+
+    def _next_end(self) -> float:
+        return time.monotonic() + (self._idle_s or 0)
+
+    def _ready(self) -> list[int]:
+        poller = select.poll()
+        for descriptor in self._connections:
+            poller.register(descriptor, select.POLLIN)
+        if self._listener is None:
+            return [descriptor for descriptor, _ in poller.poll()]
+        poller.register(self._listener, select.POLLIN)
+        left = max(0.0, min(self._until - time.monotonic(), 60.0))
+        return [descriptor for descriptor, _ in poller.poll(left * 1000)]
+
+    def _on_ready(self, descriptor: int) -> None:
+        if self._listener is not None and descriptor == self._listener.fileno():
+            connection, _ = self._listener.accept()
+            if _peer_uid(connection) == os.getuid():
+                connection.settimeout(5)
+                self._connections[connection.fileno()] = connection
+            else:
+                connection.close()
+            return
+        connection = self._connections[descriptor]
+        try:
+            message, pipes, _, _ = socket.recv_fds(connection, MOST_BYTES, PIPES)
+        except OSError:
+            message, pipes = b"", []
+        if not message:
+            del self._connections[descriptor]
+            connection.close()
+        else:
+            self._answer(connection, message, pipes)
+        self._until = self._next_end()
+
+    def _answer(self, connection: socket.socket, message: bytes, pipes: list[int]) -> None:
+        words = message.split()
+        if words[0] == b"start" and len(pipes) == PIPES:
+            self._served += 1
+            self._fork(pipes, int(words[1]))
+        elif words[0] == b"status":
+            told = {"pid": os.getpid(), "startedAt": self._started, "served": self._served}
+            connection.send(json.dumps(told).encode())
+        elif words[0] == b"stop":
+            connection.send(b"stopped")
+            self._until = 0
+            self._take_down()
+            sys.exit(0)
+        for pipe in pipes:
+            os.close(pipe)
+
+    def _fork(self, pipes: list[int], timeout_ms: int) -> None:
+        with contextlib.suppress(OSError):  # no room for another: the caller sees its pipes close
+            if os.fork() == 0:
+                self._become_guardian(pipes, timeout_ms)
+
+    def _become_guardian(self, pipes: list[int], timeout_ms: int) -> NoReturn:
+        try:
+            os.setsid()
+            for connection in self._connections.values():
+                connection.close()
+            if self._listener is not None:
+                self._listener.close()
+            for standard, pipe in enumerate(pipes[:3]):
+                os.dup2(pipe, standard)
+                os.close(pipe)
+            from outrider.child.main import run_child
+
+            run_guarded(run_child, lifeline=0, status=pipes[3], timeout_ms=timeout_ms)
+        finally:
+            os._exit(1)
+
+    def _take_down(self) -> None:
+        if self._path is not None and _identity(self._path) == self._identity:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+
+def _identity(path: str | None) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path) if path is not None else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found else None
+
+
+def _peer_uid(connection: socket.socket) -> int:
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return struct.unpack("3i", credentials)[1]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
