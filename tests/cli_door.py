@@ -47,6 +47,7 @@ class Door:
         self.home = place / "home"
         self.project = place / "project"
         self.runs = self.home / ".local/state/outrider/runs"
+        self._started: list[subprocess.Popen[bytes]] = []
         for folder in (self.home, self.project / ".git"):
             folder.mkdir(parents=True)
 
@@ -59,7 +60,7 @@ class Door:
         self, *arguments: str, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.Popen[bytes]:
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=self.project,
             env=self.environment(env),
@@ -67,6 +68,14 @@ class Door:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             **{**streams, "stderr": subprocess.PIPE, **options},
         )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what a failed test has left."""
+        for process in self._started:
+            with process:
+                process.kill()
 
     def run(
         self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None

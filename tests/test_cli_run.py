@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from contextlib import closing
 
 import pytest
 from cli_door import COMMAND, PATIENCE_S, Door
@@ -15,7 +16,8 @@ SCHEMA = {"type": "object", "properties": {"line": {"type": "integer"}}, "requir
 
 @pytest.fixture
 def door(tmp_path):
-    return Door(tmp_path)
+    with closing(Door(tmp_path)) as door:
+        yield door
 
 
 def ask(door, server, *options, agent="explorer", task="Where is it?", stdin=b""):

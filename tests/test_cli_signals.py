@@ -1,6 +1,7 @@
 """Ctrl-C and its like: the child is stopped, and what there is gets printed."""
 
 import signal
+from contextlib import closing
 
 import pytest
 from cli_door import PATIENCE_S, Door
@@ -10,7 +11,8 @@ from outrider.testing import ScriptedModel, silence_after
 
 @pytest.fixture
 def door(tmp_path):
-    return Door(tmp_path)
+    with closing(Door(tmp_path)) as door:
+        yield door
 
 
 def interrupted(door, *signals, options=()):

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic_ai.tools import ToolDefinition
 
+from outrider.child.report_wire import wire_parameters
 from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.envelope import (
     Envelope,
@@ -28,11 +29,16 @@ REMINDER = (
     f"You answered in plain text, which can't be delivered. Call the `{REPORT_BACK}` tool now "
     "with your result as its arguments. It is the only tool you have left."
 )
+CUT_REPORT = Fault("$", "the report was cut at the model's token limit: report less at once")
+NO_REPORT = Fault("$", f"there is no report: {REPORT_BACK} was never called")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one call came to: a value that fits the schema, or the faults of one that doesn't."""
+    """What one call came to: a value that fits the schema, or the faults of one that doesn't.
+
+    `raw` is what was sent: a value, unwrapped where it was wrapped, or text that isn't JSON.
+    """
 
     value: Any | Absent = ABSENT
     faults: tuple[Fault, ...] = ()
@@ -61,21 +67,34 @@ class ReportBackTool:
         return ToolDefinition(
             name=REPORT_BACK,
             description=DESCRIPTION,
-            parameters_json_schema=self.schema.parameters,
+            parameters_json_schema=wire_parameters(self.schema.parameters),
+            # Left open, a provider's layer would choose: it forbids all properties not listed,
+            # and turns on a strict mode that then refuses schemas it can't take.
+            strict=False,
         )
 
     def judge(self, arguments: str | Mapping[str, Any] | None, *, cut: bool) -> Report:
         """Return the verdict on one call; `cut` says the model ran into its token limit."""
-        parsed, broken = parse_arguments({} if arguments is None else arguments)
+        if cut and not arguments:
+            return Report(faults=(CUT_REPORT,), raw="")
+        # A call without arguments comes as nothing at all: that is how providers write `{}`.
+        parsed, broken = parse_arguments(arguments or {})
         if broken is not None:
-            message = broken.message
-            if cut:
-                message = f"the report was cut at the model's token limit ({message}): shorten it"
-            return Report(faults=(Fault(broken.path, message),), raw=arguments)
-        verdict = self.schema.judge(parsed)
-        if verdict.faults:
-            return Report(faults=tuple(verdict.faults), raw=parsed)
-        return Report(value=verdict.value, raw=parsed)
+            faults, raw = (broken,), arguments
+        else:
+            verdict = self.schema.judge(parsed)
+            if verdict.is_valid:
+                return Report(value=verdict.value, raw=verdict.value)
+            faults, raw = verdict.faults, self._unwrapped(parsed)
+        return Report(faults=(CUT_REPORT, *faults) if cut else faults, raw=raw)
+
+    def _unwrapped(self, arguments: Any) -> Any:
+        """Return what faults' paths begin at: the value itself, where it came in a wrapper."""
+        match arguments:
+            case {"result": value, **others} if self.schema.wrapped and not others:
+                return value
+            case _:
+                return arguments
 
 
 def accepted() -> Envelope:
@@ -94,6 +113,8 @@ def rejected(report: Report, attempts_left: int) -> Envelope:
     """Return the answer to an invalid report: every fault by its path, and what to do."""
     faults = "\n".join(f"{fault.path}: {fault.message}" for fault in report.faults)
     again = f"Call `{REPORT_BACK}` again with all of it put right; tries left: {attempts_left}."
+    if attempts_left < 1:
+        again = "There are no tries left: the task ends here."
     return build_error_response(
         ToolCode.BAD_PARAMETER,
         f"The report doesn't fit the schema.\n{faults}\n{again}",

@@ -6,14 +6,14 @@ from typing import Any
 
 from outrider.child.budget import Budget
 from outrider.child.history import History
-from outrider.child.report_back import REMINDER, Report
+from outrider.child.report_back import NO_REPORT, REMINDER, Report
 from outrider.child.turn import TurnExecutor, TurnResult
-from outrider.protocol.data import ABSENT
 from outrider.protocol.errors import Outcome
 from outrider.protocol.events import TaskFinishEvent
 
 CUT = "The model's answer was cut at its token limit."
 EMPTY = "The model gave an empty answer."
+NO_CALL = "The model answered without calling report_back, even when told to."
 WITHHELD = {
     "content_filter": "The model refused, or its provider's content filter withheld the answer.",
     "error": "The model's provider ended the answer with an error.",
@@ -32,8 +32,7 @@ class TaskExecutor:
     _last_text: str = ""
     _reminded: bool = False
     _only_report_back: bool = False
-    _reports: int = 0
-    _last_report: Report | None = None
+    _reports: tuple[Report, ...] = ()
 
     async def run(self) -> TaskFinishEvent:
         """Return the end of the task; it never raises for what a model or a tool can do."""
@@ -52,6 +51,7 @@ class TaskExecutor:
         result = await self.turns.run(turn, only_report_back=self._only_report_back)
         self._only_report_back = False
         self._last_text = result.text or self._last_text
+        self._reports += result.reports
         if result.failure is not None:
             return self._finished(Outcome.FAILED, result.text, result.failure.message)
         if result.has_report_back:
@@ -64,49 +64,37 @@ class TaskExecutor:
 
     def _after_reports(self, result: TurnResult) -> TaskFinishEvent | None:
         """Decide on a turn that called tools but made no valid report: go on, or give up."""
-        if not result.reports:
+        tries = len(self._reports)
+        if not result.reports or tries < self.report_attempts:
             return None
-        self._reports += len(result.reports)
-        self._last_report = result.reports[-1]
-        if self._reports < self.report_attempts:
-            return None
-        return self._schema_failed(f"None of {self._reports} reports fitted the output schema.")
+        return self._finished(
+            Outcome.SCHEMA_FAILED, error=f"None of {tries} reports fitted the output schema."
+        )
 
     def _answered(self, result: TurnResult) -> TaskFinishEvent | None:
         """Decide on a turn that called no tool: the answer, or what kept it from being one."""
         if result.stop_reason in WITHHELD:
             return self._finished(Outcome.FAILED, result.text, WITHHELD[result.stop_reason])
         if self.expects_report:
-            return self._reminded_or_failed()
+            return self._reminded_or_failed(result)
         error = CUT if result.stop_reason == "length" else None
         if error is None and not result.text.strip():
             error = EMPTY
         outcome = Outcome.COMPLETED if error is None else Outcome.FAILED
         return self._finished(outcome, result.text, error)
 
-    def _reminded_or_failed(self) -> TaskFinishEvent | None:
+    def _reminded_or_failed(self, result: TurnResult) -> TaskFinishEvent | None:
         if self._reminded:
-            return self._schema_failed("The model answered in text and never called report_back.")
+            error = f"{NO_CALL} {CUT}" if result.stop_reason == "length" else NO_CALL
+            return self._finished(Outcome.SCHEMA_FAILED, error=error)
         self._reminded = self._only_report_back = True
         self.history.say(REMINDER)
         return None
 
-    def _schema_failed(self, error: str) -> TaskFinishEvent:
-        last = self._last_report
-        faults = last.faults if last else ()
-        return TaskFinishEvent(
-            Outcome.SCHEMA_FAILED,
-            self._last_text,
-            error=error,
-            schema_faults=tuple(fault.to_dict() for fault in faults),
-            last_report=last.raw if last else ABSENT,
-            usage=self.budget.usage,
-        )
-
     def _reported(self, value: Any) -> TaskFinishEvent:
         return TaskFinishEvent(
             Outcome.COMPLETED,
-            json.dumps(value, ensure_ascii=False, indent=2),
+            json.dumps(value, ensure_ascii=False),
             structured_output=value,
             usage=self.budget.usage,
         )
@@ -114,6 +102,16 @@ class TaskExecutor:
     def _finished(
         self, outcome: Outcome, text: str = "", error: str | None = None
     ) -> TaskFinishEvent:
+        """Return an end without a valid report; what was wrong with the last one is kept."""
+        last = self._reports[-1] if self._reports else Report()
+        faults = last.faults
+        if outcome is Outcome.SCHEMA_FAILED:
+            faults = faults or (NO_REPORT,)
         return TaskFinishEvent(
-            outcome, text or self._last_text, error=error, usage=self.budget.usage
+            outcome,
+            text or self._last_text,
+            error=error,
+            schema_faults=tuple(fault.to_dict() for fault in faults) or None,
+            last_report=last.raw,
+            usage=self.budget.usage,
         )

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from outrider.agents.toolnames import is_known
 from outrider.protocol.brief import Brief
 from outrider.protocol.masking import Masker, is_secret_name, secret_environment_values
 from outrider.tools.builtin import builtin_tools
@@ -18,7 +19,7 @@ def tool_executor(brief: Brief, cwd: Path, env: Mapping[str, str]) -> ToolExecut
     """Return the executor for a brief; its commands see none of the child's secrets."""
     available = {tool.name: tool for tool in builtin_tools()}
     wanted = set(brief.tools)
-    if not wanted <= available.keys():
+    if not all(is_known(name) for name in wanted):
         own, problems = load_tools(brief.tool_modules)
         available |= {tool.name: tool for tool in own if tool.name not in available}
         for problem in problems:

@@ -119,17 +119,18 @@ class TurnExecutor:
         return TurnResult(reply.text, reason, calls, reply.failure)
 
     async def _with_tools(self, result: TurnResult) -> TurnResult:
+        # Judged first and by themselves: nothing another tool does can undo a valid report.
+        judged, reports = self._judged(result)
+        valid = next((report.value for report in reports if report.valid), ABSENT)
+        result = replace(result, report_back_result=valid, reports=tuple(reports))
         calls = [call for call in result.tool_calls if not self._is_report(call)]
         if over := self._budget.forbids_tool_calls(len(calls)):
             return replace(result, over_budget=over)
         self._budget.tool_calls += len(calls)
-        # Judged first and by themselves: nothing another tool does can undo a valid report.
-        judged, reports = self._judged(result)
         results = await asyncio.gather(*(self._call(call) for call in calls))
         if result.has_tool_call:
             self._history.add_request([*results, *judged])
-        valid = next((report.value for report in reports if report.valid), ABSENT)
-        return replace(result, report_back_result=valid, reports=tuple(reports))
+        return result
 
     def _is_report(self, call: ToolCallPart) -> bool:
         return self._report_back is not None and call.tool_name == REPORT_BACK

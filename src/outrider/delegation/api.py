@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar, overload
 
 from outrider.delegation.guard import Request
 from outrider.delegation.output_types import schema_of, value_of
-from outrider.delegation.perform import Caller, OnUpdate, perform
+from outrider.delegation.perform import Caller, OnUpdate, perform, refused
 from outrider.protocol.data import ABSENT
-from outrider.protocol.errors import ErrorCode
+from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.protocol.usage import Usage
 
@@ -119,6 +119,19 @@ async def delegate(
 ) -> Delegation[str]: ...
 
 
+@overload
+async def delegate(
+    agent: str,
+    task: str,
+    *,
+    output_type: Any,
+    model: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    on_update: OnUpdate | None = None,
+    config: Mapping[str, object] | None = None,
+) -> Delegation[Any]: ...
+
+
 async def delegate(
     agent: str,
     task: str,
@@ -133,7 +146,10 @@ async def delegate(
 
     With `output_type`, a pydantic model, dataclass or any type, the answer is a value of it.
     """
-    schema = None if output_type is None else schema_of(output_type)
+    try:
+        schema = None if output_type is None else schema_of(output_type)
+    except Refusal as refusal:
+        raise DelegationError(refusal.code, refusal.message, refused(refusal)) from refusal
     result = await subagent(agent, task, schema, model, cwd, on_update, config=config)
     single = result.result
     if single is None or not result.completed:

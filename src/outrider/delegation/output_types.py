@@ -2,16 +2,24 @@
 
 from typing import Any
 
+from outrider.delegation.guard import invalid
+from outrider.protocol import jsonl
+
 
 def schema_of(output_type: Any) -> Any:
-    """Return the JSON Schema of a type."""
-    from pydantic import TypeAdapter
+    """Return the JSON Schema of a type; raises `Refusal` for one that has none."""
+    from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 
-    return TypeAdapter(output_type).json_schema()
+    try:
+        return TypeAdapter(output_type).json_schema()
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        reason = error.message.split("\n", 1)[0]
+        raise invalid(f"output_type {output_type!r} has no JSON Schema: {reason}") from error
 
 
 def value_of(output_type: Any, value: Any) -> Any:
     """Return a reported value as the type; raises `ValueError` where the type refuses it."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(output_type).validate_python(value)
+    # Read as JSON, which it was: a tuple, a date or an enum then counts even in strict models.
+    return TypeAdapter(output_type).validate_json(jsonl.encode(value))

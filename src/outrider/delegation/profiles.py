@@ -38,13 +38,13 @@ class SubAgentProfile:
     """The argument that holds an output schema; without one it has no structured output."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentState:
     """One call of a profile: the request, in the profile's own words."""
 
     sub_agent_type: str
-    sub_agent_prompt: str
     sub_agent_desc: str = ""
+    sub_agent_prompt: str
     output_schema: Any | Absent = ABSENT
     agent: str | None = None
 
@@ -83,9 +83,20 @@ _profiles: dict[str, SubAgentProfile] = {}
 
 
 def register_sub_agent(profile: SubAgentProfile) -> None:
-    """Make a profile known; a name that is taken raises ValueError."""
+    """Make a profile known; raises ValueError for a name that is taken or a profile that's broken.
+
+    Its `parameters` are an object's schema with `properties` and what is `required` of them.
+    """
     if profile.name in _profiles:
         raise ValueError(f"There is a profile {profile.name!r} already: give it another name.")
+    if (profile.agent is None) == (profile.agent_arg is None):
+        raise ValueError(f"The profile {profile.name!r} needs either an agent or an agent_arg.")
+    needed = {profile.prompt_arg, profile.agent_arg} - {None}
+    named = needed | ({profile.description_arg, profile.output_schema_arg} - {None})
+    if not named <= set(profile.parameters.get("properties", ())):
+        raise ValueError(f"The profile {profile.name!r} names an argument that it doesn't have.")
+    if not needed <= set(profile.parameters.get("required", ())):
+        raise ValueError(f"The profile {profile.name!r} must require {sorted(map(str, needed))}.")
     _profiles[profile.name] = profile
 
 
@@ -155,7 +166,12 @@ class SubAgentManager:
 
     async def run_sub_agent(self, state: SubAgentState) -> SubAgentResult:
         """Return what delegating `state` came to, however it ended."""
-        result = await perform(self._request(state), self._caller)
+        try:
+            request = self._request(state)
+        except LookupError as error:
+            result = refused(invalid(str(error)))
+        else:
+            result = await perform(request, self._caller)
         single = result.result
         return SubAgentResult(
             task_result=single.output if single else result.text,

@@ -4,18 +4,25 @@ No retries behind our back, and a stream that ends too early is an error: attemp
 outcomes would lie otherwise.
 """
 
+import os
 import sys
-from typing import TYPE_CHECKING, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
 from outrider.models.catalogue import EMBEDDED
 from outrider.models.failures import ModelUnavailable
 from outrider.models.resolution import is_embedded
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
+    from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
+_OWN_CLIENT = ("openai", "openai-chat", "openai-responses", "anthropic")
+_CONNECT_S = 10.0
 # Only a last resort against a dead peer: the run's own deadlines are what counts.
 _SILENCE_S = 3600.0
 
@@ -30,7 +37,7 @@ def build_model(model: str) -> "Model":
     from pydantic_ai.models import infer_model
 
     try:
-        return _strict(infer_model(model))
+        return _strict(infer_model(model, provider_factory=_provider))
     except ImportError as error:
         raise ModelUnavailable(f"{model} needs a package that isn't installed: {error}") from error
     except UserError as error:
@@ -40,6 +47,29 @@ def build_model(model: str) -> "Model":
     except Exception as error:
         # A provider's SDK raises errors of its own for settings it can't use.
         raise ModelUnavailable(f"The model {model} can't be set up: {error}") from error
+
+
+def _provider(name: str) -> "Provider[Any]":
+    """The provider that a model's prefix names, on an HTTP client that is quick to make."""
+    from pydantic_ai.providers import infer_provider, infer_provider_class
+
+    if name not in _OWN_CLIENT:
+        return infer_provider(name)
+    import httpx2
+
+    client = httpx2.AsyncClient(
+        timeout=httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S),
+        verify=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+    )
+    return cast("Any", infer_provider_class(name))(http_client=client)
+
+
+@cache
+def _tls(_cert_file: str | None, _cert_folder: str | None) -> "SSLContext":
+    """The certificates to trust. Reading them takes 20 ms, which a forked child finds done."""
+    import httpcore2
+
+    return httpcore2.default_ssl_context()
 
 
 def _strict(model: "Model") -> "Model":

@@ -15,7 +15,6 @@ from .names import NAME_LETTERS, Promise, promise_of
 from .spans import Findings, worth_searching
 from .values import Style, is_literal_secret, is_placeholder
 
-
 # What stands between a name and its value.
 _OPERATOR = rf"""
     (?P<close>{_QUOTE})? [\])]{{0,2}}+ [ \t]{{0,8}}+

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache, lru_cache
 
-
 NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 
@@ -60,7 +59,8 @@ _HARMLESS_ENDS = word_set(
     "state mode provider manager store service factory handler validator generator strength reset "
     "change changed updated created used exists rotation period window rate price cost map list "
     "set sock socket agent scheme realm flow kind source role scope scopes stdin command "
-    "encryption hours days minutes seconds ms date active time function callback schema model module config settings options help"
+    "encryption hours days minutes seconds ms date active time function callback schema model "
+    "module config settings options help"
 )
 
 _FILLERS = word_set(

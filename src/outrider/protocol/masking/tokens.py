@@ -186,43 +186,41 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 @cache
-def _separators(anchor: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Return what finds a separator worth a look, and the prefixes that may stand before it."""
+def _separators(anchor: str) -> tuple[re.Pattern[str], list[int]]:
+    """Return what finds a separator worth a look, and how long a prefix before it may be."""
     table = {"_": _UNDERSCORE, "-": _DASH, ".": _DOT}[anchor]
+    # Cheap tests first: the letter before the separator, then what follows, then the ending.
+    escaped = re.escape(anchor)
+    last = "".join(sorted({re.escape(prefix[-2]) for prefix in table}))
     ends = "|".join(sorted({re.escape(prefix[-3:]) for prefix in table}))
-    pattern = rf"{re.escape(anchor)}(?=[A-Za-z0-9+/-]{{12}}|[A-Za-z0-9_-]{{16}})(?<={ends})"
-    return re.compile(pattern), tuple(sorted(table, key=len, reverse=True))
+    pattern = rf"{escaped}(?<=[{last}]{escaped})(?=[A-Za-z0-9+/_-]{{14}})(?<={ends})"
+    return re.compile(pattern), sorted({len(prefix) for prefix in table}, reverse=True)
 
 
 def _find_prefixed(found: Findings, anchor: str, table: dict[str, tuple[str, str]]) -> None:
     view = found.view
-    separator, prefixes = _separators(anchor)
+    separator, widths = _separators(anchor)
     hit = separator.search(view)
     while hit is not None:
         end = hit.end()
-        before = view[max(0, end - 20) : end]
-        if before.endswith(prefixes):
-            end = _mask_prefixed(found, before, end, table, prefixes)
+        before = view[max(0, end - 24) : end]
+        for width in widths:
+            if before[-width:] in table and _begins_a_word(before[:-width]):
+                end = _mask_prefixed(found, hit.end(), before[-width:], table)
+                break
         hit = separator.search(view, end)
 
 
 def _mask_prefixed(
-    found: Findings,
-    before: str,
-    position: int,
-    table: dict[str, tuple[str, str]],
-    prefixes: tuple[str, ...],
+    found: Findings, position: int, prefix: str, table: dict[str, tuple[str, str]]
 ) -> int:
     """Mask the token whose prefix ends at `position`; return where to go on."""
-    for prefix in prefixes:
-        if not before.endswith(prefix) or not _begins_a_word(before[: -len(prefix)]):
-            continue
-        kind, body = table[prefix]
-        match = _compiled(body).match(found.view, position)
-        if match is not None:
-            found.mask(position - len(prefix), match.end(), kind)
-            return match.end()
-    return position
+    kind, body = table[prefix]
+    match = _compiled(body).match(found.view, position)
+    if match is None:
+        return position
+    found.mask(position - len(prefix), match.end(), kind)
+    return match.end()
 
 
 def _begins_a_word(before: str) -> bool:

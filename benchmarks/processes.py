@@ -1,0 +1,144 @@
+"""Processes that are spoken to in lines of JSON, and what the kernel tells about them."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+MEGABYTE = 1_000_000
+
+
+class Broken(Exception):
+    """A process that ended, went silent or answered nonsense."""
+
+
+class Lines:
+    """A process that answers each line with a line; the `with` block is its life."""
+
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path
+    ) -> None:
+        self._log = log
+        self._rest = b""
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=env,
+                cwd=cwd,
+                bufsize=0,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                pipe.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process and what it started in its session."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def ask(self, order: object, timeout: float) -> dict[str, Any]:
+        """Return the answer to an order; raises `Broken` when there is none in time."""
+        self.tell(order)
+        return self.answer(timeout)
+
+    def tell(self, order: object) -> None:
+        """Send an order, whose answer is taken later."""
+        assert self.process.stdin
+        data = memoryview(json.dumps(order).encode() + b"\n")
+        try:
+            while data:
+                data = data[self.process.stdin.write(data) :]
+        except BrokenPipeError:
+            raise Broken(self._complaint("ended")) from None
+
+    def answer(self, timeout: float) -> dict[str, Any]:
+        """Return the next line."""
+        assert self.process.stdout
+        deadline = time.monotonic() + timeout
+        pieces = [self._rest]
+        while b"\n" not in pieces[-1]:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                self.kill()
+                raise Broken(self._complaint(f"gave no answer within {timeout:.0f} s"))
+            piece = self.process.stdout.read(1 << 20)
+            if not piece:
+                raise Broken(self._complaint("ended"))
+            pieces.append(piece)
+        line, _, self._rest = b"".join(pieces).partition(b"\n")
+        return json.loads(line)
+
+    def _complaint(self, what: str) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return f"{what}: {lines[-1][:300]}" if lines else what
+
+
+def unique_bytes(pid: int) -> int:
+    """Return a process's unique set size: what would be freed if it ended. 0 if it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    fields = dict(line.split(":", 1) for line in lines[1:])
+    return sum(int(fields[name].split()[0]) * 1024 for name in ("Private_Clean", "Private_Dirty"))
+
+
+def processes_at_home(home: Path) -> set[int]:
+    """Return the processes that were started with this HOME, which is how a peer's are known."""
+    wanted = f"HOME={home}".encode()
+    found: set[int] = set()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if wanted in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                    found.add(int(entry.name))
+    return found
+
+
+def open_descriptors(pid: int) -> int:
+    """Return how many descriptors a process holds."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def available_bytes() -> int:
+    """Return how much memory the machine could still give."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+
+
+def end(pids: set[int], *, wait_s: float = 5) -> None:
+    """End processes by their ids, first kindly."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, sign)
+        until = time.monotonic() + wait_s
+        while any(_runs(pid) for pid in pids) and time.monotonic() < until:
+            time.sleep(0.02)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

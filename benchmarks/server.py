@@ -1,0 +1,72 @@
+"""The scripted model server, in a process of its own: every peer asks it the same questions.
+
+A task holds a mark such as `bench-a1b2-t10-h250`: the model reads a file nine times, waits 250 ms,
+and answers `answer-a1b2`. Told `{"ids": […]}` on stdin, the server answers for each id with the
+times of its requests, their bytes, and the tools offered in the last of them.
+"""
+
+import json
+import re
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+from outrider.testing import Request, ScriptedModel, Step, answer, tool_call
+
+MARK = re.compile(r"bench-([0-9a-f]+)-t(\d+)-h(\d+)")
+NOTE = "note.txt"
+
+
+class Model:
+    """Answers by the mark in the task, and keeps what the runner wants to know of each request."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[float]] = defaultdict(list)
+        self.last: dict[str, Request] = {}
+
+    def step(self, request: Request) -> Step:
+        """Return the next step of the task that this request belongs to."""
+        identity, turns, hold_ms = marked(request)
+        self.seen[identity].append(request.at)
+        self.last[identity] = request
+        if len(self.seen[identity]) < turns:
+            return tool_call("read", {"path": NOTE})
+        text = f"answer-{identity}"
+        if "final_answer" in request.tool_names:
+            # In two pieces: the call, and its arguments.
+            call = tool_call("final_answer", {"answer": text})
+            return replace(call, chunk_size=1_000, delay=hold_ms / 2_000)
+        return answer(text, delay=hold_ms / 1000)
+
+    def report(self, identity: str) -> dict[str, Any]:
+        """Return what is known of a task's requests."""
+        request = self.last.get(identity)
+        body = request.body if request else {}
+        size = len(json.dumps(body, separators=(",", ":")).encode())
+        times = self.seen.get(identity, [])
+        return {"times": times, "tools": body.get("tools") or [], "bytes": size}
+
+
+def marked(request: Request) -> tuple[str, int, int]:
+    """Return a task's id, its number of turns, and how long its answer is held back."""
+    for message in request.messages:
+        content = message.get("content")
+        text = content if isinstance(content, str) else json.dumps(content)
+        if message.get("role") == "user" and (mark := MARK.search(text)):
+            return mark[1], int(mark[2]), int(mark[3])
+    raise ValueError("No message of this request holds a task's mark.")
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    model = Model()
+    with ScriptedModel(model.step) as server:
+        print(json.dumps({"url": server.base_url}), flush=True)
+        for line in sys.stdin:
+            reports = [model.report(identity) for identity in json.loads(line)["ids"]]
+            print(json.dumps({"reports": reports, "faults": server.faults[:3]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""The warm process is a matter of speed alone: no result, secret or process may depend on it."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conftest import children_at_work, wait_until
+from outrider.delegation.api import subagent
+from outrider.delegation.guard import Request
+from outrider.delegation.perform import Caller, perform
+from outrider.delegation.warm import UserWarmth, code_identity, hosted_warmth
+from outrider.protocol.errors import Outcome
+from outrider.testing import Request as ModelRequest
+from outrider.testing import ScriptedModel, Step, answer, silence
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are warm on Linux only")
+
+
+def echo(request: ModelRequest) -> Step:
+    return answer(f"You asked: {request.last_user_text}")
+
+
+@pytest.fixture
+def warm(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
+    return world
+
+
+async def until_warm() -> psutil.Process:
+    assert await hosted_warmth().ready("openai-chat")
+    return psutil.Process(hosted_warmth().pid)
+
+
+async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(warm: Path) -> None:
+    with ScriptedModel([silence()], repeat=True) as server:
+        os.environ.update(server.environment)
+        keeper = await until_warm()
+        running = asyncio.ensure_future(subagent("explorer", "Wait.", model=server.model))
+        await asyncio.to_thread(server.wait_for_requests, 1)
+        assert {process.pid for process in children_at_work()} == {
+            process.pid for process in keeper.children(recursive=True)
+        }
+        running.cancel()
+        await asyncio.wait({running})
+        assert not keeper.children(recursive=True)
+
+
+async def test_a_warm_process_that_was_killed_is_replaced(warm: Path) -> None:
+    with ScriptedModel(echo) as server:
+        os.environ.update(server.environment)
+        keeper = await until_warm()
+        keeper.kill()
+        result = await subagent("explorer", "First.", model=server.model)
+        assert result.text == "You asked: First."
+        assert (await until_warm()).pid != keeper.pid
+        result = await subagent("explorer", "Second.", model=server.model)
+        assert result.text == "You asked: Second."
+
+
+async def test_killing_the_warm_process_at_random_costs_no_answer(warm: Path) -> None:
+    chance = random.Random(7)
+    with ScriptedModel(echo) as server:
+        os.environ.update(server.environment)
+        await until_warm()
+        work = [
+            asyncio.ensure_future(subagent("explorer", f"Task {n}.", model=server.model))
+            for n in range(40)
+        ]
+        while not all(task.done() for task in work):
+            await asyncio.sleep(chance.uniform(0.1, 0.6))
+            if (pid := hosted_warmth().pid) is not None:
+                os.kill(pid, signal.SIGKILL)
+        results = [task.result() for task in work]
+    assert [result.text for result in results] == [f"You asked: Task {n}." for n in range(40)]
+    assert all(len(result.details.results) == 1 for result in results)
+    assert len({result.details.run_id for result in results}) == 40
+    assert sorted(r.last_user_text for r in server.requests) == sorted(
+        f"Task {n}." for n in range(40)
+    )
+
+
+async def test_many_at_once_leave_no_descriptor_behind(warm: Path) -> None:
+    with ScriptedModel(echo) as server:
+        os.environ.update(server.environment)
+        await until_warm()
+        await subagent("explorer", "Once.", model=server.model)
+        before = len(os.listdir("/proc/self/fd"))
+        config = {"subagents.maxConcurrent": 20}
+        results = await asyncio.gather(
+            *(
+                subagent("explorer", f"Task {n}.", model=server.model, config=config)
+                for n in range(60)
+            )
+        )
+        assert len(os.listdir("/proc/self/fd")) == before
+    assert [result.text for result in results] == [f"You asked: Task {n}." for n in range(60)]
+
+
+async def test_no_child_can_see_another_callers_secrets(
+    warm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedModel([silence()], repeat=True) as server:
+        keeper = await until_warm()
+        running = []
+        for caller in ("one", "two"):
+            env = {
+                **os.environ,
+                **server.environment,
+                "OPENAI_API_KEY": f"key-of-caller-{caller}",
+                "GITHUB_TOKEN": f"token-of-caller-{caller}",
+            }
+            request = Request("explorer", "Wait.", model=server.model)
+            running.append(asyncio.ensure_future(perform(request, Caller(env))))
+        await asyncio.to_thread(server.wait_for_requests, 2)
+        seen = {r.headers["authorization"] for r in server.requests}
+        assert seen == {"Bearer key-of-caller-one", "Bearer key-of-caller-two"}
+        for process in [keeper, *keeper.children(recursive=True)]:
+            environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+            assert b"of-caller" not in environ
+            memory = _memory(process.pid)
+            held = [who for who in (b"one", b"two") if b"key-of-caller-" + who in memory]
+            assert len(held) <= 1, f"{process.pid} holds the keys of {held}"
+            assert b"token-of-caller" not in memory
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+
+
+def _memory(pid: int) -> bytes:
+    """Return what a process has in its writable memory."""
+    found: list[bytes] = []
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in maps:
+            region, rights = line.split()[:2]
+            if not rights.startswith("rw"):
+                continue
+            begin, end = (int(part, 16) for part in region.split("-"))
+            try:
+                memory.seek(begin)
+                found.append(memory.read(end - begin))
+            except (OSError, ValueError, OverflowError):
+                continue
+    return b"".join(found)
+
+
+async def test_a_fork_takes_on_its_callers_surroundings(warm: Path) -> None:
+    (warm / ".outrider/agents").mkdir(parents=True)
+    (warm / ".outrider/agents/doer.md").write_text("---\nname: doer\ntools: bash\n---\nDo it.\n")
+    from outrider.testing import tool_call
+
+    command = "pwd; umask; ulimit -f; echo $COLOUR; echo $OPENAI_API_KEY; exit 3"
+    with ScriptedModel([tool_call("bash", {"command": command}), answer("Done.")]) as server:
+        await until_warm()
+        os.environ.update(server.environment, COLOUR="green")
+        mask = os.umask(0o027)
+        try:
+            result = await subagent(
+                "doer", "Do.", model=server.model, config={"subagents.allowWrite": True}
+            )
+        finally:
+            os.umask(mask)
+    assert result.completed, result.text
+    told = server.requests[1].messages[-1]["content"]
+    assert told.splitlines()[:2] == [str(warm), "0027"]
+    assert "green" in told
+    assert server.environment["OPENAI_API_KEY"] not in told
+    assert result.details.results[0].receipt["commands"] == [{"command": command, "exitCode": 3}]
+
+
+@pytest.fixture
+def user_warmth(warm: Path, tmp_path: Path) -> Iterator[UserWarmth]:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+    warmth = UserWarmth(os.environ, minutes=10)
+    yield warmth
+    warmth.stop()
+    wait_until(lambda: warmth.status() is None, "the user's warm process to stop")
+    del os.environ["XDG_RUNTIME_DIR"]
+
+
+def one_shot(server: ScriptedModel, task: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "outrider", "run", "explorer", task, "--model", server.model],
+        env={**os.environ, **server.environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_commands_share_a_warm_process_of_the_users_own(
+    user_warmth: UserWarmth, tmp_path: Path
+) -> None:
+    with ScriptedModel(echo) as server:
+        assert one_shot(server, "First.") == "You asked: First."
+        wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
+        for n in range(3):
+            assert one_shot(server, f"Task {n}.") == f"You asked: Task {n}."
+    status = user_warmth.status()
+    assert status is not None and status["served"] == 3
+    [socket_file] = (tmp_path / "runtime/outrider").iterdir()
+    assert code_identity() in socket_file.name
+    assert socket_file.stat().st_mode & 0o777 == 0o600
+    assert socket_file.parent.stat().st_mode & 0o777 == 0o700
+    assert not psutil.Process(status["pid"]).children(recursive=True)
+
+
+def test_a_socket_folder_that_others_can_enter_is_not_trusted(
+    user_warmth: UserWarmth, tmp_path: Path
+) -> None:
+    with ScriptedModel(echo) as server:
+        one_shot(server, "First.")
+        wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
+        folder = tmp_path / "runtime/outrider"
+        folder.chmod(0o755)
+        assert user_warmth.status() is None
+        assert one_shot(server, "Second.") == "You asked: Second."
+        folder.chmod(0o700)
+    status = user_warmth.status()
+    assert status is not None and status["served"] == 0
+
+
+def test_a_warm_process_ends_when_nobody_comes(user_warmth: UserWarmth, tmp_path: Path) -> None:
+    folder = tmp_path / "runtime/outrider"
+    folder.mkdir(mode=0o700)
+    path = folder / f"warm-{code_identity()}.sock"
+    command = [
+        sys.executable,
+        "-m",
+        "outrider.child.warm",
+        "user",
+        str(path),
+        "0.02",
+        "openai-chat",
+    ]
+    assert subprocess.run(command, timeout=100).returncode == 0
+    assert not path.exists()
+
+
+async def test_a_process_without_warmth_starts_cold(world: Path) -> None:
+    with ScriptedModel(echo) as server:
+        os.environ.update(server.environment)
+        before = hosted_warmth().pid
+        result = await subagent("explorer", "Cold.", model=server.model)
+    assert result.details.results[0].outcome is Outcome.COMPLETED
+    assert hosted_warmth().pid == before
