@@ -1,0 +1,209 @@
+"""Settings: later layers win, a project only lowers, and nothing is ignored in silence."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.delegation.settings import load_settings
+from outrider.protocol.config import (
+    DEFAULTS,
+    KEYS,
+    BadValue,
+    Layer,
+    Origin,
+    ProjectRule,
+    check,
+    effective,
+    merge,
+    narrowed,
+)
+from outrider.protocol.errors import ErrorCode, Refusal
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def user_file(text: str) -> None:
+    write(Path(os.environ["HOME"]) / ".config/outrider/config.json", text)
+
+
+def test_the_order_is_default_user_project_environment_flag(world: Path) -> None:
+    def timeout(flags: dict | None = None) -> int:
+        return load_settings(world, os.environ, flags).config.subagents.timeout_ms
+
+    assert timeout() == 900_000
+    user_file('{"subagents": {"timeoutMs": 5000}}')
+    assert timeout() == 5000
+    write(world / ".outrider/config.json", '{"subagents": {"timeoutMs": 4000}}')
+    assert timeout() == 4000
+    os.environ["OUTRIDER_SUBAGENTS__TIMEOUT_MS"] = "6000"
+    assert timeout() == 6000
+    assert timeout({"subagents.timeoutMs": "7000"}) == 7000
+    del os.environ["OUTRIDER_SUBAGENTS__TIMEOUT_MS"]
+
+
+LOOSENING = {
+    "subagents.allowWrite": True,
+    "subagents.enabled": True,
+    "subagents.timeoutMs": 10_000_000,
+    "subagents.maxDepth": 9,
+    "subagents.budget.maxTurns": 1_000,
+    "subagents.allowedLspActions": ["definition", "rename"],
+    "subagents.trustedProjects": ["/"],
+    "subagents.projectAgentPolicy": "allow",
+    "subagents.nonInteractivePolicy": "allow",
+    "subagents.maskToolResults": "never",
+    "files.allowedRoots": ["/"],
+    "files.allowCredentialFiles": True,
+    "tools.modules": ["evil"],
+    "model": "openai:expensive",
+    "runs.keepDays": 0,
+    "runs.keepBytes": 0,
+}
+
+
+@pytest.mark.parametrize("name", LOOSENING)
+def test_a_project_cannot_loosen(world: Path, name: str) -> None:
+    nested: dict = {}
+    place = nested
+    *sections, last = name.split(".")
+    for section in sections:
+        place = place.setdefault(section, {})
+    place[last] = LOOSENING[name]
+    write(world / ".outrider/config.json", json.dumps(nested))
+    settings = load_settings(world, os.environ)
+    assert {key.name: value for key, value in effective(settings.config)} == {
+        key.name: value for key, value in effective(DEFAULTS)
+    } | {"warm.keepMinutes": 0}
+    assert any(name in warning for warning in settings.warnings)
+
+
+def test_a_project_can_switch_off_and_lower(world: Path) -> None:
+    write(
+        world / ".outrider/config.json",
+        '{"subagents": {"enabled": false, "disabled": ["tester"], "maxConcurrent": 2,'
+        ' "allowedLspActions": ["hover"], "budget": {"maxTokens": 100}}}',
+    )
+    settings = load_settings(world, os.environ)
+    found = settings.config.subagents
+    assert not settings.warnings
+    assert found.enabled is False
+    assert found.disabled == ("tester",)
+    assert found.max_concurrent == 2
+    assert found.allowed_lsp_actions == ("hover",)
+    assert found.budget.max_tokens == 100
+
+
+@given(st.data())
+def test_no_project_value_is_ever_looser_than_the_users(data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(list(KEYS.values())))
+    values = {
+        bool: st.booleans(),
+        int: st.integers(0, 10**9),
+        float: st.floats(0, 10**9),
+        str: st.sampled_from(key.choices or ("a", "b")),
+        tuple: st.lists(st.sampled_from(key.choices or ("a", "b", "c"))).map(tuple),
+    }
+    user, wanted = data.draw(values[key.kind]), data.draw(values[key.kind])
+    try:
+        made = narrowed(key, user, wanted)
+    except BadValue:
+        return
+    if key.project is ProjectRule.ADD:
+        assert set(made) >= set(user)
+    elif key.kind is bool:
+        assert made is False
+    elif key.kind is tuple:
+        assert set(made) <= set(user)
+    else:
+        assert made <= user
+
+
+def test_a_typo_is_named_with_what_was_meant(world: Path) -> None:
+    user_file('{"subagents": {"timeOutMs": 5, "retries": 3}, "modle": "x:y"}')
+    warnings = "\n".join(load_settings(world, os.environ).warnings)
+    assert "did you mean subagents.timeoutMs?" in warnings
+    assert "unknown key subagents.retries" in warnings
+    assert "did you mean model?" in warnings
+
+
+def test_an_unknown_variable_is_named(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTRIDER_SUBAGENTS__TIMEOUT", "5")
+    [warning] = load_settings(world, os.environ).warnings
+    assert "OUTRIDER_SUBAGENTS__TIMEOUT" in warning
+    assert "did you mean subagents.timeoutMs?" in warning
+
+
+@pytest.mark.parametrize("value", ['"fast"', "true", "-1", "0", "1e400", "[]", "1.5", "null"])
+def test_a_bad_value_in_a_file_is_a_warning_and_the_default(world: Path, value: str) -> None:
+    user_file(f'{{"subagents": {{"timeoutMs": {value}}}}}')
+    settings = load_settings(world, os.environ)
+    assert settings.config.subagents.timeout_ms == 900_000
+    [warning] = settings.warnings
+    assert "subagents.timeoutMs" in warning
+
+
+@pytest.mark.parametrize("value", ["fast", "-1", "0", "", "nan"])
+def test_a_bad_value_in_a_variable_or_flag_is_refused(world: Path, value: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        load_settings(world, os.environ, {"subagents.timeoutMs": value})
+    assert refusal.value.code is ErrorCode.INVALID_INPUT
+    assert "subagents.timeoutMs" in refusal.value.message
+    with pytest.raises(Refusal):
+        load_settings(world, {**os.environ, "OUTRIDER_SUBAGENTS__TIMEOUT_MS": value})
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "nonsense", "\x00", "[" * 100_000])
+def test_a_file_that_is_not_json_is_refused_and_named(world: Path, text: str) -> None:
+    user_file(text)
+    with pytest.raises(Refusal) as refusal:
+        load_settings(world, os.environ)
+    assert refusal.value.code is ErrorCode.INVALID_INPUT
+    assert "config.json" in refusal.value.message
+
+
+def test_a_pipe_in_the_place_of_the_file_does_not_hang(world: Path) -> None:
+    path = Path(os.environ["HOME"]) / ".config/outrider/config.json"
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    with pytest.raises(Refusal):
+        load_settings(world, os.environ)
+
+
+def test_lists_and_booleans_come_from_variables_too(world: Path) -> None:
+    flags = {
+        "subagents.disabled": "tester, reviewer",
+        "subagents.enabled": "FALSE",
+        "subagents.trustedProjects": '["/a", "/b"]',
+        "subagents.budget.maxCost": "0.5",
+    }
+    found = load_settings(world, os.environ, flags).config.subagents
+    assert found.disabled == ("tester", "reviewer")
+    assert found.enabled is False
+    assert found.trusted_projects == ("/a", "/b")
+    assert found.budget.max_cost == 0.5
+
+
+def test_every_value_says_where_it_came_from(world: Path) -> None:
+    user_file('{"subagents": {"maxDepth": 2}}')
+    origins = load_settings(world, os.environ, {"model": "a:b"}).origins
+    assert origins["subagents.maxDepth"].startswith("user ")
+    assert origins["model"] == "flag model"
+    assert "subagents.enabled" not in origins
+
+
+@given(
+    st.sampled_from(list(KEYS)),
+    st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists),
+)
+def test_no_value_at_all_breaks_the_merge(name: str, value: object) -> None:
+    settings = merge([Layer(Origin.USER, "user", {name: value})])
+    for key, effective_value in effective(settings.config):
+        if effective_value is not None:
+            assert check(key, effective_value) == effective_value
