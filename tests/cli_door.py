@@ -87,7 +87,9 @@ class Door:
     def terminal(
         self, *arguments: str, env: Mapping[str, str] | None = None, columns: int = 100, **opts: Any
     ) -> "Terminal":
-        return Terminal(self, arguments, env or {}, columns, **opts)
+        terminal = Terminal(self, arguments, env or {}, columns, **opts)
+        self._started.append(terminal.process)
+        return terminal
 
     def output_file(self) -> Path | None:
         return next(self.runs.glob("*/output.md"), None)
@@ -145,6 +147,7 @@ class Terminal:
         env: Mapping[str, str],
         columns: int,
         stdout: int | None = None,
+        term: str = "xterm-256color",
     ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -157,7 +160,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=door.project,
-            env={**door.environment(env), "TERM": "xterm-256color"},
+            env={**door.environment(env), "TERM": term},
             stdin=slave,
             stdout=slave if stdout is None else stdout,
             stderr=slave,
@@ -178,6 +181,10 @@ class Terminal:
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
+
+    def hang_up(self) -> None:
+        """Close the terminal's window."""
+        os.close(self._master)
 
     def end(self) -> int:
         """Read on to the end, and return the exit code."""

@@ -6,8 +6,8 @@ import subprocess
 from contextlib import closing
 
 import pytest
-from cli_door import COMMAND, PATIENCE_S, Door
 
+from cli_door import COMMAND, PATIENCE_S, Door
 from outrider.models.local_servers import probe_local_servers
 from outrider.testing import ScriptedModel, answer, fail, silence, tool_call
 

@@ -4,9 +4,12 @@ import signal
 from contextlib import closing
 
 import pytest
-from cli_door import PATIENCE_S, Door
 
+from cli_door import PATIENCE_S, Door
 from outrider.testing import ScriptedModel, silence_after
+
+# Long enough for its beginning to be let through: the last words could be half a secret.
+TEXT = "So far, so good. " * 50
 
 
 @pytest.fixture
@@ -17,7 +20,7 @@ def door(tmp_path):
 
 def interrupted(door, *signals, options=()):
     """Start a run whose model stops talking, send it signals, and return what it leaves."""
-    with ScriptedModel([silence_after("So far, so good.")]) as server:
+    with ScriptedModel([silence_after(TEXT)]) as server:
         arguments = ("run", "explorer", "Tell me.", "--model", server.model, *options)
         process = door.start(*arguments, env=server.environment)
         door.wait_for_output("So far, so good.")
@@ -31,7 +34,8 @@ def interrupted(door, *signals, options=()):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_the_child_and_prints_what_there_is(door, number):
     code, out, err = interrupted(door, number)
-    assert (code, out) == (130, "So far, so good.\n")
+    assert code == 130
+    assert out.startswith("So far, so good. So far")
     assert "stopping the child" in err
     assert "cancelled: " in err
     assert "Traceback" not in err
@@ -39,7 +43,8 @@ def test_signal_stops_the_child_and_prints_what_there_is(door, number):
 
 def test_impatient_second_signal_leaves_no_child_either(door):
     code, out, _ = interrupted(door, signal.SIGINT, signal.SIGINT, signal.SIGTERM)
-    assert (code, out) == (130, "So far, so good.\n")
+    assert code == 130
+    assert out.startswith("So far, so good. So far")
 
 
 def test_interrupted_run_is_a_whole_result_in_json(door):
@@ -54,4 +59,4 @@ def test_killed_command_leaves_a_run_that_says_so(door):
     assert code == -signal.SIGKILL
     (run,) = door.run("runs", "--json").json["runs"]
     assert (run["state"], run["agent"], run["task"]) == ("interrupted", "explorer", "Tell me.")
-    assert door.run("show", run["runId"]).out == "So far, so good.\n"
+    assert door.run("show", run["runId"]).out.startswith("So far, so good. ")

@@ -1,6 +1,8 @@
 """One turn: a request to the model, and the tool calls it asks for, all at once."""
 
 import asyncio
+import math
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +23,13 @@ from outrider.child.report_back import (
 )
 from outrider.models.failures import Failure
 from outrider.protocol.data import ABSENT, Absent
-from outrider.protocol.envelope import Envelope, is_success
+from outrider.protocol.envelope import (
+    Envelope,
+    Meta,
+    ToolCode,
+    build_error_response,
+    is_success,
+)
 from outrider.protocol.events import (
     MessageEndEvent,
     ToolCallData,
@@ -31,9 +39,11 @@ from outrider.protocol.events import (
     TurnStartEvent,
 )
 from outrider.protocol.schemas import parse_arguments
-from outrider.tools.executor import ToolExecutor
+from outrider.tools.executor import ToolExecutor, ToolOutcome
 
 REPORT_TIMEOUT_MS = 30_000
+GRACE_S = 5.0
+"""How long before the run's deadline a task that has its report gives up on its other tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,7 @@ class TurnExecutor:
         emit: Emit,
         report_back: ReportBackTool | None = None,
         report_attempts: int = 0,
+        deadline: float = math.inf,
     ) -> None:
         self._conversation = conversation
         self._history = history
@@ -79,6 +90,7 @@ class TurnExecutor:
         self._emit = emit
         self._report_back = report_back
         self._reports_left = report_attempts
+        self._deadline = deadline
 
     async def run(self, turn: int, *, only_report_back: bool = False) -> TurnResult:
         """Return what the turn came to; `only_report_back` offers the model that tool alone."""
@@ -127,7 +139,9 @@ class TurnExecutor:
         if over := self._budget.forbids_tool_calls(len(calls)):
             return replace(result, over_budget=over)
         self._budget.tool_calls += len(calls)
-        results = await asyncio.gather(*(self._call(call) for call in calls))
+        time_left = self._deadline - GRACE_S - time.monotonic()
+        limit_s = max(0.0, time_left) if result.has_report_back else None
+        results = await asyncio.gather(*(self._call(call, limit_s) for call in calls))
         if result.has_tool_call:
             self._history.add_request([*results, *judged])
         return result
@@ -142,6 +156,7 @@ class TurnExecutor:
             if self._report_back is None or not self._is_report(call):
                 continue
             self._emit(_started(call, REPORT_TIMEOUT_MS))
+            begun = time.monotonic()
             if any(report.valid for report in reports):
                 envelope = ignored()
             else:
@@ -150,15 +165,21 @@ class TurnExecutor:
                 reports.append(report)
                 self._reports_left -= not report.valid
                 envelope = accepted() if report.valid else rejected(report, self._reports_left)
+            envelope = _completed(envelope, REPORT_BACK, begun)
             self._emit(ToolResultEndEvent(call.tool_call_id, call.tool_name, envelope))
             parts.append(_returned(call, envelope["message"], envelope))
         return parts, reports
 
-    async def _call(self, call: ToolCallPart) -> ToolReturnPart:
+    async def _call(self, call: ToolCallPart, limit_s: float | None) -> ToolReturnPart:
         arguments = call.args if call.args is not None else {}
         timeout_ms = self._executor.timeout_ms(call.tool_name, arguments)
         self._emit(_started(call, timeout_ms))
-        outcome = await self._executor.execute(call.tool_name, arguments)
+        begun = time.monotonic()
+        try:
+            async with asyncio.timeout(limit_s):
+                outcome = await self._executor.execute(call.tool_name, arguments)
+        except TimeoutError:
+            outcome = _given_up(call.tool_name, begun)
         self._emit(
             ToolResultEndEvent(
                 call.tool_call_id,
@@ -169,6 +190,24 @@ class TurnExecutor:
             )
         )
         return _returned(call, outcome.text, outcome.envelope)
+
+
+def _given_up(tool: str, begun: float) -> ToolOutcome:
+    words = "Ended: the result was reported, and the run's time is nearly over."
+    envelope = build_error_response(ToolCode.TIMEOUT, words)
+    return ToolOutcome(_completed(envelope, tool, begun), words, words)
+
+
+def _completed(envelope: Envelope, tool: str, begun: float) -> Envelope:
+    """Return an envelope of ours with the `meta` that the executor gives to all others."""
+    meta: Meta = {
+        "execution_time_ms": round((time.monotonic() - begun) * 1000, 3),
+        "tool": tool,
+        "resource_type": None,
+        "session_id": None,
+        "temporary_session": None,
+    }
+    return {**envelope, "meta": meta}
 
 
 def _stop_reason(response: ModelResponse) -> str:

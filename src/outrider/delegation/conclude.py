@@ -114,9 +114,12 @@ def conclude(
         receipt=cast("dict[str, Any]", receipt),
         display_items=tuple(collector.display_items),
     )
+    if text is not None:  # else what came of it is on the disk already
+        run.restart_output()
+        run.add_output(text)
     run.add_event({"type": "end", "at": duration_ms} | _ending_record(result, ending))
     shown = _shown(result, verdict, collector, config)
-    run.finish(text, shown.to_dict())
+    run.write_result(shown.to_dict())
     return shown
 
 

@@ -132,7 +132,7 @@ def _find(name: str, discovery: Discovery) -> AgentDefinition:
     hint = "".join(f" Unusable: {note}." for note in faults[:3])
     raise Refusal(
         ErrorCode.UNKNOWN_AGENT,
-        f"Unknown agent: {name.strip()}.{meant} Available agents: {names}.{hint}",
+        f"Unknown agent: {name.strip()}. Available agents: {names}.{meant}{hint}",
     )
 
 

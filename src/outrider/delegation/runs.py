@@ -81,11 +81,8 @@ class Run:
                 self._output.seek(0)
                 self._output.truncate()
 
-    def finish(self, output: str | None, result: Mapping[str, Any]) -> None:
-        """Write the result, and the whole output where it isn't on the disk already."""
-        if output is not None:
-            self.restart_output()
-            self.add_output(output)
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """Write the result; from now on the run is no longer going on."""
         with self._noting_problems():
             _write_whole(self.folder / RESULT, jsonl.encode(result))
 

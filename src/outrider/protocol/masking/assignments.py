@@ -13,7 +13,7 @@ from .literals import QUOTE as _QUOTE
 from .literals import quoted_end
 from .names import NAME_LETTERS, Promise, promise_of
 from .spans import Findings, worth_searching
-from .values import Style, is_literal_secret, is_placeholder
+from .values import Style, is_literal_secret, is_placeholder, is_plain_word
 
 # What stands between a name and its value.
 _OPERATOR = rf"""
@@ -22,6 +22,7 @@ _OPERATOR = rf"""
         := | => | \?= | \+= | ={{1,3}}+ | !={{1,2}}+ | : | >
       | ,?(?:\s|\\{{1,8}}n){{0,40}}+{_QUOTE}?value{_QUOTE}?[ \t]{{0,8}}[:=]
       | ,(?=[ \t]{{0,8}}{_QUOTE})
+      | (?:is|was)(?=[ \t])
     )
     [ \t]{{0,8}}+
 """
@@ -45,6 +46,7 @@ _OPTION = rf"""(?x)
 """
 
 _BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
+_YAML = r"[\w.-]+: [a-z]{8,}"
 _ENVIRONMENT = r"[^\s\"'`<>;\\]{1,512}+"
 # A value found to be secret goes on where code would have ended: `p4ss(word`.
 _BARE_REST = r"[^\s\"'`<>,;&)}\]\\]*+"
@@ -138,7 +140,8 @@ def _judge_listed(found: Findings, start: int, position: int, opening: str) -> N
     """Handle `set("password", "…")`; `["password", "urllib2"]` is a list of names."""
     end, _ = quoted_end(found.view, position, opening)
     value = found.text[position:end]
-    if len(value) > 7 and not _compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value):
+    digits = sum(letter.isdigit() for letter in value[:64])
+    if digits > 1 and not _compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value):
         _judge_quoted(found, Promise.TOKEN, start, position, opening)
     else:
         found.leave(start, end)
@@ -182,11 +185,22 @@ def _judge_bare(
     value = found.text[position : match.end()]
     value = value.rstrip(".:,!?)" if style[1] is _ENVIRONMENT else ".:!?") or value
     end = position + len(value)
-    if is_literal_secret(promise, value, style[0]):
+    if is_literal_secret(promise, value, style[0]) or (
+        promise >= Promise.SECRET and _is_yaml_word(found.view, start, position, end)
+    ):
         rest = _compiled(_BARE_REST).match(found.view, end)
         found.mask(position, end if rest is None else rest.end(), "secret")
     else:
         found.leave(start, match.end())
+
+
+def _is_yaml_word(view: str, start: int, position: int, end: int) -> bool:
+    """Return whether a plain word is all that stands behind `name: ` on a line of its own."""
+    if not is_plain_word(view[position:end]) or not _compiled(_YAML).match(view, start):
+        return False
+    before = "\n" + view[:start] if start < 40 else view[start - 40 : start]
+    begins = _compiled(r"(?:\n|\\n)[ -]*+\Z").search(before)
+    return begins is not None and _compiled(r"\n|\\{1,8}[nr]|\r|\Z").match(view, end) is not None
 
 
 def _judge_quoted(

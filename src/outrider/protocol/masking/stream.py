@@ -1,7 +1,11 @@
 """No secret passes in pieces: text that comes in deltas, masked as if it had come whole."""
 
+from typing import TYPE_CHECKING
+
 from .names import NAME_LETTERS
-from .spans import Span, replaced
+
+if TYPE_CHECKING:
+    from .spans import Span
 
 _HELD_BACK = 200  # enough of any secret to know it by, before its beginning is let go
 _CONTEXT = 256  # what was let go and still tells what follows: names, operators
@@ -38,6 +42,8 @@ class StreamMasker:
         self._buffer += delta
         if len(self._buffer) < self._next_look:
             return ""
+        from .spans import replaced
+
         spans, undecided = self._spans()
         cut = self._cut(spans, undecided)
         shown = replaced(self._buffer[:cut], [s for s in spans if s[1] <= cut], self._released)
@@ -49,18 +55,20 @@ class StreamMasker:
 
     def finish(self) -> str:
         """Return the rest; the stream is over."""
+        from .spans import replaced
+
         spans, _ = self._spans()
         shown = replaced(self._buffer, spans, self._released)
         self._buffer, self._released = "", 0
         return shown
 
-    def _spans(self) -> tuple[list[Span], int]:
+    def _spans(self) -> "tuple[list[Span], int]":
         from .search import Search
 
         search = Search(self._secrets, self._project, self._home, traces=False)
         return search.spans(self._buffer)
 
-    def _cut(self, spans: list[Span], undecided: int) -> int:
+    def _cut(self, spans: "list[Span]", undecided: int) -> int:
         """Return up to where the buffer can be let go."""
         cut = min(len(self._buffer) - _HELD_BACK, undecided, self._open_secret())
         for start, end, _ in reversed(spans):
@@ -81,7 +89,7 @@ class StreamMasker:
                 earliest = min(earliest, at)
         return earliest
 
-    def _keep(self, cut: int, spans: list[Span]) -> None:
+    def _keep(self, cut: int, spans: "list[Span]") -> None:
         """Drop what was let go but for its last words, and the middle of a secret without end."""
         forget = max(0, cut - _CONTEXT)
         for start, end, _ in spans:

@@ -42,6 +42,11 @@ _WORDS_OF_CODE = word_set(
     "username user email apikey api_key"
 )
 
+_SENTENCE = word_set(
+    "a an and are at be by can enter field for from has have in is it must no not of on or "
+    "password please reset secret should that the this to type use user was with you your"
+)
+
 _TYPE_WITH_DIGITS = r"""(?ix)
     (?: u?int | i | u | f | float | double | vec | utf-? | sha-? | md | str | char | n?varchar
       | base | oauth | x | rs | hs | es | ps | ed | aes-? | k8s | s | ec | v | http | ipv | h | p
@@ -70,7 +75,7 @@ def _is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
     if len(value) < 4 or _stands_for_something_else(value, style):
         return False
     if style is Style.QUOTED and any(letter.isspace() for letter in value):
-        return _is_passphrase(value)
+        return _is_passphrase(value) or (promise is Promise.PASSWORD and _is_row_of_words(value))
     if promise is Promise.TOKEN:
         return _looks_like_a_token(value, style)
     if style is Style.BARE:
@@ -134,6 +139,18 @@ def _is_code(value: str) -> bool:
 def _is_passphrase(value: str) -> bool:
     """A sentence is a label or a hint; a word that mixes letters and digits in it is not."""
     return any(len(word) >= 6 and _mixes(word) for word in value.split()[:12])
+
+
+def _is_row_of_words(value: str) -> bool:
+    """`correct horse battery staple`: words in a row that make no sentence."""
+    words = value.split(" ")
+    plain = all(word.isalpha() and word.islower() for word in words)
+    return plain and 3 <= len(words) <= 8 and not _SENTENCE.intersection(words)
+
+
+def is_plain_word(value: str) -> bool:
+    """Return whether `value` is an ordinary word that code has no use for."""
+    return value.isalpha() and value.islower() and value not in _WORDS_OF_CODE
 
 
 def _mixes(value: str) -> bool:

@@ -1,0 +1,43 @@
+"""Prints how long a bare fork of Outrider's warmed process takes to its first byte, in seconds.
+
+    python -m benchmarks.forking TIMES
+
+The yardstick for a warm start: nothing that forks this process can be faster.
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+
+from outrider.child.exercise import exercise
+
+
+def forked() -> float:
+    """Return the seconds from before the fork until a byte of the fork's has been read."""
+    reader, writer = os.pipe()
+    start = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writer, b"x")
+        os._exit(0)
+    os.read(reader, 1)
+    seconds = time.monotonic() - start
+    os.waitpid(pid, 0)
+    os.close(reader)
+    os.close(writer)
+    return seconds
+
+
+def main() -> None:
+    """Warm up as the warm process does, then fork."""
+    exercise("openai-chat")
+    gc.collect()
+    gc.freeze()
+    forked()
+    print(json.dumps([forked() for _ in range(int(sys.argv[1]))]))
+
+
+if __name__ == "__main__":
+    main()

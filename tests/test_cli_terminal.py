@@ -1,0 +1,146 @@
+"""What a person sees on a real terminal: the live view, questions, Ctrl-C."""
+
+import re
+import subprocess
+from contextlib import closing
+
+import pytest
+
+from cli_door import PATIENCE_S, Door
+from outrider.testing import ScriptedModel, answer, silence, silence_after, tool_call
+
+
+@pytest.fixture
+def door(tmp_path):
+    with closing(Door(tmp_path)) as door:
+        yield door
+
+
+def start(door, server, *, agent="explorer", env=None, **options):
+    arguments = ("run", agent, "Where is it?", "--model", server.model)
+    return door.terminal(*arguments, env={**server.environment, **(env or {})}, **options)
+
+
+def test_live_view_shows_turns_tool_calls_tokens_and_time_then_only_the_answer_stays(door):
+    calls = tool_call("grep", {"pattern": "idle_timeout"}, usage=(1200, 34))
+    with ScriptedModel([calls, answer("It is in watch.py.", delay=0.05, chunk_size=1)]) as server:
+        terminal = start(door, server)
+        terminal.see(r"⠋ explorer · 0:00 · starting")
+        terminal.see(r"grep idle_timeout")
+        terminal.see(r"explorer · \d+:\d\d · turn 2 · 1 tool call · 1,234 tokens")
+        code = terminal.end()
+    assert code == 0
+    # What follows the restored cursor is what stays on the screen.
+    rest = terminal.raw.rpartition("\x1b[?25h")[2]
+    lines = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", rest).strip().splitlines()
+    assert lines[0] == "It is in watch.py."
+    assert lines[1].startswith("outrider: completed · 2 turns · 1 tool call")
+
+
+def test_answer_alone_goes_to_a_redirected_stdout(door):
+    with ScriptedModel([answer("Only this.")]) as server, (door.home / "out").open("wb") as out:
+        terminal = start(door, server, stdout=out.fileno())
+        terminal.see(r"explorer · 0:00")
+        assert terminal.end() == 0
+    assert (door.home / "out").read_text() == "Only this.\n"
+    assert "Only this." not in terminal.raw.rpartition("\x1b[?25h")[2]
+
+
+def test_model_cannot_steer_the_terminal(door):
+    evil = "\x1b]0;owned\x07\x1b[2J\u009b2J\u202e"
+    steps = [
+        tool_call("grep", {"pattern": f"a{evil}b"}, text=f"{evil}look " * 60),
+        answer(f"{evil}done"),
+    ]
+    with ScriptedModel(steps) as server:
+        terminal = start(door, server)
+        terminal.see(r"completed ·")
+        assert terminal.end() == 0
+    assert "grep a␛]0;owned␇" in terminal.screen
+    for steering in ("\x1b]", "\x07", "\x1b[2J", "\u009b", "\u202e"):
+        assert steering not in terminal.raw
+
+
+def test_no_color_is_honoured(door):
+    with ScriptedModel([answer("Plain.")]) as server:
+        terminal = start(door, server, env={"NO_COLOR": "1"})
+        assert terminal.end() == 0
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", terminal.raw)
+
+
+def test_narrow_terminal_is_never_overrun(door):
+    call = tool_call("grep", {"pattern": "long " * 40})
+    with ScriptedModel([call, answer("x", delay=0.3)]) as server:
+        terminal = start(door, server, columns=30)
+        terminal.see(r"grep long")
+        assert terminal.end() == 0
+    moving = terminal.screen.partition("⠋")[2].rpartition("⠋")[0]
+    assert moving
+    assert max(len(line) for line in re.split(r"[\r\n]+", moving)) <= 30
+
+
+def test_dumb_terminal_gets_plain_lines(door):
+    with ScriptedModel([answer("Plain.")]) as server:
+        terminal = start(door, server, term="dumb")
+        assert terminal.end() == 0
+    assert "\x1b" not in terminal.raw
+    assert "Plain." in terminal.raw
+
+
+def test_ctrl_c_stops_the_child_and_leaves_the_terminal_usable(door):
+    with ScriptedModel([silence_after("So far. " * 60)]) as server:
+        terminal = start(door, server)
+        terminal.see(r"So far\.")
+        terminal.type("\x03")
+        code = terminal.end()
+    assert code == 130
+    assert "cancelled: " in terminal.screen
+    assert "So far. So far." in terminal.raw.rpartition("\x1b[?25h")[2]
+    assert "Traceback" not in terminal.raw
+    door.assert_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "requests"), [("y\n", 0, 1), ("\n", 2, 0), ("\x03", 130, 0)]
+)
+def test_repository_agent_runs_only_when_the_person_says_yes(door, key, code, requests):
+    door.write_agent("local")
+    with ScriptedModel([answer("Ran.")]) as server:
+        terminal = start(door, server, agent="local")
+        terminal.see(r"local is defined by this repository .*\[y/N\]")
+        terminal.type(key)
+        assert terminal.end() == code
+        assert len(server.requests) == requests
+    assert "Traceback" not in terminal.raw
+
+
+def test_person_without_a_task_on_stdin_is_told_how_to_end_it(door):
+    with ScriptedModel([answer("Read.")]) as server:
+        arguments = ("run", "explorer", "-", "--model", server.model)
+        terminal = door.terminal(*arguments, env=server.environment)
+        terminal.see("then press Ctrl-D")
+        terminal.type("Where is it?\n\x04")
+        assert terminal.end() == 0
+
+
+def test_closed_terminal_takes_its_child_along(door):
+    with ScriptedModel([silence()], repeat=True) as server:
+        terminal = start(door, server)
+        server.wait_for_requests(1)
+        terminal.hang_up()
+        terminal.process.wait(PATIENCE_S)
+    door.assert_nothing_left()
+
+
+def test_listing_is_cut_to_the_terminal_and_coloured(door):
+    terminal = door.terminal("config", columns=80)
+    assert terminal.end() == 0
+    assert "\x1b[36m" in terminal.raw
+    lines = terminal.screen.splitlines()
+    assert lines[0].split() == ["key", "value", "from"]
+    assert max(len(line) for line in lines) <= 80
+    piped = subprocess.run(
+        terminal.process.args, env=door.environment(), capture_output=True, check=True
+    )
+    assert b"\x1b" not in piped.stdout
+    assert max(len(line) for line in piped.stdout.splitlines()) > 80

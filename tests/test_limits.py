@@ -1,0 +1,226 @@
+"""What a child can make its parent hold is bounded, whatever it prints."""
+
+import asyncio
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.delegation.collect import Collector
+from outrider.delegation.lines import ErrorText, Flooded, LineReader
+from outrider.delegation.runs import Run
+from outrider.delegation.truncate import truncate
+from outrider.delegation.turnstile import Turnstile
+from outrider.protocol import jsonl
+from outrider.protocol.config import LimitsConfig
+from outrider.protocol.data import from_json
+from outrider.protocol.events import (
+    EVENTS,
+    MessageUpdateEvent,
+    ToolStartEvent,
+    event_from_json,
+    event_to_json,
+)
+from outrider.protocol.masking import Masker
+
+
+@given(st.lists(st.binary(max_size=20)), st.integers(1, 7))
+def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], size: int) -> None:
+    lines = [line.replace(b"\n", b"") for line in lines]
+    data = b"".join(line + b"\n" for line in lines)
+    reader = LineReader(most_bytes=10_000, most_line=100)
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert [line for piece in pieces for line in reader.feed(piece)] == lines
+
+
+def test_a_line_without_an_end_is_a_flood() -> None:
+    reader = LineReader(most_bytes=10**9, most_line=1_000)
+    for _ in range(100):
+        list(reader.feed(b"x" * 10))
+    with pytest.raises(Flooded, match="1,000 bytes"):
+        list(reader.feed(b"x"))
+
+
+def test_too_many_bytes_are_a_flood() -> None:
+    reader = LineReader(most_bytes=1_000, most_line=100)
+    for _ in range(200):
+        list(reader.feed(b"xxxx\n"))
+    with pytest.raises(Flooded, match="1,000 bytes"):
+        list(reader.feed(b"x"))
+
+
+def test_stderr_keeps_its_beginning_and_its_end() -> None:
+    text = ErrorText(10**9, kept=10)
+    for number in range(100):
+        text.feed(f"{number:03d},".encode())
+    assert text.text.startswith("000,001,00")
+    assert text.text.endswith("099,")
+    with pytest.raises(Flooded):
+        ErrorText(5).feed(b"123456")
+
+
+@pytest.fixture
+def collector(tmp_path: Path):
+    with Run.create(tmp_path / "runs") as run:
+        yield Collector(run, Masker(), LimitsConfig(events=50))
+
+
+def line(event: object) -> bytes:
+    return jsonl.encode(event_to_json(event, 0))  # pyright: ignore[reportArgumentType]
+
+
+def test_memory_does_not_grow_with_what_a_child_streams(collector: Collector) -> None:
+    delta = line(MessageUpdateEvent(1, "some words that go on and on, " * 30))
+    for _ in range(500):
+        collector.feed(delta)
+    tracemalloc.start()
+    for _ in range(4_000):
+        collector.feed(delta)
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 2_000_000
+    collector.partial.settle()
+    assert collector.run.output_file.stat().st_size == 4_500 * 30 * 30
+    assert len(collector.partial.text) < 1_100_000
+
+
+def test_too_many_events_are_a_flood_but_deltas_do_not_count(collector: Collector) -> None:
+    for _ in range(1_000):
+        collector.feed(line(MessageUpdateEvent(1, "x")))
+    started = line(ToolStartEvent("a", "ls", {}, 1))
+    for _ in range(50):
+        collector.feed(started)
+    with pytest.raises(Flooded, match="50 events"):
+        collector.feed(started)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"plain words",
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"type": 7}',
+        b'{"type": "unheard_of"}',
+        b'{"type": "turn_start"}',
+        b'{"type": "turn_start", "turn": "one"}',
+        b'{"type": "task_finish", "outcome": "splendid"}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_event_is_no_sign_of_life(collector: Collector, text: bytes) -> None:
+    before = collector.idle_since()
+    assert collector.feed(text) is False
+    assert collector.idle_since() == before
+    assert collector.finish is None
+
+
+def test_a_running_tool_counts_as_activity_until_its_own_deadline(collector: Collector) -> None:
+    collector.feed(line(ToolStartEvent("a", "bash", {}, 60_000)))
+    started = collector.idle_since()
+    collector.feed(line(ToolStartEvent("b", "ls", {}, 1_000)))
+    assert collector.idle_since() == started
+    done = {"type": "tool_result_end", "at": 0, "id": "a", "name": "bash", "envelope": {"code": 0}}
+    collector.feed(jsonl.encode(done))
+    assert collector.idle_since() < started
+
+
+def test_nothing_counts_after_the_end(collector: Collector) -> None:
+    end = {"type": "task_finish", "at": 0, "outcome": "completed", "taskResult": "Yes."}
+    assert collector.feed(jsonl.encode(end))
+    assert not collector.feed(jsonl.encode({**end, "outcome": "failed"}))
+    assert collector.finish is not None and collector.finish.task_result == "Yes."
+
+
+def test_every_event_survives_the_wire() -> None:
+    samples = {
+        "session": {"runId": "a", "agent": "b", "model": "c", "cwd": "d"},
+        "turn_start": {"turn": 1},
+        "message_update": {"turn": 1, "delta": "x"},
+        "message_end": {"turn": 1, "text": "x", "toolCalls": [{"id": "1", "name": "ls"}]},
+        "retry": {"turn": 1, "attempt": 2, "kind": "server", "message": "m", "delayMs": 5},
+        "tool_start": {"id": "1", "name": "ls", "args": {}, "timeoutMs": 5},
+        "tool_result_end": {
+            "id": "1",
+            "name": "ls",
+            "envelope": {},
+            "effects": {"filesWritten": [{"path": "a", "after": "b"}], "commands": []},
+        },
+        "turn_end": {"turn": 1, "usage": {"input": 1}},
+        "task_finish": {"outcome": "completed", "structuredOutput": None},
+    }
+    assert set(samples) == set(EVENTS)
+    for name, fields in samples.items():
+        event = event_from_json({"type": name, "at": 0, **fields})
+        assert event is not None
+        again = event_from_json(jsonl.decode(jsonl.encode(event_to_json(event, 0))))
+        assert again == event
+        assert from_json(type(event), fields) == event
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=300)
+
+
+@given(TEXTS, st.integers(10, 100), st.integers(2, 10))
+def test_a_cut_text_is_a_beginning_that_says_so(text: str, most_bytes: int, lines: int) -> None:
+    shown = truncate(text, most_bytes=most_bytes, most_lines=lines, run_id="12345678", whole="/o")
+    if not shown.cut:
+        assert shown.text == text
+        return
+    head, body = shown.text.split("\n", 1)
+    assert head.startswith("[Cut: ")
+    assert "outrider show 12345678 --lines " in head and "/o" in head
+    assert text.startswith(body)
+    assert len(body.encode()) <= most_bytes
+    assert body.count("\n") < lines
+
+
+async def test_the_turnstile_is_fair_and_never_overfull() -> None:
+    gate = Turnstile()
+    inside, most, order = 0, 0, []
+
+    async def visit(number: int) -> None:
+        nonlocal inside, most
+        async with gate.enter(3, "p"):
+            order.append(number)
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
+
+    visitors = [asyncio.ensure_future(visit(number)) for number in range(50)]
+    await asyncio.sleep(0)
+    for number in (10, 20, 30):
+        visitors[number].cancel()
+    await asyncio.wait(visitors)
+    assert most == 3
+    assert order == [number for number in range(50) if number not in (10, 20, 30)]
+
+
+async def test_a_visitor_cancelled_as_its_turn_comes_passes_it_on() -> None:
+    gate = Turnstile()
+    await gate.wait(1, "p")
+    second = asyncio.ensure_future(gate.wait(1, "p"))
+    third = asyncio.ensure_future(gate.wait(1, "p"))
+    await asyncio.sleep(0)
+    gate.leave()
+    second.cancel()
+    await asyncio.wait({second, third})
+    assert second.cancelled()
+    assert third.done() and not third.cancelled()
+
+
+async def test_a_provider_that_asks_for_patience_gets_it_from_all() -> None:
+    gate = Turnstile()
+    loop = asyncio.get_running_loop()
+    gate.pause("busy", 0.05)
+    before = loop.time()
+    async with gate.enter(8, "idle"):
+        assert loop.time() - before < 0.05
+    async with gate.enter(8, "busy"):
+        assert loop.time() - before >= 0.049

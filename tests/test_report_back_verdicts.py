@@ -1,0 +1,189 @@
+"""The verdict on a report, tool call in and result out, is that of a plain validator."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis_jsonschema import from_schema
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+
+from outrider.child.budget import Budget
+from outrider.child.conversation import Conversation, Reply
+from outrider.child.history import History
+from outrider.child.report_back import REPORT_BACK, ReportBackTool
+from outrider.child.task import TaskExecutor
+from outrider.child.turn import TurnExecutor
+from outrider.delegation.api import subagent
+from outrider.delegation.warm import hosted_warmth
+from outrider.protocol.config import BudgetConfig
+from outrider.protocol.data import ABSENT
+from outrider.protocol.errors import Outcome
+from outrider.protocol.events import Event, TaskFinishEvent
+from outrider.protocol.usage import Usage
+from outrider.testing import ScriptedModel, tool_call
+from outrider.tools.context import ToolContext
+from outrider.tools.executor import ToolExecutor
+from outrider.tools.registry import Tool
+from test_schemas import STEADY, fair, object_values, plain_verdict, schemas, values
+
+__all__ = ["object_values"]  # a fixture that hypothesis-jsonschema needs
+
+
+class Reporting(Conversation):
+    """A model that makes one turn after another of tool calls, as it was told to."""
+
+    def __init__(self, turns: Sequence[Sequence[tuple[str, str]]]) -> None:
+        self._turns = iter(turns)
+
+    async def request(self, *_: object) -> Reply:
+        parts = [ToolCallPart(name, args) for name, args in next(self._turns)]
+        return Reply("", Usage(turns=1), ModelResponse(parts, finish_reason="tool_call"))
+
+
+def executor(
+    schema: Any,
+    turns: Sequence[Sequence[tuple[str, str]]],
+    *,
+    emit: list[Event] | None = None,
+    tools: Sequence[Tool] = (),
+    deadline: float = float("inf"),
+) -> TaskExecutor:
+    history, budget = History("You.", "Report."), Budget(BudgetConfig())
+    told: list[Event] = [] if emit is None else emit
+    report_back = ReportBackTool.for_schema(schema)
+    turn = TurnExecutor(
+        Reporting(turns),
+        history,
+        ToolExecutor(tools, ToolContext(Path())),
+        budget,
+        told.append,
+        report_back,
+        len(turns),
+        deadline,
+    )
+    return TaskExecutor(turn, history, budget, True, len(turns))
+
+
+def arguments(schema: Any, value: Any) -> str:
+    wrapped = ReportBackTool.for_schema(schema).schema.wrapped
+    return json.dumps({"result": value} if wrapped else value)
+
+
+def reports(schema: Any, given: Sequence[Any]) -> list[list[tuple[str, str]]]:
+    return [[(REPORT_BACK, arguments(schema, value))] for value in given]
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+def holds(finish: TaskFinishEvent, schema: Any, given: Sequence[Any]) -> None:
+    """The first value that a plain validator takes is the result; where it takes none, none is."""
+    good = [value for value in given if plain_verdict(schema, value)]
+    if good:
+        assert finish.outcome is Outcome.COMPLETED, finish
+        assert json.dumps(finish.structured_output) == json.dumps(good[0])
+        assert json.loads(finish.task_result) == good[0]
+    else:
+        assert finish.outcome is Outcome.SCHEMA_FAILED, finish
+        assert finish.structured_output is ABSENT
+        assert json.dumps(finish.last_report) == json.dumps(given[-1])
+        assert finish.schema_faults
+
+
+@settings(STEADY, max_examples=600)
+@given(schemas, st.lists(values, min_size=2, max_size=5))
+def test_any_schema_with_any_values(loop: asyncio.Runner, schema: Any, given: list[Any]) -> None:
+    holds(loop.run(executor(schema, reports(schema, given)).run()), schema, given)
+
+
+@settings(STEADY, max_examples=200)
+@given(st.data(), fair, fair)
+def test_values_made_to_fit_and_values_made_for_another_schema(
+    loop: asyncio.Runner, data: st.DataObject, schema: Any, other: Any
+) -> None:
+    fitting = [data.draw(from_schema(schema))]
+    foreign = [data.draw(from_schema(other)) for _ in range(3)]
+    finish = loop.run(executor(schema, reports(schema, fitting)).run())
+    assert finish.outcome is Outcome.COMPLETED
+    holds(finish, schema, fitting)
+    holds(loop.run(executor(schema, reports(schema, foreign)).run()), schema, foreign)
+
+
+def drawn(count: int) -> list[tuple[Any, list[Any]]]:
+    """Return schemas, each with values that don't all fit it."""
+    made: list[tuple[Any, list[Any]]] = []
+
+    @settings(STEADY, max_examples=count * 2, phases=[Phase.generate])
+    @given(st.data(), fair, fair)
+    def collect(data: st.DataObject, schema: Any, other: Any) -> None:
+        one, two = (data.draw(from_schema(of)) for of in (other, schema))
+        made.append((schema, [one, two] if len(made) % 2 else [one]))
+
+    collect()
+    return made[-count:]
+
+
+async def test_real_children_come_to_the_same_verdicts(world: Path) -> None:
+    del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
+    assert await hosted_warmth().ready("openai-chat")
+    outcomes: set[Outcome] = set()
+    for schema, given in drawn(24):
+        steps = [tool_call(REPORT_BACK, arguments(schema, value)) for value in given]
+        with ScriptedModel(steps) as server:
+            os.environ.update(server.environment)
+            result = await subagent(
+                "explorer",
+                "Report.",
+                schema,
+                server.model,
+                config={"subagents.reportBackAttempts": len(given)},
+            )
+        run = result.result
+        assert run is not None and not run.masked_paths
+        finish = TaskFinishEvent(
+            run.outcome,
+            run.output,
+            run.structured_output,
+            schema_faults=run.schema_faults,
+            last_report=run.last_report,
+        )
+        holds(finish, schema, given)
+        outcomes.add(run.outcome)
+    assert outcomes == {Outcome.COMPLETED, Outcome.SCHEMA_FAILED}
+
+
+# --- what could take forever ---------------------------------------------------------------------
+
+WORDS = {"type": "array", "items": {"type": "string", "maxLength": 40}}
+HEAVY = {
+    "a pattern that blows up elsewhere": (
+        {"type": "string", "pattern": "^(a+)+$"},
+        "a" * 50_000 + "!",
+        False,
+    ),
+    "a pattern that looks back": ({"type": "string", "pattern": "^(a*)*\\1b$"}, "a" * 5_000, False),
+    "five megabytes that fit": (WORDS, ["word " * 8] * 120_000, True),
+    "five megabytes that don't": (WORDS, ["word " * 9] * 110_000, False),
+    "five megabytes of numbers": ({"type": "array", "uniqueItems": True}, [*range(720_000)], True),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_a_heavy_report_is_judged_in_under_a_second(name: str) -> None:
+    schema, value, fits = HEAVY[name]
+    tool, sent = ReportBackTool.for_schema(schema), arguments(schema, value)
+    begun = time.process_time()
+    report = tool.judge(sent, cut=False)
+    # The processor's time: that of a machine which is busy with other things doesn't count.
+    assert time.process_time() - begun < 1
+    assert report.valid is fits

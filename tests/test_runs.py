@@ -1,0 +1,114 @@
+"""The record of runs: private, complete, found by its id, and pruned without loss."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from outrider.delegation.api import subagent
+from outrider.delegation.runs import Run, find_run, kept_runs, prune, prune_now_and_then
+from outrider.protocol.config import RunsConfig
+from outrider.testing import ScriptedModel, answer
+
+
+def finished(folder: Path, started: float, size: int = 10) -> str:
+    with Run.create(folder) as run:
+        run.add_event({"type": "run", "startedAt": started})
+        run.add_output("x" * size)
+        run.write_result({"details": {"results": [{"outcome": "completed"}]}})
+    return run.id
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    name = finished(tmp_path, time.time())
+    assert find_run(tmp_path, name).id == name
+    assert find_run(tmp_path, name[:3]).id == name
+    for wrong in ("", "zzz", "../" + name, name + "0"):
+        with pytest.raises(LookupError):
+            find_run(tmp_path, wrong)
+
+
+def test_a_run_that_is_going_on_is_told_from_one_that_broke_off(tmp_path: Path) -> None:
+    with Run.create(tmp_path) as run:
+        run.add_event({"type": "run", "startedAt": time.time()})
+        assert find_run(tmp_path, run.id).state == "running"
+    assert find_run(tmp_path, run.id).state == "interrupted"
+
+
+def test_old_runs_go_first_and_running_ones_stay(tmp_path: Path) -> None:
+    now = time.time()
+    old = finished(tmp_path, now - 40 * 86_400)
+    kept = finished(tmp_path, now)
+    with Run.create(tmp_path) as running:
+        running.add_event({"type": "run", "startedAt": now - 90 * 86_400})
+        assert prune(tmp_path, RunsConfig(), now=now) == 1
+        assert {run.id for run in kept_runs(tmp_path)} == {kept, running.id}
+    assert old not in {run.id for run in kept_runs(tmp_path)}
+
+
+def test_the_oldest_go_when_there_are_too_many_bytes(tmp_path: Path) -> None:
+    now = time.time()
+    names = [finished(tmp_path, now - age, size=10_000) for age in range(5)]
+    prune(tmp_path, RunsConfig(keep_bytes=25_000), now=now)
+    assert [run.id for run in kept_runs(tmp_path)] == names[:2]
+
+
+def test_pruning_is_done_now_and_then(tmp_path: Path) -> None:
+    old = finished(tmp_path, 1.0)
+    prune_now_and_then(tmp_path, RunsConfig())
+    assert not (tmp_path / old).exists()
+    again = finished(tmp_path, 1.0)
+    prune_now_and_then(tmp_path, RunsConfig())
+    assert (tmp_path / again).exists()
+
+
+def test_a_folder_full_of_other_things_is_no_trouble(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "12345678").mkdir()
+    (tmp_path / "abcdefgh").symlink_to("/")
+    (tmp_path / "12345679").mkdir()
+    (tmp_path / "12345679/result.json").write_text("[" * 100_000)
+    assert [run.state for run in kept_runs(tmp_path)] == ["interrupted", "interrupted"]
+    assert kept_runs(tmp_path / "nowhere") == []
+
+
+def test_a_disk_that_fills_up_costs_the_record_and_not_the_result(world: Path) -> None:
+    """The limit on the size of files stands in for the disk: writes fail in the same way."""
+    code = (
+        "import resource\n"
+        "from outrider import subagent_sync\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "result = subagent_sync('explorer', 'x', model='openai-chat:scripted')\n"
+        "assert result.completed\n"
+        "assert result.details.results[0].output == 'word ' * 1000\n"
+        "print(result.text)\n"
+    )
+    with ScriptedModel([answer("word " * 1000, chunk_size=1_000)]) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **server.environment},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "record is incomplete: File too large" in done.stdout
+
+
+async def test_what_was_cut_for_showing_is_whole_on_the_disk(world: Path) -> None:
+    text = "\n".join(f"line {number}" for number in range(6_000))
+    with ScriptedModel([answer(text, chunk_size=4_000)]) as server:
+        os.environ.update(server.environment)
+        result = await subagent("explorer", "x", model=server.model)
+    run = result.details.results[0]
+    assert run.outcome == "completed" and run.exit_code == 0
+    assert result.details.error is not None
+    assert result.details.error.code == "SUBAGENT_OUTPUT_TRUNCATED"
+    assert result.text.startswith("[Cut: 5,000 of 6,000 lines")
+    assert Path(run.output_file or "").read_text() == run.output == text
+    kept = json.loads((Path(run.output_file or "").parent / "result.json").read_text())
+    assert kept["details"]["results"][0]["output"] == text
