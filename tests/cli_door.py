@@ -84,6 +84,18 @@ class Door:
         out, err = process.communicate(stdin, timeout=PATIENCE_S)
         return Ended(process.returncode, out.decode(), err.decode())
 
+    def shell(self, script: str) -> Ended:
+        """Run a shell script, whose `$0` is the interpreter."""
+        done = subprocess.run(
+            ["sh", "-c", script, sys.executable],
+            cwd=self.project,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE_S,
+        )
+        return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+
     def terminal(
         self, *arguments: str, env: Mapping[str, str] | None = None, columns: int = 100, **opts: Any
     ) -> "Terminal":

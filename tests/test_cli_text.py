@@ -1,0 +1,48 @@
+"""Text on its way to a terminal."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.surfaces.cli.text import clean, duration, escape_json, fit, one_line, pad, width
+
+ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
+STEERING = {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), "\u202e", "\u2066"} - {"\n", "\t"}
+
+
+@given(ANY_TEXT)
+def test_nothing_that_steers_passes(text):
+    assert not STEERING & set(clean(text))
+    clean(text).encode()  # and nothing that no encoding can hold
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.sampled_from("äß大🙂\n\t")))
+def test_ordinary_text_stays_as_it_is(text):
+    assert clean(text) == text
+
+
+@given(ANY_TEXT)
+def test_one_line_is_one_line(text):
+    assert len(one_line(text).splitlines()) <= 1
+
+
+@given(st.text())
+def test_escaped_json_means_the_same(text):
+    escaped = escape_json(json.dumps({"a": text}, ensure_ascii=False))
+    assert json.loads(escaped) == {"a": text}
+    assert not STEERING & set(escaped)
+
+
+@given(st.text(st.characters(min_codepoint=32)), st.integers(2, 40))
+def test_fitted_text_fits(text, columns):
+    assert width(fit(text, columns)) <= columns
+    assert width(pad(fit(text, columns), columns)) == columns
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "told"), [(950, "950 ms"), (12_345, "12.3 s"), (245_000, "4 min 05 s")]
+)
+def test_durations_read_well(milliseconds, told):
+    assert duration(milliseconds) == told

@@ -1,0 +1,87 @@
+"""What the command and the package cost before they do anything."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+import outrider
+
+ROUNDS = 12
+MOST_TIMES = 4
+
+IMPORTED = """
+import json, sys
+before = set(sys.modules)
+{code}
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def imported_by(code: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", IMPORTED.format(code=code)],
+        env={},
+        capture_output=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_importing_the_package_imports_nothing_else():
+    assert imported_by("import outrider") == ["outrider"]
+
+
+def test_telling_the_version_imports_nothing_else():
+    code = "sys.argv = ['outrider', '--version']\nfrom outrider.__main__ import main\nmain()"
+    assert imported_by(code) == ["outrider", "outrider.__main__"]
+
+
+@pytest.mark.parametrize("command", ["--help", "nonsense", "run"])
+def test_what_needs_no_run_loads_no_machinery(command):
+    code = f"sys.argv = ['outrider', {command!r}]\nfrom outrider.__main__ import main\nmain()"
+    heavy = {"pydantic", "pydantic_ai", "rich", "openai", "anthropic", "httpx2"}
+    assert not heavy & set(imported_by(code))
+
+
+def test_delegating_loads_no_provider_and_no_view():
+    heavy = {"pydantic", "pydantic_ai", "rich", "openai", "anthropic", "httpx2", "argparse"}
+    assert not heavy & set(imported_by("from outrider import subagent"))
+
+
+def test_version_and_import_cost_no_more_than_four_times_a_bare_interpreter():
+    commands = {
+        "bare": ["-c", "pass"],
+        "version": ["-m", "outrider", "--version"],
+        "import": ["-c", "import outrider"],
+    }
+    best = dict.fromkeys(commands, float("inf"))
+    # Interleaved, and the best of each: what else the machine does hits all of them alike.
+    for _ in range(ROUNDS):
+        for name, arguments in commands.items():
+            best[name] = min(best[name], seconds(arguments))
+    assert best["version"] <= MOST_TIMES * best["bare"]
+    assert best["import"] <= MOST_TIMES * best["bare"]
+
+
+def seconds(arguments: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], env={}, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start
+
+
+def test_version_is_told_and_is_the_package_s():
+    done = subprocess.run(
+        [sys.executable, "-m", "outrider", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"outrider {outrider.__version__}\n"
+
+
+def test_every_public_name_is_there_and_listed():
+    for name in outrider.__all__:
+        assert getattr(outrider, name) is not None
+    assert set(outrider.__all__) <= set(dir(outrider))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = outrider.no_such_name
