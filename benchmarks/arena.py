@@ -42,6 +42,8 @@ def new_task(turns: int = 1, hold_ms: int = 0) -> Task:
 class Done:
     """What became of one task, in seconds from the moment it was handed over."""
 
+    start: float
+    """When it was handed over, by the machine's monotonic clock."""
     first_request_s: float
     total_s: float
     requests: tuple[float, ...]
@@ -126,7 +128,7 @@ class Arena:
             start, times = result["start"], report["times"]
             if len(times) != turns:
                 raise Broken(f"{len(times)} requests for a task of {turns} turns")
-            done.append(Done(times[0] - start, result["end"] - start, tuple(times)))
+            done.append(Done(start, times[0] - start, result["end"] - start, tuple(times)))
         return done
 
     def offer(self, name: str, task: Task) -> dict[str, Any]:
@@ -171,5 +173,3 @@ class Arena:
         for _ in range(2):
             if name in self._drivers:
                 self.run(name, [new_task()])
-
-

@@ -1,8 +1,8 @@
 """Prints how fast events are collected, text is sanitised and reports are validated, as JSON.
 
-    python -m benchmarks.collecting speed MEGABYTES      MB/s of each, and of a plain copy
-    python -m benchmarks.collecting growth MEGABYTES     seconds of sanitising as the text grows
-    python -m benchmarks.collecting memory MEGABYTES     the most memory that collecting takes
+python -m benchmarks.collecting speed MEGABYTES      MB/s of each, and of a plain copy
+python -m benchmarks.collecting growth MEGABYTES     seconds of sanitising as the text grows
+python -m benchmarks.collecting memory MEGABYTES     the most memory that collecting takes
 """
 
 import json

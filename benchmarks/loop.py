@@ -1,6 +1,6 @@
 """Prints what each turn of a long task costs the loop alone: a model in the same process, no wire.
 
-    python -m benchmarks.loop TURNS
+python -m benchmarks.loop TURNS
 """
 
 import asyncio

@@ -90,9 +90,7 @@ def main() -> None:
         serve(run_command, version=outrider.__version__, offer=offer)
     else:
         library = Library(mode)
-        serve(
-            library.delegate, version=outrider.__version__, offer=offer, prepare=library.prepare
-        )
+        serve(library.delegate, version=outrider.__version__, offer=offer, prepare=library.prepare)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,97 @@
+"""`python3 -m benchmarks`: measure Outrider beside its peers, print the page, write the docs."""
+
+import argparse
+import datetime
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contestants import CONTESTANTS, installed
+from benchmarks.environments import FOLDER, ROOT
+from benchmarks.measures import MEASURES, QUICK, Scale, Setting, machine
+from benchmarks.page import page
+from benchmarks.plots import plots
+
+RESULTS = FOLDER / "results"
+LATEST = RESULTS / "latest.json"
+PLOTS = FOLDER / "plots"
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+Json = dict[str, Any]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the arguments say; the exit code tells whether every measurement could be made."""
+    options = _parser().parse_args(arguments)
+    if options.page:
+        publish(json.loads(LATEST.read_text()))
+        return 0
+    scale = QUICK if options.quick else Scale()
+    results, failed = measured(options.only, options.peers, scale)
+    RESULTS.mkdir(exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    (RESULTS / f"{stamp}.json").write_text(json.dumps(results, indent=1))
+    print(page(results))
+    whole = not (options.quick or options.only != list(MEASURES) or options.peers)
+    if options.publish and not whole and LATEST.exists():
+        results = {**json.loads(LATEST.read_text()), **results}
+    if whole or options.publish:
+        LATEST.write_text(json.dumps(results, indent=1) + "\n")
+        publish(results)
+    return 1 if failed else 0
+
+
+def measured(only: list[str], peers: list[str], scale: Scale) -> tuple[Json, list[str]]:
+    """Return the results, and the names of what could not be measured."""
+    commands, problems = installed(peers or CONTESTANTS)
+    results: Json = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "quick": scale.quick,
+    }
+    versions: dict[str, str] = {}
+    failed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="outrider-bench-") as name:
+        setting = Setting(commands, Path(name), scale, problems, versions)
+        for part in only:
+            start = time.monotonic()
+            try:
+                results.update(MEASURES[part](setting))
+            except Exception as error:
+                # One part that fails must not take the others' hours with it.
+                print(f"{part} failed: {type(error).__name__}: {error}", file=sys.stderr)
+                failed.append(part)
+            print(f"{part}: {time.monotonic() - start:.0f} s", file=sys.stderr)
+    return {**results, "versions": versions, "problems": problems}, failed
+
+
+def publish(results: Json) -> None:
+    """Write the page and its plots."""
+    drawn = plots(results)
+    PLOTS.mkdir(exist_ok=True)
+    for name, svg in drawn.items():
+        (PLOTS / name).write_text(svg)
+    PAGE.write_text(page(results, plots=drawn))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python3 -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="on a smaller scale; keeps nothing")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(MEASURES), default=list(MEASURES), metavar="PART",
+        help=f"only some parts: {', '.join(MEASURES)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peers", nargs="+", choices=list(CONTESTANTS), default=[], metavar="NAME",
+        help=f"only some contestants: {', '.join(CONTESTANTS)}",
+    )  # fmt: skip
+    parser.add_argument("--publish", action="store_true", help="keep the results, even if partial")
+    parser.add_argument("--page", action="store_true", help="write the page again, measure nothing")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""What must hold, judged by the results; no I/O."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.contestants import PI, PI_CHILD, RUN, WARM
+from benchmarks.figures import median, milliseconds, number, ratio, times
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One aim, what was found, and whether that meets it; None where it was not measured."""
+
+    aim: str
+    found: str
+    met: bool | None
+
+
+def pi_reference(latency: Json, kind: str) -> float | None:
+    """Return the faster of pi's two ways: what a comparison with pi is held to."""
+    known = [median(latency.get(kind, {}).get(name)) for name in (PI, PI_CHILD)]
+    return min((value for value in known if value is not None), default=None)
+
+
+def verdicts(results: Json) -> list[Verdict]:
+    """Return every aim with its verdict."""
+    return [
+        *_speed(results),
+        *_at_once(results),
+        *_history(results),
+        *_throughput(results),
+        _queue(results),
+    ]
+
+
+def _at_most(aim: str, value: float | None, limit: float, shown: str) -> Verdict:
+    if value is None:
+        return Verdict(aim, "not measured", None)
+    return Verdict(aim, shown, value <= limit)
+
+
+def _speed(results: Json) -> list[Verdict]:
+    latency = results.get("latency", {})
+    warm = median(latency.get("first", {}).get(WARM))
+    fork = median(results.get("fork"))
+    pi_first, pi_one = pi_reference(latency, "first"), pi_reference(latency, "one")
+    one = median(latency.get("one", {}).get(WARM))
+    run, plain_pi = (median(latency.get("one", {}).get(name)) for name in (RUN, PI))
+    deep = median(latency.get("one", {}).get("deepagents"))
+    faster, forks = ratio(pi_first, warm), ratio(warm, fork)
+    share, against_run = ratio(pi_one, one), ratio(plain_pi, run)
+    near = ratio(one, deep)
+    return [
+        Verdict(
+            "warm, request to first model request: at least 15 times faster than pi",
+            f"{times(faster)} faster ({milliseconds(warm)}, {milliseconds(pi_first)})",
+            None if faster is None else faster >= 15,
+        ),
+        _at_most(
+            "warm, request to first model request: at most 5 times a bare fork",
+            forks,
+            5,
+            f"{times(forks)} ({milliseconds(fork)} for the fork)",
+        ),
+        Verdict(
+            "warm, one-turn task: at most an eighth of pi's time",
+            f"{times(share)} faster ({milliseconds(one)}, {milliseconds(pi_one)})",
+            None if share is None else share >= 8,
+        ),
+        Verdict(
+            "warm, one-turn task: near to deepagents in one process",
+            f"{times(near)} its time ({milliseconds(deep)})",
+            None,
+        ),
+        Verdict(
+            "`outrider run`, one-turn task: faster than `pi -p`",
+            f"{times(against_run)} faster ({milliseconds(run)}, {milliseconds(plain_pi)})",
+            None if against_run is None else against_run > 1,
+        ),
+    ]
+
+
+def _at_once(results: Json) -> list[Verdict]:
+    thousand = results.get("at_once", {}).get(WARM, {}).get("1000")
+    memory = results.get("memory", {}).get(WARM, {})
+    child = memory.get("child_mb")
+    left = results.get("left", {})
+    before, after = left.get("descriptors", (0, 0))
+    processes = left.get("processes")
+    return [
+        Verdict(
+            "1,000 delegations at once: all finish, each with its own right answer",
+            f"{number(thousand['throughput'])} a second" if thousand else "not measured",
+            True if thousand else None,
+        ),
+        _at_most(
+            "at most 15 MB of unique memory for each live child",
+            child,
+            15,
+            f"{number(child)} MB with {memory.get('tasks')} at once",
+        ),
+        _at_most(
+            "no descriptor and no process left but the warm one",
+            None if processes is None else max(0, after - before) + processes,
+            0,
+            f"{after - before:+} descriptors, {processes} processes after {left.get('tasks')}",
+        ),
+    ]
+
+
+def _history(results: Json) -> list[Verdict]:
+    found: list[Verdict] = []
+    for title, costs, limit in (
+        ("the loop's own cost of a turn", results.get("loop", {}), 2),
+        ("the same with the OpenAI wire", results.get("history", {}).get(WARM, {}), 5),
+    ):
+        grown = ratio(costs.get("400"), costs.get("10"))
+        shown = f"{times(grown)} ({milliseconds(costs.get('10'))} to "
+        shown += f"{milliseconds(costs.get('400'))})"
+        aim = f"{title} at history 400: at most {limit} times that at 10"
+        found.append(_at_most(aim, grown, limit, shown))
+    return found
+
+
+def _throughput(results: Json) -> list[Verdict]:
+    speeds = results.get("throughput", {})
+    slowest = min((v for k, v in speeds.items() if k.startswith("sanitising")), default=None)
+    growth = {int(size): seconds for size, seconds in results.get("growth", {}).items()}
+    flood = results.get("flood", {})
+    sizes = sorted(growth)
+    # Four times the text in at most 1.5 times four times the time: no trace of a square.
+    grown = ratio(growth[sizes[-1]], growth[sizes[0]]) if sizes else None
+    factor = sizes[-1] / sizes[0] if sizes else 0
+    big = flood.get("bytes", 0) >= 1_000_000_000
+    most = flood.get("most", 0) / 1_000_000
+    return [
+        Verdict(
+            "sanitising ordinary text: 50 MB/s or more",
+            f"{number(slowest)} MB/s at the slowest",
+            None if slowest is None else slowest >= 50,
+        ),
+        _at_most(
+            f"sanitising is linear to {sizes[-1] if sizes else 100} MB",
+            grown,
+            1.5 * factor,
+            f"{times(grown)} the time for {times(factor)} the text",
+        ),
+        Verdict(
+            "collecting 1 GB of events: under 100 MB of memory",
+            f"{number(most)} MB for {number(flood.get('bytes', 0) / 1_000_000)} MB of events",
+            most < 100 if big else None,
+        ),
+    ]
+
+
+def _queue(results: Json) -> Verdict:
+    queue = results.get("queue")
+    aim = "a fair queue: its width is kept, and first come is first served"
+    if not queue:
+        return Verdict(aim, "not measured", None)
+    shown = f"at most {queue['most_at_once']} of {queue['width']} at once; nobody more than "
+    shown += f"{queue['displaced']} places from their turn in {queue['tasks']}"
+    fair = queue["most_at_once"] <= queue["width"] and queue["displaced"] <= queue["width"]
+    return Verdict(aim, shown, fair)

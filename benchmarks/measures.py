@@ -1,0 +1,376 @@
+"""What is measured: each function returns its part of the results, as plain JSON."""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import environments
+from benchmarks.arena import Arena, Task, new_task
+from benchmarks.contestants import CONTESTANTS, PI, PI_CHILD, RUN, WARM
+from benchmarks.environments import ROOT, outrider_python
+from benchmarks.figures import percentile, window
+from benchmarks.processes import (
+    MEGABYTE,
+    Broken,
+    available_bytes,
+    open_descriptors,
+    processes_at_home,
+    unique_bytes,
+)
+
+Json = dict[str, Any]
+HISTORIES = (10, 50, 100, 200, 400)
+QUEUED = f"{WARM}, its queue of 8"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured."""
+
+    one_turn_rounds: int = 21
+    ten_turns_rounds: int = 9
+    at_once: tuple[int, ...] = (1, 10, 100, 1_000)
+    rounds_at_once: int = 3
+    held: int = 100
+    most_held: int = 1_000
+    history: int = 400
+    startup_rounds: int = 7
+    forks: int = 100
+    megabytes: int = 20
+    growth_megabytes: int = 100
+    flood_megabytes: int = 1_000
+    queue: int = 60
+    quick: bool = False
+
+
+QUICK = Scale(
+    one_turn_rounds=7,
+    ten_turns_rounds=3,
+    at_once=(1, 10, 100),
+    rounds_at_once=1,
+    held=20,
+    most_held=20,
+    history=100,
+    startup_rounds=3,
+    forks=30,
+    megabytes=4,
+    growth_megabytes=20,
+    flood_megabytes=100,
+    queue=30,
+    quick=True,
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a measurement needs: the commands of those present, a folder, and the scale."""
+
+    commands: Mapping[str, Sequence[str]]
+    folder: Path
+    scale: Scale
+    problems: dict[str, str]
+    versions: dict[str, str]
+
+    def arena(self, label: str, names: Sequence[str] | None = None) -> "_Entered":
+        """Return an arena for some contestants, whose problems are kept."""
+        chosen = {n: c for n, c in self.commands.items() if names is None or n in names}
+        folder = self.folder / label.replace(" ", "-")
+        folder.mkdir()
+        return _Entered(self, Arena(chosen, folder))
+
+
+class _Entered:
+    """An arena that leaves behind what it learned."""
+
+    def __init__(self, setting: Setting, arena: Arena) -> None:
+        self._setting, self._arena = setting, arena
+
+    def __enter__(self) -> Arena:
+        return self._arena.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._arena.__exit__(*error)
+        self._setting.problems.update(self._arena.problems)
+        self._setting.versions.update(self._arena.versions)
+
+
+def latency(setting: Setting) -> Json:
+    """One task at a time, in turn by turn order: to its first request, and to its answer."""
+    found: dict[str, dict[str, list[float]]] = {"first": {}, "one": {}, "ten": {}}
+    with setting.arena("latency") as arena:
+        for turn in range(setting.scale.one_turn_rounds):
+            for name in arena.rotated(turn):
+                for done in arena.run(name, [new_task()]):
+                    _add(found["first"], name, done.first_request_s)
+                    _add(found["one"], name, done.total_s)
+        for turn in range(setting.scale.ten_turns_rounds):
+            for name in arena.rotated(turn):
+                for done in arena.run(name, [new_task(turns=10)], turns=10):
+                    _add(found["ten"], name, done.total_s)
+    return {"latency": found}
+
+
+def _add(found: dict[str, list[float]], name: str, seconds: float) -> None:
+    found.setdefault(name, []).append(round(seconds * 1000, 3))
+
+
+def at_once(setting: Setting) -> Json:
+    """Many tasks handed over in one moment; each must come back with its own answer."""
+    found: dict[str, Json] = {}
+    left: Json = {}
+    with setting.arena("at-once") as arena:
+        for number in setting.scale.at_once:
+            for name in arena.present:
+                if _is_too_much(name, number, setting.scale):
+                    continue
+                before = _descriptors(arena, name)
+                _measure_at_once(arena, name, number, setting.scale, found)
+                if name == WARM and name in arena.present:
+                    _measure_at_once(arena, name, number, setting.scale, found, QUEUED, 8)
+                    after = _descriptors(arena, name)
+                    left = {"tasks": number, "descriptors": [before, after]}
+        if WARM in arena.present:
+            left["processes"] = _left_behind(arena)
+    return {"at_once": found, "left": left}
+
+
+def _measure_at_once(arena, name, number, scale, found, label=None, concurrent=None) -> None:
+    expensive = CONTESTANTS[name].child_s > 0.2 or number >= 1_000
+    seconds: list[float] = []
+    waits: list[float] = []
+    for _ in range(1 if expensive and number > 1 else scale.rounds_at_once):
+        done = arena.run(name, [new_task() for _ in range(number)], concurrent=concurrent)
+        if not done:
+            return
+        seconds.append(max(d.start + d.total_s for d in done) - min(d.start for d in done))
+        waits += [d.total_s for d in done]
+    found.setdefault(label or name, {})[str(number)] = {
+        "throughput": round(number / statistics.median(seconds), 2),
+        "p50": round(percentile(waits, 50) * 1000, 2),
+        "p99": round(percentile(waits, 99) * 1000, 2),
+    }
+
+
+def _is_too_much(name: str, number: int, scale: Scale) -> bool:
+    contestant = CONTESTANTS[name]
+    most = contestant.most_at_once_quick if scale.quick else contestant.most_at_once
+    at_a_time = min(number, 8) if contestant.queued else number
+    return number > most or at_a_time * contestant.child_mb * MEGABYTE > available_bytes() * 0.8
+
+
+def _descriptors(arena: Arena, name: str) -> int:
+    return open_descriptors(arena.pid(name))
+
+
+def _left_behind(arena: Arena) -> int:
+    """Return how many processes Outrider has left, beside its driver and its warm process."""
+    time.sleep(0.5)
+    return max(0, len(processes_at_home(arena.home(WARM))) - 2)
+
+
+def memory(setting: Setting) -> Json:
+    """What each of many tasks that wait for the model adds to the machine's memory."""
+    found: dict[str, Json] = {}
+    with setting.arena("memory") as arena:
+        for name in arena.present:
+            number = 8 if CONTESTANTS[name].child_mb > 20 else setting.scale.held
+            _measure_memory(arena, name, number, found)
+            if name == WARM and setting.scale.most_held > number and name in arena.present:
+                _measure_memory(arena, name, setting.scale.most_held, found)
+    return {"memory": found}
+
+
+def _measure_memory(arena: Arena, name: str, number: int, found: dict[str, Json]) -> None:
+    contestant = CONTESTANTS[name]
+    hold_ms = round(2_000 + 1_500 * number * contestant.child_s)
+    tasks = [new_task(hold_ms=hold_ms) for _ in range(number)]
+    before = processes_at_home(arena.home(name))
+    driver_before = unique_bytes(arena.pid(name))
+    try:
+        arena.begin(name, tasks, concurrent=number)
+        together = arena.wait_for_requests(tasks, hold_ms / 1000)
+        children = processes_at_home(arena.home(name)) - before
+        taken = sum(unique_bytes(pid) for pid in children)
+        driver = unique_bytes(arena.pid(name)) - driver_before
+        arena.finish(name, tasks)
+    except Broken as problem:
+        arena.drop(name, str(problem))
+        return
+    found[name] = {
+        "tasks": number,
+        "together": together,
+        "child_mb": round(taken / number / MEGABYTE, 2) if contestant.isolated else None,
+        "parent_mb": round(driver / number / MEGABYTE, 3),
+    }
+
+
+def history(setting: Setting) -> Json:
+    """What a turn costs as the conversation grows; seen from the model, so the wire included."""
+    turns = setting.scale.history
+    found: dict[str, Json] = {}
+    for name in setting.commands:
+        if name in (PI, RUN) or name in setting.problems:
+            continue
+        with setting.arena(f"history of {name}", [name]) as arena:
+            done = arena.run(name, [new_task(turns=turns)], turns=turns) if arena.present else []
+            if done:
+                found[name] = _cost_of_turns(done[0].requests)
+    loop = _json_of("benchmarks.loop", str(turns), limit_s=300)
+    return {"history": found, "loop": _cost_of_turns(loop)}
+
+
+def _cost_of_turns(times: Sequence[float]) -> dict[str, float]:
+    """Return the milliseconds of a turn at some lengths of the history, each a median of 11."""
+    costs = [(after - before) * 1000 for before, after in zip(times, times[1:], strict=False)]
+    points = [point for point in HISTORIES if point <= len(times)]
+    return {str(point): round(statistics.median(window(costs, point, 5)), 3) for point in points}
+
+
+def tool(setting: Setting) -> Json:
+    """The text that a parent's model is sent in each turn so that it can delegate."""
+    found: dict[str, Json] = {}
+    try:
+        environments.install_node_packages("pi-subagents")
+    except environments.NotInstalled as problem:
+        setting.problems["pi-subagents"] = f"not installed: {problem}"
+    names = [name for name in setting.commands if name not in (PI, RUN)]
+    with setting.arena("tool", [name for name in names if not name.startswith("outrider c")]) as a:
+        for name in a.present:
+            task = new_task()
+            try:
+                said = a.offer(name, task)
+            except Broken as problem:
+                a.drop(name, str(problem))
+                continue
+            definition = said.get("definition") or _definition(a, task, said["tool"])
+            if definition:
+                found["pi-subagents" if name == PI_CHILD else name] = {
+                    "tool": said["tool"],
+                    "bytes": len(json.dumps(definition, separators=(",", ":")).encode()),
+                    "prompt_bytes": len(said.get("prompt", "").encode()),
+                }
+    return {"tool": found}
+
+
+def _definition(arena: Arena, task: Task, name: str | None) -> Json | None:
+    [report] = arena.reports([task])
+    named = (tool for tool in report["tools"] if tool.get("function", {}).get("name") == name)
+    return next(named, None)
+
+
+def startup(setting: Setting) -> Json:
+    """How long commands and imports take, one after the other and again."""
+    commands = _startup_commands(setting.commands)
+    found: dict[str, list[float]] = {}
+    for turn in range(setting.scale.startup_rounds + 1):
+        for name, command in commands.items():
+            start = time.monotonic()
+            subprocess.run(command, cwd=setting.folder, capture_output=True, check=True, timeout=60)
+            if turn:  # the first time may have had to compile
+                _add(found, name, time.monotonic() - start)
+    return {"startup": found}
+
+
+def _startup_commands(present: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    python = outrider_python()
+    commands = {
+        "python -c pass": [python, "-c", "pass"],
+        "import outrider": [python, "-c", "import outrider"],
+        "import outrider.delegation.api": [python, "-c", "import outrider.delegation.api"],
+        "outrider --version": [python, "-m", "outrider", "--version"],
+        "outrider run --help": [python, "-m", "outrider", "run", "--help"],
+    }
+    imports = {
+        "pydantic-ai-harness": "pydantic_ai_harness.subagents, pydantic_ai.models.openai",
+        "deepagents": "deepagents, langchain_openai",
+        "openai-agents": "agents",
+        "smolagents": "smolagents",
+    }
+    for name, modules in imports.items():
+        if name in present:
+            commands[f"import {modules}"] = [present[name][0], "-c", f"import {modules}"]
+    if PI in present:
+        node = str(environments.NODE)
+        commands["node -e 0"] = [node, "-e", "0"]
+        commands["pi --version"] = [node, str(environments.PI), "--version"]
+    return commands
+
+
+def throughput(setting: Setting) -> Json:
+    """Collecting, sanitising and validating, against a plain copy; and a flood's memory."""
+    scale = setting.scale
+    module = "benchmarks.collecting"
+    return {
+        "throughput": _json_of(module, "speed", str(scale.megabytes), limit_s=300),
+        "growth": _json_of(module, "growth", str(scale.growth_megabytes), limit_s=300),
+        "flood": _json_of(module, "memory", str(scale.flood_megabytes), limit_s=600),
+    }
+
+
+def fork(setting: Setting) -> Json:
+    """The yardstick: a bare fork of the warmed process, to its first byte."""
+    seconds = _json_of("benchmarks.forking", str(setting.scale.forks), limit_s=120)
+    return {"fork": [round(each * 1000, 3) for each in seconds]}
+
+
+def queue(setting: Setting) -> Json:
+    """Whether the queue is fair: at most so many at once, and first come, first served."""
+    width = 4
+    with setting.arena("queue", [WARM]) as arena:
+        tasks = [new_task(hold_ms=50) for _ in range(setting.scale.queue)]
+        done = arena.run(WARM, tasks, concurrent=width) if arena.present else []
+    if not done:
+        return {}
+    arrivals = sorted(range(len(done)), key=lambda index: done[index].requests[0])
+    displaced = max(abs(place - index) for place, index in enumerate(arrivals))
+    moments = sorted(
+        moment
+        for each in done
+        for moment in ((each.requests[0], 1), (each.start + each.total_s, -1))
+    )
+    at_once, most = 0, 0
+    for _, step in moments:
+        at_once += step
+        most = max(most, at_once)
+    found = {"tasks": len(done), "width": width, "most_at_once": most, "displaced": displaced}
+    return {"queue": found}
+
+
+def _json_of(module: str, *arguments: str, limit_s: float) -> Any:
+    command = [outrider_python(), "-m", module, *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, timeout=limit_s, check=True, text=True
+    )
+    return json.loads(done.stdout)
+
+
+def machine() -> Json:
+    """What all of this ran on."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(total / 1e9),
+        "python": sys.version.split()[0],
+    }
+
+
+MEASURES = {
+    "latency": latency,
+    "at-once": at_once,
+    "memory": memory,
+    "history": history,
+    "tool": tool,
+    "startup": startup,
+    "throughput": throughput,
+    "fork": fork,
+    "queue": queue,
+}

@@ -1,0 +1,264 @@
+"""The page of results, in Markdown: what the command prints, and what the docs hold; no I/O."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from benchmarks.aims import pi_reference, verdicts
+from benchmarks.contestants import COLD, CONTESTANTS, WARM
+from benchmarks.figures import NONE, median, milliseconds, number, ratio, table, times
+
+Json = dict[str, Any]
+PLOTS = "../benchmarks/plots"
+
+OPENING = """\
+# Benchmarks
+
+Outrider beside its peers: every one of them gets the same tasks, and asks the same scripted model
+server, which answers at once. So what is measured is what the systems themselves cost. Contestants
+take turns, each with a server and a home folder in common with nobody. This page is written by
+
+```
+python3 -m benchmarks            # all of it, about 20 minutes; installs the peers at the first time
+python3 -m benchmarks --quick    # the same on a smaller scale; prints this page, keeps nothing
+python3 -m benchmarks --page     # this page and its plots again, from the last results
+```
+
+and no figure in it is written by hand. Times are medians; the ratios are what counts.
+"""
+
+COMPARABLE = """\
+## What is not comparable
+
+- `pydantic-ai-harness`, `deepagents`, `openai-agents` and `smolagents` run a subagent as a function
+  in the parent's process. It shares the parent's memory, environment, secrets and fate: it can't be
+  killed, limited or confined on its own. Outrider and `pi` give each task a process. The
+  in-process figures show what a task costs without that.
+- The in-process peers are asked through their own delegation tool, called directly, so that
+  no turn of a parent's model is in the figures: `SubAgents`' `delegate_task`, deepagents' `task`,
+  `Agent.as_tool`, a managed agent of smolagents.
+- Each task reads one small file in each turn but the last. Outrider and `pi` use their own `read`
+  tool for it, with its checks and its record; the in-process peers have a function of two lines.
+- Outrider also records every run, masks secrets in all that leaves it, and watches deadlines and
+  budgets. That is in its figures.
+- `pi -p` is pi as a person calls it, `pi as a child` as a parent spawns it: JSON events, no
+  session, no extensions, skills, templates or context files, and only its reading tools. Where
+  Outrider is compared with "pi", it is with the faster of the two. pi-subagents 0.67 runs its
+  foreground children inside the parent's own node process; only its tool's text is measured.
+- Memory is the unique set size: what would be freed if the process ended. For peers without a
+  process it is what the parent grew by.
+"""
+
+
+def page(results: Json, *, plots: Iterable[str] = ()) -> str:
+    """Return the whole page; a part that was not measured is left out."""
+    shown = set(plots)
+    sections = [OPENING, _machine(results), _verdicts(results)]
+    sections += [_latency(results, shown), _at_once(results, shown), _memory(results)]
+    sections += [_history(results, shown), _tool(results), _startup(results)]
+    sections += [_throughput(results), COMPARABLE, _versions(results)]
+    return "\n".join(section for section in sections if section)
+
+
+def _machine(results: Json) -> str:
+    if not (machine := results.get("machine")):
+        return ""
+    scale = " On a small scale (`--quick`)." if results.get("quick") else ""
+    return (
+        f"Measured on {results['date']}: {machine['system']}, {machine['cores']} cores, "
+        f"{machine['memory_gb']} GB, Python {machine['python']}.{scale}\n"
+    )
+
+
+def _verdicts(results: Json) -> str:
+    words = {True: "yes", False: "**no**", None: NONE}
+    rows = [(each.aim, each.found, words[each.met]) for each in verdicts(results)]
+    return "## What must hold\n\n" + table(("Aim", "Found", "Met"), rows)
+
+
+def _image(name: str, shown: set[str], title: str) -> str:
+    return f"\n![{title}]({PLOTS}/{name})\n" if name in shown else ""
+
+
+def _latency(results: Json, shown: set[str]) -> str:
+    latency = results.get("latency")
+    if not latency:
+        return ""
+    kinds = ("first", "one", "ten")
+    header = ["", "own process"]
+    for title in ("to first request", "one turn", "ten turns"):
+        header += [title, "× warm", "× pi"]
+    rows: list[list[str]] = []
+    for name in latency["first"]:
+        row = [name, "yes" if CONTESTANTS[name].isolated else "no"]
+        for kind in kinds:
+            value = median(latency[kind].get(name))
+            warm = median(latency[kind].get(WARM))
+            row.append(milliseconds(value))
+            row += [
+                times(ratio(value, warm)),
+                times(ratio(value, pi_reference(latency, kind))),
+            ]
+        rows.append(row)
+    fork = median(results.get("fork"))
+    if fork is not None:
+        warm, pi = (
+            median(latency["first"].get(WARM)),
+            pi_reference(latency, "first"),
+        )
+        cells = [milliseconds(fork), times(ratio(fork, warm)), times(ratio(fork, pi))]
+        rows.append(["*a bare fork of the warmed process*", NONE, *cells, *[NONE] * 6])
+    return (
+        "## One task\n\nFrom the request to the model server's first request, and to the answer.\n\n"
+        + table(header, rows)
+        + _image("first.svg", shown, "To the first request")
+        + _image("one.svg", shown, "One turn")
+        + _image("ten.svg", shown, "Ten turns")
+    )
+
+
+def _at_once(results: Json, shown: set[str]) -> str:
+    found = results.get("at_once")
+    if not found:
+        return ""
+    sizes = sorted({int(size) for cells in found.values() for size in cells})
+    rows: list[list[str]] = []
+    for size in sizes:
+        warm = found.get(WARM, {}).get(str(size), {}).get("throughput")
+        for name, cells in found.items():
+            if cell := cells.get(str(size)):
+                speed = cell["throughput"]
+                rows.append(
+                    [
+                        f"{size:,}",
+                        name,
+                        f"{number(speed)}/s",
+                        times(ratio(speed, warm)),
+                        milliseconds(cell["p50"]),
+                        milliseconds(cell["p99"]),
+                    ]
+                )
+    header = ("at once", "", "finished", "× warm", "p50", "p99")
+    note = (
+        "All are handed over in one moment, and each must come back with its own answer. "
+        f"`{COLD}` keeps its queue of eight children at a time, as does the line that says so; "
+        "the others run all of them at once.\n"
+    )
+    return (
+        "## Many tasks at once\n\n"
+        + note
+        + "\n"
+        + table(header, rows)
+        + _image("at-once.svg", shown, "Tasks at once")
+    )
+
+
+def _memory(results: Json) -> str:
+    if not (found := results.get("memory")):
+        return ""
+    warm = found.get(WARM, {}).get("child_mb")
+    rows: list[list[str]] = []
+    for name, cell in found.items():
+        child = cell["child_mb"]
+        rows.append(
+            [
+                name,
+                f"{cell['tasks']:,}" + ("" if cell["together"] else " (not all at one time)"),
+                NONE if child is None else f"{number(child)} MB",
+                times(ratio(child, warm)),
+                f"{number(max(0, cell['parent_mb']))} MB",
+            ]
+        )
+    header = ("", "tasks held", "unique to each child", "× warm", "the parent's growth for each")
+    return "## Memory\n\nOf tasks that wait for their model.\n\n" + table(header, rows)
+
+
+def _history(results: Json, shown: set[str]) -> str:
+    found = dict(results.get("history", {}))
+    if loop := results.get("loop"):
+        found["outrider's loop alone"] = loop
+    if not found:
+        return ""
+    points = sorted({int(point) for costs in found.values() for point in costs})
+    rows: list[list[str]] = []
+    for name, costs in found.items():
+        grown = ratio(costs.get(str(points[-1])), costs.get(str(points[0])))
+        rows.append(
+            [name, *(milliseconds(costs.get(str(point))) for point in points), times(grown)]
+        )
+    header = ["", *(f"at {point}" for point in points), "growth"]
+    return (
+        "## A turn as the history grows\n\nFrom one request of a long task to its next one, the "
+        "wire and the tool included; the loop alone has a model in the same process.\n\n"
+        + table(header, rows)
+        + _image("history.svg", shown, "History")
+    )
+
+
+def _tool(results: Json) -> str:
+    if not (found := results.get("tool")):
+        return ""
+    warm = found.get(WARM, {}).get("bytes")
+    rows = [
+        [
+            "outrider" if name == WARM else name,
+            f"`{cell['tool']}`",
+            f"{cell['bytes']:,}",
+            f"{round(cell['bytes'] / 4):,}",
+            times(ratio(cell["bytes"], warm)),
+        ]
+        for name, cell in sorted(found.items(), key=lambda item: item[1]["bytes"])
+    ]
+    header = ("", "tool", "bytes", "tokens (bytes / 4)", "× outrider")
+    prompt = found.get(WARM, {}).get("prompt_bytes", 0)
+    return (
+        "## What delegation costs the parent in each turn\n\nThe delegation tool's definition, as "
+        "it goes to the model. Systems that describe when to delegate in their system prompt pay "
+        f"for that too; Outrider's such text has {prompt:,} bytes, and can be switched off.\n\n"
+        + table(header, rows)
+    )
+
+
+def _startup(results: Json) -> str:
+    if not (found := results.get("startup")):
+        return ""
+    bare = median(found.get("python -c pass"))
+    rows = [
+        [
+            f"`{name}`",
+            milliseconds(median(values)),
+            times(ratio(median(values), bare)),
+        ]
+        for name, values in found.items()
+    ]
+    return "## Start-up\n\n" + table(("", "time", "× bare Python"), rows)
+
+
+def _throughput(results: Json) -> str:
+    if not (found := results.get("throughput")):
+        return ""
+    rows: list[list[str]] = []
+    for name, speed in found.items():
+        if name.startswith("copying"):
+            continue
+        plain = found["copying events to a file"]
+        kind = name.removeprefix("sanitising ")
+        against = found.get(f"copying {kind} in memory", plain)
+        rows.append([name, f"{number(speed)} MB/s", f"{number(against)} MB/s"])
+        rows[-1].append(times(ratio(against, speed)))
+    flood = results.get("flood", {})
+    words = (
+        f"\nCollecting {number(flood['bytes'] / 1e6)} MB of events took "
+        f"{number(flood['seconds'])} s, and {number(flood['most'] / 1e6)} MB of memory at most.\n"
+        if flood
+        else ""
+    )
+    header = ("", "speed", "a plain copy", "× the copy's time")
+    return "## Collecting, sanitising, validating\n\n" + table(header, rows) + words
+
+
+def _versions(results: Json) -> str:
+    versions = results.get("versions", {})
+    problems = results.get("problems", {})
+    rows = [[name, version, problems.get(name, "")] for name, version in versions.items()]
+    rows += [[name, NONE, why] for name, why in problems.items() if name not in versions]
+    return "## Who took part\n\n" + table(("", "version", "problem"), rows)
