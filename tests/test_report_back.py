@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,19 @@ async def test_large_numbers_and_foreign_text_survive_exactly() -> None:
     value = {"n": [2**70, -(2**64) - 1, 1.5, 1e300], "text": "大小 🦊 \u2028 \x7f", "ключ": None}
     result, _ = await reported(tool_call("report_back", value), schema={"type": "object"})
     assert_completed(result, value)
+
+
+async def test_a_report_of_five_megabytes_arrives_whole() -> None:
+    value = ["word " * 8] * 120_000
+    report = replace(tool_call("report_back", {"result": value}), chunk_size=1 << 16)
+    result, _ = await reported(report, schema={"type": "array"})
+    run = single(result)
+    assert run.outcome is Outcome.COMPLETED, run.error
+    assert run.structured_output == value
+    assert json.loads(run.output) == value
+    assert len(result.text) < 300_000
+    assert result.details.error is not None
+    assert result.details.error.code is ErrorCode.SUBAGENT_OUTPUT_TRUNCATED
 
 
 async def test_upper_case_types_are_understood() -> None:

@@ -174,7 +174,7 @@ HEAVY = {
     "a pattern that looks back": ({"type": "string", "pattern": "^(a*)*\\1b$"}, "a" * 5_000, False),
     "five megabytes that fit": (WORDS, ["word " * 8] * 120_000, True),
     "five megabytes that don't": (WORDS, ["word " * 9] * 110_000, False),
-    "five megabytes of numbers": ({"type": "array", "uniqueItems": True}, [*range(720_000)], True),
+    "five megabytes of numbers": ({"items": {"type": "integer"}}, [*range(720_000)], True),
 }
 
 
@@ -187,3 +187,31 @@ def test_a_heavy_report_is_judged_in_under_a_second(name: str) -> None:
     # The processor's time: that of a machine which is busy with other things doesn't count.
     assert time.process_time() - begun < 1
     assert report.valid is fits
+
+
+# --- what a sibling could do ---------------------------------------------------------------------
+
+
+async def test_a_tool_that_never_ends_cannot_undo_a_valid_report() -> None:
+    entered = asyncio.Event()
+
+    async def forever() -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    hanging = build_tool(forever, name="forever", resource="test")
+    told: list[Event] = []
+    task = executor(
+        {"type": "integer"},
+        [[("forever", "{}"), (REPORT_BACK, '{"result": 7}')]],
+        emit=told,
+        tools=[hanging],
+        deadline=time.monotonic() + GRACE_S + 0.2,
+    )
+    finish = await task.run()
+    assert entered.is_set()
+    assert finish.outcome is Outcome.COMPLETED
+    assert finish.structured_output == 7
+    ended = {event.name: event for event in told if isinstance(event, ToolResultEndEvent)}
+    assert ended["forever"].envelope["code"] == ToolCode.TIMEOUT
+    assert ended[REPORT_BACK].envelope["code"] == ToolCode.SUCCESS

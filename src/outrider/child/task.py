@@ -11,6 +11,7 @@ from outrider.child.turn import TurnExecutor, TurnResult
 from outrider.protocol.errors import Outcome
 from outrider.protocol.events import TaskFinishEvent
 
+MOST_TEXT = 1 << 20
 CUT = "The model's answer was cut at its token limit."
 EMPTY = "The model gave an empty answer."
 NO_CALL = "The model answered without calling report_back, even when told to."
@@ -92,9 +93,11 @@ class TaskExecutor:
         return None
 
     def _reported(self, value: Any) -> TaskFinishEvent:
+        text = json.dumps(value, ensure_ascii=False)
         return TaskFinishEvent(
             Outcome.COMPLETED,
-            json.dumps(value, ensure_ascii=False),
+            # The parent writes the text anew from the value: a large one needn't be sent twice.
+            text if len(text) <= MOST_TEXT else "",
             structured_output=value,
             usage=self.budget.usage,
         )

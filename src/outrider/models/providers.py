@@ -61,6 +61,12 @@ def _provider(name: str) -> "Provider[Any]":
         timeout=httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S),
         verify=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
     )
+    if name == "openai-chat":
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        from outrider.models.lean_openai import LeanOpenAI
+
+        return OpenAIProvider(openai_client=LeanOpenAI(http_client=client))
     return cast("Any", infer_provider_class(name))(http_client=client)
 
 

@@ -48,6 +48,6 @@ async def _delegate(place: Path) -> ToolResult:
         # With another HOME, Python wouldn't find what was installed for this user only.
         "PYTHONUSERBASE": site.getuserbase(),
     }
-    flags = {"subagents.timeoutMs": 60_000}
+    flags = {"subagents.timeoutMs": 60_000, "warm.keepMinutes": 0}
     request = Request("explorer", TASK, model=EMBEDDED, cwd=work)
     return await perform(request, Caller(env, flags=flags))

@@ -15,6 +15,7 @@ COMMANDS = {
     "runs": "List the runs that are kept, newest first.",
     "show": "Print what a run said, or its whole transcript.",
     "config": "Show every setting, its value and where it came from.",
+    "warm": "Tell of, or end, the process that makes the next run start fast.",
     "doctor": "Check that everything Outrider needs is there and works.",
 }
 

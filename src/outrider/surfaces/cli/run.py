@@ -60,11 +60,16 @@ def configure(parser: CommandParser) -> None:
         default=[],
         help="any setting, for this run; 'outrider config' lists them; can be repeated",
     )
+    parser.add_argument(
+        "--no-warm", action="store_true", help="start cold, and leave no warm process behind"
+    )
 
 
 def execute(arguments: Namespace) -> int:
     """Delegate, and print what came of it."""
     flags = read_flags(arguments.set)
+    if arguments.no_warm:
+        flags["warm.keepMinutes"] = 0
     schema = ABSENT if arguments.schema is None else read_schema(arguments.schema)
     request = Request(
         agent=arguments.agent,
@@ -162,6 +167,7 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
         on_update=view.updated,
         on_start=started,
         cancelled=cancelled,
+        one_shot=True,
     )
     _interrupt_at_once()
     return await perform(request, caller)
