@@ -30,10 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
         publish(json.loads(LATEST.read_text()))
         return 0
     scale = QUICK if options.quick else Scale()
-    results, failed = measured(options.only, options.peers, scale)
     RESULTS.mkdir(exist_ok=True)
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    (RESULTS / f"{stamp}.json").write_text(json.dumps(results, indent=1))
+    kept = RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
+    results, failed = measured(options.only, options.peers, scale, kept)
     print(page(results))
     whole = not (options.quick or options.only != list(MEASURES) or options.peers)
     if options.publish and not whole and LATEST.exists():
@@ -44,15 +43,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def measured(only: list[str], peers: list[str], scale: Scale) -> tuple[Json, list[str]]:
-    """Return the results, and the names of what could not be measured."""
+def measured(only: list[str], peers: list[str], scale: Scale, kept: Path) -> tuple[Json, list[str]]:
+    """Return the results, and the names of the parts that failed; each part is kept at once."""
     commands, problems = installed(peers or CONTESTANTS)
+    versions: dict[str, str] = {}
     results: Json = {
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
         "quick": scale.quick,
+        "versions": versions,
+        "problems": problems,
     }
-    versions: dict[str, str] = {}
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="outrider-bench-") as name:
         setting = Setting(commands, Path(name), scale, problems, versions)
@@ -61,11 +62,12 @@ def measured(only: list[str], peers: list[str], scale: Scale) -> tuple[Json, lis
             try:
                 results.update(MEASURES[part](setting))
             except Exception as error:
-                # One part that fails must not take the others' hours with it.
+                # One part that fails must not take the others with it.
                 print(f"{part} failed: {type(error).__name__}: {error}", file=sys.stderr)
                 failed.append(part)
             print(f"{part}: {time.monotonic() - start:.0f} s", file=sys.stderr)
-    return {**results, "versions": versions, "problems": problems}, failed
+            kept.write_text(json.dumps(results, indent=1) + "\n")
+    return results, failed
 
 
 def publish(results: Json) -> None:
@@ -79,7 +81,7 @@ def publish(results: Json) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="on a smaller scale; keeps nothing")
+    parser.add_argument("--quick", action="store_true", help="on a smaller scale")
     parser.add_argument(
         "--only", nargs="+", choices=list(MEASURES), default=list(MEASURES), metavar="PART",
         help=f"only some parts: {', '.join(MEASURES)}",
@@ -88,7 +90,9 @@ def _parser() -> argparse.ArgumentParser:
         "--peers", nargs="+", choices=list(CONTESTANTS), default=[], metavar="NAME",
         help=f"only some contestants: {', '.join(CONTESTANTS)}",
     )  # fmt: skip
-    parser.add_argument("--publish", action="store_true", help="keep the results, even if partial")
+    parser.add_argument(
+        "--publish", action="store_true", help="write the docs from this, though it isn't all"
+    )
     parser.add_argument("--page", action="store_true", help="write the page again, measure nothing")
     return parser
 

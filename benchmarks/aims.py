@@ -1,5 +1,6 @@
 """What must hold, judged by the results; no I/O."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,10 +36,18 @@ def verdicts(results: Json) -> list[Verdict]:
     ]
 
 
-def _at_most(aim: str, value: float | None, limit: float, shown: str) -> Verdict:
+def _judged(aim: str, value: float | None, shown: str, holds: Callable[[float], bool]) -> Verdict:
     if value is None:
         return Verdict(aim, "not measured", None)
-    return Verdict(aim, shown, value <= limit)
+    return Verdict(aim, shown, holds(value))
+
+
+def _at_most(aim: str, value: float | None, limit: float, shown: str) -> Verdict:
+    return _judged(aim, value, shown, lambda found: found <= limit)
+
+
+def _at_least(aim: str, value: float | None, limit: float, shown: str) -> Verdict:
+    return _judged(aim, value, shown, lambda found: found >= limit)
 
 
 def _speed(results: Json) -> list[Verdict]:
@@ -53,10 +62,11 @@ def _speed(results: Json) -> list[Verdict]:
     share, against_run = ratio(pi_one, one), ratio(plain_pi, run)
     near = ratio(one, deep)
     return [
-        Verdict(
+        _at_least(
             "warm, request to first model request: at least 15 times faster than pi",
+            faster,
+            15,
             f"{times(faster)} faster ({milliseconds(warm)}, {milliseconds(pi_first)})",
-            None if faster is None else faster >= 15,
         ),
         _at_most(
             "warm, request to first model request: at most 5 times a bare fork",
@@ -64,20 +74,22 @@ def _speed(results: Json) -> list[Verdict]:
             5,
             f"{times(forks)} ({milliseconds(fork)} for the fork)",
         ),
-        Verdict(
+        _at_least(
             "warm, one-turn task: at most an eighth of pi's time",
+            share,
+            8,
             f"{times(share)} faster ({milliseconds(one)}, {milliseconds(pi_one)})",
-            None if share is None else share >= 8,
         ),
         Verdict(
-            "warm, one-turn task: near to deepagents in one process",
-            f"{times(near)} its time ({milliseconds(deep)})",
+            "warm, one-turn task: how near to deepagents in one process",
+            "not measured" if near is None else f"{times(near)} its time ({milliseconds(deep)})",
             None,
         ),
-        Verdict(
+        _judged(
             "`outrider run`, one-turn task: faster than `pi -p`",
+            against_run,
             f"{times(against_run)} faster ({milliseconds(run)}, {milliseconds(plain_pi)})",
-            None if against_run is None else against_run > 1,
+            lambda found: found > 1,
         ),
     ]
 
@@ -99,7 +111,7 @@ def _at_once(results: Json) -> list[Verdict]:
             "at most 15 MB of unique memory for each live child",
             child,
             15,
-            f"{number(child)} MB with {memory.get('tasks')} at once",
+            f"{number(child)} MB, its guardian included, with {memory.get('tasks')} at once",
         ),
         _at_most(
             "no descriptor and no process left but the warm one",
@@ -136,10 +148,11 @@ def _throughput(results: Json) -> list[Verdict]:
     big = flood.get("bytes", 0) >= 1_000_000_000
     most = flood.get("most", 0) / 1_000_000
     return [
-        Verdict(
+        _at_least(
             "sanitising ordinary text: 50 MB/s or more",
+            slowest,
+            50,
             f"{number(slowest)} MB/s at the slowest",
-            None if slowest is None else slowest >= 50,
         ),
         _at_most(
             f"sanitising is linear to {sizes[-1] if sizes else 100} MB",
@@ -149,7 +162,9 @@ def _throughput(results: Json) -> list[Verdict]:
         ),
         Verdict(
             "collecting 1 GB of events: under 100 MB of memory",
-            f"{number(most)} MB for {number(flood.get('bytes', 0) / 1_000_000)} MB of events",
+            f"{number(most)} MB for {number(flood['bytes'] / 1_000_000)} MB of events"
+            if flood
+            else "not measured",
             most < 100 if big else None,
         ),
     ]

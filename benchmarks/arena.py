@@ -152,7 +152,8 @@ class Arena:
     def drop(self, name: str, problem: str) -> None:
         """Go on without a contestant."""
         print(f"{name}: {problem}", file=sys.stderr)
-        self.problems[name] = problem
+        # What is kept speaks of no machine's folders.
+        self.problems[name] = problem.replace(str(self._folder), "…").replace(str(ROOT), "…")
         driver = self._drivers.pop(name, None)
         if driver is not None:
             driver.kill()

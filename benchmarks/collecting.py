@@ -132,6 +132,9 @@ def speeds(size: int, folder: Path) -> dict[str, float]:
         "copying events to a file": speed(lambda: copy(size, folder), size),
         "collecting events": speed(lambda: collect(size, folder), size),
         "validating reports": speed(lambda: validate(reports), len(report) * len(reports)),
+        "copying reports in memory": speed(
+            lambda: [bytes(bytearray(each)) for each in reports], len(report) * len(reports)
+        ),
     }
     for name, make in (("prose", prose), ("code", code), ("JSON logs", json_logs)):
         text = make(size)

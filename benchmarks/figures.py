@@ -4,7 +4,8 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-NONE = "–"
+NONE = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -49,10 +50,11 @@ def milliseconds(value: float | None) -> str:
 
 def times(value: float | None) -> str:
     """Return a ratio."""
-    return NONE if value is None else f"{number(value)}×"
+    return NONE if value is None else f"{number(value)}{TIMES}"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; all columns but the first hold figures."""
-    lines = [list(header), ["---", *(["---:"] * (len(header) - 1))], *map(list, rows)]
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1) -> str:
+    """Return a Markdown table; all columns but the first `words` hold figures."""
+    rule = ["---" if place < words else "---:" for place in range(len(header))]
+    lines = [list(header), rule, *map(list, rows)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class Scale:
 
 
 QUICK = Scale(
-    one_turn_rounds=7,
+    one_turn_rounds=5,
     ten_turns_rounds=3,
     at_once=(1, 10, 100),
     rounds_at_once=1,
@@ -198,7 +199,7 @@ def _measure_memory(arena: Arena, name: str, number: int, found: dict[str, Json]
         arena.begin(name, tasks, concurrent=number)
         together = arena.wait_for_requests(tasks, hold_ms / 1000)
         children = processes_at_home(arena.home(name)) - before
-        taken = sum(unique_bytes(pid) for pid in children)
+        taken = [unique_bytes(pid) for pid in children]
         driver = unique_bytes(arena.pid(name)) - driver_before
         arena.finish(name, tasks)
     except Broken as problem:
@@ -207,7 +208,8 @@ def _measure_memory(arena: Arena, name: str, number: int, found: dict[str, Json]
     found[name] = {
         "tasks": number,
         "together": together,
-        "child_mb": round(taken / number / MEGABYTE, 2) if contestant.isolated else None,
+        "child_mb": round(sum(taken) / number / MEGABYTE, 2) if contestant.isolated else None,
+        "largest_mb": round(max(taken) / MEGABYTE, 2) if contestant.isolated and taken else None,
         "parent_mb": round(driver / number / MEGABYTE, 3),
     }
 
@@ -229,7 +231,7 @@ def history(setting: Setting) -> Json:
 
 def _cost_of_turns(times: Sequence[float]) -> dict[str, float]:
     """Return the milliseconds of a turn at some lengths of the history, each a median of 11."""
-    costs = [(after - before) * 1000 for before, after in zip(times, times[1:], strict=False)]
+    costs = [(after - before) * 1000 for before, after in pairwise(times)]
     points = [point for point in HISTORIES if point <= len(times)]
     return {str(point): round(statistics.median(window(costs, point, 5)), 3) for point in points}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks.aims import pi_reference, verdicts
 from benchmarks.contestants import COLD, CONTESTANTS, WARM
-from benchmarks.figures import NONE, median, milliseconds, number, ratio, table, times
+from benchmarks.figures import NONE, TIMES, median, milliseconds, number, ratio, table, times
 
 Json = dict[str, Any]
 PLOTS = "../benchmarks/plots"
@@ -15,11 +15,11 @@ OPENING = """\
 
 Outrider beside its peers: every one of them gets the same tasks, and asks the same scripted model
 server, which answers at once. So what is measured is what the systems themselves cost. Contestants
-take turns, each with a server and a home folder in common with nobody. This page is written by
+take turns, and each has a home folder of its own. This page is written by
 
 ```
 python3 -m benchmarks            # all of it, about 20 minutes; installs the peers at the first time
-python3 -m benchmarks --quick    # the same on a smaller scale; prints this page, keeps nothing
+python3 -m benchmarks --quick    # on a smaller scale; prints this page and writes no docs
 python3 -m benchmarks --page     # this page and its plots again, from the last results
 ```
 
@@ -72,7 +72,7 @@ def _machine(results: Json) -> str:
 def _verdicts(results: Json) -> str:
     words = {True: "yes", False: "**no**", None: NONE}
     rows = [(each.aim, each.found, words[each.met]) for each in verdicts(results)]
-    return "## What must hold\n\n" + table(("Aim", "Found", "Met"), rows)
+    return "## What must hold\n\n" + table(("Aim", "Found", "Met"), rows, words=3)
 
 
 def _image(name: str, shown: set[str], title: str) -> str:
@@ -86,7 +86,7 @@ def _latency(results: Json, shown: set[str]) -> str:
     kinds = ("first", "one", "ten")
     header = ["", "own process"]
     for title in ("to first request", "one turn", "ten turns"):
-        header += [title, "× warm", "× pi"]
+        header += [title, f"{TIMES} warm", f"{TIMES} pi"]
     rows: list[list[str]] = []
     for name in latency["first"]:
         row = [name, "yes" if CONTESTANTS[name].isolated else "no"]
@@ -108,7 +108,7 @@ def _latency(results: Json, shown: set[str]) -> str:
         cells = [milliseconds(fork), times(ratio(fork, warm)), times(ratio(fork, pi))]
         rows.append(["*a bare fork of the warmed process*", NONE, *cells, *[NONE] * 6])
     return (
-        "## One task\n\nFrom the request to the model server's first request, and to the answer.\n\n"
+        "## One task\n\nFrom the request to the model's first request, and to the answer.\n\n"
         + table(header, rows)
         + _image("first.svg", shown, "To the first request")
         + _image("one.svg", shown, "One turn")
@@ -137,7 +137,7 @@ def _at_once(results: Json, shown: set[str]) -> str:
                         milliseconds(cell["p99"]),
                     ]
                 )
-    header = ("at once", "", "finished", "× warm", "p50", "p99")
+    header = ("at once", "", "finished", f"{TIMES} warm", "p50", "p99")
     note = (
         "All are handed over in one moment, and each must come back with its own answer. "
         f"`{COLD}` keeps its queue of eight children at a time, as does the line that says so; "
@@ -158,18 +158,17 @@ def _memory(results: Json) -> str:
     warm = found.get(WARM, {}).get("child_mb")
     rows: list[list[str]] = []
     for name, cell in found.items():
-        child = cell["child_mb"]
-        rows.append(
-            [
-                name,
-                f"{cell['tasks']:,}" + ("" if cell["together"] else " (not all at one time)"),
-                NONE if child is None else f"{number(child)} MB",
-                times(ratio(child, warm)),
-                f"{number(max(0, cell['parent_mb']))} MB",
-            ]
-        )
-    header = ("", "tasks held", "unique to each child", "× warm", "the parent's growth for each")
-    return "## Memory\n\nOf tasks that wait for their model.\n\n" + table(header, rows)
+        child, largest = cell["child_mb"], cell["largest_mb"]
+        held = f"{cell['tasks']:,}" + ("" if cell["together"] else ", not all at one time")
+        row = [name, held, NONE if child is None else f"{number(child)} MB"]
+        row += [times(ratio(child, warm)), NONE if largest is None else f"{number(largest)} MB"]
+        rows.append([*row, f"{number(max(0, cell['parent_mb']))} MB"])
+    header = ("", "tasks held", "unique to each task", f"{TIMES} warm", "largest process")
+    header += ("the parent's growth for each",)
+    return (
+        "## Memory\n\nOf tasks that wait for their model. All processes of a task are counted: "
+        "Outrider's have a guardian beside the child.\n\n" + table(header, rows)
+    )
 
 
 def _history(results: Json, shown: set[str]) -> str:
@@ -208,7 +207,7 @@ def _tool(results: Json) -> str:
         ]
         for name, cell in sorted(found.items(), key=lambda item: item[1]["bytes"])
     ]
-    header = ("", "tool", "bytes", "tokens (bytes / 4)", "× outrider")
+    header = ("", "tool", "bytes", "tokens (bytes / 4)", f"{TIMES} outrider")
     prompt = found.get(WARM, {}).get("prompt_bytes", 0)
     return (
         "## What delegation costs the parent in each turn\n\nThe delegation tool's definition, as "
@@ -230,7 +229,7 @@ def _startup(results: Json) -> str:
         ]
         for name, values in found.items()
     ]
-    return "## Start-up\n\n" + table(("", "time", "× bare Python"), rows)
+    return "## Start-up\n\n" + table(("", "time", f"{TIMES} bare Python"), rows)
 
 
 def _throughput(results: Json) -> str:
@@ -240,11 +239,10 @@ def _throughput(results: Json) -> str:
     for name, speed in found.items():
         if name.startswith("copying"):
             continue
-        plain = found["copying events to a file"]
-        kind = name.removeprefix("sanitising ")
-        against = found.get(f"copying {kind} in memory", plain)
-        rows.append([name, f"{number(speed)} MB/s", f"{number(against)} MB/s"])
-        rows[-1].append(times(ratio(against, speed)))
+        kind = name.split(" ", 1)[1]
+        against = found.get(f"copying {kind} in memory", found["copying events to a file"])
+        cells = [f"{number(each)} MB/s" for each in (speed, against)]
+        rows.append([name, *cells, times(ratio(against, speed))])
     flood = results.get("flood", {})
     words = (
         f"\nCollecting {number(flood['bytes'] / 1e6)} MB of events took "
@@ -252,7 +250,7 @@ def _throughput(results: Json) -> str:
         if flood
         else ""
     )
-    header = ("", "speed", "a plain copy", "× the copy's time")
+    header = ("", "speed", "a plain copy", f"{TIMES} the copy's time")
     return "## Collecting, sanitising, validating\n\n" + table(header, rows) + words
 
 
@@ -261,4 +259,4 @@ def _versions(results: Json) -> str:
     problems = results.get("problems", {})
     rows = [[name, version, problems.get(name, "")] for name, version in versions.items()]
     rows += [[name, NONE, why] for name, why in problems.items() if name not in versions]
-    return "## Who took part\n\n" + table(("", "version", "problem"), rows)
+    return "## Who took part\n\n" + table(("", "version", "problem"), rows, words=3)

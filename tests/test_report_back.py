@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,10 @@ RULE = "You must end by calling the tool `report_back`"
 
 
 @pytest.fixture(autouse=True)
-async def children(world: Path) -> AsyncIterator[None]:
+async def children(world: Path) -> None:
     """Real children, forked from the warm process: each test can afford several."""
     del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
     assert await hosted_warmth().ready("openai-chat")
-    yield
 
 
 async def reported(

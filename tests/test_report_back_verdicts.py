@@ -19,18 +19,19 @@ from outrider.child.conversation import Conversation, Reply
 from outrider.child.history import History
 from outrider.child.report_back import REPORT_BACK, ReportBackTool
 from outrider.child.task import TaskExecutor
-from outrider.child.turn import TurnExecutor
+from outrider.child.turn import GRACE_S, TurnExecutor
 from outrider.delegation.api import subagent
 from outrider.delegation.warm import hosted_warmth
 from outrider.protocol.config import BudgetConfig
 from outrider.protocol.data import ABSENT
+from outrider.protocol.envelope import ToolCode
 from outrider.protocol.errors import Outcome
-from outrider.protocol.events import Event, TaskFinishEvent
+from outrider.protocol.events import Event, TaskFinishEvent, ToolResultEndEvent
 from outrider.protocol.usage import Usage
 from outrider.testing import ScriptedModel, tool_call
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.registry import Tool
+from outrider.tools.registry import Tool, collect_tools, tool
 from test_schemas import STEADY, fair, object_values, plain_verdict, schemas, values
 
 __all__ = ["object_values"]  # a fixture that hypothesis-jsonschema needs
@@ -137,8 +138,8 @@ async def test_real_children_come_to_the_same_verdicts(world: Path) -> None:
     del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
     assert await hosted_warmth().ready("openai-chat")
     outcomes: set[Outcome] = set()
-    for schema, given in drawn(24):
-        steps = [tool_call(REPORT_BACK, arguments(schema, value)) for value in given]
+    for schema, sent in drawn(24):
+        steps = [tool_call(REPORT_BACK, arguments(schema, value)) for value in sent]
         with ScriptedModel(steps) as server:
             os.environ.update(server.environment)
             result = await subagent(
@@ -146,7 +147,7 @@ async def test_real_children_come_to_the_same_verdicts(world: Path) -> None:
                 "Report.",
                 schema,
                 server.model,
-                config={"subagents.reportBackAttempts": len(given)},
+                config={"subagents.reportBackAttempts": len(sent)},
             )
         run = result.result
         assert run is not None and not run.masked_paths
@@ -157,7 +158,7 @@ async def test_real_children_come_to_the_same_verdicts(world: Path) -> None:
             schema_faults=run.schema_faults,
             last_report=run.last_report,
         )
-        holds(finish, schema, given)
+        holds(finish, schema, sent)
         outcomes.add(run.outcome)
     assert outcomes == {Outcome.COMPLETED, Outcome.SCHEMA_FAILED}
 
@@ -181,9 +182,9 @@ HEAVY = {
 @pytest.mark.parametrize("name", HEAVY)
 def test_a_heavy_report_is_judged_in_under_a_second(name: str) -> None:
     schema, value, fits = HEAVY[name]
-    tool, sent = ReportBackTool.for_schema(schema), arguments(schema, value)
+    made, sent = ReportBackTool.for_schema(schema), arguments(schema, value)
     begun = time.process_time()
-    report = tool.judge(sent, cut=False)
+    report = made.judge(sent, cut=False)
     # The processor's time: that of a machine which is busy with other things doesn't count.
     assert time.process_time() - begun < 1
     assert report.valid is fits
@@ -195,17 +196,18 @@ def test_a_heavy_report_is_judged_in_under_a_second(name: str) -> None:
 async def test_a_tool_that_never_ends_cannot_undo_a_valid_report() -> None:
     entered = asyncio.Event()
 
+    @tool("test:forever", name="forever")
     async def forever() -> None:
+        """Never end."""
         entered.set()
         await asyncio.Event().wait()
 
-    hanging = build_tool(forever, name="forever", resource="test")
     told: list[Event] = []
     task = executor(
         {"type": "integer"},
         [[("forever", "{}"), (REPORT_BACK, '{"result": 7}')]],
         emit=told,
-        tools=[hanging],
+        tools=collect_tools(forever),
         deadline=time.monotonic() + GRACE_S + 0.2,
     )
     finish = await task.run()

@@ -6,7 +6,9 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -176,15 +178,19 @@ async def test_a_fork_takes_on_its_callers_surroundings(warm: Path) -> None:
 
 
 @pytest.fixture
-def user_warmth(warm: Path, tmp_path: Path) -> Iterator[UserWarmth]:
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
-    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A runtime folder; its path is short, for a socket's must be."""
+    with tempfile.TemporaryDirectory(prefix="or") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield Path(folder) / "outrider"
+
+
+@pytest.fixture
+def user_warmth(warm: Path, runtime: Path) -> Iterator[UserWarmth]:
     warmth = UserWarmth(os.environ, minutes=10)
     yield warmth
     warmth.stop()
     wait_until(lambda: warmth.status() is None, "the user's warm process to stop")
-    del os.environ["XDG_RUNTIME_DIR"]
 
 
 def one_shot(server: ScriptedModel, task: str) -> str:
@@ -200,7 +206,7 @@ def one_shot(server: ScriptedModel, task: str) -> str:
 
 
 def test_commands_share_a_warm_process_of_the_users_own(
-    user_warmth: UserWarmth, tmp_path: Path
+    user_warmth: UserWarmth, runtime: Path
 ) -> None:
     with ScriptedModel(echo) as server:
         assert one_shot(server, "First.") == "You asked: First."
@@ -209,7 +215,7 @@ def test_commands_share_a_warm_process_of_the_users_own(
             assert one_shot(server, f"Task {n}.") == f"You asked: Task {n}."
     status = user_warmth.status()
     assert status is not None and status["served"] == 3
-    [socket_file] = (tmp_path / "runtime/outrider").iterdir()
+    [socket_file] = runtime.glob("*.sock")
     assert code_identity() in socket_file.name
     assert socket_file.stat().st_mode & 0o777 == 0o600
     assert socket_file.parent.stat().st_mode & 0o777 == 0o700
@@ -217,35 +223,47 @@ def test_commands_share_a_warm_process_of_the_users_own(
 
 
 def test_a_socket_folder_that_others_can_enter_is_not_trusted(
-    user_warmth: UserWarmth, tmp_path: Path
+    user_warmth: UserWarmth, runtime: Path
 ) -> None:
     with ScriptedModel(echo) as server:
         one_shot(server, "First.")
         wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
-        folder = tmp_path / "runtime/outrider"
-        folder.chmod(0o755)
+        runtime.chmod(0o755)
         assert user_warmth.status() is None
         assert one_shot(server, "Second.") == "You asked: Second."
-        folder.chmod(0o700)
+        runtime.chmod(0o700)
     status = user_warmth.status()
     assert status is not None and status["served"] == 0
 
 
-def test_a_warm_process_ends_when_nobody_comes(user_warmth: UserWarmth, tmp_path: Path) -> None:
-    folder = tmp_path / "runtime/outrider"
-    folder.mkdir(mode=0o700)
-    path = folder / f"warm-{code_identity()}.sock"
-    command = [
-        sys.executable,
-        "-m",
-        "outrider.child.warm",
-        "user",
-        str(path),
-        "0.02",
-        "openai-chat",
-    ]
-    assert subprocess.run(command, timeout=100).returncode == 0
+def test_a_warm_process_ends_when_nobody_comes(runtime: Path) -> None:
+    runtime.mkdir(mode=0o700)
+    path = runtime / "warm.sock"
+    lock = os.open(runtime / "lock", os.O_RDWR | os.O_CREAT)
+    arguments = ("user", str(path), str(lock), "0.02", "openai-chat")
+    command = [sys.executable, "-m", "outrider.child.warm", *arguments]
+    assert subprocess.run(command, pass_fds=(lock,), timeout=100).returncode == 0
+    os.close(lock)
     assert not path.exists()
+
+
+def test_many_commands_at_once_start_one_warm_process(
+    user_warmth: UserWarmth, runtime: Path
+) -> None:
+    with ScriptedModel(echo) as server:
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda n: one_shot(server, f"Task {n}."), range(4)))
+        assert answers == [f"You asked: Task {n}." for n in range(4)]
+        wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
+    found = [p for p in psutil.process_iter() if str(runtime) in " ".join(_command_line(p))]
+    assert len(found) == 1
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 async def test_a_process_without_warmth_starts_cold(world: Path) -> None:

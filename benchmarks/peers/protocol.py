@@ -1,10 +1,11 @@
-"""What every driver does alike: takes orders on stdin, one JSON object a line, and answers on stdout.
+"""What every driver does alike: orders on stdin, answers on stdout, one JSON object a line.
 
-| order | answer |
-|---|---|
-| at the start | `{"ready": true, "version": …}` |
-| `{"op": "delegate", "tasks": […], "concurrent": n or null}` | `{"results": [{start, end, answer}]}` |
-| `{"op": "offer", "task": …}` | `{"tool": name, …}`: a parent has asked the model, with the tool |
+At the start it says `{"ready": true, "version": …}`. Then:
+
+`{"op": "delegate", "tasks": […], "concurrent": n or null}`
+    runs the tasks at once, and answers `{"results": [{start, end, answer, error}]}`
+`{"op": "offer", "task": …}`
+    lets a parent with the delegation tool ask the model once, and answers `{"tool": name, …}`
 
 Times are `time.monotonic()`, which all processes of a machine share.
 """

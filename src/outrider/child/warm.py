@@ -2,7 +2,7 @@
 request. It has one thread, no event loop and no caller's secrets, for every fork inherits it all.
 
 `python -m outrider.child.warm host FD PROVIDER`     serves one host, until that lets go of it
-`python -m outrider.child.warm user PATH MINUTES PROVIDER`     serves a user's commands for a while
+`python -m outrider.child.warm user PATH LOCK_FD MINUTES PROVIDER`     serves a user's commands
 """
 
 import contextlib
@@ -36,10 +36,10 @@ def main(arguments: list[str]) -> None:
             _warm_up(provider)
             connection.send(READY)
             _Server(connections=[connection]).serve()
-        case ["user", path, minutes, provider]:
-            listener = _listen(path)
+        case ["user", path, lock, minutes, provider]:
             _warm_up(provider)
-            _Server(listener=listener, idle_s=float(minutes) * 60).serve()
+            idle_s = float(minutes) * 60
+            _Server(path=path, listener=_listen(path), lock=int(lock), idle_s=idle_s).serve()
         case _:
             sys.exit(__doc__)
 
@@ -78,16 +78,19 @@ class _Server:
     def __init__(
         self,
         connections: list[socket.socket] | None = None,
+        path: str | None = None,
         listener: socket.socket | None = None,
+        lock: int | None = None,
         idle_s: float | None = None,
     ) -> None:
         self._connections = {one.fileno(): one for one in connections or ()}
         self._listener = listener
+        self._lock = lock
         self._idle_s = idle_s
         self._started = time.time()
         self._served = 0
         self._until = self._next_end()
-        self._path = listener.getsockname() if listener else None
+        self._path = path
         self._identity = _identity(self._path)
 
     def serve(self) -> None:
@@ -168,6 +171,8 @@ class _Server:
                 connection.close()
             if self._listener is not None:
                 self._listener.close()
+            if self._lock is not None:
+                os.close(self._lock)
             for standard, pipe in enumerate(pipes[:3]):
                 os.dup2(pipe, standard)
                 os.close(pipe)

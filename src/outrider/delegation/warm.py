@@ -7,6 +7,7 @@ of the user's, found by a socket that is named after the exact version, code and
 import asyncio
 import atexit
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -209,9 +210,16 @@ class UserWarmth:
         return connection
 
     def _begin(self, provider: str) -> None:
+        """Start a warm process, unless there is one: it holds the lock for as long as it lives."""
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _spawn(("user", str(self._path), str(self._minutes), provider))
+            lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                arguments = ("user", str(self._path), str(lock), str(self._minutes), provider)
+                _spawn(arguments, pass_fds=(lock,))
+            finally:
+                os.close(lock)
 
 
 def _spawn(arguments: tuple[str, ...], pass_fds: tuple[int, ...] = ()) -> "subprocess.Popen[bytes]":
@@ -229,8 +237,9 @@ def _spawn(arguments: tuple[str, ...], pass_fds: tuple[int, ...] = ()) -> "subpr
 
 
 def _socket_folder(env: Mapping[str, str]) -> Path:
-    runtime = env.get("XDG_RUNTIME_DIR")
-    if runtime and os.path.isdir(runtime):
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    # The kernel takes no socket's path of more than 107 bytes.
+    if 0 < len(runtime) < 60 and os.path.isdir(runtime):
         return Path(runtime) / "outrider"
     return Path(tempfile.gettempdir()) / f"outrider-{os.getuid()}"
 
