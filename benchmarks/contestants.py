@@ -39,10 +39,6 @@ class Contestant:
         return [self.python(), "-m", f"benchmarks.peers.{self.module}", *self.arguments]
 
 
-def _install_pi() -> None:
-    environments.install_node_packages("pi")
-
-
 def _python_peer(name: str, **options) -> Contestant:
     module = name.replace("-", "_")
     return Contestant(name, module, lambda: environments.peer_python(name), **options)
@@ -54,26 +50,28 @@ def _outrider(mode: str, label: str, **options) -> Contestant:
     )
 
 
-def _pi(mode: str, label: str) -> Contestant:
+def _pi(mode: str, label: str, packages: tuple[str, ...] = ("pi",), **options) -> Contestant:
+    def install() -> None:
+        for package in packages:
+            environments.install_node_packages(package)
+
     variables = {
         "BENCH_NODE": str(environments.NODE),
         "BENCH_PI": str(environments.PI),
-        "BENCH_PI_VERSION": environments.PI_VERSION,
         "BENCH_PI_SUBAGENTS": str(environments.PI_SUBAGENTS),
+        "BENCH_VERSION": environments.NODE_PACKAGES[packages[-1]][0].rpartition("@")[2],
         "PI_OFFLINE": "1",
     }
+    settings = {"most_at_once": 100, "most_at_once_quick": 10, "child_mb": 130, "child_s": 0.7}
     return Contestant(
         label,
         "pi",
         environments.outrider_python,
         (mode,),
         isolated=True,
-        install=_install_pi,
+        install=install,
         environment=variables,
-        most_at_once=100,
-        most_at_once_quick=10,
-        child_mb=130,
-        child_s=0.7,
+        **{**settings, **options},
     )
 
 
@@ -82,6 +80,7 @@ COLD = "outrider cold"
 RUN = "outrider run"
 PI = "pi -p"
 PI_CHILD = "pi as a child"
+PI_SUBAGENTS = "pi-subagents"
 
 CONTESTANTS: dict[str, Contestant] = {
     contestant.name: contestant
@@ -106,6 +105,7 @@ CONTESTANTS: dict[str, Contestant] = {
         ),
         _pi("print", PI),
         _pi("child", PI_CHILD),
+        _pi("subagents", PI_SUBAGENTS, ("pi", "pi-subagents"), most_at_once=1, child_s=2.5),
         _python_peer("pydantic-ai-harness"),
         _python_peer("deepagents"),
         _python_peer("openai-agents"),
@@ -125,12 +125,14 @@ def driver_environment(contestant: Contestant, home: Path, url: str) -> dict[str
     runtime = home / "run"
     project.mkdir(parents=True, exist_ok=True)
     runtime.mkdir(mode=0o700, exist_ok=True)
+    (home / "tmp").mkdir(exist_ok=True)
     (project / "note.txt").write_text("The note says: all is well.\n")
     return {
         **{name: os.environ[name] for name in PASSED if name in os.environ},
         **TRACING_OFF,
         **contestant.environment,
         "HOME": str(home),
+        "TMPDIR": str(home / "tmp"),
         "XDG_RUNTIME_DIR": str(runtime),
         "OUTRIDER_HOME": str(home / "state"),
         "BENCH_PROJECT": str(project),

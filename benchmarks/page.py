@@ -42,8 +42,10 @@ COMPARABLE = """\
   budgets. That is in its figures.
 - `pi -p` is pi as a person calls it, `pi as a child` as a parent spawns it: JSON events, no
   session, no extensions, skills, templates or context files, and only its reading tools. Where
-  Outrider is compared with "pi", it is with the faster of the two. pi-subagents 0.67 runs its
-  foreground children inside the parent's own node process; only its tool's text is measured.
+  Outrider is compared with "pi", it is with the faster of the two.
+- `pi-subagents` is a lasting pi whose model calls the tool `subagent`, from that call until the
+  parent is told the result. It is left at its default, where each child has a runner of its own in
+  the background; told so, it can also run a child inside the parent's own process.
 - Memory is the unique set size: what would be freed if the process ended. For peers without a
   process it is what the parent grew by.
 """

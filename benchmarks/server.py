@@ -1,8 +1,9 @@
 """The scripted model server, in a process of its own: every peer asks it the same questions.
 
 A task holds a mark such as `bench-a1b2-t10-h250`: the model reads a file nine times, waits 250 ms,
-and answers `answer-a1b2`. Told `{"ids": […]}` on stdin, the server answers for each id with the
-times of its requests, their bytes, and the tools offered in the last of them.
+and answers `answer-a1b2`. Where a parent is told `relay:` and a task, it calls its `subagent` tool.
+Told `{"ids": […]}` on stdin, the server answers for each id with the times of its requests, their
+bytes, and the tools offered in the last of them.
 """
 
 import json
@@ -16,6 +17,7 @@ from outrider.testing import Request, ScriptedModel, Step, answer, tool_call
 
 MARK = re.compile(r"bench-([0-9a-f]+)-t(\d+)-h(\d+)")
 NOTE = "note.txt"
+RELAY = "relay:"
 
 
 class Model:
@@ -27,6 +29,8 @@ class Model:
 
     def step(self, request: Request) -> Step:
         """Return the next step of the task that this request belongs to."""
+        if relayed := relay(request):
+            return relayed
         identity, turns, hold_ms = marked(request)
         self.seen[identity].append(request.at)
         self.last[identity] = request
@@ -46,6 +50,19 @@ class Model:
         size = len(json.dumps(body, separators=(",", ":")).encode())
         times = self.seen.get(identity, [])
         return {"times": times, "tools": body.get("tools") or [], "bytes": size}
+
+
+def relay(request: Request) -> Step | None:
+    """Return what a parent's model does that was told to hand a task on; None for any other."""
+    if "subagent" not in request.tool_names:
+        return None
+    text = request.last_user_text
+    if RELAY in text and request.messages[-1].get("role") == "user":
+        task = text.partition(RELAY)[2].strip()
+        return tool_call("subagent", {"agent": "scout", "task": task})
+    if any(RELAY in json.dumps(message.get("content")) for message in request.messages):
+        return answer("Noted.")
+    return None
 
 
 def marked(request: Request) -> tuple[str, int, int]:

@@ -1,6 +1,8 @@
 """Which agents are found, who wins, and what a broken or hostile folder can't do."""
 
 import os
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -178,11 +180,29 @@ def test_symlink_to_itself_or_to_nothing_is_refused(found, project, target):
     assert "can't be read" in fault_of(found, path)
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root reads everything")
-def test_unreadable_file_is_refused(found, project):
-    path = write(project / ".agents")
-    path.chmod(0)
-    assert "can't be read: Permission denied" in fault_of(found, path)
+def test_unreadable_file_is_refused(home):
+    with tempfile.TemporaryDirectory() as folder:  # not tmp_path: only root can enter that
+        Path(folder).chmod(0o755)
+        (Path(folder) / ".git").mkdir()
+        path = write(Path(folder) / ".agents")
+        path.chmod(0)
+        with without_root():
+            discovery = discover(Path(folder), {"HOME": str(home)})
+    [fault] = [note.message for note in discovery.diagnostics if note.path == str(path)]
+    assert "can't be read: Permission denied" in fault
+
+
+@contextmanager
+def without_root():
+    """Root reads everything, so it steps down meanwhile."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def test_project_file_that_leads_outside_is_not_read(found, home, project):

@@ -1,13 +1,19 @@
-"""pi: a node process for each task; `print` as a user calls it, `child` as a parent spawns it."""
+"""pi: a node process for each task.
+
+`print` is pi as a user calls it, `child` as a parent spawns it, and `subagents` a lasting pi with
+pi-subagents, whose model hands each task on, to a runner in the background, as is its default.
+"""
 
 import asyncio
 import json
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.protocol import MODEL, serve
+from benchmarks.peers.protocol import MODEL, Timed, serve
 
 MODE = {
     "print": ["-p"],
@@ -16,6 +22,7 @@ MODE = {
         *("--no-prompt-templates", "--no-context-files", "--tools", "read,grep,find,ls"),
     ],
 }
+LINE_LIMIT = 64 << 20
 PROVIDER = ["--provider", "bench", "--model", MODEL]
 
 
@@ -25,19 +32,65 @@ def main() -> None:
     pi = [os.environ["BENCH_NODE"], os.environ["BENCH_PI"]]
     _write_models()
     os.chdir(os.environ["BENCH_PROJECT"])
+    if mode == "subagents":
+        extended = [*pi, *PROVIDER, "--no-session", "-e", os.environ["BENCH_PI_SUBAGENTS"]]
+        parent = Parent([*extended, "--mode", "rpc"])
 
-    async def delegate(task: str) -> str:
-        out = await _output([*pi, *MODE[mode], *PROVIDER, task])
-        return out if mode == "print" else _last_text(out)
+        async def offer(task: str) -> dict[str, Any]:
+            await _output([*extended, "-p", task])
+            return {"tool": "subagent"}
 
-    async def offer(task: str) -> dict[str, Any]:
-        extension = os.environ.get("BENCH_PI_SUBAGENTS")
-        if mode == "print" or not extension:
-            return {"tool": None}
-        await _output([*pi, *MODE["print"], "--no-session", *PROVIDER, "-e", extension, task])
-        return {"tool": "subagent"}
+        serve(parent.delegate, version=os.environ["BENCH_VERSION"], offer=offer)
+    else:
 
-    serve(delegate, version=os.environ["BENCH_PI_VERSION"], offer=offer)
+        async def delegate(task: str) -> str:
+            out = await _output([*pi, *MODE[mode], *PROVIDER, task])
+            return out if mode == "print" else _last_text(out)
+
+        serve(delegate, version=os.environ["BENCH_VERSION"])
+
+
+class Parent:
+    """A pi that lasts, and hands on one task after the other."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def delegate(self, task: str) -> Timed:
+        """Return the answer, with the times from the tool's call until the parent is told."""
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=LINE_LIMIT,
+            )
+        assert self._process.stdin
+        order = {"type": "prompt", "message": f"relay: {task}"}
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        start = await self._until(_is_call)
+        end, told = await self._until(_is_notice)
+        await self._until(lambda event: event["type"] == "agent_settled")
+        return Timed(str(told["message"]["content"]), start[0], end)
+
+    async def _until(self, wanted: Callable[[dict[str, Any]], bool]) -> tuple[float, Any]:
+        """Return when the wanted event came, and the event."""
+        assert self._process and self._process.stdout
+        while line := await self._process.stdout.readline():
+            event = json.loads(line)
+            if wanted(event):
+                return time.monotonic(), event
+        raise RuntimeError(f"pi ended with exit code {await self._process.wait()}")
+
+
+def _is_call(event: dict[str, Any]) -> bool:
+    return event["type"] == "tool_execution_start" and event["toolName"] == "subagent"
+
+
+def _is_notice(event: dict[str, Any]) -> bool:
+    message = event.get("message", {})
+    return event["type"] == "message_end" and message.get("customType") == "subagent-notify"
 
 
 def _write_models() -> None:

@@ -1,7 +1,7 @@
 """The verdict on a run: from how its child ended and what it said, to the result a caller gets."""
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from outrider.delegation.collect import Collector
@@ -118,6 +118,7 @@ def conclude(
         run.restart_output()
         run.add_output(text)
     run.add_event({"type": "end", "at": duration_ms} | _ending_record(result, ending))
+    result = replace(result, record_problem=run.problem)
     shown = _shown(result, verdict, collector, config)
     run.write_result(shown.to_dict())
     return shown

@@ -45,6 +45,8 @@ class SingleResult:
     duration_ms: int = 0
     session_file: str | None = None
     output_file: str | None = None
+    record_problem: str | None = None
+    """What kept the run's record from being complete: a full disk, say."""
     receipt: dict[str, Any] = field(default_factory=dict[str, Any])
     display_items: tuple[dict[str, Any], ...] = ()
 

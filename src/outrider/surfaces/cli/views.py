@@ -86,10 +86,11 @@ def summary(result: SingleResult, run_id: str) -> list[str]:
         f"run {run_id}",
     ]
     figures = " · ".join(parts)
+    problem = [result.record_problem] if result.record_problem else []
     if result.outcome is Outcome.COMPLETED:
-        return [f"completed · {figures}"]
+        return [f"completed · {figures}", *problem]
     story = f"'outrider show {run_id} --events' tells the whole story"
-    return [f"{result.outcome}: {result.error}", f"{figures} · {story}"]
+    return [f"{result.outcome}: {result.error}", f"{figures} · {story}", *problem]
 
 
 def spent(usage: Usage) -> str:
