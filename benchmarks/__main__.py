@@ -16,7 +16,7 @@ from benchmarks.page import page
 from benchmarks.plots import plots
 
 RESULTS = FOLDER / "results"
-LATEST = RESULTS / "latest.json"
+LATEST = FOLDER / "latest.json"
 PLOTS = FOLDER / "plots"
 PAGE = ROOT / "docs" / "benchmarks.md"
 
@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     kept = RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
     results, failed = measured(options.only, options.peers, scale, kept)
     print(page(results))
-    whole = not (options.quick or options.only != list(MEASURES) or options.peers)
-    if options.publish and not whole and LATEST.exists():
-        results = {**json.loads(LATEST.read_text()), **results}
-    if whole or options.publish:
+    whole = options.only == list(MEASURES) and not options.peers
+    if options.publish or (whole and not options.quick):
+        if not whole and LATEST.exists():
+            results = merged(json.loads(LATEST.read_text()), results)
         LATEST.write_text(json.dumps(results, indent=1) + "\n")
         publish(results)
     return 1 if failed else 0
@@ -68,6 +68,12 @@ def measured(only: list[str], peers: list[str], scale: Scale, kept: Path) -> tup
             print(f"{part}: {time.monotonic() - start:.0f} s", file=sys.stderr)
             kept.write_text(json.dumps(results, indent=1) + "\n")
     return results, failed
+
+
+def merged(old: Json, new: Json) -> Json:
+    """Return the old results with the parts that were measured anew."""
+    both = {key: {**old.get(key, {}), **new[key]} for key in ("versions", "problems")}
+    return {**old, **new, **both}
 
 
 def publish(results: Json) -> None:

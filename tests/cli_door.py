@@ -54,6 +54,7 @@ class Door:
     def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
         kept = {name: os.environ[name] for name in os.environ if name.startswith("COVERAGE")}
         base = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
+        base["OUTRIDER_WARM__KEEP_MINUTES"] = "0"  # nothing may stay behind
         return {**base, **kept, **(env or {})}
 
     def start(

@@ -214,7 +214,9 @@ async def test_a_full_window_drops_old_results_and_goes_on(world: Path) -> None:
 
 
 async def test_the_hard_deadline_ends_a_child_that_is_busy(world: Path) -> None:
-    result, _ = await delegated(endless("busy ", delay=0.05), config={"subagents.timeoutMs": 4_000})
+    result, _ = await delegated(
+        endless("busy ", delay=0.05), config={"subagents.timeoutMs": 10_000}
+    )
     run = single(result)
     assert run.outcome is Outcome.TIMED_OUT
     assert run.timeout_reason is TimeoutReason.RUNTIME
@@ -228,7 +230,7 @@ async def test_the_hard_deadline_ends_a_child_that_is_busy(world: Path) -> None:
 
 async def test_silence_ends_at_the_idle_deadline(world: Path) -> None:
     result, _ = await delegated(
-        silence_after("A beginning. "), config={"subagents.idleTimeoutMs": 3_000}
+        silence_after("A beginning. "), config={"subagents.idleTimeoutMs": 10_000}
     )
     run = single(result)
     assert run.outcome is Outcome.TIMED_OUT

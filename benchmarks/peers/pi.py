@@ -76,7 +76,8 @@ class Parent:
 
     async def _until(self, wanted: Callable[[dict[str, Any]], bool]) -> tuple[float, Any]:
         """Return when the wanted event came, and the event."""
-        assert self._process and self._process.stdout
+        assert self._process
+        assert self._process.stdout
         while line := await self._process.stdout.readline():
             event = json.loads(line)
             if wanted(event):

@@ -17,20 +17,40 @@ if TYPE_CHECKING:
         subagent,
         subagent_sync,
     )
+    from outrider.delegation.profiles import (
+        SubAgentManager,
+        SubAgentProfile,
+        SubAgentResult,
+        SubAgentState,
+        SubAgentTool,
+        offered_tools,
+        register_sub_agent,
+    )
+    from outrider.protocol.brief import REPORT_BACK
     from outrider.protocol.errors import ErrorCode, Outcome
+    from outrider.protocol.events import TaskFinishEvent
     from outrider.protocol.results import SingleResult, ToolResult
     from outrider.protocol.usage import Usage
 
 __all__ = [
+    "REPORT_BACK",
     "Delegation",
     "DelegationError",
     "ErrorCode",
     "Outcome",
     "SingleResult",
+    "SubAgentManager",
+    "SubAgentProfile",
+    "SubAgentResult",
+    "SubAgentState",
+    "SubAgentTool",
+    "TaskFinishEvent",
     "ToolResult",
     "Usage",
     "__version__",
     "delegate",
+    "offered_tools",
+    "register_sub_agent",
     "subagent",
     "subagent_sync",
 ]
@@ -40,10 +60,19 @@ _HOMES = {
     "DelegationError": "outrider.delegation.api",
     "ErrorCode": "outrider.protocol.errors",
     "Outcome": "outrider.protocol.errors",
+    "REPORT_BACK": "outrider.protocol.brief",
     "SingleResult": "outrider.protocol.results",
+    "SubAgentManager": "outrider.delegation.profiles",
+    "SubAgentProfile": "outrider.delegation.profiles",
+    "SubAgentResult": "outrider.delegation.profiles",
+    "SubAgentState": "outrider.delegation.profiles",
+    "SubAgentTool": "outrider.delegation.profiles",
+    "TaskFinishEvent": "outrider.protocol.events",
     "ToolResult": "outrider.protocol.results",
     "Usage": "outrider.protocol.usage",
     "delegate": "outrider.delegation.api",
+    "offered_tools": "outrider.delegation.profiles",
+    "register_sub_agent": "outrider.delegation.profiles",
     "subagent": "outrider.delegation.api",
     "subagent_sync": "outrider.delegation.api",
 }

@@ -25,6 +25,8 @@ from outrider.protocol.events import MessageUpdateEvent, RetryEvent
 from outrider.protocol.retry import FailureKind, RetryPolicy
 from outrider.protocol.usage import Usage
 
+SIGN_OF_LIFE_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -59,6 +61,7 @@ class Conversation:
         self._emit = emit
         self._retry = retry
         self._deadline = deadline
+        self._shown_at = 0.0
 
     async def request(self, turn: int, history: History, tools: Sequence[ToolDefinition]) -> Reply:
         """Return the model's reply; `usage` counts every attempt that was made for it."""
@@ -99,9 +102,17 @@ class Conversation:
                     if delta := _text_of(event, has_text=bool(received.pieces)):
                         received.pieces.append(delta)
                         self._emit(MessageUpdateEvent(turn, delta))
+                    else:
+                        self._show_life(turn)
             finally:
                 received.usage = _usage_of(stream.get())
         return stream.get()
+
+    def _show_life(self, turn: int) -> None:
+        """Tell the parent, now and then, of a model that thinks, or writes a long tool call."""
+        if (now := time.monotonic()) - self._shown_at >= SIGN_OF_LIFE_S:
+            self._shown_at = now
+            self._emit(MessageUpdateEvent(turn, ""))
 
     async def _again(self, turn: int, attempt: int, failure: Failure, history: History) -> bool:
         """Whether the request is to be sent again; returns when it is time to."""

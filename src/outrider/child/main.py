@@ -98,7 +98,14 @@ async def run_task(
     conversation = Conversation(model, brief.model, emit, retry, deadline)
     async with tool_executor(brief, Path(brief.cwd), os.environ) as executor:
         turns = TurnExecutor(
-            conversation, history, executor, budget, emit, report_back, brief.report_back_attempts
+            conversation,
+            history,
+            executor,
+            budget,
+            emit,
+            report_back,
+            brief.report_back_attempts,
+            deadline,
         )
         return await TaskExecutor(
             turns, history, budget, wants_report, brief.report_back_attempts

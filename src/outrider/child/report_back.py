@@ -11,6 +11,7 @@ from typing import Any
 from pydantic_ai.tools import ToolDefinition
 
 from outrider.child.report_wire import wire_parameters
+from outrider.protocol.brief import REPORT_BACK
 from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.envelope import (
     Envelope,
@@ -20,7 +21,6 @@ from outrider.protocol.envelope import (
 )
 from outrider.protocol.schemas import Fault, OutputSchema, load_schema, parse_arguments
 
-REPORT_BACK = "report_back"
 DESCRIPTION = (
     "Hand over the final result and end the task. Call it once, when you are done; "
     "its arguments are the result, and must fit its schema."

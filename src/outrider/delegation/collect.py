@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from outrider.delegation.lines import Flooded
 from outrider.delegation.partial import PartialText
 from outrider.delegation.runs import Run
 from outrider.protocol import jsonl
+from outrider.protocol.brief import REPORT_BACK
 from outrider.protocol.config import LimitsConfig
 from outrider.protocol.envelope import is_success
 from outrider.protocol.events import (
@@ -31,13 +31,6 @@ from outrider.protocol.usage import Usage
 
 MOST_DISPLAY_ITEMS = 200
 MOST_DISPLAY_TEXT = 4_000
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Something that runs with a time limit of its own, and is a sign of life until then."""
-
-    until: float
 
 
 class Collector:
@@ -103,7 +96,8 @@ class Collector:
                 self.turn_count = event.turn
                 self.partial.begin()
             case MessageUpdateEvent():
-                self.partial.add(event.delta)
+                if event.delta:  # an empty one says no more than that the model is at work
+                    self.partial.add(event.delta)
             case RetryEvent():
                 self.attempts += 1
                 self.last_retry = event
@@ -115,7 +109,8 @@ class Collector:
                 self._waiting[event.id] = self._seen_at + event.timeout_ms / 1000
             case ToolResultEndEvent():
                 self._waiting.pop(event.id, None)
-                self.receipt.add(event.effects, failed=not _succeeded(event))
+                if event.name != REPORT_BACK:  # handing over the result is no work done
+                    self.receipt.add(event.effects, failed=not _succeeded(event))
             case TurnEndEvent():
                 self.usage = event.usage
             case TaskFinishEvent():

@@ -91,7 +91,7 @@ def conclude(
     if structured is not ABSENT:
         text = jsonl.pretty(structured)
     last_report, _ = _masked(masker, finish.last_report if finish else ABSENT)
-    faults = masker.value(finish.schema_faults)[0] if finish and finish.schema_faults else None
+    faults = [masker.value(fault)[0] for fault in (finish and finish.schema_faults) or ()]
     receipt, _ = masker.value(collector.receipt.to_dict())
     result = SingleResult(
         agent=agent,
@@ -103,7 +103,7 @@ def conclude(
         structured_output=structured,
         error=error,
         timeout_reason=ending.timeout,
-        schema_faults=cast("tuple[Any, ...] | None", faults),
+        schema_faults=tuple(faults) or None,
         last_report=last_report,
         masked_paths=masked_paths or None,
         attempts=collector.attempts,

@@ -4,6 +4,7 @@ Dropping the lifeline is how a child is ended; the kernel drops it when this pro
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.data import to_json
 
+STRANGER_LIMIT_MS = 1_000
 # -P: the working directory is hostile ground, and must not be searched for modules.
 PYTHON = (sys.executable, "-P", "-m")
 
@@ -75,6 +77,20 @@ class Child:
             self.close(descriptor)
         if self.process is not None:
             self.process.wait()
+        elif self.guardian is not None:
+            _wait_for_stranger(self.guardian)
+
+
+def _wait_for_stranger(pid: int) -> None:
+    """Wait the moment that a process which has said its last word takes to be gone."""
+    with suppress(OSError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            poller = select.poll()
+            poller.register(descriptor, select.POLLIN)
+            poller.poll(STRANGER_LIMIT_MS)
+        finally:
+            os.close(descriptor)
 
 
 Hand = Callable[[tuple[int, int, int, int]], "subprocess.Popen[bytes] | None"]

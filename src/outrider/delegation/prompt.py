@@ -1,6 +1,7 @@
 """What a child is told about itself: its role, its boundaries, and how to hand over."""
 
 from outrider.agents.definitions import AgentDefinition
+from outrider.protocol.brief import REPORT_BACK
 
 BOUNDARIES = """\
 You are the subagent `{name}`, working for another agent or a person who sees only your final \
@@ -11,8 +12,8 @@ message. You work in `{cwd}`; paths in tool calls are relative to it.
 plainly what you couldn't find out.
 - You have only the tools you were given. If a call fails, read its message and try another way."""
 
-REPORT_BACK_RULE = """\
-- You must end by calling the tool `report_back` with your result as its arguments, once. Only \
+REPORT_BACK_RULE = f"""\
+- You must end by calling the tool `{REPORT_BACK}` with your result as its arguments, once. Only \
 that is delivered; a final message in text is lost."""
 
 

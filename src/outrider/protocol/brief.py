@@ -6,6 +6,9 @@ from typing import Any
 from outrider.protocol.config import BudgetConfig, RetryConfig
 from outrider.protocol.data import ABSENT, Absent
 
+REPORT_BACK = "report_back"
+"""The tool by which a child hands over an answer of the shape its caller asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Brief:
