@@ -99,8 +99,7 @@ def _at_once(results: Json) -> list[Verdict]:
     memory = results.get("memory", {}).get(WARM, {})
     child = memory.get("child_mb")
     left = results.get("left", {})
-    before, after = left.get("descriptors", (0, 0))
-    processes = left.get("processes")
+    descriptors, processes = left.get("descriptors"), left.get("processes")
     return [
         Verdict(
             "1,000 delegations at once: all finish, each with its own right answer",
@@ -115,9 +114,10 @@ def _at_once(results: Json) -> list[Verdict]:
         ),
         _at_most(
             "no descriptor and no process left but the warm one",
-            None if processes is None else max(0, after - before) + processes,
+            None if processes is None or descriptors is None else max(descriptors, processes),
             0,
-            f"{after - before:+} descriptors, {processes} processes after {left.get('tasks')}",
+            f"{descriptors} descriptors and {processes} processes more than before "
+            f"{left.get('tasks')} at once",
         ),
     ]
 

@@ -52,6 +52,7 @@ def install_node_packages(name: str) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise NotInstalled("npm was not found on PATH")
+    _say(name)
     folder.mkdir(parents=True, exist_ok=True)
     flags = ("--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
     _run(name, [npm, "install", *flags, "--prefix", str(folder), *wanted])
@@ -62,6 +63,7 @@ def _python(name: str, wanted: tuple[str, ...]) -> str:
     folder = ENVS / name
     python = folder / "bin" / "python"
     if not _is_done(folder, wanted):
+        _say(name)
         # Without pip: some systems' Python can't put it into an environment, but has it itself.
         _run(name, [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)])
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
@@ -69,6 +71,10 @@ def _python(name: str, wanted: tuple[str, ...]) -> str:
         _run(name, [str(python), "-m", "compileall", "-q", str(folder / "lib")], may_fail=True)
         _mark_done(folder, wanted)
     return str(python)
+
+
+def _say(name: str) -> None:
+    print(f"Installing {name} into an environment of its own, once …", file=sys.stderr)
 
 
 def _is_done(folder: Path, wanted: tuple[str, ...]) -> bool:

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from outrider.child.exercise import exercise
+from outrider.child.exercise import load_provider, rehearse
 
 
 def forked() -> float:
@@ -32,7 +32,8 @@ def forked() -> float:
 
 def main() -> None:
     """Warm up as the warm process does, then fork."""
-    exercise("openai-chat")
+    rehearse()
+    load_provider("openai-chat")
     gc.collect()
     gc.freeze()
     forked()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import gt
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from benchmarks.processes import (
 
 Json = dict[str, Any]
 HISTORIES = (10, 50, 100, 200, 400)
+SETTLE_LIMIT_S = 10
 QUEUED = f"{WARM}, its queue of 8"
 
 
@@ -41,6 +43,7 @@ class Scale:
     at_once: tuple[int, ...] = (1, 10, 100, 1_000)
     rounds_at_once: int = 3
     held: int = 100
+    heavy_held: int = 8
     most_held: int = 1_000
     history: int = 400
     startup_rounds: int = 7
@@ -58,6 +61,7 @@ QUICK = Scale(
     at_once=(1, 10, 100),
     rounds_at_once=1,
     held=20,
+    heavy_held=4,
     most_held=20,
     history=100,
     startup_rounds=3,
@@ -128,18 +132,17 @@ def at_once(setting: Setting) -> Json:
     found: dict[str, Json] = {}
     left: Json = {}
     with setting.arena("at-once") as arena:
+        before = _held_by(arena, WARM)
         for number in setting.scale.at_once:
             for name in arena.present:
                 if _is_too_much(name, number, setting.scale):
                     continue
-                before = _descriptors(arena, name)
                 _measure_at_once(arena, name, number, setting.scale, found)
                 if name == WARM and name in arena.present:
                     _measure_at_once(arena, name, number, setting.scale, found, QUEUED, 8)
-                    after = _descriptors(arena, name)
-                    left = {"tasks": number, "descriptors": [before, after]}
+                    left = {"tasks": number}
         if WARM in arena.present:
-            left["processes"] = _left_behind(arena)
+            left |= _left_behind(arena, before)
     return {"at_once": found, "left": left}
 
 
@@ -169,14 +172,21 @@ def _is_too_much(name: str, number: int, scale: Scale) -> bool:
     return number > most or at_a_time * contestant.child_mb * MEGABYTE > available_bytes() * 0.8
 
 
-def _descriptors(arena: Arena, name: str) -> int:
-    return open_descriptors(arena.pid(name))
-
-
-def _left_behind(arena: Arena) -> int:
-    """Return how many processes Outrider has left, beside its driver and its warm process."""
+def _held_by(arena: Arena, name: str) -> tuple[int, int]:
+    """Return how many descriptors and processes a contestant at rest holds."""
+    if name not in arena.present:
+        return 0, 0
     time.sleep(0.5)
-    return max(0, len(processes_at_home(arena.home(WARM))) - 2)
+    return open_descriptors(arena.pid(name)), len(processes_at_home(arena.home(name)))
+
+
+def _left_behind(arena: Arena, before: tuple[int, int]) -> Json:
+    """Return what Outrider holds more than it did; its warm process and a spare child stay."""
+    until = time.monotonic() + SETTLE_LIMIT_S
+    after = _held_by(arena, WARM)
+    while any(map(gt, after, before)) and time.monotonic() < until:
+        after = _held_by(arena, WARM)
+    return {"descriptors": after[0] - before[0], "processes": after[1] - before[1]}
 
 
 def memory(setting: Setting) -> Json:
@@ -185,7 +195,8 @@ def memory(setting: Setting) -> Json:
     with setting.arena("memory") as arena:
         for name in arena.present:
             heavy = CONTESTANTS[name].child_mb > 20
-            number = min(8 if heavy else setting.scale.held, CONTESTANTS[name].most_at_once)
+            number = setting.scale.heavy_held if heavy else setting.scale.held
+            number = min(number, CONTESTANTS[name].most_at_once)
             _measure_memory(arena, name, number, found)
             if name == WARM and setting.scale.most_held > number and name in arena.present:
                 _measure_memory(arena, name, setting.scale.most_held, found)

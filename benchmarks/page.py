@@ -38,6 +38,8 @@ COMPARABLE = """\
   `Agent.as_tool`, a managed agent of smolagents.
 - Each task reads one small file in each turn but the last. Outrider and `pi` use their own `read`
   tool for it, with its checks and its record; the in-process peers have a function of two lines.
+- Outrider's warm process keeps one spare child ready while nobody asks. A task that comes alone
+  finds it, as here in "One task"; tasks that come together are forked when they come.
 - Outrider also records every run, masks secrets in all that leaves it, and watches deadlines and
   budgets. That is in its figures.
 - `pi -p` is pi as a person calls it, `pi as a child` as a parent spawns it: JSON events, no

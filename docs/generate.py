@@ -3,12 +3,14 @@
 A table stands between `<!-- generated:NAME -->` and `<!-- /generated -->`.
 """
 
+import inspect
 import json
 import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from outrider import testing
 from outrider.agents.definitions import AGENT_FIELDS
 from outrider.agents.discovery import builtin_agents
 from outrider.protocol.config import KEYS
@@ -20,6 +22,7 @@ from outrider.protocol.errors import (
     Outcome,
     exit_code,
 )
+from outrider.tools.builtin import builtin_tools
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
@@ -42,8 +45,13 @@ def agent_fields() -> str:
 
 
 def agents() -> str:
+    there = {tool.name for tool in builtin_tools()}
     rows = (
-        (f"`{a.name}`", a.description, ", ".join(f"`{t}`" for t in a.tools or ()))
+        (
+            f"`{a.name}`",
+            a.description,
+            ", ".join(f"`{t}`" if t in there else f"`{t}` †" for t in a.tools or ()),
+        )
         for a in builtin_agents()
     )
     return table(("Agent", "For", "Tools"), rows)
@@ -77,6 +85,20 @@ def configuration() -> str:
     return table(("Key", "Default", "Meaning", "A project's file may"), rows)
 
 
+def scripted_steps() -> str:
+    """The functions that make a step, in the order in which their module has them."""
+    steps = [getattr(testing, name) for name in testing.__all__ if name.islower()]
+    steps.sort(key=lambda step: step.__code__.co_firstlineno)
+    rows = ((_call(step), (step.__doc__ or "").partition("\n")[0]) for step in steps)
+    return table(("Step", "What the client gets"), rows)
+
+
+def _call(step: Callable[..., object]) -> str:
+    parameters = inspect.signature(step).parameters.values()
+    needed = (p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+    return f"`{step.__name__}({', '.join(needed)})`"
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "agent-fields": agent_fields,
     "builtin-agents": agents,
@@ -84,6 +106,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "tool-codes": tool_codes,
     "outcomes": outcomes,
     "configuration": configuration,
+    "scripted-steps": scripted_steps,
 }
 
 

@@ -1,6 +1,7 @@
 """What tests share: a world of their own, with no setting, key or run of the machine's in it."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -65,14 +66,15 @@ def _nothing_is_left(tmp_path: Path) -> None:
 
 
 def children_at_work() -> list[psutil.Process]:
-    """Return the guardians and children below this process; the warm one isn't at work itself."""
+    """Return the guardians and children below this process; those that wait are not at work."""
     found: list[psutil.Process] = []
     for process in psutil.Process().children(recursive=True):
         try:
             is_child = any(part.startswith("outrider.child") for part in process.cmdline())
+            waits = process.name() in ("outrider-warm", "outrider-spare")
         except psutil.NoSuchProcess:
             continue
-        if is_child and process.pid != hosted_warmth().pid:
+        if is_child and not waits and process.pid != hosted_warmth().pid:
             found.append(process)
     return found
 
@@ -83,3 +85,13 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) 
     while not condition():
         assert time.monotonic() < give_up, f"still waiting after {seconds} s: {what}"
         time.sleep(0.01)
+
+
+def unmeasured_environment() -> dict[str, str]:
+    """Return the environment for a process whose imports or time are looked at: no coverage."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+
+
+def is_measured() -> bool:
+    """Whether coverage slows this process down to a fraction of its speed."""
+    return sys.gettrace() is not None

@@ -41,9 +41,9 @@ def test_agents_tell_name_source_tools_and_model(door):
     door.write_agent("local", "description: Knows: this place.", "tools: read, write")
     ended = door.run("agents", env=KEY)
     assert ended.code == 0
-    assert "local        Knows: this place. (project, asks first)\n" in ended.out
-    assert "read · not given: write · openai:" in ended.out
-    assert "explorer" in ended.out and "(builtin)" in ended.out
+    assert "local        Knows: this place.\n" in ended.out
+    assert "  project, asks first · read · not given: write · openai:" in ended.out
+    assert "explorer" in ended.out and "  builtin · read, grep" in ended.out
 
 
 def test_agents_in_json_hold_the_reasons(door):

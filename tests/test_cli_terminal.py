@@ -102,7 +102,8 @@ def test_ctrl_c_stops_the_child_and_leaves_the_terminal_usable(door):
 
 
 @pytest.mark.parametrize(
-    ("key", "code", "requests"), [("y\n", 0, 1), ("\n", 2, 0), ("\x03", 130, 0)]
+    ("key", "code", "requests"),
+    [("y\n", 0, 1), ("\n", 2, 0), ("\x04", 2, 0), ("\x03", 130, 0)],
 )
 def test_repository_agent_runs_only_when_the_person_says_yes(door, key, code, requests):
     door.write_agent("local")
@@ -113,6 +114,8 @@ def test_repository_agent_runs_only_when_the_person_says_yes(door, key, code, re
         assert terminal.end() == code
         assert len(server.requests) == requests
     assert "Traceback" not in terminal.raw
+    # Whatever comes next on the terminal begins a line.
+    assert re.search(r"\[y/N\] \S*\r?\n", terminal.screen)
 
 
 def test_person_without_a_task_on_stdin_is_told_how_to_end_it(door):

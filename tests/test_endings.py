@@ -310,7 +310,7 @@ async def test_a_cancelled_run_says_so_and_keeps_what_there_was(world: Path) -> 
     assert run.exit_code == 130
     assert result.details.error is not None
     assert result.details.error.code is ErrorCode.SUBAGENT_CANCELLED
-    assert run.output == half
+    assert run.output and half.startswith(run.output)
     assert_recorded(result)
 
 

@@ -128,12 +128,13 @@ def _environment_in_memory(pid: int) -> bytes:
 async def test_a_command_sees_no_key_at_all(world: Path) -> None:
     write_agent(world, "bash")
     os.environ["GITHUB_TOKEN"] = "tok-of-the-user"
-    with ScriptedModel(
-        [tool_call("bash", {"command": "env; cat /proc/$PPID/environ"}), answer("Ok.")]
-    ) as server:
+    os.environ["DATABASE_URL"] = "postgres://user:tok-of-the-user@host/db"
+    # Its own, and what can be seen of every process above it.
+    above = "p=$PPID; while [ $p -gt 1 ]; do cat /proc/$p/environ; p=$(ps -o ppid= -p $p); done"
+    with ScriptedModel([tool_call("bash", {"command": f"env; {above}"}), answer("Ok.")]) as server:
         os.environ.update(server.environment)
         result = await subagent("writer", "Go.", model=server.model, config=MAY_WRITE)
-    del os.environ["GITHUB_TOKEN"]
+    del os.environ["GITHUB_TOKEN"], os.environ["DATABASE_URL"]
     assert result.completed
     told = server.requests[1].messages[-1]["content"]
     assert "PATH=" in told

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
+from conftest import is_measured
 from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation, Reply
 from outrider.child.history import History
@@ -186,7 +187,7 @@ def test_a_heavy_report_is_judged_in_under_a_second(name: str) -> None:
     begun = time.process_time()
     report = made.judge(sent, cut=False)
     # The processor's time: that of a machine which is busy with other things doesn't count.
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < (5 if is_measured() else 1)
     assert report.valid is fits
 
 

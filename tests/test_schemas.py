@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.internal.conjecture import utils as conjecture
 from hypothesis_jsonschema import from_schema
 
+from conftest import is_measured
 from outrider.protocol.schemas import (
     Fault,
     OutputSchema,
@@ -468,7 +469,7 @@ def test_a_pattern_that_blows_up_elsewhere_is_judged_at_once(pattern: str, text:
     loaded = load_schema({"pattern": pattern})
     started = time.process_time()
     (fault,) = loaded.faults(text)
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < (5 if is_measured() else 1)
     assert pattern in fault.message
 
 
@@ -504,7 +505,7 @@ def test_five_megabytes_are_judged_in_under_a_second(schema: Any, value: Any, fa
     loaded = load_schema(schema)
     started = time.process_time()
     found = loaded.faults(value)
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < (5 if is_measured() else 1)
     assert len(found) == faults
     assert all(len(str(fault)) < 700 for fault in found)
 

@@ -22,6 +22,7 @@ from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.tools import ToolDefinition
 
+from conftest import unmeasured_environment
 from outrider.testing import (
     Request,
     ScriptedModel,
@@ -606,6 +607,10 @@ def test_it_needs_nothing_but_the_standard_library():
         " and getattr(sys.modules[m], '__file__', None) and not m.startswith('_')])"
     )
     out = subprocess.run(
-        [sys.executable, "-I", "-c", probe], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", probe],
+        env=unmeasured_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert out.stdout.strip() == "[]"

@@ -47,12 +47,12 @@ async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(warm: Path) -> None:
         keeper = await until_warm()
         running = asyncio.ensure_future(subagent("explorer", "Wait.", model=server.model))
         await asyncio.to_thread(server.wait_for_requests, 1)
-        assert {process.pid for process in children_at_work()} == {
-            process.pid for process in keeper.children(recursive=True)
-        }
+        at_work = {process.pid for process in children_at_work()}
+        assert at_work
+        assert at_work <= {process.pid for process in keeper.children(recursive=True)}
         running.cancel()
         await asyncio.wait({running})
-        assert not keeper.children(recursive=True)
+        assert not children_at_work()
 
 
 async def test_a_warm_process_that_was_killed_is_replaced(warm: Path) -> None:
@@ -219,7 +219,8 @@ def test_commands_share_a_warm_process_of_the_users_own(
     assert code_identity() in socket_file.name
     assert socket_file.stat().st_mode & 0o777 == 0o600
     assert socket_file.parent.stat().st_mode & 0o777 == 0o700
-    assert not psutil.Process(status["pid"]).children(recursive=True)
+    left = psutil.Process(status["pid"]).children(recursive=True)
+    assert {process.name() for process in left} <= {"outrider-spare"}
 
 
 def test_a_socket_folder_that_others_can_enter_is_not_trusted(
@@ -256,7 +257,7 @@ def test_many_commands_at_once_start_one_warm_process(
         assert answers == [f"You asked: Task {n}." for n in range(4)]
         wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
     found = [p for p in psutil.process_iter() if str(runtime) in " ".join(_command_line(p))]
-    assert len(found) == 1
+    assert [p.name() for p in found].count("outrider-warm") == 1
 
 
 def _command_line(process: psutil.Process) -> list[str]:

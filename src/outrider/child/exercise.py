@@ -1,21 +1,15 @@
-"""Warming up: one task through the same code as any other, against a provider that isn't there.
+"""Warming up: one task through the same code as any other, against a model of our own on loopback.
 
 What is imported, compiled and cached here, each forked child has for nothing.
 """
 
 import asyncio
 import os
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 
-import httpx2
-from openai import AsyncOpenAI
-from pydantic_ai.models import Model
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
-
+import outrider
 from outrider.child.budget import Budget
 from outrider.child.main import run_task
 from outrider.models.failures import ModelUnavailable
@@ -24,43 +18,16 @@ from outrider.models.resolution import needs
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event
 
-_CHUNK = (
-    'data: {{"id":"0","object":"chat.completion.chunk","created":0,"model":"m","choices":[{}]}}\n\n'
-)
+_CHUNK = '{{"id":"0","object":"chat.completion.chunk","created":0,"model":"m","choices":[{}]}}'
 _CALL = _CHUNK.format(
     '{"index":0,"finish_reason":"tool_calls","delta":{"role":"assistant","tool_calls":[{"index":0,'
-    '"id":"0","type":"function","function":{"name":"grep","arguments":"{\\"pattern\\":\\"warm\\"}"}}]}}'
+    '"id":"0","type":"function","function":{"name":"grep","arguments":"{\\"pattern\\":\\"x\\"}"}}]}}'
 )
 _ANSWER = _CHUNK.format('{"index":0,"finish_reason":"stop","delta":{"content":"Warm."}}')
+_HEAD = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n"
 
 
-def exercise(provider: str) -> None:
-    """Do one small task, and load what `provider` needs."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "a.txt").write_text("warm\n")
-        brief = Brief("00000000", "warm", "You.", "Go.", "warm", folder, tools=("grep",))
-        budget = Budget(brief.budget)
-        asyncio.run(run_task(brief, _pretended(), _ignore, budget, time.monotonic()))
-    _load(provider)
-
-
-def _ignore(_event: Event) -> None:
-    """Nobody listens."""
-
-
-def _pretended() -> Model:
-    answers = iter((_CALL, _ANSWER))
-
-    def respond(_request: httpx2.Request) -> httpx2.Response:
-        body = f"{next(answers)}data: [DONE]\n\n"
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=body)
-
-    http = httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
-    client = AsyncOpenAI(api_key="none", base_url="http://127.0.0.1:1", http_client=http)
-    return OpenAIChatModel("warm", provider=OpenAIProvider(openai_client=client))
-
-
-def _load(provider: str) -> None:
+def load_provider(provider: str) -> None:
     """Build a model of this provider once, with a key that opens nothing."""
     names = needs(f"{provider}:any")
     os.environ.update(dict.fromkeys(names, "none"))
@@ -68,3 +35,45 @@ def _load(provider: str) -> None:
         build_model(f"{provider}:any")
     for name in names:
         del os.environ[name]
+
+
+def rehearse() -> None:
+    """Do one small task from beginning to end; it reads a folder of ours and writes nothing."""
+    asyncio.run(_rehearse())
+
+
+async def _rehearse() -> None:
+    folder = Path(outrider.__file__).parent / "agents" / "builtin"
+    brief = Brief("00000000", "warm", "You.", "Go.", "warm", str(folder), tools=("grep",))
+    server = await asyncio.start_server(_Scripted().answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        variables = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
+        os.environ.update(variables)
+        model = build_model("openai-chat:warm")
+        for name in variables:
+            del os.environ[name]
+        await run_task(brief, model, _ignore, Budget(brief.budget), time.monotonic())
+
+
+def _ignore(_event: Event) -> None:
+    """Nobody listens."""
+
+
+class _Scripted:
+    """A model that calls a tool, and then is done."""
+
+    def __init__(self) -> None:
+        self._replies = iter((_CALL, _ANSWER))
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection."""
+        with suppress(asyncio.IncompleteReadError, StopIteration):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                size = int(head.partition(b"content-length:")[2].split()[0])
+                await reader.readexactly(size)
+                body = f"data: {next(self._replies)}\n\ndata: [DONE]\n\n"
+                writer.write((_HEAD.format(len(body)) + body).encode())
+                await writer.drain()
+        writer.close()

@@ -11,9 +11,11 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 TERMINATE_GRACE_S = 5.0
 SWEEP_LIMIT_S = 5.0
@@ -22,36 +24,79 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def run_guarded(child: Callable[[], None], *, lifeline: int, status: int, timeout_ms: int) -> None:
-    """Fork, run `child` in the fork, and in the guardian return once it and all it started ended.
+    """Fork, run `child` in the fork, and in the guardian exit once it and all it started ended.
 
     The pipe `status` gets `pid 7` with the guardian's id at once, and how the child ended at the
     end: `exit 0`, or `signal 9`.
     """
+    os.write(status, f"pid {os.getpid()}\n".encode())
+    pid, wakeup = _fork(child, not_the_childs=(status,))
+    os.dup2(2, 1)  # the events' pipe is the child's alone
+    _guard(pid, wakeup, lifeline, status, timeout_ms)
+
+
+def run_spare(child: Callable[[socket.socket], None], orders: socket.socket) -> None:
+    """Fork a child that waits for its pipes, and guard it from when it is given them.
+
+    `orders` brings the pipes, with the time limit, once; where it closes instead, both end.
+    """
+    call_oneself("spare")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid, wakeup = _fork(lambda: child(theirs), not_the_childs=(ours.fileno(),))
+    theirs.close()
+    message, pipes, _, _ = socket.recv_fds(orders, 64, 4)
+    if len(pipes) != 4:
+        os.killpg(pid, signal.SIGKILL)
+        os._exit(0)
+    orders.close()
+    start, events, errors, status = pipes
+    # Only when the child has them is it said to be there; until then another one can do the task.
+    socket.send_fds(ours, [b"go"], [start, events, errors])
+    os.write(status, f"pid {os.getpid()}\n".encode())
+    for pipe in (events, errors, ours.fileno()):
+        os.close(pipe)
+    _guard(pid, wakeup, start, status, int(message.split()[1]))
+
+
+def call_oneself(name: str) -> None:
+    """Tell people who look at the processes what this one is for."""
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as own:
+        own.write(f"outrider-{name}")
+
+
+def _fork(child: Callable[[], None], *, not_the_childs: tuple[int, ...]) -> tuple[int, int]:
+    """Run `child` in a fork that dies with this process; return its id, and what wakes us."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     guardian = os.getpid()
-    os.write(status, f"pid {guardian}\n".encode())
     wakeup = _signals_to_pipe()
     pid = os.fork()
     if pid == 0:
-        _become_child(guardian, wakeup, status)
-        child()
-        return
+        try:
+            _become_child(guardian, (*wakeup, *not_the_childs))
+            call_oneself("child")
+            child()
+        finally:
+            os._exit(1)
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
-    os.dup2(2, 1)  # the events' pipe is the child's alone
+    return pid, wakeup[0]
+
+
+def _guard(pid: int, wakeup: int, lifeline: int, status: int, timeout_ms: int) -> NoReturn:
+    call_oneself("guard")
     # A backstop behind the parent's own deadline, for a parent that is stopped or stuck.
     deadline = time.monotonic() + timeout_ms / 1000 + TERMINATE_GRACE_S
-    ended = _Guardian(pid, lifeline, wakeup[0], deadline).watch()
+    ended = _Guardian(pid, lifeline, wakeup, deadline).watch()
     kind, number = _kind_of(ended)
     os.write(status, f"{kind} {number}\n".encode())
     os._exit(0)
 
 
-def _become_child(guardian: int, wakeup: tuple[int, int], status: int) -> None:
+def _become_child(guardian: int, not_ours: tuple[int, ...]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    for descriptor in (*wakeup, status):
+    for descriptor in not_ours:
         os.close(descriptor)
     os.setpgid(0, 0)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

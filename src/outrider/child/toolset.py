@@ -6,7 +6,7 @@ from pathlib import Path
 
 from outrider.agents.toolnames import is_known
 from outrider.protocol.brief import Brief
-from outrider.protocol.masking import Masker, is_secret_name, secret_environment_values
+from outrider.protocol.masking import Masker, secret_environment_values, without_secrets
 from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.entry_points import load_tools
@@ -29,17 +29,13 @@ def tool_executor(brief: Brief, cwd: Path, env: Mapping[str, str]) -> ToolExecut
         cwd=cwd,
         allowed_roots=tuple(Path(root).expanduser() for root in brief.allowed_roots),
         allow_credential_files=brief.allow_credential_files,
-        environment={
-            name: value
-            for name, value in env.items()
-            if not is_secret_name(name) and value not in secrets
-        },
+        environment=without_secrets(env),
+        mask=Masker(secrets=secrets, only_secrets=True) if brief.mask_tool_results else None,
         session_id=brief.run_id,
         spill=Path(brief.spill_folder) if brief.spill_folder else None,
     )
     return ToolExecutor(
         [available[name] for name in brief.tools if name in available],
         context,
-        mask=Masker(secrets=secrets).secrets_only if brief.mask_tool_results else None,
         withheld=available.keys() - wanted,
     )

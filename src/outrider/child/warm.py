@@ -15,12 +15,15 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from typing import NoReturn
 
-from outrider.child.guardian import run_guarded
+from outrider.child.guardian import call_oneself, run_guarded, run_spare
 
 READY = b"ready"
 PIPES = 4
+SPARE_AFTER_MS = 20
+"""How long nobody must have come before a spare child is made: before, it would be in the way."""
 MOST_BYTES = 4096
 
 
@@ -45,9 +48,11 @@ def main(arguments: list[str]) -> None:
 
 
 def _warm_up(provider: str) -> None:
-    from outrider.child import exercise
+    call_oneself("warm")
+    from outrider.child.exercise import load_provider, rehearse
 
-    exercise.exercise(provider)
+    rehearse()
+    load_provider(provider)
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         raise Unfit(f"{threads} threads are left after warming up")
@@ -86,6 +91,7 @@ class _Server:
         self._connections = {one.fileno(): one for one in connections or ()}
         self._listener = listener
         self._lock = lock
+        self._spare: socket.socket | None = None
         self._idle_s = idle_s
         self._started = time.time()
         self._served = 0
@@ -97,8 +103,11 @@ class _Server:
         """Serve until the host lets go, or nobody has come for a while, or somebody says stop."""
         with contextlib.suppress(KeyboardInterrupt):
             while self._connections or self._is_wanted():
-                for descriptor in self._ready():
+                ready = self._ready()
+                for descriptor in ready:
                     self._on_ready(descriptor)
+                if not ready and self._spare is None:
+                    self._make_spare()
         self._take_down()
 
     def _is_wanted(self) -> bool:
@@ -116,11 +125,12 @@ class _Server:
         poller = select.poll()
         for descriptor in self._connections:
             poller.register(descriptor, select.POLLIN)
-        if self._listener is None:
-            return [descriptor for descriptor, _ in poller.poll()]
-        poller.register(self._listener, select.POLLIN)
-        left = max(0.0, min(self._until - time.monotonic(), 60.0))
-        return [descriptor for descriptor, _ in poller.poll(left * 1000)]
+        wait_ms = None if self._spare else SPARE_AFTER_MS
+        if self._listener is not None:
+            poller.register(self._listener, select.POLLIN)
+            left_ms = max(0.0, min(self._until - time.monotonic(), 60.0)) * 1000
+            wait_ms = min(left_ms, wait_ms or left_ms)
+        return [descriptor for descriptor, _ in poller.poll(wait_ms)]
 
     def _on_ready(self, descriptor: int) -> None:
         if self._listener is not None and descriptor == self._listener.fileno():
@@ -147,7 +157,8 @@ class _Server:
         words = message.split()
         if words[0] == b"start" and len(pipes) == PIPES:
             self._served += 1
-            self._fork(pipes, int(words[1]))
+            if not self._hand_over(message, pipes):
+                self._fork(pipes, int(words[1]))
         elif words[0] == b"status":
             told = {"pid": os.getpid(), "startedAt": self._started, "served": self._served}
             connection.send(json.dumps(told).encode())
@@ -159,33 +170,86 @@ class _Server:
         for pipe in pipes:
             os.close(pipe)
 
+    def _hand_over(self, message: bytes, pipes: list[int]) -> bool:
+        """Give the pipes to the spare child, if there is one and it is ready."""
+        spare, self._spare = self._spare, None
+        if spare is None:
+            return False
+        with spare, contextlib.suppress(OSError):
+            if spare.recv(16, socket.MSG_DONTWAIT) == READY:
+                socket.send_fds(spare, [message], pipes)
+                return True
+        return False
+
+    def _make_spare(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.suppress(OSError):
+            if os.fork() == 0:
+                ours.close()
+                self._leave_server()
+                _in_guardian(lambda: run_spare(_wait_as_spare(theirs), theirs))
+        self._spare = ours
+
     def _fork(self, pipes: list[int], timeout_ms: int) -> None:
         with contextlib.suppress(OSError):  # no room for another: the caller sees its pipes close
             if os.fork() == 0:
-                self._become_guardian(pipes, timeout_ms)
+                self._leave_server()
+                _in_guardian(lambda: _run_at_once(pipes, timeout_ms))
 
-    def _become_guardian(self, pipes: list[int], timeout_ms: int) -> NoReturn:
-        try:
-            os.setsid()
-            for connection in self._connections.values():
+    def _leave_server(self) -> None:
+        """Let go, in a fork, of all that only the server may hold."""
+        os.setsid()
+        for connection in (*self._connections.values(), self._listener, self._spare):
+            if connection is not None:
                 connection.close()
-            if self._listener is not None:
-                self._listener.close()
-            if self._lock is not None:
-                os.close(self._lock)
-            for standard, pipe in enumerate(pipes[:3]):
-                os.dup2(pipe, standard)
-                os.close(pipe)
-            from outrider.child.main import run_child
-
-            run_guarded(run_child, lifeline=0, status=pipes[3], timeout_ms=timeout_ms)
-        finally:
-            os._exit(1)
+        if self._lock is not None:
+            os.close(self._lock)
 
     def _take_down(self) -> None:
         if self._path is not None and _identity(self._path) == self._identity:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
+
+
+def _in_guardian(guard: Callable[[], None]) -> NoReturn:
+    try:
+        guard()
+    finally:
+        os._exit(1)
+
+
+def _run_at_once(pipes: list[int], timeout_ms: int) -> None:
+    from outrider.child.main import run_child
+
+    _take_pipes(pipes[:3])
+    run_guarded(run_child, lifeline=0, status=pipes[3], timeout_ms=timeout_ms)
+
+
+def _wait_as_spare(server: socket.socket) -> Callable[[socket.socket], None]:
+    """Return what a spare child does: take on its memory in a rehearsal, then wait for its task."""
+
+    def wait(guardian: socket.socket) -> None:
+        from outrider.child.exercise import rehearse
+        from outrider.child.main import run_child
+
+        call_oneself("spare")
+        rehearse()
+        server.send(READY)
+        server.close()
+        _, pipes, _, _ = socket.recv_fds(guardian, 16, 3)
+        guardian.close()
+        if len(pipes) == 3:
+            call_oneself("child")
+            _take_pipes(pipes)
+            run_child()
+
+    return wait
+
+
+def _take_pipes(pipes: list[int]) -> None:
+    for standard, pipe in enumerate(pipes):
+        os.dup2(pipe, standard)
+        os.close(pipe)
 
 
 def _identity(path: str | None) -> tuple[int, int] | None:

@@ -3,19 +3,21 @@
 from collections.abc import Mapping
 
 from outrider.delegation.guard import current_depth
-from outrider.protocol.masking import is_secret_name, secret_environment_values
+from outrider.protocol.masking import without_secrets
 
 
 def child_environment(env: Mapping[str, str], provider: Mapping[str, str]) -> dict[str, str]:
     """Return `env` without secrets, with the provider's own variables and the marks of a child."""
-    secrets = set(secret_environment_values(env))
     kept = {
         name: value
-        for name, value in env.items()
-        if not is_secret_name(name) and value not in secrets and not name.startswith("OUTRIDER_")
+        for name, value in without_secrets(env).items()
+        if not name.startswith("OUTRIDER_")
     }
+    # A proxy may ask for a password, and be the only way to the provider.
+    proxies = {name: value for name, value in env.items() if name.lower().endswith("_proxy")}
     return {
         **kept,
+        **proxies,
         **provider,
         "OUTRIDER_SUBAGENT_CHILD": "1",
         "OUTRIDER_SUBAGENT_DEPTH": str(current_depth(env) + 1),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.data import to_json
+from outrider.protocol.masking import without_secrets
 
 STRANGER_LIMIT_MS = 1_000
 # -P: the working directory is hostile ground, and must not be searched for modules.
@@ -128,12 +129,13 @@ def launch_cold(brief: Brief, env: Mapping[str, str]) -> Child:
             stdout=events_out,
             stderr=errors_out,
             cwd=brief.cwd,
-            env=dict(env),
+            # Who can see the process can see these; the rest comes with the brief.
+            env=without_secrets(env),
             pass_fds=(status_out,),
             start_new_session=True,
         )
 
-    return with_pipes(Start(brief), hand_over)
+    return with_pipes(Start(brief, dict(env)), hand_over)
 
 
 def _close(descriptors: Iterable[int]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from outrider.protocol.masking import Masker
 from outrider.tools.effects import EffectsRecorder
 
 SPILL_PREFIX = "outrider-result:"
@@ -24,6 +25,8 @@ class ToolContext:
     allow_credential_files: bool = False
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """For commands: the child's environment without its secrets."""
+    mask: Masker | None = None
+    """Hides secrets in what tools return; None where the child is to see the truth."""
     session_id: str | None = None
     """The session of calls that name none; without it they get a temporary one."""
     spill: Path | None = None

@@ -2,8 +2,9 @@
 
 import asyncio
 import difflib
+import inspect
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -75,7 +76,6 @@ class ToolExecutor:
         tools: Sequence[Tool],
         context: ToolContext,
         *,
-        mask: Callable[[str], str] | None = None,
         result_bytes: int = RESULT_BYTES,
         withheld: Collection[str] = (),
         sessions: SessionPool | None = None,
@@ -85,7 +85,6 @@ class ToolExecutor:
         self.context = context
         self.receipt = Receipt()
         self._by_name = {tool.name: tool for tool in tools}
-        self._mask = mask
         self._result_bytes = result_bytes
         self._withheld = frozenset(withheld)
         self._sessions = sessions or SessionPool()
@@ -139,7 +138,7 @@ class ToolExecutor:
         if call.tool is None:
             return self._not_given(call.name)
         call.arguments = self._checked(call.tool, arguments)
-        return envelope_of(await self._called(call, call.tool, session_id))
+        return await self._called(call, call.tool, session_id)
 
     def _not_given(self, name: str) -> Envelope:
         names = ", ".join(sorted(self._by_name)) or "none"
@@ -157,7 +156,7 @@ class ToolExecutor:
             checker = self._checkers[tool.name] = ArgumentChecker(tool.parameters)
         return checker.check(parse_arguments(arguments))
 
-    async def _called(self, call: _Call, tool: Tool, session_id: str | None) -> object:
+    async def _called(self, call: _Call, tool: Tool, session_id: str | None) -> Envelope:
         if tool.session is None:
             return await self._in_time(call, tool, None)
         wanted = session_id or self.context.session_id
@@ -165,7 +164,7 @@ class ToolExecutor:
             call.session_id, call.temporary_session = turn.session_id, turn.temporary
             return await self._in_time(call, tool, turn)
 
-    async def _in_time(self, call: _Call, tool: Tool, turn: Turn | None) -> object:
+    async def _in_time(self, call: _Call, tool: Tool, turn: Turn | None) -> Envelope:
         timeout_ms = _timeout_ms(tool, call.arguments)
         seconds = timeout_ms / 1000 + (OWN_TIMEOUT_SECONDS if tool.own_timeout else 0)
         task = asyncio.create_task(_contained(self._run(call, tool, turn)))
@@ -179,18 +178,20 @@ class ToolExecutor:
         await _let_go(task, turn)
         raise TimeoutError(f"{tool.name} took longer than {timeout_ms} ms and was ended.")
 
-    async def _run(self, call: _Call, tool: Tool, turn: Turn | None) -> object:
+    async def _run(self, call: _Call, tool: Tool, turn: Turn | None) -> Envelope:
         arguments = call.arguments
         if tool.own_timeout:
             arguments = {**arguments, "timeoutMs": _timeout_ms(tool, arguments)}
         session = None if turn is None else await turn.session(self.context)
-        if tool.signature is None:
-            return await tool.run(**arguments)
-        try:
-            bound = tool.signature.bind(arguments, call.context, session)
-        except ValueError as fault:  # what a schema can't say, a type may still refuse
-            raise ArgumentFault(ToolCode.BAD_PARAMETER, str(fault)[:1000]) from None
-        return await tool.run(**bound)
+        if tool.signature is not None:
+            try:
+                arguments = tool.signature.bind(arguments, call.context, session)
+            except ValueError as fault:  # what a schema can't say, a type may still refuse
+                raise ArgumentFault(ToolCode.BAD_PARAMETER, str(fault)[:1000]) from None
+        value = await tool.run(**arguments)
+        if inspect.isawaitable(value):  # a plain function around an async one
+            value = await value
+        return envelope_of(value)
 
     def _outcome(self, call: _Call, envelope: Envelope) -> ToolOutcome:
         envelope = self._masked_envelope(envelope)
@@ -207,20 +208,11 @@ class ToolExecutor:
         return ToolOutcome(sent, self._cut(whole, keep), summary, call.context.effects.effects())
 
     def _masked_envelope(self, envelope: Envelope) -> Envelope:
-        return cast("Envelope", self._masked_value(envelope)) if self._mask else envelope
-
-    def _masked_value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._masked(value)
-        if isinstance(value, list):
-            return [self._masked_value(item) for item in cast("list[Any]", value)]
-        if isinstance(value, dict):
-            fields = cast("dict[str, Any]", value).items()
-            return {self._masked(key): self._masked_value(item) for key, item in fields}
-        return value
+        mask = self.context.mask
+        return cast("Envelope", mask.value(envelope)[0]) if mask else envelope
 
     def _masked(self, text: str) -> str:
-        return self._mask(text) if self._mask else text
+        return self.context.mask.text(text) if self.context.mask else text
 
     def _cut(self, whole: str, keep: Keep) -> str:
         cut = cut_text(whole, self._result_bytes, keep)
@@ -236,19 +228,21 @@ def _timeout_ms(tool: Tool, arguments: Mapping[str, Any]) -> int:
     return arguments.get("timeoutMs", tool.timeout_ms) if tool.own_timeout else tool.timeout_ms
 
 
-async def _contained(running: Coroutine[Any, Any, object]) -> object:
+async def _contained(running: Coroutine[Any, Any, Envelope]) -> Envelope:
     try:
         return await running
-    except SystemExit as fault:  # else a tool that calls sys.exit() would end the child
-        raise RuntimeError(f"the tool tried to exit with {fault.code!r}") from None
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
         raise RuntimeError("the tool's own work was cancelled") from None
+    except Exception:
+        raise
+    except BaseException as fault:  # else a tool that calls sys.exit() would end the child
+        raise RuntimeError(f"the tool tried to end with {type(fault).__name__}") from None
 
 
-async def _let_go(task: asyncio.Task[object], turn: Turn | None) -> None:
+async def _let_go(task: asyncio.Task[Envelope], turn: Turn | None) -> None:
     if turn is not None:
         turn.broken = True  # nobody knows in which state a call that was cut short left it
     task.add_done_callback(_forget_fault)
@@ -256,7 +250,7 @@ async def _let_go(task: asyncio.Task[object], turn: Turn | None) -> None:
     await asyncio.wait({task}, timeout=CANCEL_SECONDS)
 
 
-def _forget_fault(task: asyncio.Task[object]) -> None:
+def _forget_fault(task: asyncio.Task[Envelope]) -> None:
     if not task.cancelled():
         task.exception()
 

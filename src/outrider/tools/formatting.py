@@ -53,7 +53,7 @@ class ResultFormatter:
         if form is not None:
             try:
                 text: object = form(data, arguments)
-            except Exception:  # a formatter is foreign code: the default stands in for it
+            except BaseException:  # a formatter is foreign code: the default stands in for it
                 text = None
             if isinstance(text, str):
                 return text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, cast
 
-MOST_DEPTH = 40
+MOST_DEPTH = 64
 MOST_VALUES = 200_000
 _LARGEST = 2**63
 _CUT = "(cut: too many values)"

@@ -18,6 +18,7 @@ KEEPER = Path(__file__).with_name("keeper.py")
 END_SECONDS = 10.0
 """How long a keeper may take to end what is below it."""
 _CHUNK = 65_536
+_MOST_UNREAD = 1024 * 1024
 
 Record = tuple[str, str, str, str]
 
@@ -119,8 +120,15 @@ class KeeperLink:
         whole = len(fields) // 4 * 4
         self._received = b"\0".join([*fields[whole:], rest])
         texts = [os.fsdecode(field) for field in fields[:whole]]
-        for kind, first, second, third in zip(*[iter(texts)] * 4, strict=True):
-            self._on_record((kind, first, second, third))
+        try:
+            for kind, first, second, third in zip(*[iter(texts)] * 4, strict=True):
+                self._on_record((kind, first, second, third))
+            forged = len(self._received) > _MOST_UNREAD
+        except ValueError:
+            forged = True
+        if forged:  # a command found this pipe: nothing that comes through it can be trusted
+            self._loop.remove_reader(self._report)
+            self._on_loss()
 
 
 async def _ended(keeper: subprocess.Popen[bytes]) -> None:

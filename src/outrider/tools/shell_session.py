@@ -114,8 +114,11 @@ class ShellSession:
             raise ShellEnded("the shell was ended from outside")
 
     async def _ended(self, command: str, seconds: float) -> _Ending | None:
-        with open(os.path.join(self._link.folder, "command"), "wb") as file:  # noqa: ASYNC230  # small
-            file.write(command.encode())
+        try:
+            with open(os.path.join(self._link.folder, "command"), "wb") as file:  # noqa: ASYNC230  # small
+                file.write(command.encode())
+        except FileNotFoundError:  # `rm -rf /tmp/*`
+            raise ShellEnded("the shell's own folder was removed") from None
         self._calls += 1
         self._ending = self._loop.create_future()
         self._link.send(f"run {self._calls}")

@@ -14,6 +14,7 @@ MAX_LINE = 400
 _HIT = re.compile(r"(?P<path>[^\t\n]{1,1000}?):(?P<line>\d{1,9}): ?(?P<text>.*)")
 _NUMBERED = re.compile(r" *(?P<line>\d{1,9})(?:\t|: ?| ?[|│→] ?)(?P<text>.*)")
 _TOTAL = re.compile(r"\[[\d,]+ of (?:more than )?([\d,]+) matching lines")
+_FAULT = re.compile(r"Error \d{4} \(.*")
 _NOTE = re.compile(r"\[.*\]|\?:.*|--|No matches\.|No files match\.|Error \d+ \(.*")
 
 
@@ -35,13 +36,15 @@ class Exchange:
 
 @dataclass(slots=True)
 class Evidence:
-    """Everything seen: lines by file, files by name, and how often each pattern was found."""
+    """Everything seen: lines by file, files by name, how often each pattern was found, and what
+    the tools said where they couldn't look for it."""
 
     lines: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
     files: list[str] = field(default_factory=list[str])
     hits: dict[str, int] = field(default_factory=dict[str, int])
     read: dict[str, list[tuple[int, int]]] = field(default_factory=dict[str, list[tuple[int, int]]])
     listing: list[str] = field(default_factory=list[str])
+    faults: dict[str, str] = field(default_factory=dict[str, str])
 
     def add_line(self, path: str, number: int, text: str) -> None:
         """Keep one line of one file."""
@@ -82,6 +85,10 @@ def _take_hits(evidence: Evidence, exchange: Exchange) -> None:
             count = max(count, int(total[1].replace(",", "")))
         elif row.strip() and not _NOTE.fullmatch(row.strip()):
             heading = _plain(row)
+    # A file may be called like an error, but then it has lines.
+    if count == 0 and (fault := _FAULT.match(exchange.text)):
+        evidence.faults[pattern] = fault.group()
+        return
     evidence.hits[pattern] = max(count, evidence.hits.get(pattern, 0))
 
 

@@ -50,12 +50,14 @@ def file_kind(path: str) -> FileKind:
     return FileKind.CONFIG if suffix in vocabulary.CONFIG_SUFFIXES else FileKind.OTHER
 
 
+DEFINING = "(?:def|class|function|func|fn|fun|interface|trait|struct|enum|module|sub|impl|protocol)"
 _ROUTINE = re.compile(
     r"\s*(?:(?:export|default|public|private|protected|internal|static|async|abstract|final|pub"
     r"(?:\([a-z]+\))?|unsafe|override|virtual|inline|extern)\s+)*"
-    r"(?:def|class|function\*?|func|fn|fun|interface|trait|struct|enum|module|sub|impl|protocol)\s+"
+    rf"{DEFINING}\*?\s+"
     r"(?:\([^)]{0,80}\)\s*)?(?P<name>[\w$]+(?:(?:\.|::)[\w$]+)*)"
 )
+_TYPE = re.compile(r"\b(class|interface|trait|struct|enum|protocol)\s")
 # A method as C, Java or TypeScript write it, with no word that says so.
 _METHOD = re.compile(
     r"\s*(?:[\w<>\[\],.?*&:]+\s+){0,5}(?P<name>[A-Za-z_$~][\w$]*)\s*"
@@ -71,8 +73,13 @@ _VALUE = re.compile(
 _IMPORT = re.compile(
     r"\s*(import\b|from\s+\S+\s+import\b|#include\b|use\s+[\w:]+|require\(|export\s+\*|package\s)"
 )
-_COMMENT = re.compile(r"\s*(#|//|/\*|\*|--|;|\"\"\"|'''|<!--)")
-_STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
+# Also a parameter as docstrings describe it: `timeout (float): Seconds.`, `:param timeout: …`
+_COMMENT = re.compile(r"\s*(#|//|/\*|\*|--|;|\"\"\"|'''|<!--|:\w+ |\w+ \([^()=]*\): [A-Z])")
+# Small words that prose can't do without, and that are no names in code.
+_PROSE = re.compile(r"(?<!\S)(the|an|your|be|will|should|which|its|are|was|also)(?!\S)")
+# Words in quotes; a single one, such as the name of a key or a variable, is more than a message.
+_STRING = re.compile(r"\"[^\"]*\s[^\"]*\"|'[^']*\s[^']*'")
+_HANDED_ON = re.compile(r"\b(\w+) ?[=:] ?\1\b")
 _FLOW = re.compile(
     r"\s*(if|elif|else if|while|for|raise|throw|return|assert|case|match|switch|try|except|catch"
     r"|await|yield|with|until|unless|when)\b"
@@ -87,15 +94,25 @@ def routine_name(line: str) -> str | None:
     return found["name"] if found else None
 
 
+def is_type(line: str) -> bool:
+    """Whether a line that begins something begins a type, not a function."""
+    return _TYPE.search(line) is not None
+
+
 def value_name(line: str) -> str | None:
     """Return the name of the constant, field or key that a line sets; None if it sets none."""
     found = _VALUE.match(line)
     return found["name"] if found else None
 
 
-def without_strings(line: str) -> str:
-    """Return a line with what stands in its quotes left out."""
-    return _STRING.sub('""', line)
+def is_argument(line: str) -> bool:
+    """Whether a line that sets a value only hands it over: `timeout=DEFAULT_TIMEOUT,`."""
+    return "=" in line and line.rstrip().endswith(",")
+
+
+def own_words(line: str) -> str:
+    """Return a line without what it only says to people, or hands on as in `timeout=timeout`."""
+    return _HANDED_ON.sub("", _STRING.sub('""', line.replace('"""', "")))
 
 
 def is_import(line: str) -> bool:
@@ -105,8 +122,10 @@ def is_import(line: str) -> bool:
 
 def is_comment(line: str) -> bool:
     """Whether a line is a comment, as most languages write them, or prose within one."""
-    prose = len(line.split()) >= 5 and not any(sign in line for sign in "=(){}[];<>")
-    return prose or _COMMENT.match(line) is not None
+    if _COMMENT.match(line):
+        return True
+    bare = len(line.split()) >= 5 and not any(sign in line for sign in "=(){}[];<>")
+    return bare or _PROSE.search(own_words(line)) is not None
 
 
 def is_flow(line: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from outrider.models.embedded.evidence import Call, Evidence, Exchange, collect
-from outrider.models.embedded.kinds import FileKind, file_kind, value_name
+from outrider.models.embedded.kinds import DEFINING, FileKind, file_kind, value_name
 from outrider.models.embedded.ranking import Finding, rank
 from outrider.models.embedded.words import Intent, Kind, Question, Term, stem
 
@@ -18,6 +18,7 @@ _BEFORE = 20
 _WINDOW = 50
 _OPENING = 60
 _BESIDE = 5
+_WORDS = (Kind.WORD, Kind.ACTION, Kind.DEED)
 _NAMES_OF_THINGS = (Kind.QUOTED, Kind.IDENTIFIER, Kind.COMPOUND)
 
 
@@ -40,8 +41,7 @@ def searches(question: Question, tools: frozenset[str]) -> list[Call]:
     """Return the calls that look for everything the question names."""
     calls: list[Call] = []
     if "grep" in tools:
-        patterns = [term.pattern for term in question.terms]
-        calls += [_grep(pattern) for pattern in (*patterns, *_together(question.terms))]
+        calls += [_grep(pattern) for pattern in _patterns(question)]
     if "find" in tools:
         calls += [_find(pattern) for pattern in _name_patterns(question)]
     if question.about_everything:
@@ -79,7 +79,7 @@ def follow_ups(question: Question, evidence: Evidence) -> list[Call]:
         return []
     names = [
         name
-        for finding in rank(question, evidence)[:3]
+        for finding in rank(question, evidence)
         if file_kind(finding.path) is FileKind.CODE
         for number, line in sorted(evidence.lines[finding.path].items())
         if abs(number - finding.line) <= _BESIDE and (name := _kept_as(question, line))
@@ -89,7 +89,7 @@ def follow_ups(question: Question, evidence: Evidence) -> list[Call]:
 
 def followed(question: Question, exchanges: Sequence[Exchange]) -> Question:
     """Return the question with the names that were followed among its terms."""
-    asked = {term.pattern for term in question.terms} | set(_together(question.terms))
+    asked = set(_patterns(question))
     patterns = [str(e.call.arguments["pattern"]) for e in exchanges if e.call.name == "grep"]
     more = [
         Term(pattern.removeprefix(r"\b").removesuffix(r"\b"), pattern, Kind.FOLLOWED)
@@ -142,9 +142,21 @@ def _find(pattern: str) -> Call:
     return Call("find", {"pattern": pattern, "limit": MOST_FILES})
 
 
+def _patterns(question: Question) -> list[str]:
+    """Everything to search for at first, each term alone and what may be hidden among its hits."""
+    alone = [term.pattern for term in question.terms]
+    return [*alone, *_together(question.terms), *_definitions(question.terms)]
+
+
+def _definitions(terms: tuple[Term, ...]) -> list[str]:
+    """Lines that begin something whose name bears a word, in most languages."""
+    words = [term.pattern for term in terms if term.kind in _WORDS]
+    return [rf"\b{DEFINING}\s+(\([^)]*\)\s*)?[\w$.]*({'|'.join(words)})"] if words else []
+
+
 def _together(terms: tuple[Term, ...]) -> list[str]:
     """Lines that have two of the words. Where one word has too many hits, these still show."""
-    words = [term.pattern for term in terms if term.kind in (Kind.WORD, Kind.ACTION)][:4]
+    words = [term.pattern for term in terms if term.kind in _WORDS][:4]
     pairs = [f"{first}.*{second}" for first, second in permutations(words, 2)]
     return ["|".join(pairs)] if pairs else []
 

@@ -9,18 +9,22 @@ from outrider.models.embedded.evidence import Evidence
 from outrider.models.embedded.kinds import (
     FileKind,
     file_kind,
+    is_argument,
     is_comment,
     is_flow,
     is_import,
+    is_type,
+    own_words,
     routine_name,
     value_name,
-    without_strings,
 )
-from outrider.models.embedded.words import WEIGHTS, Intent, Kind, Question, Term
+from outrider.models.embedded.words import WEIGHTS, Intent, Kind, Question, Term, split_name
 
 MAX_FINDINGS = 6
 MOST_PER_FILE = 2
 _NEAR = 6
+_BODY = 15
+_NAMED = 1.0
 _APART = 8
 _LEAST_OF_BEST = 0.3
 
@@ -97,14 +101,23 @@ def _score_file(
     for number, own in matched.items():
         if not own:
             continue
-        around = range(number - _NEAR, number + _NEAR + 1)
+        name = routine_name(lines[number]) if kind is not FileKind.DOCS else None
+        # What a function does stands below its head.
+        around = range(number - (1 if name else _NEAR), number + (_BODY if name else _NEAR) + 1)
         near = frozenset[int]().union(*(matched.get(n, frozenset()) for n in around)) - own
         everything = own | near | in_path
         score = scale.weigh(own) + 0.5 * scale.weigh(near) + 0.4 * scale.weigh(in_path - own - near)
+        score += _NAMED * scale.weigh(scale.matches(name)) * _aptness(name, scale) if name else 0
         score *= 0.4 + 0.6 * scale.coverage(everything)
         score *= standing * _shape(lines[number], own, kind, scale, question.intent)
         terms = tuple(scale.terms[i].text for i in sorted(everything))
         yield Finding(path, number, round(score, 6), terms)
+
+
+def _aptness(name: str, scale: _Scale) -> float:
+    """How much of a name is words of the question: half of `format_help_text`, all of `speed`."""
+    parts = split_name(name)
+    return sum(bool(scale.matches(part)) for part in parts) / len(parts) if parts else 0.0
 
 
 def _standing(kind: FileKind, path: str, question: Question) -> float:
@@ -117,7 +130,7 @@ def _standing(kind: FileKind, path: str, question: Question) -> float:
             question.wants_docs and kind is FileKind.DOCS
         )
         return named * (1.4 if wanted else 0.6)
-    return named * {FileKind.TEST: 0.5, FileKind.DOCS: 0.45, FileKind.CODE: 1.0}.get(kind, 0.8)
+    return named * {FileKind.TEST: 0.3, FileKind.DOCS: 0.45, FileKind.CODE: 1.0}.get(kind, 0.8)
 
 
 def _density(scale: _Scale, matched: Iterable[frozenset[int]]) -> float:
@@ -132,18 +145,21 @@ def _shape(line: str, own: frozenset[int], kind: FileKind, scale: _Scale, intent
         return 1.1 if line.startswith("#") else 1.0
     if is_import(line):
         return 0.4
+    if not _names(own_words(line), own, scale):
+        # A message that has the words; wanted only where the question quotes it.
+        return 1.0 if any(scale.terms[i].kind is Kind.QUOTED for i in own) else 0.4
     if is_comment(line):
-        return 0.75
+        return 0.65
     if name := routine_name(line):
-        return 1.5 if _names(name, own, scale) else 1.0
+        fitting = is_type(line) is (intent is Intent.TYPE)
+        return 1.3 if fitting and _names(name, own, scale) else 1.0
     if (name := value_name(line)) and _names(name, own, scale):
         if intent is Intent.BEHAVIOUR:
             # What happens under a name that was followed happens elsewhere, not where it is set.
             return 0.6 if any(scale.terms[i].kind is Kind.FOLLOWED for i in own) else 0.9
+        if is_argument(line):
+            return 1.0
         return 1.6 if intent is Intent.DEFINITION else 1.25
-    if not _names(without_strings(line), own, scale):
-        # A message that has the words; wanted only where the question quotes it.
-        return 1.0 if any(scale.terms[i].kind is Kind.QUOTED for i in own) else 0.65
     return 1.35 if intent is Intent.BEHAVIOUR and is_flow(line) else 1.0
 
 

@@ -82,6 +82,8 @@ def _opening(question: Question, evidence: Evidence, findings: list[Finding]) ->
             "Nothing was searched: the task has no word that can be looked for in files. "
             "Name a thing, a file or an identifier."
         )
+    if evidence.faults and not evidence.hits:
+        return "Nothing could be searched: the tool for it failed, as told below."
     return "Nothing was found for this task in the files that can be read here."
 
 
@@ -132,8 +134,8 @@ def _overview(question: Question, evidence: Evidence) -> str:
 def _method(question: Question, evidence: Evidence) -> str:
     rows: list[str] = []
     for term in question.terms:
-        hits = evidence.hits.get(term.pattern)
-        rows.append(f"- searched for `{_inline(term.text)}`: {_counted(hits)}")
+        found = evidence.faults.get(term.pattern) or _counted(evidence.hits.get(term.pattern))
+        rows.append(f"- searched for `{_inline(term.text)}`: {found[:_MAX_WIDTH]}")
     rows += [f"- looked for the file `{_inline(path)}`" for path in question.paths]
     read = [
         f"`{path}` ({', '.join(f'{first}-{last}' for first, last in sorted(windows))})"

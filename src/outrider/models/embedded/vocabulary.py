@@ -27,7 +27,7 @@ WEAK = _words(
     answer app application behaviour behavior called calls class classes code codebase data field
     fields file files folder function functions get gets implementation library line lines list
     lists logic make makes method methods module modules name names object objects package part
-    parts place places program project question repo report repository script source string
+    parts place places program project question repo report repository script set source string
     summarise summarize summary system task type types use used user users uses using value values
     variable variables work works
     """
@@ -39,7 +39,34 @@ BEHAVIOUR = (
     "guard", "handl", "implement", "invok", "limit", "load", "parse", "pars", "prevent", "process",
     "reject", "refus", "return", "send", "sent", "stor", "trigger", "validat", "writ",
 )  # fmt: skip
+# The same deed in other words, as code has them.
+DEEDS = (
+    ("ask", "prompt"),
+    ("calculat", "comput"),
+    ("check", "verif", "validat", "ensur"),
+    ("choos", "chos", "select", "pick", "decid", "determin", "detect", "resolv"),
+    ("delet", "remov", "clean", "prun", "discard", "drop", "strip"),
+    ("display", "print", "render"),
+    ("enforc", "exceed"),
+    ("guess", "infer", "detect"),
+    ("mak", "made", "creat", "build", "built"),
+    ("sav", "stor", "persist", "writ"),
+)
 DEFINITION = ("declar", "defin", "signatur", "default")
+
+# What code calls a thing for short. Written as whole words of a name: `app_dir`, `tmpDir`.
+SHORT = {
+    "application": "app", "argument": "arg", "authentication": "auth", "authorisation": "auth",
+    "authorization": "auth", "command": "cmd", "configuration": "config", "connection": "conn",
+    "database": "db", "dependency": "dep", "description": "desc", "dictionary": "dict",
+    "directory": "dir", "document": "doc", "environment": "env", "error": "err",
+    "expression": "expr", "identifier": "id", "information": "info", "initialise": "init",
+    "initialize": "init", "language": "lang", "length": "len", "maximum": "max", "message": "msg",
+    "minimum": "min", "number": "num", "package": "pkg", "parameter": "param",
+    "password": "passwd", "previous": "prev", "reference": "ref", "repository": "repo",
+    "request": "req", "response": "resp", "specification": "spec", "statistics": "stats",
+    "temporary": "tmp", "variable": "var", "version": "ver",
+}  # fmt: skip
 
 OVERVIEW = _words(
     "overview architecture structure layout readme about purpose repository repo project"
@@ -53,6 +80,7 @@ CHANGE = _words(
     """
 )
 
+TYPE_WORDS = _words("class classes exception exceptions interface struct type types")
 TEST_WORDS = _words("test tests tested testing spec specs")
 DOC_WORDS = _words("doc docs documentation documented readme changelog manual guide")
 

@@ -25,6 +25,7 @@ _SUFFIX = re.compile(r"\.([A-Za-z0-9]{1,8})$")
 _URL = re.compile(r"\bhttps?://\S{3,}", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[,;()\[\]?!\n]|\.(?=\s)")
 _SEPARATOR = "[ _.-]?"
+_FORMS = "(e|s|es|ed|er|ing)?"
 
 
 class Kind(StrEnum):
@@ -36,6 +37,7 @@ class Kind(StrEnum):
     COMPOUND = "compound"
     WORD = "word"
     ACTION = "action"
+    DEED = "deed"
     WEAK = "weak"
 
 
@@ -43,9 +45,10 @@ WEIGHTS = {
     Kind.QUOTED: 3.0,
     Kind.IDENTIFIER: 3.0,
     Kind.FOLLOWED: 1.2,
-    Kind.COMPOUND: 1.6,
+    Kind.COMPOUND: 0.5,
     Kind.WORD: 1.0,
     Kind.ACTION: 0.45,
+    Kind.DEED: 0.35,
     Kind.WEAK: 0.25,
 }
 
@@ -58,6 +61,7 @@ LIMITS = {
     Kind.COMPOUND: 5,
     Kind.WORD: 7,
     Kind.ACTION: 2,
+    Kind.DEED: 2,
     Kind.WEAK: 2,
 }
 
@@ -66,6 +70,7 @@ class Intent(StrEnum):
     """What the question wants to know about the thing."""
 
     DEFINITION = "definition"
+    TYPE = "type"
     BEHAVIOUR = "behaviour"
     ANY = "any"
 
@@ -96,7 +101,7 @@ class Question:
     @property
     def about_everything(self) -> bool:
         """Whether it is about the repository as a whole, and not about a thing in it."""
-        telling = [term for term in self.terms if term.kind not in (Kind.WEAK, Kind.ACTION)]
+        telling = [t for t in self.terms if t.kind not in (Kind.WEAK, Kind.ACTION, Kind.DEED)]
         return self.wants_overview and not telling and not self.paths
 
 
@@ -145,6 +150,7 @@ def _terms(quoted: list[str], clauses: list[list[str]], skip: set[str]) -> tuple
             plain.extend(re.split(r"[./:\-]+", token))
     found += _compounds(plain)
     found += [_word_term(word) for word in plain if word and _is_telling(word)]
+    found += [_deed_term(word) for word in plain if word and _deeds(word.lower())]
     return _most_telling(found)
 
 
@@ -154,7 +160,7 @@ def _most_telling(found: list[Term]) -> tuple[Term, ...]:
     terms = sorted(_distinct(found), key=lambda term: -counts[term.pattern])
     chosen = [term for kind in Kind for term in _of(kind, terms)[: LIMITS[kind]]]
     strong = [term for term in chosen if term.kind is not Kind.WEAK]
-    substantial = [term for term in strong if term.kind is not Kind.ACTION]
+    substantial = [term for term in strong if term.kind not in (Kind.ACTION, Kind.DEED)]
     return tuple(strong if len(substantial) >= 2 else chosen)
 
 
@@ -169,11 +175,17 @@ def _compounds(plain: list[str | None]) -> list[Term]:
         if not first or not second or not (_is_searchable(first) and _is_searchable(second)):
             continue
         kinds = (_word_kind(first), _word_kind(second))
-        if kinds == (Kind.WEAK, Kind.WEAK) or kinds[1] is Kind.ACTION:
+        if kinds == (Kind.WEAK, Kind.WEAK):
             continue
-        pattern = f"{_flexible(first)}[a-z]{{0,3}}{_SEPARATOR}{_flexible(second)}"
+        # What is done to a thing stands before it in a name: `limits checked`, `check_limits`.
+        done = kinds[1] is Kind.ACTION or second.lower().endswith("ed")
+        pattern = _joined(second, first) if done else _joined(first, second)
         found.append(Term(f"{first} {second}", pattern, Kind.COMPOUND, (first, second)))
     return found
+
+
+def _joined(first: str, second: str) -> str:
+    return f"{_flexible(first)}[a-z]{{0,3}}{_SEPARATOR}{_flexible(second)}"
 
 
 def _quoted_term(text: str) -> Term:
@@ -183,15 +195,22 @@ def _quoted_term(text: str) -> Term:
 
 def _identifier_term(token: str) -> Term:
     name = token.split("::")[-1].rsplit(".", 1)[-1] if "::" in token or "." in token else token
-    parts = tuple(part.lower() for part in _CAMEL.findall(name))
+    parts = split_name(name)
     pattern = _SEPARATOR.join(re.escape(part) for part in parts) or re.escape(name)
     return Term(token, _portable(pattern), Kind.IDENTIFIER, parts)
+
+
+def split_name(name: str) -> tuple[str, ...]:
+    """Return the words that a name is made of: `sessionStore` and `session_store` have two."""
+    return tuple(part.lower() for part in _CAMEL.findall(name))
 
 
 def _word_term(word: str) -> Term:
     lowered, root = word.lower(), _flexible(word)
     # A short word inside a longer one is chance; a longer one is most likely the same word.
-    pattern = rf"(\b|_){root}s?(\b|_)" if len(stem(lowered)) <= 3 else root
+    pattern = rf"(\b|_){root}{_FORMS}(\b|_)" if len(stem(lowered)) <= 3 else root
+    if short := _SHORT.get(stem(lowered)):
+        pattern = rf"{pattern}|(\b|_){short}s?(\b|_)|(?-i:[a-z]{short.capitalize()}s?([A-Z_]|\b))"
     return Term(lowered, pattern, _word_kind(word), (lowered,))
 
 
@@ -199,7 +218,19 @@ def _word_kind(word: str) -> Kind:
     if word.lower() in vocabulary.WEAK:
         return Kind.WEAK
     doing = stem(word.lower()).startswith(vocabulary.BEHAVIOUR + vocabulary.DEFINITION)
-    return Kind.ACTION if doing else Kind.WORD
+    return Kind.ACTION if doing or _deeds(word.lower()) else Kind.WORD
+
+
+def _deeds(word: str) -> tuple[str, ...]:
+    """The words for what `word` says is done, where code has several."""
+    found = (deeds for deeds in vocabulary.DEEDS if stem(word).startswith(deeds))
+    return next(found, ())
+
+
+def _deed_term(word: str) -> Term:
+    deeds = _deeds(word.lower())
+    pattern = "|".join(rf"(\b|_){deed}" if len(deed) <= 3 else deed for deed in deeds)
+    return Term(f"{word.lower()} and the like", pattern, Kind.DEED)
 
 
 def _flexible(word: str) -> str:
@@ -208,8 +239,16 @@ def _flexible(word: str) -> str:
     for ending in ("ies", "ied", "y"):
         root = lowered.removesuffix(ending)
         if root != lowered and len(root) >= 4:
-            return f"{_portable(re.escape(root))}[iy]"
-    return _portable(re.escape(stem(lowered)))
+            return f"{_spelt(root)}[iy]"
+    return _spelt(stem(lowered))
+
+
+def _spelt(root: str) -> str:
+    """A pattern for the root as the British and the Americans spell it."""
+    escaped = _portable(re.escape(root))
+    return re.sub(
+        r"i[sz]$", "i[sz]", re.sub(r"(?<=[a-z]{3})our|(?<=\b(?:col|hon|fav))or", "ou?r", escaped)
+    )
 
 
 def stem(word: str) -> str:
@@ -218,9 +257,9 @@ def stem(word: str) -> str:
         root = word.removesuffix(ending)
         if root == word or len(root) < shortest or not re.search("[aeiouy]", root):
             continue
-        if ending == "s" and root.endswith(("s", "u", "i")):
+        if root.endswith(("s", "u", "i") if ending == "s" else "e"):
             continue
-        doubled = len(root) > 3 and root[-1] == root[-2] and root[-1] not in "lsz"
+        doubled = len(root) > 3 and root[-1] == root[-2] and root[-1] not in "lszeo"
         return root[:-1] if doubled else root
     return word
 
@@ -229,6 +268,9 @@ _ENDINGS = (
     ("ations", 4), ("ation", 4), ("ings", 4), ("ing", 3), ("ions", 5), ("ion", 5), ("ers", 5),
     ("er", 5), ("ments", 6), ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5), ("e", 5),
 )  # fmt: skip
+
+
+_SHORT = {stem(word): short for word, short in vocabulary.SHORT.items()}
 
 
 def _portable(pattern: str) -> str:
@@ -266,6 +308,8 @@ def _is_path(token: str) -> bool:
 
 def _intent(words: list[str]) -> Intent:
     stems = [stem(word) for word in words]
+    if len(words) > 1 and words[0] in ("which", "what") and words[1] in vocabulary.TYPE_WORDS:
+        return Intent.TYPE
     if any(root.startswith(vocabulary.DEFINITION) for root in stems):
         return Intent.DEFINITION
     # "Where is it masked?", "How does it end?": whatever the verb, it asks for what happens.

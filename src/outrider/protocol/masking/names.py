@@ -124,6 +124,18 @@ def _key_promise(before: str, name: str) -> Promise:
     return Promise.TOKEN if spelled_as_environment else Promise.NONE
 
 
+def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` without what holds a secret: by its name, or as an address with a password."""
+    secrets = set(secret_environment_values(env))
+    return {
+        name: value
+        for name, value in env.items()
+        if not is_secret_name(name)
+        and value not in secrets
+        and not re.search(r"://[^\s:/@]{0,128}:[^\s/@]{1,256}@", value)
+    }
+
+
 def secret_environment_values(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values in `env` that must never be shown, longest first."""
     known = {env.get(name, "") for name in ("USER", "LOGNAME", "HOME", "HOSTNAME", "SHELL")}

@@ -1,12 +1,13 @@
 """All detectors over one text: what is secret in it, and what else reads differently outside."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from .assignments import find_assignments
 from .paths import find_long_traces, find_paths
 from .shapes import find_shapes
-from .spans import Findings, Places, Span, merged, replaced
+from .spans import Findings, Places, Span, merged, replaced, replaced_lines
 from .tokens import find_tokens
 
 SHORTEST_SECRET = 8
@@ -27,6 +28,16 @@ class Search:
     home: str | None = None
     paths: bool = True
     traces: bool = True
+
+    def masked(self, text: str) -> str:
+        """Return `text` with all that is found replaced."""
+        spans, _ = self.spans(text)
+        return replaced(text, spans) if spans else text
+
+    def masked_lines(self, lines: Sequence[str]) -> list[str]:
+        """Return the lines of one text, each with what is found in it replaced."""
+        spans, _ = self.spans("\n".join(lines))
+        return replaced_lines(lines, spans)
 
     def spans(self, text: str) -> tuple[list[Span], int]:
         """Return what is to be replaced in `text`, and from where on more text may change that."""

@@ -10,11 +10,13 @@ from .values import Style, is_literal_secret
 LONGEST_UNDECIDED = 2048
 """A construct that hasn't shown its end after so many characters is judged as it is."""
 
+LONGEST_KEY = 16_384
+
 # A line's end in a PEM block: real, escaped at any depth, or as HTML.
 _LINE_END = r"(?:\r?\n|(?:\\++r)?\\++n|\\++u000[aAdD]|&\#1[03];|<br ?/?>)"
 
 _CODE_AFTER = r"(?:[ \t\"'`,;+)]|\\++[\"'])*+"
-_CODE_BEFORE = r"(?:[ \t>|\#*\"'`,(]|\\++[\"'])*+(?:\d{1,6}[:|?>\t-][ \t:|?>-]*+)?"  # 12: …
+_CODE_BEFORE = r"(?:[ \t>|\#*\"'`,(]|\\++[\"'])*+(?:\d{1,6}[:|?>\t-][ \t:|?>]*+)?"  # 12: …
 _BASE64 = r"(?:[A-Za-z0-9+/=]|\\++/)"
 
 _PEM = rf"""(?x)
@@ -31,6 +33,8 @@ _PEM = rf"""(?x)
     )*+
     (?:{_CODE_AFTER}(?:{_LINE_END})*+{_CODE_BEFORE}-----END\ [A-Z0-9\ ]{{0,50}}-----)?
 """
+
+_PEM_END = r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
 
 # It looks for the J first: the rarer the letter, the faster the search.
 _JWT = r"""(?x)
@@ -71,6 +75,8 @@ def find_shapes(found: Findings) -> None:
     """Note private keys, JWTs, credentials in addresses, and bare Bearer and Basic ones."""
     if worth_searching(found.view, "-----BEGIN "):
         _find_private_keys(found)
+    if worth_searching(found.view, "-----END "):
+        _find_private_key_ends(found)
     if worth_searching(found.view, "eyJ"):
         _find_jwts(found)
     if worth_searching(found.view, "//"):
@@ -86,6 +92,32 @@ def _find_private_keys(found: Findings) -> None:
             found.mask(match.start(), match.end(), "private-key")
         else:
             found.leave(match.start(), match.end())
+
+
+def _find_private_key_ends(found: Findings) -> None:
+    """Mask what is left of a private key whose beginning was cut off."""
+    after = 0
+    for match in _compiled(_PEM_END).finditer(found.view):
+        start = _body_start(found.view, max(after, match.start() - LONGEST_KEY), match.start())
+        if _compiled(_BASE64 + "{16,}").search(found.view, start, match.start()):
+            found.mask(start, match.end(), "private-key")
+        after = match.end()
+
+
+def _body_start(view: str, first: int, end: int) -> int:
+    """Return where the lines of base64 begin that lead up to `end`, not before `first`."""
+    breaks = [line_end.span() for line_end in _compiled(_LINE_END).finditer(view, first, end)]
+    if not breaks or not _compiled(_CODE_BEFORE).fullmatch(view, breaks[-1][1], end):
+        return end
+    start, shortest = end, 1
+    while breaks:
+        stop = breaks.pop()[0]
+        begin = breaks[-1][1] if breaks else first
+        line = rf"{_CODE_BEFORE}{_BASE64}{{{shortest},}}+{_CODE_AFTER}"
+        if not _compiled(line).fullmatch(view, begin, stop):
+            break
+        start, shortest = begin, 16  # only the last line of a key may be short
+    return start
 
 
 def _find_jwts(found: Findings) -> None:

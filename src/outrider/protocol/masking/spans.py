@@ -2,8 +2,10 @@
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 
 _LONG = 65536
 
@@ -96,6 +98,28 @@ def replaced(text: str, spans: list[Span], start: int = 0) -> str:
         start = last
     pieces.append(text[start:])
     return "".join(pieces)
+
+
+def replaced_lines(lines: Sequence[str], spans: list[Span]) -> list[str]:
+    """Return lines with the (merged) spans of the text that they make replaced in each of them.
+
+    A mask stands in every line that it covers; what else would join lines is left out.
+    """
+    masked: list[str] = []
+    start = first = 0
+    for line in lines:
+        end = start + len(line)
+        while first < len(spans) and spans[first][1] <= start:
+            first += 1
+        own: list[Span] = []
+        for begin, stop, words in islice(spans, first, None):
+            if begin >= end:
+                break
+            if (start <= begin and stop <= end) or words.startswith("[masked:"):
+                own.append((max(begin, start) - start, min(stop, end) - start, words))
+        masked.append(replaced(line, own))
+        start = end + 1
+    return masked
 
 
 class Places:

@@ -93,21 +93,19 @@ def _write_agents(project: Project) -> None:
     room = output.terminal_columns(sys.stdout)
     for agent in agents:
         verdict, _ = project.verdict(agent)
-        state = STATES[verdict]
-        source = f"{agent.source}, {state}" if state else str(agent.source)
-        about = f"{one_line(agent.description)} ({source})"
-        shown = fit(about, max(room - names - 2, 8)) if room else about
-        name = output.coloured(pad(agent.name, names), "red" if state == "off" else "cyan")
-        output.write(f"{name}  {shown}\n")
-        means = _means(agent, project)
-        means = fit(means, max(room - names - 2, 8)) if room else means
+        about, means = one_line(agent.description), _means(agent, project, STATES[verdict])
+        if room:
+            about, means = (fit(line, max(room - names - 2, 8)) for line in (about, means))
+        paint = "red" if verdict is Verdict.REFUSE else "cyan"
+        output.write(f"{output.coloured(pad(agent.name, names), paint)}  {about}".rstrip() + "\n")
         output.write(f"{' ' * names}  {output.coloured(means, 'dim')}\n")
 
 
-def _means(agent: AgentDefinition, project: Project) -> str:
+def _means(agent: AgentDefinition, project: Project, state: str) -> str:
     given, choice = project.permit(agent), project.choice(agent)
     tools = ", ".join(given.tools) or "no tools"
     without = ", ".join(tool for tool, _ in given.withheld)
     problem = f" ({choice.problem})" if choice.problem else ""
-    parts = [tools, f"not given: {without}" if without else "", f"{choice.model}{problem}"]
+    source = f"{agent.source}, {state}" if state else str(agent.source)
+    parts = [source, tools, f"not given: {without}" if without else "", f"{choice.model}{problem}"]
     return one_line(" · ".join(part for part in parts if part))

@@ -60,6 +60,7 @@ def run_command(arguments: Sequence[str]) -> int:
             code = _refuse(refusal, as_json=_wants_json(arguments))
         output.flush()
     except KeyboardInterrupt:
+        output.end_line()
         code = EXIT_CANCELLED
     except output.OutputLost as lost:
         code = _output_lost(lost)
@@ -74,7 +75,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if not arguments:
         raise bad_call("no command was given")
     name, *rest = arguments
-    if name in ("--help", "-h"):
+    if name in ("--help", "-h", "help"):
         listing = (f"  {command:<8} {summary}" for command, summary in COMMANDS.items())
         output.write(OVERVIEW.format(commands="\n".join(listing)))
         return 0

@@ -72,6 +72,13 @@ def say(message: str) -> None:
         print(f"outrider: {one_line(message)}", file=sys.stderr, flush=True)
 
 
+def end_line() -> None:
+    """End the line on which a person's Ctrl-C or Ctrl-D stands."""
+    if is_terminal(sys.stderr):
+        with suppress(OSError, ValueError):
+            print(file=sys.stderr, flush=True)
+
+
 def write(text: str) -> None:
     """Write to stdout as it is: for text that was cleaned, and coloured, already."""
     try:

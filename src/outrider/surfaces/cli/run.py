@@ -192,7 +192,10 @@ def _can_ask() -> bool:
 
 def _confirm(reason: str) -> bool:
     print(f"{one_line(reason)}. Let it run? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    said = sys.stdin.readline()
+    if not said.endswith("\n"):
+        output.end_line()
+    return said.strip().lower() in ("y", "yes")
 
 
 def _tell(result: ToolResult, *, as_json: bool) -> int:

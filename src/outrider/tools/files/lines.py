@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from outrider.protocol.masking import Masker
+
 MOST_LINE_CHARACTERS = 2_000
+# How far above what is shown a secret may have begun: the largest private keys have 200 lines.
+_LINES_ABOVE = 250
 # What a line number and its separators take.
 _BYTES_AROUND_LINE = 8
 
@@ -88,3 +92,35 @@ class LineWindow:
         self._bytes += len(line.encode(errors="replace")) + _BYTES_AROUND_LINE
         self._kept.clear()
         self._length = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The lines to show, and those above them that tell whether they are part of a secret."""
+
+    shown: LineWindow
+    above: LineWindow | None
+    mask: Masker | None
+
+    @classmethod
+    def of(cls, first: int, most_lines: int, most_bytes: int, mask: Masker | None) -> "Windows":
+        """Return the windows for lines from `first` on."""
+        shown = LineWindow(first, most_lines, most_bytes)
+        if mask is None:
+            return cls(shown, None, None)
+        start = max(1, first - _LINES_ABOVE)
+        room = _LINES_ABOVE * 8 * MOST_LINE_CHARACTERS
+        return cls(shown, LineWindow(start, first - start, room), mask)
+
+    def feed(self, text: str) -> None:
+        """Take the next piece of the text."""
+        self.shown.feed(text)
+        if self.above is not None:
+            self.above.feed(text)
+
+    def finish(self) -> None:
+        """Take the end of the text, and hide the secrets."""
+        self.shown.finish()
+        above = [] if self.above is None else self.above.lines
+        if self.mask is not None:
+            self.shown.lines = self.mask.lines([*above, *self.shown.lines])[len(above) :]

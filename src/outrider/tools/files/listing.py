@@ -144,7 +144,7 @@ def _ls(
 def _inner(place: Place, folder: Entry, level: int) -> list[tuple[Place, Entry, int]]:
     """Return the folders within a folder that may be looked into, and the level they are on."""
     return [
-        (Place(place.root, (*place.parts, entry.name), place.shown), entry, level)
+        (place.below(entry.name), entry, level)
         for entry in folder.entries
         if entry.kind == "folder" and entry.name != ".git"
     ]

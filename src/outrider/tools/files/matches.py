@@ -12,9 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from outrider.protocol.masking import Masker
+
 MOST_LINE_CHARACTERS = 500
 MOST_RECORD_BYTES = 1024 * 1024
 _BEFORE_MATCH = 100
+# How much of a long line is looked at for secrets, before and after what is shown of it.
+_AROUND_MATCH = 16 * 1024
 _BEGIN, _MATCH, _CONTEXT = b'{"type":"begin"', b'{"type":"match"', b'{"type":"context"'
 # Quotes within a string are escaped: only ripgrep itself can have written this.
 _LINE_NUMBER = re.compile(rb'"line_number":(\d+),"absolute_offset":\d+,"submatches":')
@@ -49,6 +53,7 @@ class Collector:
     wanted: Callable[[str], bool]
     """Whether a file, by its path below the searched folder, belongs in the answer."""
     with_lines: bool = True
+    mask: Masker | None = None
     matches: int = 0
     files: int = 0
     complete: bool = False
@@ -65,7 +70,7 @@ class Collector:
             self._take_match(record)
         elif record.startswith(_CONTEXT):
             if self._current is not None and self._current.matches < self.most:
-                self._current.lines.append(_line(record, is_match=False))
+                self._current.lines.append(_line(record, self.mask, is_match=False))
         elif record.startswith(_BEGIN):
             self._begin(_path(_parsed(record)["data"]["path"]))
         elif b'"type":"summary"' in record:
@@ -89,7 +94,7 @@ class Collector:
             return
         current.matches += 1
         if self.with_lines and current.matches <= self.most:
-            current.lines.append(_line(record, is_match=True))
+            current.lines.append(_line(record, self.mask, is_match=True))
             self._hold_one_more()
 
     def _hold_one_more(self) -> None:
@@ -134,7 +139,7 @@ def _parsed(record: bytes) -> Any:
     return orjson.loads(record)
 
 
-def _line(record: bytes, *, is_match: bool) -> FoundLine:
+def _line(record: bytes, mask: Masker | None, *, is_match: bool) -> FoundLine:
     try:
         data = _parsed(record)["data"]
     except ValueError:  # too long a line, of which only the ends are left
@@ -143,18 +148,24 @@ def _line(record: bytes, *, is_match: bool) -> FoundLine:
         return FoundLine(number, "[a line too long to show]", is_match)
     raw = _bytes(data["lines"]).rstrip(b"\r\n")
     start = data["submatches"][0]["start"] if data["submatches"] else 0
-    return FoundLine(data["line_number"], shown_line(raw, start), is_match)
+    return FoundLine(data["line_number"], shown_line(raw, start, mask), is_match)
 
 
-def shown_line(raw: bytes, start: int) -> str:
+def shown_line(raw: bytes, start: int, mask: Masker | None) -> str:
     """Return a line as text, cut around its match at byte `start` where it is long."""
     text = raw.decode(errors="replace")
-    if len(text) <= MOST_LINE_CHARACTERS:
+    length = len(text)
+    if length <= MOST_LINE_CHARACTERS:
         return text
-    first = max(0, len(raw[:start].decode(errors="replace")) - _BEFORE_MATCH)
+    at = len(raw[:start].decode(errors="replace"))
+    if mask is not None:
+        # Before it is cut: what a secret is known by may be far from the match.
+        near = max(0, at - _AROUND_MATCH)
+        text, at = mask.text(text[near : at + _AROUND_MATCH]), len(mask.text(text[near:at]))
+    first = max(0, at - _BEFORE_MATCH)
     last = first + MOST_LINE_CHARACTERS
     ends = "…" if first else "", "…" if last < len(text) else ""
-    return f"{ends[0]}{text[first:last]}{ends[1]} [cut: {len(text):,} characters]"
+    return f"{ends[0]}{text[first:last]}{ends[1]} [cut: {length:,} characters]"
 
 
 def _path(value: Any) -> str:

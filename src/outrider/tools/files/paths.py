@@ -16,7 +16,7 @@ from outrider.tools.files.names import folded, shown_name, undisguised, unescape
 
 MOST_PATH_BYTES = 4_096
 MOST_NAME_BYTES = 255
-_KERNEL = ("/proc", "/sys")
+KERNEL_FOLDERS = ("/proc", "/sys")
 _NEVER_WRITTEN = {".git": "git's own folder", ".outrider": "this runtime's configuration"}
 
 
@@ -46,6 +46,10 @@ class Place:
     def path(self) -> str:
         """The absolute path, for records; never to open the file by."""
         return os.path.join(self.root, *self.parts)
+
+    def below(self, path: str) -> "Place":
+        """Return the place that a relative path, as a search or a listing gave it, leads to."""
+        return Place(self.root, (*self.parts, *path.split("/")), self.shown)
 
 
 def realm_of(context: ToolContext) -> Realm:
@@ -79,7 +83,7 @@ def containing(roots: Sequence[str], path: str) -> str | None:
 def decide(realm: Realm, asked: str, real: str, *, writing: bool, folder: bool) -> Place:
     """Return the place that the absolute path `asked`, really `real`, stands for; or fault."""
     root = containing(realm.roots, real)
-    if root is None or any(_is_below(kernel, asked, real) for kernel in _KERNEL):
+    if root is None or any(_is_below(kernel, asked, real) for kernel in KERNEL_FOLDERS):
         raise outside(realm, asked)
     parts = _parts(real[len(root.rstrip("/")) :])
     place = Place(root, parts, shown_path(realm, real))

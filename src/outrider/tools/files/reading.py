@@ -11,7 +11,7 @@ from outrider.tools.context import ToolContext
 from outrider.tools.files.encoding import SAMPLE_BYTES, Encoding, detect
 from outrider.tools.files.faults import answer, bad, fault_of, go_on
 from outrider.tools.files.kinds import is_document, kind_of
-from outrider.tools.files.lines import LineWindow
+from outrider.tools.files.lines import LineWindow, Windows
 from outrider.tools.files.notebook import MOST_NOTEBOOK_BYTES, notebook_text
 from outrider.tools.files.opening import opened_file
 from outrider.tools.files.paths import Place, locate, realm_of
@@ -94,7 +94,9 @@ def _read(
         place = locate(realm_of(context), path)
     try:
         with opened_file(place) as file:
-            data = _read_opened(stop, file, place, LineWindow(offset, limit, MOST_BYTES))
+            data = _read_opened(
+                stop, file, place, Windows.of(offset, limit, MOST_BYTES, context.mask)
+            )
     except OSError as error:
         raise fault_of(error, place.shown) from None
     if kept is None:
@@ -103,7 +105,7 @@ def _read(
 
 
 def _read_opened(
-    stop: threading.Event, file: int, place: Place, window: LineWindow
+    stop: threading.Event, file: int, place: Place, windows: Windows
 ) -> dict[str, Any]:
     size = os.fstat(file).st_size
     sample = os.pread(file, SAMPLE_BYTES, 0)
@@ -117,11 +119,11 @@ def _read_opened(
     cells = _cells(file, size) if place.parts[-1].endswith(".ipynb") else None
     counted = True
     if cells is not None:
-        window.feed(cells)
+        windows.feed(cells)
     else:
-        counted = _feed(stop, file, size, encoding, window)
-    window.finish()
-    return about | _window_data(window, encoding, cells is not None, counted)
+        counted = _feed(stop, file, size, encoding, windows)
+    windows.finish()
+    return about | _window_data(windows.shown, encoding, cells is not None, counted)
 
 
 def _cells(file: int, size: int) -> str | None:
@@ -132,18 +134,18 @@ def _cells(file: int, size: int) -> str | None:
 
 
 def _feed(
-    stop: threading.Event, file: int, size: int, encoding: Encoding, window: LineWindow
+    stop: threading.Event, file: int, size: int, encoding: Encoding, windows: Windows
 ) -> bool:
-    """Feed the file to the window; returns whether all of it was, so that its lines are counted."""
+    """Feed the file to the windows; returns whether all of it was, and so its lines are counted."""
     decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
     at = len(encoding.mark)
     while chunk := os.pread(file, _CHUNK, at):
         go_on(stop)
         at += len(chunk)
-        window.feed(decoder.decode(chunk))
-        if window.more and size - at > MOST_BYTES_COUNTED:
+        windows.feed(decoder.decode(chunk))
+        if windows.shown.more and size - at > MOST_BYTES_COUNTED:
             return False
-    window.feed(decoder.decode(b"", True))
+    windows.feed(decoder.decode(b"", True))
     return True
 
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from outrider.protocol.envelope import ToolCode
 from outrider.tools.files.faults import FileFault, bad, go_on
-from outrider.tools.files.paths import containing
+from outrider.tools.files.paths import KERNEL_FOLDERS, containing
 
 TEMPORARY_PREFIX = ".outrider-temporary-"
 MOST_STDERR_BYTES = 64 * 1024
@@ -35,6 +35,7 @@ COMMON = (
     "--color=never",
     "--glob=!.git",
 )
+_WITHOUT_KERNEL = tuple(f"--glob=!{folder}" for folder in (*KERNEL_FOLDERS, "/dev"))
 
 
 def is_temporary(path: str) -> bool:
@@ -43,8 +44,11 @@ def is_temporary(path: str) -> bool:
 
 
 def ignoring_from(folder: str) -> list[str]:
-    """Return arguments that keep ripgrep from looking for ignore files above the top of a tree."""
-    return ["--no-ignore-parent"] if os.path.lexists(os.path.join(folder, ".git")) else []
+    """Return arguments that keep ripgrep to a tree: from ignore files above its top, if it has one,
+    and from files of the kernel, which may have no end.
+    """
+    above = ["--no-ignore-parent"] if os.path.lexists(os.path.join(folder, ".git")) else []
+    return [*above, *_WITHOUT_KERNEL] if folder == "/" else above
 
 
 def narrowed_to(names: Sequence[str]) -> list[str]:

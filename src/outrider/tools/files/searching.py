@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from outrider.protocol.envelope import Envelope
+from outrider.protocol.masking import Masker
 from outrider.tools.context import ToolContext
-from outrider.tools.files.faults import answer, fault_of
+from outrider.tools.files.faults import answer, fault_of, go_on
 from outrider.tools.files.globs import Glob
+from outrider.tools.files.hiding import hide_secrets
 from outrider.tools.files.matches import Collector, FoundFile, Records
 from outrider.tools.files.opening import opened_file, opened_folder
 from outrider.tools.files.paths import Place, Realm, locate, realm_of, shown_path
@@ -143,10 +145,10 @@ async def grep(
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What a search came to; `absolute` makes a whole path of one that ripgrep gave."""
+    """What a search came to; `place` tells where a path that ripgrep gave leads."""
 
     collector: Collector
-    absolute: Callable[[str], str]
+    place: Callable[[str], Place]
     withheld: int = 0
     unreadable: int = 0
 
@@ -159,20 +161,26 @@ def _grep(
     place = locate(realm, path, folder=True)
     try:
         if os.path.isdir(place.path):
-            searched = _search_folder(stop, realm, place, query)
+            searched = _search_folder(stop, realm, place, query, context.mask)
         else:
-            searched = _search_file(stop, realm, locate(realm, path), query)
+            searched = _search_file(stop, realm, locate(realm, path), query, context.mask)
     except OSError as error:
         raise fault_of(error, place.shown) from None
     for found in searched.collector.kept:
-        context.effects.file_read(searched.absolute(found.path))
+        file = searched.place(found.path)
+        context.effects.file_read(file.path)
+        if context.mask is not None:
+            go_on(stop)
+            hide_secrets(found, file, context.mask)
     return _data(realm, query, searched)
 
 
-def _search_folder(stop: threading.Event, realm: Realm, place: Place, query: Query) -> Searched:
+def _search_folder(
+    stop: threading.Event, realm: Realm, place: Place, query: Query, mask: Masker | None
+) -> Searched:
     program, ignoring = ripgrep(realm.roots), ignoring_from(place.path)
     shown = Shown(realm, place, query.glob)
-    collector = Collector(query.limit, shown, with_lines=not query.count)
+    collector = Collector(query.limit, shown, with_lines=not query.count, mask=mask)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(opened_folder(place, listing=True))
 
@@ -185,17 +193,18 @@ def _search_folder(stop: threading.Event, realm: Realm, place: Place, query: Que
         search = started(query.arguments())
         _collect(search, collector)
         withheld = sum(map(shown.withheld, names.paths())) if names else 0
-    base = place.path.rstrip("/")
-    return Searched(collector, lambda path: f"{base}/{path}", withheld, search.unreadable())
+    return Searched(collector, place.below, withheld, search.unreadable())
 
 
-def _search_file(stop: threading.Event, realm: Realm, place: Place, query: Query) -> Searched:
-    collector = Collector(query.limit, lambda path: True, with_lines=not query.count)
+def _search_file(
+    stop: threading.Event, realm: Realm, place: Place, query: Query, mask: Masker | None
+) -> Searched:
+    collector = Collector(query.limit, lambda path: True, with_lines=not query.count, mask=mask)
     arguments = replace(query, glob=None, file_type=None).arguments()
     program = ripgrep(realm.roots)
     with opened_file(place) as file, running(program, arguments, stop, file=file) as search:
         _collect(search, collector)
-    return Searched(collector, lambda path: place.path)
+    return Searched(collector, lambda path: place)
 
 
 def _collect(run: Run, collector: Collector) -> None:
@@ -219,7 +228,7 @@ def _data(realm: Realm, query: Query, searched: Searched) -> dict[str, Any]:
         "withheld": searched.withheld,
         "unreadable": searched.unreadable,
     }
-    named = [(shown_path(realm, searched.absolute(f.path)), f) for f in collector.kept]
+    named = [(shown_path(realm, searched.place(f.path).path), f) for f in collector.kept]
     if query.count:
         return data | {"counts": [{"path": path, "count": f.matches} for path, f in named]}
     results = list(_results(named, query.limit))
