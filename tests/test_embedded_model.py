@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
+from outrider.models.embedded.model import answer
 from outrider.models.embedded.words import understand
 from outrider.models.failures import cut_failure
 from outrider.models.providers import build_model, cost_of, request_settings
@@ -260,6 +261,84 @@ async def test_the_first_finding_is_the_right_line(repository: Path, task: str, 
     assert run.places[0] == best, run.text
 
 
+LEDGER = '''
+    """A ledger: keeps what is saved, shows how fast, and speaks of limits, colours and speed."""
+    import os
+
+    DEFAULT_TIMEOUT = 5.0
+
+
+    def open_ledger(timeout=DEFAULT_TIMEOUT, follow_links=False):
+        # The speed of a disk, its limits and the directory are all checked elsewhere.
+        print("the ledger was saved, its limits checked and its old files removed")
+        return Ledger(timeout=timeout, follow_links=follow_links)
+
+
+    def read_token(default=None):
+        return os.environ.get("LEDGER_TOKEN", default)
+
+
+    def save(entries):
+        return [str(entry) for entry in entries]
+
+
+    def speed(ticks, seconds):
+        return ticks / seconds
+
+
+    def check_limits(usage):
+        return usage < 10
+
+
+    def get_app_dir(name):
+        return "/var/" + name
+
+
+    def normalize_color(name):
+        return name.lower()
+
+
+    def prune_files(files):
+        return files[1:]
+
+
+    def parse_table(rows):
+        return TableParser(rows)
+
+
+    class TableParser:
+        pass
+
+
+    def walk(follow_links):
+        if follow_links:
+            return 1
+'''
+
+
+@pytest.mark.parametrize(
+    ("task", "best"),
+    [
+        ("Where are the entries saved?", "def save(entries):"),
+        ("How is the speed computed?", "def speed(ticks, seconds):"),
+        ("Where are limits checked?", "def check_limits(usage):"),
+        ("Where is the directory of the app determined?", "def get_app_dir(name):"),
+        ("How are colours normalised?", "def normalize_color(name):"),
+        ("How are old files removed?", "def prune_files(files):"),
+        ("Which class parses tables?", "class TableParser:"),
+        ("Which function parses tables?", "def parse_table(rows):"),
+        ("Which environment variable holds the token?", 'os.environ.get("LEDGER_TOKEN", default)'),
+        ("Where is the timeout default set?", "DEFAULT_TIMEOUT = 5.0"),
+        ("Where are links followed?", "if follow_links:"),
+    ],
+)
+async def test_code_is_found_that_says_it_in_other_words(tmp_path: Path, task: str, best: str):
+    (tmp_path / "ledger.py").write_text(dedent(LEDGER))
+    run = await ask(tmp_path, task)
+    number = int(run.places[0].rpartition(":")[2])
+    assert best in dedent(LEDGER).splitlines()[number - 1], run.text
+
+
 async def test_every_quoted_line_stands_in_its_file_at_that_number(repository: Path):
     run = await ask(repository, "Where is the idle timeout enforced?")
     path, quoted = None, 0
@@ -367,6 +446,20 @@ async def test_without_tools_it_answers_and_says_that_nothing_was_searched(repos
 async def test_with_read_alone_it_reads_the_file_that_is_named(repository: Path):
     run = await ask(repository, "Which class is in ferry/retry.py? RetryPolicy?", TOOLS[:1])
     assert run.places[0] == "ferry/retry.py:5"
+
+
+def test_a_search_that_failed_is_not_told_as_one_that_found_nothing():
+    call = ToolCallPart("grep", {"pattern": "ledger"}, "1")
+    fault = "Error 2004 (not available): ripgrep (rg) is not installed"
+    messages: list[ModelMessage] = [
+        ModelRequest(parts=[UserPromptPart("Where is the ledger?")]),
+        ModelResponse(parts=[call]),
+        ModelRequest(parts=[ToolReturnPart("grep", fault, "1")]),
+    ]
+    text = answer(messages, [])
+    assert isinstance(text, str)
+    assert "Nothing could be searched" in text
+    assert "`ledger`: Error 2004 (not available): ripgrep (rg) is not installed" in text
 
 
 async def test_being_asked_again_ends_the_search(repository: Path):
