@@ -263,19 +263,13 @@ async def test_the_first_finding_is_the_right_line(repository: Path, task: str, 
 
 LEDGER = '''
     """A ledger: keeps what is saved, shows how fast, and speaks of limits, colours and speed."""
-    import os
-
     DEFAULT_TIMEOUT = 5.0
 
 
     def open_ledger(timeout=DEFAULT_TIMEOUT, follow_links=False):
         # The speed of a disk, its limits and the directory are all checked elsewhere.
-        print("the ledger was saved, its limits checked and its old files removed")
+        print("the ledger was saved and its limits checked")
         return Ledger(timeout=timeout, follow_links=follow_links)
-
-
-    def read_token(default=None):
-        return os.environ.get("LEDGER_TOKEN", default)
 
 
     def save(entries):
@@ -327,7 +321,6 @@ LEDGER = '''
         ("How are old files removed?", "def prune_files(files):"),
         ("Which class parses tables?", "class TableParser:"),
         ("Which function parses tables?", "def parse_table(rows):"),
-        ("Which environment variable holds the token?", 'os.environ.get("LEDGER_TOKEN", default)'),
         ("Where is the timeout default set?", "DEFAULT_TIMEOUT = 5.0"),
         ("Where are links followed?", "if follow_links:"),
     ],

@@ -1,16 +1,19 @@
 """Nothing secret survives the sanitiser, and nothing else is touched."""
 
 import json
+import re
 import subprocess
 import sys
 import time
 from base64 import b64encode
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import unmeasured_environment
+from outrider.protocol import masking
 from outrider.protocol.masking import Masker, is_secret_name, secret_environment_values
 
 MASKER = Masker(project="/home/alice/project", home="/home/alice")
@@ -173,6 +176,24 @@ SECRETS: list[tuple[str, str, str]] = [
     ("prose", "The password is {}, he said.", "hunter2"),
     ("numbered password", "password: {}\n", "19283746"),
     ("docker config", '"auth": "{}"', b64encode(b"alice:wonderland1").decode()),
+    ("f-string", "password = f'{}'", "hunter2x"),
+    ("rust", 'let api_key: &str = "{}";', "wonderland"),
+    ("rust constant", "const API_KEY: &'static str = \"{}\";", "wonderland"),
+    ("setter", 'source.setPassword("{}");', "hunter2Zebra9"),
+    ("sql role", "ALTER ROLE alice PASSWORD '{}';", "wonderland"),
+    ("powershell", '$p = ConvertTo-SecureString "{}" -AsPlainText -Force', "wonderland"),
+    ("yaml block", "password: |\n  {}\nnext: 1", "hunter2Zebra9"),
+    ("yaml below", "password:\n  {}\n", "hunter2Zebra9"),
+    ("dockerfile", "ENV DB_PASSWORD {}\n", "wonderland"),
+    ("fish", "set -gx API_TOKEN {}\n", mixed(20)),
+    ("windows", "setx API_TOKEN {}", mixed(20)),
+    ("sshpass", "sshpass -p {} ssh host", "wonderland"),
+    ("mysql", "mysql -u root -p{} shop", "wonderland"),
+    ("docker login", "docker login -u alice -p {} registry.example", "wonderland"),
+    ("redis", "redis-cli -h cache -a {} ping", "wonderland"),
+    ("terraform variable", 'variable "db_password" {{\n  default = "{}"\n}}', "wonderland"),
+    ("encoded form", "next=login%3Fpassword%3D{}", "hunter2x"),
+    ("markdown", "**Password:** `{}`", "wonderland"),
 ]  # fmt: skip
 
 ORDINARY: list[str] = [
@@ -293,6 +314,17 @@ ORDINARY: list[str] = [
     "password: required\n",
     "const user = { password: hashed, apiKey: key }",
     "[masked:github-token] and password = \"[masked:secret]\"",
+    'check_password("alice") and getToken("refresh")',
+    "mysql -u root -p shop; mysql -P 3306 -h db",
+    "docker run -p 8080:80 image",
+    "password:\n  type: string\n",
+    "if token:\n    self.step2()\n",
+    "ENV PATH /usr/local/bin\nENV MAX_TOKENS 4096\n",
+    "set -x PATH /opt/bin $PATH",
+    'variable "db_password" {\n  type = string\n}',
+    "get_secret | python3 -",
+    "kind: Secret\nmetadata:\n  name: database\n",
+    "-----END PRIVATE KEY----- ends a key",
 ]  # fmt: skip
 
 
@@ -352,6 +384,48 @@ def test_a_line_of_a_private_key_survives(line_end: str, whole: bool):
 def test_a_private_key_read_with_line_numbers_survives():
     numbered = "\n".join(f"{n:6}\t{line}" for n, line in enumerate(PEM.split("\n"), 1))
     assert not any(line in MASKER.text(numbered) for line in PEM_BODY)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\\n", "\n12\t"])
+def test_the_rest_of_a_private_key_survives_without_its_beginning(line_end: str):
+    masked = MASKER.text(f"x = 1{line_end}" + line_end.join([*PEM.split("\n")[3:], "after"]))
+    assert not any(line in masked for line in PEM_BODY)
+    assert masked.startswith("x = 1") and masked.endswith("after")
+
+
+def test_a_private_key_survives_in_a_list_of_lines():
+    lines = ["before", *PEM.split("\n"), "after"]
+    masked = MASKER.lines(lines)
+    assert len(masked) == len(lines)
+    assert (masked[0], masked[-1]) == ("before", "after")
+    assert set(masked[1:-1]) == {"[masked:private-key]"}
+
+
+def test_a_secret_survives_that_spans_the_entries_of_a_list():
+    key = ["before", *PEM.split("\n"), "after"]
+    value = {
+        "lines": key,
+        "found": [{"line": number, "text": line} for number, line in enumerate(key)],
+        "values": ["- name: DB_PASSWORD", "  value: hunter2x"],
+    }
+    masked, changed = MASKER.value(value)
+    assert masked["lines"] == [entry["text"] for entry in masked["found"]] == MASKER.lines(key)
+    assert masked["values"] == ["- name: DB_PASSWORD", "  value: [masked:secret]"]
+    assert len(changed) == 2 * (len(key) - 2) + 1
+    assert MASKER.value(masked) == (masked, [])
+
+
+def test_lines_of_a_long_stack_trace_are_joined():
+    lines = frames("java", 40).split("\n")
+    assert MASKER.lines(lines) == lines
+
+
+def test_a_kubernetes_secret_survives_whatever_its_names():
+    secret = b64encode(b"wonderland").decode()
+    before = f"kind: ConfigMap\ndata:\n  plain: {secret}\n---\n"
+    text = f"{before}apiVersion: v1\nkind: Secret\ndata:\n  tls.crt: {secret}\n  config: {secret}\n"
+    assert MASKER.text(text).count(secret) == 1
+    assert MASKER.text(text).startswith(before)
 
 
 def test_a_known_secret_survives_in_another_spelling():
@@ -724,3 +798,11 @@ def test_a_large_text_with_a_secret_is_looked_at_once_only():
     assert once.count("[masked:") == 3
     assert MASKER.text(once) == once
     assert streamed(MASKER, [text[n : n + 5000] for n in range(0, len(text), 5000)]) == once
+
+
+def test_a_possessive_group_is_matched_wrongly_by_older_pythons():
+    """Python 3.11.2 gets `(…)*+` wrong; `(?>(…)*)` means the same and works."""
+    folder = Path(masking.__file__).parent
+    for module in folder.glob("*.py"):
+        found = re.findall(r"\)(?:[*+?]|\{\{?\d*,?\d*\}?\})\+.*", module.read_text())
+        assert not found, f"{module.name}: {found}"

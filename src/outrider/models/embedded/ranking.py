@@ -1,6 +1,7 @@
 """Which of the lines that were seen answer the question best. Pure, and the same every time."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import log2
@@ -27,6 +28,7 @@ _BODY = 15
 _NAMED = 1.0
 _APART = 8
 _LEAST_OF_BEST = 0.3
+_BEST_SHAPE = 1.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,19 @@ class Finding:
     line: int
     score: float
     terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A line that has some of the terms, and what it promises before its shape is looked at."""
+
+    path: str
+    line: int
+    text: str
+    kind: FileKind
+    own: frozenset[int]
+    everything: frozenset[int]
+    promise: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +78,21 @@ def rank(question: Question, evidence: Evidence) -> list[Finding]:
     scale = _scale(question, evidence)
     if not scale.terms or question.about_everything:
         return []
-    scored = [
-        finding
+    candidates = [
+        candidate
         for path, lines in evidence.lines.items()
-        for finding in _score_file(question, scale, path, lines)
+        for candidate in _candidates(question, scale, path, lines)
     ]
+    candidates.sort(key=lambda one: (-one.promise, one.path, one.line))
+    scored: list[Finding] = []
+    best = 0.0
+    for one in candidates:
+        if one.promise * _BEST_SHAPE < best * _LEAST_OF_BEST:
+            break  # Most lines are dropped in the end, and a line's shape takes long to tell.
+        score = one.promise * _shape(one.text, one.own, one.kind, scale, question.intent)
+        terms = tuple(scale.terms[i].text for i in sorted(one.everything))
+        scored.append(Finding(one.path, one.line, round(score, 6), terms))
+        best = max(best, score)
     scored.sort(key=lambda finding: (-finding.score, finding.path, finding.line))
     return _spread(scored)
 
@@ -91,27 +116,25 @@ def _frequency(term: Term, evidence: Evidence) -> int:
     return sum(1 for text in every if pattern.search(text))
 
 
-def _score_file(
+def _candidates(
     question: Question, scale: _Scale, path: str, lines: dict[int, str]
-) -> Iterator[Finding]:
-    in_path = scale.matches(path.replace("/", " "))
-    kind = file_kind(path)
-    matched = {number: scale.matches(text) for number, text in lines.items()}
+) -> Iterator[_Candidate]:
+    matched = {number: own for number, text in lines.items() if (own := scale.matches(text))}
+    if not matched:
+        return
+    in_path, kind, numbers = scale.matches(path.replace("/", " ")), file_kind(path), sorted(matched)
     standing = _standing(kind, path, question) * _density(scale, matched.values())
     for number, own in matched.items():
-        if not own:
-            continue
         name = routine_name(lines[number]) if kind is not FileKind.DOCS else None
         # What a function does stands below its head.
-        around = range(number - (1 if name else _NEAR), number + (_BODY if name else _NEAR) + 1)
-        near = frozenset[int]().union(*(matched.get(n, frozenset()) for n in around)) - own
+        first = bisect_left(numbers, number - (1 if name else _NEAR))
+        last = bisect_right(numbers, number + (_BODY if name else _NEAR))
+        near = frozenset[int]().union(*(matched[n] for n in numbers[first:last])) - own
         everything = own | near | in_path
         score = scale.weigh(own) + 0.5 * scale.weigh(near) + 0.4 * scale.weigh(in_path - own - near)
         score += _NAMED * scale.weigh(scale.matches(name)) * _aptness(name, scale) if name else 0
-        score *= 0.4 + 0.6 * scale.coverage(everything)
-        score *= standing * _shape(lines[number], own, kind, scale, question.intent)
-        terms = tuple(scale.terms[i].text for i in sorted(everything))
-        yield Finding(path, number, round(score, 6), terms)
+        score *= standing * (0.4 + 0.6 * scale.coverage(everything))
+        yield _Candidate(path, number, lines[number], kind, own, everything, score)
 
 
 def _aptness(name: str, scale: _Scale) -> float:
@@ -151,8 +174,10 @@ def _shape(line: str, own: frozenset[int], kind: FileKind, scale: _Scale, intent
     if is_comment(line):
         return 0.65
     if name := routine_name(line):
-        fitting = is_type(line) is (intent is Intent.TYPE)
-        return 1.3 if fitting and _names(name, own, scale) else 1.0
+        if not _names(name, own, scale):
+            return 1.0
+        wanted = is_type(line) is (intent is Intent.TYPE)
+        return (_BEST_SHAPE if intent is Intent.TYPE else 1.3) if wanted else 1.0
     if (name := value_name(line)) and _names(name, own, scale):
         if intent is Intent.BEHAVIOUR:
             # What happens under a name that was followed happens elsewhere, not where it is set.

@@ -13,15 +13,16 @@ from .literals import QUOTE as _QUOTE
 from .literals import quoted_end
 from .names import NAME_LETTERS, Promise, promise_of
 from .spans import Findings, worth_searching
-from .values import Style, is_literal_secret, is_placeholder, is_plain_word
+from .values import Style, is_literal_secret, is_plain_word
 
 # What stands between a name and its value.
 _OPERATOR = rf"""
     (?P<close>{_QUOTE})? [\])]{{0,2}}+ [ \t]{{0,8}}+
     (?P<operator>
-        := | => | \?= | \+= | ={{1,3}}+ | !={{1,2}}+ | : | >
-      | ,?(?:\s|\\{{1,8}}n){{0,40}}+{_QUOTE}?value{_QUOTE}?[ \t]{{0,8}}[:=]
-      | ,(?=[ \t]{{0,8}}{_QUOTE})
+        := | => | \?= | \+= | ={{1,3}}+ | !={{1,2}}+ | :(?:\*\*)? | > | %3[ad]
+      | ,?(?>(?:\s|\\{{1,8}}n){{0,40}}){_QUOTE}?value{_QUOTE}?[ \t]{{0,8}}[:=]
+      | [,(](?=[ \t]{{0,8}}{_QUOTE})
+      | \{{[^{{}}]{{0,400}}?\sdefault[ \t]{{0,8}}=
       | (?:is|was)(?=[ \t])
     )
     [ \t]{{0,8}}+
@@ -40,13 +41,9 @@ _KEYWORD_PATTERNS: dict[str, str] = {
 # A count of tokens is the commonest of all; it is passed over before any Python runs.
 _NOT_A_NUMBER = r"(?!\d{1,9}(?:\.\d{1,9})?[\s,}\]])"
 
-_OPTION = rf"""(?x)
-    -(?:-(?P<name>[a-z][a-z0-9-]{{2,40}}+)[ \t=]|u(?![a-z0-9_-])[ \t=]?)
-    [ \t]{{0,4}}(?P<quote>{_QUOTE})?(?![-<\[{{$])
-"""
-
-_BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
+BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
 _YAML = r"[\w.-]+: [a-z]{8,}"
+_LINE_END = r"(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)"
 _ENVIRONMENT = r"[^\s\"'`<>;\\]{1,512}+"
 # A value found to be secret goes on where code would have ended: `p4ss(word`.
 _BARE_REST = r"[^\s\"'`<>,;&)}\]\\]*+"
@@ -74,14 +71,6 @@ def find_assignments(found: Findings) -> None:
             for match in _assignment(keyword).finditer(found.folded):
                 if match.start() >= found.masked_to:
                     _judge(found, match)
-    if worth_searching(found.folded, "-"):
-        _find_options(found)
-    if worth_searching(found.folded, "sig"):
-        _find_signatures(found)
-    if worth_searching(found.folded, "identified "):
-        _find_sql_passwords(found)
-    if worth_searching(found.folded, "login"):
-        _find_netrc_passwords(found)
 
 
 def _judge(found: Findings, match: re.Match[str]) -> None:
@@ -94,7 +83,7 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
     name = found.view[start : match.end("rest")].rpartition(".")[2]
     folded = name.lower()
     operator = match.group("operator")
-    if operator == "," and not match.group("close"):
+    if operator[0] in ",{" and not match.group("close"):
         return
     if folded.endswith("authorization"):
         mask_authorization(found, start, match.end(), in_list=operator == ",")
@@ -118,13 +107,15 @@ def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[
     if operator == ">":
         _judge_element(found, promise, start, position)
         return
-    quote = _compiled(rf"[bru@$]{{0,2}}({_QUOTE})").match(view, position)
-    if quote is not None and operator == ",":
+    quote = _compiled(rf"[bruf@$]{{0,2}}({_QUOTE})").match(view, position)
+    if quote is not None and operator in (",", "("):
         _judge_listed(found, start, quote.end(), quote.group(1))
     elif quote is not None:
-        _judge_quoted(found, promise, start, quote.end(), quote.group(1))
-    elif operator != ":" or not _judge_annotated(found, promise, start, position):
-        _judge_bare(found, promise, start, position, _style(view, start, match))
+        judge_quoted(found, promise, start, quote.end(), quote.group(1))
+    elif operator != ":" or not (
+        _judge_annotated(found, promise, start, position) or _judge_below(found, promise, position)
+    ):
+        judge_bare(found, promise, start, position, _style(view, start, match))
 
 
 def _judge_element(found: Findings, promise: Promise, start: int, position: int) -> None:
@@ -137,23 +128,36 @@ def _judge_element(found: Findings, promise: Promise, start: int, position: int)
 
 
 def _judge_listed(found: Findings, start: int, position: int, opening: str) -> None:
-    """Handle `set("password", "…")`; `["password", "urllib2"]` is a list of names."""
+    """Handle `set("password", "…")` and `set_password("…")`, but not what takes or lists names."""
     end, _ = quoted_end(found.view, position, opening)
     value = found.text[position:end]
     digits = sum(letter.isdigit() for letter in value[:64])
     if digits > 1 and not _compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value):
-        _judge_quoted(found, Promise.TOKEN, start, position, opening)
+        judge_quoted(found, Promise.TOKEN, start, position, opening)
     else:
         found.leave(start, end)
 
 
 def _judge_annotated(found: Findings, promise: Promise, start: int, position: int) -> bool:
     """Handle `password: str = "…"`; return whether it was one."""
-    pattern = rf"[A-Za-z_][\w.\[\]| ]{{0,48}}?[ \t]{{0,4}}=[ \t]{{0,4}}({_QUOTE})"
+    pattern = rf"(?:&(?:'\w+ )?)?[A-Za-z_][\w.\[\]| ]{{0,48}}?[ \t]{{0,4}}=[ \t]{{0,4}}({_QUOTE})"
     annotated = _compiled(pattern).match(found.view, position)
     if annotated is None:
         return False
-    _judge_quoted(found, promise, start, annotated.end(), annotated.group(1))
+    judge_quoted(found, promise, start, annotated.end(), annotated.group(1))
+    return True
+
+
+def _judge_below(found: Findings, promise: Promise, position: int) -> bool:
+    """Handle YAML's `password: |` with the value in the line below; return whether it was one."""
+    pattern = (
+        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{_LINE_END}[ \t]{{1,40}}([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+)"
+        rf"[ \t]*+(?={_LINE_END}|[\"'`]|\Z)"
+    )
+    below = _compiled(pattern).match(found.view, position)
+    if below is None or not is_literal_secret(promise, below.group(1), Style.BARE):
+        return False
+    found.mask(*below.span(1), "secret")
     return True
 
 
@@ -161,23 +165,24 @@ def _style(view: str, start: int, match: re.Match[str]) -> tuple[Style, str]:
     """Return how a bare value is written, and the pattern of such a value."""
     operator = match.group("operator")
     if "value" in operator:
-        return Style.TIGHT, _BARE
+        return Style.TIGHT, BARE
     if operator != "=" or match.end() != match.end("operator") or match.group("close"):
-        return Style.BARE, _BARE
+        return Style.BARE, BARE
     end = match.end()
-    value = _compiled(_BARE).match(view, end)
+    value = _compiled(BARE).match(view, end)
     after = "" if value is None else view[value.end() : value.end() + 1]
     if view[start - 1 : start] in {"?", "&", ";"} or after == ";":
-        return Style.TIGHT, _BARE
+        return Style.TIGHT, BARE
     name = view[start : match.end("rest")]
     if name.isupper():
         return Style.TIGHT, _ENVIRONMENT
-    return (Style.TIGHT if name.startswith("--") else Style.BARE), _BARE
+    return (Style.TIGHT if name.startswith("--") else Style.BARE), BARE
 
 
-def _judge_bare(
+def judge_bare(
     found: Findings, promise: Promise, start: int, position: int, style: tuple[Style, str]
 ) -> None:
+    """Mask the word at `position` where it is a secret; `style` says how it is written."""
     match = _compiled(style[1]).match(found.view, position)
     if match is None:
         found.leave(start, position)
@@ -203,9 +208,10 @@ def _is_yaml_word(view: str, start: int, position: int, end: int) -> bool:
     return begins is not None and _compiled(r"\n|\\{1,8}[nr]|\r|\Z").match(view, end) is not None
 
 
-def _judge_quoted(
+def judge_quoted(
     found: Findings, promise: Promise, start: int, position: int, opening: str
 ) -> None:
+    """Mask the string that `opening` opens before `position` where it is a secret."""
     end, closed = quoted_end(found.view, position, opening)
     value = found.text[position:end]
     if not is_literal_secret(promise, value, Style.QUOTED):
@@ -215,63 +221,3 @@ def _judge_quoted(
             run = _compiled(r"[^\s\"'`]*+").match(found.view, end)
             end = run.end() if run else end
         found.mask(position, end, "secret")
-
-
-def _find_options(found: Findings) -> None:
-    """Mask `--password hunter2`, where a space stands for the operator, and `-u user:password`."""
-    for match in _compiled(_OPTION).finditer(found.folded):
-        name = match.group("name") or "u"
-        promise = promise_of(name)
-        if name in {"u", "user", "proxy-user"}:
-            _judge_user(found, match)
-        elif promise is not Promise.NONE and match.group("quote"):
-            opening = found.view[match.start("quote") : match.end("quote")]
-            _judge_quoted(found, promise, match.start(), match.end(), opening)
-        elif promise is not Promise.NONE:
-            _judge_bare(found, promise, match.start(), match.end(), (Style.BARE, _BARE))
-
-
-def _judge_user(found: Findings, option: re.Match[str]) -> None:
-    """Mask the password in `curl -u user:password` and `--user user:password`."""
-    match = _compiled(r"([^\s:\"'`\\]{1,64}+):([^\s\"'`\\]{1,256}+)").match(
-        found.view, option.end()
-    )
-    line = found.folded[max(0, option.start() - 100) : option.start()].rpartition("\n")[2]
-    if match is None or line[-1:] not in {"", " ", "\t", "\\"}:
-        return
-    start, end = match.span(2)
-    value = found.text[start:end]
-    if "curl" in line:
-        secret = not is_placeholder(value) and not value.startswith("//")
-    else:  # docker run -u 1000:1000
-        secret = is_literal_secret(Promise.TOKEN, value, Style.BARE)
-    if secret:
-        found.mask(start, end, "secret")
-
-
-def _find_signatures(found: Findings) -> None:
-    """Mask the signature of a signed address: whoever has it has the access."""
-    pattern = r"=(?:(?<=[?&;-]sig=)|(?<=signature=))([a-z0-9%+/=_-]{20,}+)"
-    for match in _compiled(pattern).finditer(found.folded):
-        before = found.folded[max(0, match.start() - 10) : match.start()]
-        if _compiled(r"[?&;-]sig(?:nature)?\Z").search(before):
-            found.mask(*match.span(1), "signature")
-
-
-def _find_sql_passwords(found: Findings) -> None:
-    """Mask the password in SQL's `IDENTIFIED BY '…'`."""
-    sql = r"fied (?<=identified )(?:with [\w.]{1,40} )?by (\\{0,16}[\"'])"
-    for match in _compiled(sql).finditer(found.folded):
-        # "identified by 'code'" in a comment is prose; statements are shouted.
-        shouted = found.view.startswith("BY", match.start(1) - 3)
-        promise = Promise.PASSWORD if shouted else Promise.TOKEN
-        _judge_quoted(found, promise, match.start(), match.end(), match.group(1))
-
-
-def _find_netrc_passwords(found: Findings) -> None:
-    """Mask the password in `machine … login … password …`."""
-    netrc = r"gin(?<=login)\s{1,8}\S{1,128}+\s{1,40}password\s{1,8}(\S{4,256}+)"
-    for match in _compiled(netrc).finditer(found.folded):
-        start, end = match.span(1)
-        if is_literal_secret(Promise.PASSWORD, found.text[start:end], Style.TIGHT):
-            found.mask(start, end, "secret")

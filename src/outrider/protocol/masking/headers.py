@@ -24,8 +24,8 @@ _COOKIE_NAME = r"[\w.!#$%&*+^|~-]{1,128}+"
 _COOKIE_VALUE = r"[^\s;,\"'`\\]"
 _FIRST_COOKIE = _COOKIE_VALUE + "{1,256}+"
 _ONE_COOKIE = _COOKIE_VALUE + "++"
-_SOME_COOKIES = rf"{_FIRST_COOKIE}(?:;[ ]?{_COOKIE_NAME}={_FIRST_COOKIE}){{0,4}}+"
-_ALL_COOKIES = rf"{_ONE_COOKIE}(?:;[ ]?{_COOKIE_NAME}={_ONE_COOKIE})*+"
+_SOME_COOKIES = rf"{_FIRST_COOKIE}(?>(?:;[ ]?{_COOKIE_NAME}={_FIRST_COOKIE}){{0,4}})"
+_ALL_COOKIES = rf"{_ONE_COOKIE}(?>(?:;[ ]?{_COOKIE_NAME}={_ONE_COOKIE})*)"
 
 
 @cache
@@ -77,7 +77,7 @@ def _parameters_end(view: str, position: int, opening: str) -> int:
     """Return where `username="…", response="…"` ends."""
     if opening:
         return quoted_end(view, position, opening)[0]
-    match = _compiled(r"(?:[^\n\r\\]|\\(?![nr]))*+").match(view, position)
+    match = _compiled(r"(?>(?:[^\n\r\\]|\\(?![nr]))*)").match(view, position)
     end = position if match is None else match.end()
     # In `-H 'Authorization: Digest …'` the command's own quote is not part of the header.
     return end - 1 if end > position and view[end - 1] in "'`" else end

@@ -12,7 +12,7 @@ _NAME_ENDS = r"(?![\w-]|\.\w)"
 # A path in the working tree goes on with one of these; behind anything else it stands alone.
 _PATH_GOES_ON = r"(?=[\w.@~+%$({\[-])"
 
-_USER = r"[\w?-]++(?:\.[\w?-]++)*+"
+_USER = r"[\w?-]++(?>(?:\.[\w?-]++)*)"
 _HOME = rf"/(?:(?:home|Users){_SLASH}(?!Shared\b){_USER}|root(?={_SLASH}))"
 _WINDOWS_HOME = r"Users\\{1,8}[^\\/:*?\"<>|\s]{1,64}"
 
@@ -20,13 +20,13 @@ _LONGEST_TRACE = 30
 _FRAMES_KEPT = 10
 
 # Java and JavaScript: "    at name (file:line)", in plain text and in a string literal.
-_CALLS = (r"\n[ \t]++at [^\n]{1,400}+", r"\\n[ \t]++at [^\n\\\"]{1,400}+(?:\\(?=\\))*+")
+_CALLS = (r"\n[ \t]++at [^\n]{1,400}+", r"\\n[ \t]++at [^\n\\\"]{1,400}+(?>(?:\\(?=\\))*)")
 # Python: a File line and the lines of code below it.
 _FILES = (
     r"\n[ \t|+-]*+File \"[^\n\"]{1,400}+\", line \d{1,9}[^\n]{0,200}+"
-    r"(?:\n(?![ \t|+-]*+File \")[ \t|]{3,}+[^\n]{1,400}+){0,4}+",
+    r"(?>(?:\n(?![ \t|+-]*+File \")[ \t|]{3,}+[^\n]{1,400}+){0,4})",
     r"\\n[ \t|+-]*+File \\{1,8}\"[^\n\"\\]{1,400}+\\{1,8}\", line \d{1,9}[^\n\\\"]{0,200}+"
-    r"(?:\\{1,8}n(?![ \t|+-]*+File )[ \t|]{3,}+[^\n\\]{1,400}+){0,4}+(?:\\(?=\\))*+",
+    r"(?>(?:\\{1,8}n(?![ \t|+-]*+File )[ \t|]{3,}+[^\n\\]{1,400}+){0,4})(?>(?:\\(?=\\))*)",
 )
 
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from .assignments import find_assignments
 from .paths import find_long_traces, find_paths
+from .phrases import find_phrases
 from .shapes import find_shapes
 from .spans import Findings, Places, Span, merged, replaced, replaced_lines
 from .tokens import find_tokens
@@ -78,6 +79,7 @@ class Search:
         find_tokens(found)
         find_shapes(found)
         find_assignments(found)
+        find_phrases(found)
         if self.paths:
             find_paths(found, self.project, self.home)
         if self.traces:

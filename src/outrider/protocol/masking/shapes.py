@@ -15,23 +15,23 @@ LONGEST_KEY = 16_384
 # A line's end in a PEM block: real, escaped at any depth, or as HTML.
 _LINE_END = r"(?:\r?\n|(?:\\++r)?\\++n|\\++u000[aAdD]|&\#1[03];|<br ?/?>)"
 
-_CODE_AFTER = r"(?:[ \t\"'`,;+)]|\\++[\"'])*+"
-_CODE_BEFORE = r"(?:[ \t>|\#*\"'`,(]|\\++[\"'])*+(?:\d{1,6}[:|?>\t-][ \t:|?>]*+)?"  # 12: …
+_CODE_AFTER = r"(?>(?:[ \t\"'`,;+)]|\\++[\"'])*)"
+_CODE_BEFORE = r"(?>(?:[ \t>|\#*\"'`,(]|\\++[\"'])*)(?:\d{1,6}[:|?>\t-][ \t:|?>]*+)?"  # 12: …
 _BASE64 = r"(?:[A-Za-z0-9+/=]|\\++/)"
 
 _PEM = rf"""(?x)
     -----BEGIN\ [A-Z0-9\ ]{{0,40}}?PRIVATE\ KEY(?:\ BLOCK)?-----
-    (?:
+    (?>(?:
         {_CODE_AFTER}{_LINE_END}{_CODE_BEFORE}
         (?:
-            {_BASE64}{{16,}}+
+            (?>{_BASE64}{{16,}})
           | [A-Za-z0-9+/=]++(?={_LINE_END}|["'`\\]|\Z)
           | [A-Za-z][A-Za-z-]{{2,24}}:\ [^\n\\"]{{0,120}}(?={_LINE_END})  # Proc-Type: …
           | (?={_LINE_END})
         )
-      | [ \t]*+{_BASE64}{{16,}}+
-    )*+
-    (?:{_CODE_AFTER}(?:{_LINE_END})*+{_CODE_BEFORE}-----END\ [A-Z0-9\ ]{{0,50}}-----)?
+      | [ \t]*+(?>{_BASE64}{{16,}})
+    )*)
+    (?:{_CODE_AFTER}(?>(?:{_LINE_END})*){_CODE_BEFORE}-----END\ [A-Z0-9\ ]{{0,50}}-----)?
 """
 
 _PEM_END = r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
@@ -39,7 +39,7 @@ _PEM_END = r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
 # It looks for the J first: the rarer the letter, the faster the search.
 _JWT = r"""(?x)
     J(?<=eyJ)[A-Za-z0-9_-]*+
-    (?: \.(?P<payload>[A-Za-z0-9_-]++) (?P<signature>(?:\.[A-Za-z0-9_-]*+){1,3}+)? )?
+    (?: \.(?P<payload>[A-Za-z0-9_-]++) (?P<signature>(?>(?:\.[A-Za-z0-9_-]*+){1,3}))? )?
 """
 
 _URL = r"""(?x)
@@ -47,7 +47,7 @@ _URL = r"""(?x)
         (?P<user>[^\s:/?\#@"'`<>\\(){}\[\]|,;]{0,128}+)
         :(?!\d{1,5}(?:[/?\#"'\s]|$))
         (?:
-            (?P<password>[^\s/?\#"'`<>\\@]{1,256}+(?:@[^\s/?\#"'`<>\\@]{0,128}+(?=@))*+)
+            (?P<password>[^\s/?\#"'`<>\\@]{1,256}+(?>(?:@[^\s/?\#"'`<>\\@]{0,128}+(?=@))*))
           | (?P<slashed>[^\s"'`<>\\@]{1,256}+)
         )
         @(?!sha\d)
@@ -113,7 +113,7 @@ def _body_start(view: str, first: int, end: int) -> int:
     while breaks:
         stop = breaks.pop()[0]
         begin = breaks[-1][1] if breaks else first
-        line = rf"{_CODE_BEFORE}{_BASE64}{{{shortest},}}+{_CODE_AFTER}"
+        line = rf"{_CODE_BEFORE}(?>{_BASE64}{{{shortest},}}){_CODE_AFTER}"
         if not _compiled(line).fullmatch(view, begin, stop):
             break
         start, shortest = begin, 16  # only the last line of a key may be short

@@ -56,7 +56,7 @@ _TYPE_WITH_DIGITS = r"""(?ix)
     | (?-i:[A-Z]{2,5}-\d{1,4}) | scram-sha-\d+
 """
 
-_NAMES = r"[A-Za-z_$][\w$]*+(?:(\.|::|->)[A-Za-z_]\w*+)*+"
+_NAMES = r"[A-Za-z_$][\w$]*+(?>(?:(\.|::|->)[A-Za-z_]\w*+)*)"
 
 
 @cache
