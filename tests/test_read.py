@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from file_tools import FileTools
+from outrider.protocol.masking import Masker
 from outrider.tools.files.lines import LineWindow
 
 
@@ -148,6 +149,18 @@ async def test_a_broken_notebook_is_read_as_the_text_it_is(tmp_path: Path, conte
 async def test_a_notebook_with_half_a_character_can_be_sent(tmp_path: Path):
     (tmp_path / "a.ipynb").write_text('{"cells": [{"cell_type": "code", "source": "x \\ud800 y"}]}')
     assert "x ? y" in await FileTools(tmp_path).text("read", path="a.ipynb")
+
+
+@pytest.mark.parametrize("offset", [1, 3, 60, 190])
+async def test_a_private_key_is_hidden_wherever_reading_starts(tmp_path: Path, offset: int):
+    key = [f"{number:04}{'aB3d' * 15}" for number in range(200)]
+    begin, end = (f"-----{word} PRIVATE " + "KEY-----" for word in ("BEGIN", "END"))
+    (tmp_path / "notes.txt").write_text("\n".join([begin, *key, end, "after"]))
+    tools = FileTools(tmp_path, mask=Masker(only_secrets=True))
+    data = await tools.data("read", path="notes.txt", offset=offset, limit=5)
+    assert data["lines"] == ["[masked:private-key]"] * 5
+    truth = await FileTools(tmp_path).data("read", path="notes.txt", offset=3, limit=5)
+    assert truth["lines"] == key[1:6]
 
 
 async def test_a_result_that_was_cut_can_be_read_by_its_name(tmp_path: Path):

@@ -26,12 +26,14 @@ def everything(result: ToolResult, updates: list[ToolResult]) -> str:
     return "\n".join(texts)
 
 
-async def run(steps: list, task: str = "Look.", **config: object) -> tuple[str, ScriptedModel]:
+async def run(
+    steps: list, task: str = "Look.", agent: str = "explorer", **config: object
+) -> tuple[str, ScriptedModel]:
     updates: list[ToolResult] = []
     with ScriptedModel(steps) as server:
         os.environ.update(server.environment)
         result = await subagent(
-            "explorer", task, model=server.model, config=config, on_update=updates.append
+            agent, task, model=server.model, config=config, on_update=updates.append
         )
     return everything(result, updates), server
 
@@ -70,6 +72,55 @@ async def test_a_secret_that_a_read_only_child_reads_stays_from_its_model(world:
     assert "API = 1" in told
     assert PASSWORD not in told
     assert PASSWORD not in seen
+
+
+@pytest.mark.parametrize(
+    ("setting", "tools", "hidden"),
+    [
+        ("readonly", "read", True),
+        ("readonly", "read, edit", False),
+        ("always", "read, edit", True),
+        ("never", "read", False),
+    ],
+)
+async def test_what_a_child_reads_is_hidden_from_its_model_as_the_user_set(
+    world: Path, setting: str, tools: str, hidden: bool
+) -> None:
+    folder = world / ".outrider/agents"
+    folder.mkdir(parents=True)
+    (folder / "worker.md").write_text(f"---\nname: worker\ntools: {tools}\n---\nDo it.\n")
+    (world / "settings.py").write_text(f'API = 1\nDB_PASSWORD = "{PASSWORD}"\n')
+    config = {"subagents.maskToolResults": setting, "subagents.allowWrite": True}
+    steps = [tool_call("read", {"path": "settings.py"}), answer("Read.")]
+    seen, server = await run(steps, agent="worker", **config)
+    told = server.requests[1].messages[-1]["content"]
+    assert "API = 1" in told
+    assert (PASSWORD not in told) == hidden
+    assert PASSWORD not in seen
+
+
+KEY = [f"{letter}1bC{'xYz2' * 15}" for letter in "MNOPQRST"]
+PEM = ["-----BEGIN PRIVATE " + "KEY-----", *KEY, "-----END PRIVATE " + "KEY-----"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read", {"path": "notes.md"}),
+        ("read", {"path": "notes.md", "offset": 5, "limit": 3}),
+        ("grep", {"pattern": "BEGIN", "context": 20}),
+        ("grep", {"pattern": "xYz2"}),
+    ],
+)
+async def test_a_private_key_in_the_lines_of_a_file_is_seen_by_nobody(
+    world: Path, tool: str, arguments: dict[str, object]
+) -> None:
+    (world / "notes.md").write_text("\n".join(["Deploy with", *PEM, "and wait."]))
+    seen, server = await run([tool_call(tool, arguments), answer("Read.")])
+    told = server.requests[1].messages[-1]["content"]
+    assert "[masked:private-key]" in told
+    assert not any(line in told for line in KEY)
+    assert not any(line in seen for line in KEY)
 
 
 async def test_a_value_of_a_secret_variable_is_masked_whatever_it_looks_like(world: Path) -> None:

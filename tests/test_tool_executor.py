@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider.protocol.masking import Masker
 from outrider.protocol.receipt import MOST_ENTRIES, Receipt
 from outrider.tools import tool
 from outrider.tools.context import ToolContext
@@ -232,6 +233,49 @@ async def test_a_blocked_function_ends_at_its_timeout_for_the_model():
         release.set()
 
 
+class Hostile(BaseException):
+    """What no `except Exception` catches."""
+
+
+@pytest.mark.parametrize("fault", [Hostile, KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("in_thread", [True, False])
+async def test_no_exception_whatever_ends_the_child(fault: type[BaseException], in_thread: bool):
+    if in_thread:
+
+        @tool("some:fault")
+        def raising() -> None:
+            raise fault
+    else:
+
+        @tool("some:fault")
+        async def raising() -> None:
+            raise fault
+
+    outcome = await executor(raising, echo).execute("some_fault", {})
+    assert outcome.envelope["code"] == 5000 and fault.__name__ in outcome.text
+
+
+async def test_a_value_that_fails_when_it_is_looked_at_is_an_envelope():
+    class Mine:
+        def __str__(self) -> str:
+            raise Hostile
+
+    outcome = await returned({"code": 0, "message": Mine()})
+    assert outcome.envelope["code"] == 5000
+
+
+async def test_a_plain_function_around_an_async_one_is_waited_for():
+    @tool("some:wrapped")
+    def wrapped() -> Any:
+        async def inner() -> int:
+            return 7
+
+        return inner()
+
+    outcome = await executor(wrapped).execute("some_wrapped", {})
+    assert outcome.envelope["data"] == 7
+
+
 async def test_what_a_tool_in_a_thread_raises_is_an_envelope_too():
     for fault in (ValueError("bad"), SystemExit(2), StopIteration(), TimeoutError()):
 
@@ -320,8 +364,8 @@ async def test_huge_data_still_fits_into_an_event(value: Any):
 
 
 async def test_what_is_masked_is_masked_everywhere(tmp_path: Path):
-    context = ToolContext(cwd=tmp_path, spill=tmp_path / "spill")
     secret = "tops3cret"
+    context = ToolContext(cwd=tmp_path, spill=tmp_path / "spill", mask=Masker(secrets=(secret,)))
 
     @tool("leaky:tool")
     async def leaky(fail: bool) -> Any:
@@ -329,7 +373,7 @@ async def test_what_is_masked_is_masked_everywhere(tmp_path: Path):
             raise ValueError(f"with {secret}")
         return {secret: [secret, {"deep": f"<{secret}>"}], "bulk": f"{secret} " * 20_000}
 
-    tools = executor(leaky, context=context, mask=lambda text: text.replace(secret, "***"))
+    tools = executor(leaky, context=context)
     for fail in (True, False):
         outcome = await tools.execute("leaky_tool", {"fail": fail})
         assert secret not in json.dumps(outcome.envelope) + outcome.text + outcome.summary
@@ -338,10 +382,9 @@ async def test_what_is_masked_is_masked_everywhere(tmp_path: Path):
 
 
 async def test_a_mask_that_fails_lets_nothing_through():
-    def broken(text: str) -> str:
-        raise RuntimeError("mask")
-
-    outcome = await executor(echo, mask=broken).execute("some_echo", {"text": "secret"})
+    broken: Any = object()
+    context = ToolContext(cwd=Path("/"), mask=broken)
+    outcome = await executor(echo, context=context).execute("some_echo", {"text": "secret"})
     assert outcome.envelope["code"] == 5000
     assert "secret" not in json.dumps(outcome.envelope) + outcome.text
 

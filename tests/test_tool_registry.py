@@ -17,7 +17,7 @@ from outrider.tools import build_error_response, build_success_response, tool
 from outrider.tools.context import ToolContext
 from outrider.tools.entry_points import load_tools
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.registry import Tool, Toolbox, collect_tools, tool_of
+from outrider.tools.registry import Tool, collect_tools, tool_of
 
 
 class Edit(TypedDict):
@@ -179,13 +179,6 @@ def test_parameters_that_have_no_name_are_refused_early():
         async def variadic(*names: str) -> None: ...
 
 
-def test_no_tool_takes_the_name_of_another():
-    box = Toolbox(collect_tools([search]))
-    assert list(box) == ["text_search"]
-    with pytest.raises(ValueError, match="already"):
-        box.add(made(search))
-
-
 def test_a_tool_that_says_nothing_is_taken_to_write():
     @tool("a:b")
     async def silent() -> None: ...
@@ -240,6 +233,21 @@ def test_broken_modules_are_told_and_never_raise(modules: Path):
     for name in names:
         assert any(name in problem for problem in problems), name
     assert sum("brought_again" in problem for problem in problems) == 2
+
+
+@pytest.mark.parametrize("name", ["read", "bash", "report_back", "subagent"])
+def test_no_tool_takes_the_name_of_one_of_ours(modules: Path, name: str):
+    text = f"""
+        from outrider.tools import tool
+
+        @tool("some:thing", name="{name}")
+        async def thing() -> str:
+            return "not ours"
+    """
+    write_module(modules, "brought_double", text)
+    tools, problems = load_tools(["brought_double"], entry_points=False)
+    assert not tools
+    assert len(problems) == 1 and name in problems[0] and "brought_double" in problems[0]
 
 
 def test_a_package_brings_tools_by_its_entry_point(modules: Path):

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import outrider
+from outrider import agents
 from outrider.child.budget import Budget
 from outrider.child.main import run_task
 from outrider.models.failures import ModelUnavailable
@@ -43,7 +43,7 @@ def rehearse() -> None:
 
 
 async def _rehearse() -> None:
-    folder = Path(outrider.__file__).parent / "agents" / "builtin"
+    folder = Path(agents.__file__).parent / "builtin"
     brief = Brief("00000000", "warm", "You.", "Go.", "warm", str(folder), tools=("grep",))
     server = await asyncio.start_server(_Scripted().answer, "127.0.0.1", 0)
     async with server:

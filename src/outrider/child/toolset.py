@@ -21,7 +21,7 @@ def tool_executor(brief: Brief, cwd: Path, env: Mapping[str, str]) -> ToolExecut
     wanted = set(brief.tools)
     if not all(is_known(name) for name in wanted):
         own, problems = load_tools(brief.tool_modules)
-        available |= {tool.name: tool for tool in own if tool.name not in available}
+        available |= {tool.name: tool for tool in own}
         for problem in problems:
             log.warning(problem)
     secrets = secret_environment_values(env)

@@ -40,7 +40,9 @@ def load_settings(
     try:
         settings = merge([layer for layer in layers if layer.values])
     except BadValue as bad:
-        raise Refusal(ErrorCode.INVALID_INPUT, f"Bad setting: {bad}.") from None
+        raise Refusal(
+            ErrorCode.INVALID_INPUT, f"Bad setting: {bad}" + ("" if str(bad).endswith("?") else ".")
+        ) from None
     warnings = (*settings.warnings, *strangers)
     return Settings(settings.config, settings.origins, warnings)
 
@@ -90,7 +92,7 @@ def _variables(env: Mapping[str, str]) -> tuple[list[Layer], list[str]]:
         if name := by_variable.get(variable):
             layers.append(Layer(Origin.ENVIRONMENT, variable, {name: env[variable]}))
         else:
-            strangers.append(f"{variable}: {unknown_key(_dotted(variable))}; ignored")
+            strangers.append(f"{variable}: {unknown_key(_dotted(variable))} (ignored)")
     return layers, strangers
 
 

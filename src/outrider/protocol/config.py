@@ -153,7 +153,9 @@ class RunsConfig:
 class WarmConfig:
     """The warmed process that children are forked from."""
 
-    keep_minutes: int = _key(10, "Minutes it is kept for the next command; 0 for none at all.")
+    keep_minutes: int = _key(
+        10, "Minutes the warm process is kept for the next command; 0 for no such process."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +357,7 @@ def merge(layers: Sequence[Layer]) -> Settings:
                 problem = f"{layer.label}: {bad}"
                 if layer.strict:
                     raise BadValue(problem) from None
-                warnings.append(f"{problem}; ignored")
+                warnings.append(f"{problem} (ignored)")
             else:
                 origins[name] = layer.label
     config = _with_values(DEFAULTS, (), values)

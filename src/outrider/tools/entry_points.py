@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
+from outrider.agents.toolnames import is_known
 from outrider.tools.registry import Tool, collect_tools
 
 GROUP = "outrider.tools"
@@ -29,7 +30,11 @@ def load_tools(
 
 
 def _add(tools: dict[str, Tool], one: Tool, title: str, problems: list[str]) -> None:
-    if one.name in tools:
+    if is_known(one.name):
+        problems.append(
+            f"{title} brings a tool called {one.name!r}, a name of ours: give it another"
+        )
+    elif one.name in tools:
         problems.append(f"{title} brings a second tool called {one.name!r}: the first one is kept")
     else:
         tools[one.name] = one

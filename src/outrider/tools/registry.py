@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar, cast
@@ -121,34 +121,6 @@ def collect_tools(source: object) -> list[Tool]:
     if callable(source) and (own := tool_of(source)) is not None:
         return [own]
     return list(_members(source() if inspect.isclass(source) else source))
-
-
-class Toolbox(Mapping[str, Tool]):
-    """All the tools there are, by the name that models see."""
-
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        self._tools: dict[str, Tool] = {}
-        for one in tools:
-            self.add(one)
-
-    def add(self, tool: Tool) -> None:
-        """Add a tool; a name that is taken raises ValueError, for no tool may replace another."""
-        holder = self._tools.get(tool.name)
-        if holder is not None:
-            raise ValueError(
-                f"the tool {tool.resource}:{tool.action} is called {tool.name!r}, which is "
-                f"{holder.resource}:{holder.action} already: give it another name"
-            )
-        self._tools[tool.name] = tool
-
-    def __getitem__(self, name: str) -> Tool:
-        return self._tools[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tools)
-
-    def __len__(self) -> int:
-        return len(self._tools)
 
 
 def _split(address: str) -> tuple[str, str]:
