@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.delegation.api import DelegationError, delegate, subagent
+from outrider.delegation.api import DelegationError, delegate, subagent, subagent_sync
 from outrider.delegation.guard import Request, current_depth
 from outrider.delegation.perform import Caller, perform
 from outrider.protocol.errors import ErrorCode
@@ -178,6 +178,11 @@ async def test_delegate_raises_what_subagent_returns(world: Path) -> None:
         await delegate("nobody", "x")
     assert raised.value.code is ErrorCode.UNKNOWN_AGENT
     assert raised.value.result.details.error is not None
+
+
+async def test_the_form_without_a_loop_says_what_to_do_within_one(world: Path) -> None:
+    with pytest.raises(RuntimeError, match="await subagent"):
+        subagent_sync("explorer", "x")
 
 
 def test_two_event_loops_do_not_share_a_turnstile(world: Path) -> None:

@@ -54,9 +54,13 @@ def subagent_sync(
     config: Mapping[str, object] | None = None,
 ) -> ToolResult:
     """Do as `subagent` does, where there is no event loop; where there is one, RuntimeError."""
-    if asyncio._get_running_loop() is not None:
-        raise RuntimeError("An event loop runs here already: write `await subagent(…)` instead.")
-    return asyncio.run(subagent(agent, task, output_schema, model, cwd, on_update, config=config))
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(
+            subagent(agent, task, output_schema, model, cwd, on_update, config=config)
+        )
+    raise RuntimeError("An event loop runs here already: write `await subagent(…)` instead.")
 
 
 class DelegationError(Exception):
