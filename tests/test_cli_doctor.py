@@ -84,3 +84,10 @@ def test_model_s_own_server_is_asked(door):
         assert server.environment["OPENAI_API_KEY"] not in message
     status, message = findings(door, env)["model"]
     assert status == "fail" and "gives no answer" in message
+
+
+def test_tool_of_ones_own_that_cannot_be_loaded_is_named(door):
+    door.write_config({"tools": {"modules": ["no_such_tools"]}})
+    found = findings(door, {"OUTRIDER_MODEL": "embedded"})
+    assert found["tools of your own"][0] == "warn"
+    assert "no_such_tools" in found["tools of your own"][1]

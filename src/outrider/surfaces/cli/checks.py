@@ -51,6 +51,7 @@ def all_checks(folder: Path) -> Iterator[Check]:
     yield from _agents(project)
     yield model_check(project)
     yield _ripgrep(folder)
+    yield from _own_tools(settings)
     yield from _state()
     yield child_check()
 
@@ -110,6 +111,17 @@ def _ripgrep(folder: Path) -> Check:
         return Check("ripgrep", Status.FAIL, f"it is there, but doesn't run: {error}")
     version = next(iter(ran.stdout.splitlines()), "it says nothing of its version")
     return Check("ripgrep", Status.OK, f"{version} ({program})")
+
+
+def _own_tools(settings: Settings) -> Iterator[Check]:
+    from outrider.tools.entry_points import load_tools
+
+    tools, problems = load_tools(settings.config.tools.modules)
+    if tools:
+        names = ", ".join(sorted(tool.name for tool in tools))
+        yield Check("tools of your own", Status.OK, names)
+    for problem in problems:
+        yield Check("tools of your own", Status.WARN, problem)
 
 
 def _state() -> Iterator[Check]:
