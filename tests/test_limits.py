@@ -1,7 +1,9 @@
 """What a child can make its parent hold is bounded, whatever it prints."""
 
 import asyncio
+import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from outrider.delegation.collect import Collector
 from outrider.delegation.lines import ErrorText, Flooded, LineReader
 from outrider.delegation.runs import Run
 from outrider.delegation.truncate import truncate
-from outrider.delegation.turnstile import Turnstile
+from outrider.delegation.turnstile import Turnstile, turnstile
 from outrider.protocol import jsonl
 from outrider.protocol.config import LimitsConfig
 from outrider.protocol.data import from_json
@@ -204,15 +206,55 @@ async def test_the_turnstile_is_fair_and_never_overfull() -> None:
 
 async def test_a_visitor_cancelled_as_its_turn_comes_passes_it_on() -> None:
     gate = Turnstile()
-    await gate.wait(1, "p")
-    second = asyncio.ensure_future(gate.wait(1, "p"))
-    third = asyncio.ensure_future(gate.wait(1, "p"))
-    await asyncio.sleep(0)
-    gate.leave()
+
+    async def visit() -> None:
+        async with gate.enter(1, "p"):
+            pass
+
+    async with gate.enter(1, "p"):
+        second, third = (asyncio.ensure_future(visit()) for _ in range(2))
+        await asyncio.sleep(0)
     second.cancel()
     await asyncio.wait({second, third})
     assert second.cancelled()
     assert third.done() and not third.cancelled()
+
+
+async def test_who_gives_up_waiting_is_not_waited_for() -> None:
+    gate = Turnstile()
+
+    async def visit(most: int) -> None:
+        async with gate.enter(most, "p"):
+            pass
+
+    async with gate.enter(2, "p"):
+        modest, other = asyncio.ensure_future(visit(1)), asyncio.ensure_future(visit(2))
+        await asyncio.sleep(0)
+        modest.cancel()
+        await other  # there was room for it all the time, only not for the one before it
+    assert modest.cancelled()
+
+
+def test_the_turnstile_counts_the_children_of_all_threads() -> None:
+    gate = Turnstile()
+    inside, most = 0, 0
+    lock = threading.Lock()
+
+    async def visit() -> None:
+        nonlocal inside, most
+        async with gate.enter(2, "p"):
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            await asyncio.sleep(0.02)
+            with lock:
+                inside -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(asyncio.run, visit()) for _ in range(8)]:
+            done.result()
+    assert most == 2
+    assert turnstile() is turnstile()
 
 
 async def test_a_provider_that_asks_for_patience_gets_it_from_all() -> None:

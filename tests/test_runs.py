@@ -1,5 +1,6 @@
 """The record of runs: private, complete, found by its id, and pruned without loss."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from conftest import wait_until
 from outrider.delegation.api import subagent
-from outrider.delegation.runs import Run, find_run, kept_runs, prune, prune_now_and_then
+from outrider.delegation.runs import Run, find_run, kept_runs, prune, pruning_is_due
 from outrider.protocol.config import RunsConfig
 from outrider.testing import ScriptedModel, answer
 
@@ -20,7 +22,13 @@ def finished(folder: Path, started: float, size: int = 10) -> str:
         run.add_event({"type": "run", "startedAt": started})
         run.add_output("x" * size)
         run.write_result({"details": {"results": [{"outcome": "completed"}]}})
+    aged(run, started)
     return run.id
+
+
+def aged(run: Run, changed: float) -> None:
+    for path in (*run.folder.iterdir(), run.folder):
+        os.utime(path, (changed, changed))
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
@@ -45,6 +53,7 @@ def test_old_runs_go_first_and_running_ones_stay(tmp_path: Path) -> None:
     kept = finished(tmp_path, now)
     with Run.create(tmp_path) as running:
         running.add_event({"type": "run", "startedAt": now - 90 * 86_400})
+        aged(running, now - 90 * 86_400)
         assert prune(tmp_path, RunsConfig(), now=now) == 1
         assert {run.id for run in kept_runs(tmp_path)} == {kept, running.id}
     assert old not in {run.id for run in kept_runs(tmp_path)}
@@ -57,13 +66,39 @@ def test_the_oldest_go_when_there_are_too_many_bytes(tmp_path: Path) -> None:
     assert [run.id for run in kept_runs(tmp_path)] == names[:2]
 
 
-def test_pruning_is_done_now_and_then(tmp_path: Path) -> None:
-    old = finished(tmp_path, 1.0)
-    prune_now_and_then(tmp_path, RunsConfig())
-    assert not (tmp_path / old).exists()
-    again = finished(tmp_path, 1.0)
-    prune_now_and_then(tmp_path, RunsConfig())
-    assert (tmp_path / again).exists()
+async def test_runs_are_pruned_after_a_run_and_only_now_and_then(world: Path) -> None:
+    runs = Path(os.environ["OUTRIDER_HOME"]) / "runs"
+    runs.mkdir(parents=True)
+    old = finished(runs, 1.0)
+    with ScriptedModel([answer("x")], repeat=True) as server:
+        os.environ.update(server.environment)
+        first = await subagent("explorer", "x", model=server.model)
+        await asyncio.to_thread(wait_until, lambda: not (runs / old).exists(), "the old run to go")
+        again = finished(runs, 1.0)
+        await subagent("explorer", "x", model=server.model)
+    assert first.completed and (runs / str(first.details.run_id)).exists()
+    assert (runs / again).exists()
+    assert not pruning_is_due(runs)
+
+
+def test_a_clock_that_was_set_back_does_not_put_off_pruning(tmp_path: Path) -> None:
+    assert pruning_is_due(tmp_path)
+    ahead = time.time() + 90 * 86_400
+    os.utime(tmp_path / ".pruned", (ahead, ahead))
+    assert pruning_is_due(tmp_path)
+
+
+def test_pruning_reads_none_of_the_runs(tmp_path: Path) -> None:
+    """A thousand runs of a million characters each are looked at in no time, or never done."""
+    now = time.time()
+    names = {finished(tmp_path, now) for _ in range(3)}
+    for name in names:
+        for file in ("session.jsonl", "output.md", "result.json"):
+            path = tmp_path / name / file
+            path.unlink()
+            os.mkfifo(path)  # to read it is to wait for ever
+    assert prune(tmp_path, RunsConfig(), now=now) == 0
+    assert {path.name for path in tmp_path.iterdir()} == names
 
 
 def test_a_folder_full_of_other_things_is_no_trouble(tmp_path: Path) -> None:
@@ -79,7 +114,8 @@ def test_a_folder_full_of_other_things_is_no_trouble(tmp_path: Path) -> None:
 def test_a_disk_that_fills_up_costs_the_record_and_not_the_result(world: Path) -> None:
     """The limit on the size of files stands in for the disk: writes fail in the same way."""
     code = (
-        "import resource\n"
+        "import resource, sys\n"
+        "sys.dont_write_bytecode = True  # a compiled module that was cut would be found again\n"
         "from outrider import subagent_sync\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "result = subagent_sync('explorer', 'x', model='openai-chat:scripted')\n"

@@ -14,12 +14,15 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
 TERMINATE_GRACE_S = 5.0
 SWEEP_LIMIT_S = 5.0
+MOST_POLL_MS = 3_600_000
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -30,7 +33,12 @@ def run_guarded(child: Callable[[], None], *, lifeline: int, status: int, timeou
     end: `exit 0`, or `signal 9`.
     """
     os.write(status, f"pid {os.getpid()}\n".encode())
-    pid, wakeup = _fork(child, not_the_childs=(status,))
+    try:
+        pid, wakeup = _fork(child, not_the_childs=(status,))
+    except OSError as error:
+        os.write(2, f"There is no room for another process: {error}\n".encode())
+        os.write(status, b"exit 1\n")
+        os._exit(1)
     os.dup2(2, 1)  # the events' pipe is the child's alone
     _guard(pid, wakeup, lifeline, status, timeout_ms)
 
@@ -68,13 +76,15 @@ def _fork(child: Callable[[], None], *, not_the_childs: tuple[int, ...]) -> tupl
     """Run `child` in a fork that dies with this process; return its id, and what wakes us."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     guardian = os.getpid()
-    wakeup = _signals_to_pipe()
+    wakeup = _signals_to_socket()
     pid = os.fork()
     if pid == 0:
         try:
             _become_child(guardian, (*wakeup, *not_the_childs))
             call_oneself("child")
             child()
+        except Exception:
+            traceback.print_exc()
         finally:
             os._exit(1)
     with contextlib.suppress(OSError):
@@ -104,9 +114,12 @@ def _become_child(guardian: int, not_ours: tuple[int, ...]) -> None:
         os._exit(1)
 
 
-def _signals_to_pipe() -> tuple[int, int]:
-    """Return a pipe that wakes the guardian's poll at each of the signals it minds."""
-    reader, writer = os.pipe()
+def _signals_to_socket() -> tuple[int, int]:
+    """Return two ends: the first wakes the guardian's poll at each of the signals it minds."""
+    # A host's thread may block signals, which all that it starts would inherit.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # A socket, for a pipe could be opened by way of `/proc`, and signals be feigned.
+    reader, writer = (end.detach() for end in socket.socketpair())
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -116,7 +129,7 @@ def _signals_to_pipe() -> tuple[int, int]:
 
 
 def _wake(_number: int, _frame: object) -> None:
-    """Do nothing: that the handler exists is what sends the signal's number down the pipe."""
+    """Do nothing: that the handler exists is what sends the signal's number to the socket."""
 
 
 class _Guardian:
@@ -142,7 +155,8 @@ class _Guardian:
 
     def _step(self, poller: select.poll) -> None:
         until = self._deadline if self._kill_at is None else self._kill_at
-        ready = dict(poller.poll(max(0.0, until - time.monotonic()) * 1000))
+        left_ms = max(0.0, until - time.monotonic()) * 1000
+        ready = dict(poller.poll(min(left_ms, MOST_POLL_MS)))  # the kernel counts in 31 bits
         signals = self._read_signals() if self._wakeup in ready else b""
         if self._lifeline in ready:
             poller.unregister(self._lifeline)
@@ -200,6 +214,11 @@ def _kind_of(status: int) -> tuple[str, int]:
     if os.WIFSIGNALED(status):
         return "signal", os.WTERMSIG(status)
     return "exit", os.waitstatus_to_exitcode(status)
+
+
+def seal() -> None:
+    """Let no process of this user look into this one, or take its descriptors; root's still can."""
+    _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,6 +1,7 @@
 """A child from its brief to its last event."""
 
 import asyncio
+import json
 import os
 import resource
 import signal
@@ -15,6 +16,7 @@ from pydantic_ai.models import Model
 from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, read_line, take_standard_streams
+from outrider.child.guardian import seal
 from outrider.child.history import History
 from outrider.child.report_back import ReportBackTool
 from outrider.child.task import TaskExecutor
@@ -22,12 +24,14 @@ from outrider.child.toolset import tool_executor
 from outrider.child.turn import TurnExecutor
 from outrider.models.failures import ModelUnavailable
 from outrider.models.providers import build_model, has_price
-from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.data import ABSENT, from_json
 from outrider.protocol.errors import Outcome
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
 from outrider.protocol.retry import RetryPolicy
+
+RUN_NO_COMMANDS = frozenset({"read", "grep", "find", "ls", "write", "edit"})
+"""The tools under which nothing of a model's or a repository's making runs beside the child."""
 
 
 def run_child() -> None:
@@ -36,8 +40,10 @@ def run_child() -> None:
     start = time.monotonic()
     emit = Emitter(events_out)
     try:
-        told = from_json(Start, jsonl.decode(read_line(brief_in)))
+        told = from_json(Start, json.loads(read_line(brief_in)))
         _take_surroundings(told)
+        if not set(told.brief.tools) <= RUN_NO_COMMANDS:
+            seal()
     except (ValueError, OSError) as error:
         emit(TaskFinishEvent(Outcome.FAILED, error=f"The child can't begin: {error}"))
         os._exit(1)
@@ -50,10 +56,9 @@ def run_child() -> None:
 def _take_surroundings(told: Start) -> None:
     """Become a process of the caller's: in its folder, with its variables and limits."""
     os.chdir(told.brief.cwd)
-    if told.environment is not None:
-        os.environ.clear()
-        os.environ.update(told.environment)
-        time.tzset()
+    os.environ.clear()
+    os.environ.update(told.environment)
+    time.tzset()
     if told.umask is not None:
         os.umask(told.umask)
     for number, soft, hard in told.limits:

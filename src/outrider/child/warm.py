@@ -2,7 +2,7 @@
 request. It has one thread, no event loop and no caller's secrets, for every fork inherits it all.
 
 `python -m outrider.child.warm host FD PROVIDER`     serves one host, until that lets go of it
-`python -m outrider.child.warm user PATH LOCK_FD MINUTES PROVIDER`     serves a user's commands
+`python -m outrider.child.warm user LOCK_FD PATH MINUTES PROVIDER`     serves a user's commands
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
             _warm_up(provider)
             connection.send(READY)
             _Server(connections=[connection]).serve()
-        case ["user", path, lock, minutes, provider]:
+        case ["user", lock, path, minutes, provider]:
             _warm_up(provider)
             idle_s = float(minutes) * 60
             _Server(path=path, listener=_listen(path), lock=int(lock), idle_s=idle_s).serve()

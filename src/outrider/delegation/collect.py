@@ -122,14 +122,17 @@ class Collector:
         self.partial.settle()
         # The turn's end brings the run's sum; until then this message is on top of it.
         self.usage += event.usage
+        # Masked before it is cut: half a secret is not known for one.
         if event.text:
-            self._show({"type": "text", "text": event.text[:MOST_DISPLAY_TEXT]})
+            text = self._masker.text(event.text)
+            self._show({"type": "text", "text": text[:MOST_DISPLAY_TEXT]})
         for call in event.tool_calls:
-            self._show({"type": "toolCall", "name": call.name, "args": _arguments(call.args)})
+            args, _ = self._masker.value(call.args)
+            name = self._masker.text(call.name)
+            self._show({"type": "toolCall", "name": name, "args": _arguments(args)})
 
     def _show(self, item: dict[str, Any]) -> None:
-        masked, _ = self._masker.value(item)
-        self.display_items.append(cast("dict[str, Any]", masked))
+        self.display_items.append(item)
         del self.display_items[:-MOST_DISPLAY_ITEMS]
 
 

@@ -48,8 +48,13 @@ def judge(ending: Ending, collector: Collector, config: Config) -> Verdict:
         case "flooded":
             error = f"The child flooded its output ({ending.detail}) and was stopped."
             return Verdict(Outcome.FAILED, ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, error)
+        case "not_started":
+            words = ending.detail or "The child could not be started."
+            error = f"{words} {_last_words(ending)}".rstrip()
+            return Verdict(Outcome.FAILED, ErrorCode.SUBAGENT_FAILED, error)
         case _:
-            return Verdict(Outcome.FAILED, ErrorCode.SUBAGENT_FAILED, _death_words(ending))
+            error = f"{_death_words(ending)} {_last_words(ending)}".rstrip()
+            return Verdict(Outcome.FAILED, ErrorCode.SUBAGENT_FAILED, error)
 
 
 def _timeout_words(ending: Ending, config: Config) -> str:
@@ -61,15 +66,17 @@ def _timeout_words(ending: Ending, config: Config) -> str:
 
 def _death_words(ending: Ending) -> str:
     if ending.signal is None:
-        words = "The child ended before its task did."
-    else:
-        try:
-            name = signal.Signals(ending.signal).name
-        except ValueError:
-            name = "unknown"
-        words = f"The child was killed by signal {ending.signal} ({name})."
+        return "The child ended before its task did."
+    try:
+        name = signal.Signals(ending.signal).name
+    except ValueError:
+        name = "unknown"
+    return f"The child was killed by signal {ending.signal} ({name})."
+
+
+def _last_words(ending: Ending) -> str:
     stderr = ending.errors.strip()[-MOST_STDERR:]
-    return f"{words} Its last words: {stderr}" if stderr else words
+    return f"Its last words: {stderr}" if stderr else ""
 
 
 def conclude(
@@ -84,6 +91,8 @@ def conclude(
     """Return the result of a run, masked, and write its record."""
     collector.partial.settle()
     run, finish = collector.run, collector.finish
+    # Masked before anything is cut: half a secret is not known for one.
+    ending = replace(ending, errors=masker.text(ending.errors))
     verdict = judge(ending, collector, config)
     error = masker.text(verdict.error) if verdict.error else None
     text = masker.text(finish.task_result) if finish and finish.task_result else None
@@ -116,12 +125,14 @@ def conclude(
     )
     if text is not None:  # else what came of it is on the disk already
         run.restart_output()
-        run.add_output(text)
+    run.add_output(text or "")
     run.add_event({"type": "end", "at": duration_ms} | _ending_record(result, ending))
     result = replace(result, record_problem=run.problem)
     shown = _shown(result, verdict, collector, config)
     run.write_result(shown.to_dict())
-    return shown
+    if run.problem == result.record_problem:
+        return shown
+    return _shown(replace(result, record_problem=run.problem), verdict, collector, config)
 
 
 def _masked(masker: Masker, value: Any | Absent) -> tuple[Any | Absent, tuple[str, ...]]:

@@ -78,16 +78,13 @@ def current_depth(env: Mapping[str, str]) -> int:
 
 
 def check_input(request: Request) -> None:
-    """Refuse an agent, a task or a schema that can't be one."""
+    """Refuse an agent, a task or a model that can't be one."""
     for name, value in (("agent", request.agent), ("task", request.task)):
-        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise invalid(f"{name} is a {type(value).__name__}; it has to be a text.")
+        _check_text(name, value)
         if not value.strip():
             raise invalid(f"{name} is empty. Give both an agent and a task.")
-        if "\0" in value:
-            raise invalid(f"{name} holds a NUL character, which no text may. Take it out.")
-        if jsonl.without_surrogates(value) != value:
-            raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
+    if request.model is not None:
+        _check_text("model", request.model)
     if len(request.agent) > MOST_NAME:
         raise invalid(f"agent is {len(request.agent)} characters long: that is no agent's name.")
     size = len(request.task.encode())
@@ -96,6 +93,15 @@ def check_input(request: Request) -> None:
             f"The task is {size:,} bytes long; {TASK_BYTES:,} is the most. "
             "Put the bulk into a file and name the file in the task."
         )
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise invalid(f"{name} is a {type(value).__name__}; it has to be a text.")
+    if "\0" in value:
+        raise invalid(f"{name} holds a NUL character, which no text may. Take it out.")
+    if jsonl.without_surrogates(value) != value:
+        raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
 
 
 def check_schema(schema: Any | Absent) -> None:

@@ -1,18 +1,22 @@
-"""Starting a child, and holding on to it: its pipes, its lifeline, its end.
+"""Starting a child, and holding on to it: what it says, its lifeline, its end.
 
-Dropping the lifeline is how a child is ended; the kernel drops it when this process dies.
+Dropping the lifeline is how a child is ended; the kernel drops it when this process dies. What a
+child says comes over sockets: unlike a pipe, a socket can't be opened by way of `/proc`, so no
+command that a child runs can put words into its mouth, or hold its lifeline for us.
 """
 
+import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.data import to_json
 from outrider.protocol.masking import without_secrets
@@ -30,7 +34,7 @@ class LaunchFailed(Exception):
 class Child:
     """A running child: what it says (`events`, `errors`), how it ended (`status`)."""
 
-    lifeline: int
+    lifeline: socket.socket
     events: int
     errors: int
     status: int
@@ -41,30 +45,29 @@ class Child:
     _open: set[int] = field(default_factory=set[int])
 
     def __post_init__(self) -> None:
-        self._open = {self.lifeline, self.events, self.errors, self.status}
+        self._open = {self.events, self.errors, self.status}
         for descriptor in self._open:
             os.set_blocking(descriptor, False)
+        self.lifeline.setblocking(False)
+        _lifelines.add(self.lifeline)
 
     def send_start(self) -> bool:
-        """Write on with the brief as far as the pipe takes it; return whether it is all sent."""
+        """Write on with the brief as far as the line takes it; return whether it is all sent."""
         try:
             while self.start:
-                self.start = self.start[os.write(self.lifeline, self.start) :]
+                self.start = self.start[self.lifeline.send(self.start) :]
         except BlockingIOError:
             return False
-        except BrokenPipeError:
+        except OSError:  # the child is gone, which its status tells
             self.start = memoryview(b"")
         return True
 
-    def close(self, descriptor: int) -> None:
-        """Close one of the child's pipes, once."""
-        if descriptor in self._open:
-            self._open.remove(descriptor)
-            os.close(descriptor)
-
     def stop(self) -> None:
         """Drop the lifeline: the guardian ends the child, with SIGTERM and then with SIGKILL."""
-        self.close(self.lifeline)
+        with suppress(OSError):
+            # Closing alone says nothing as long as some fork of this process holds a copy.
+            self.lifeline.shutdown(socket.SHUT_RDWR)
+        self.lifeline.close()
 
     def kill(self) -> None:
         """End the guardian itself, whose death the kernel turns into the child's."""
@@ -74,8 +77,9 @@ class Child:
 
     def release(self) -> None:
         """Let go of everything; called when the child's end is known, or can't be."""
-        for descriptor in tuple(self._open):
-            self.close(descriptor)
+        self.lifeline.close()
+        while self._open:
+            os.close(self._open.pop())
         if self.process is not None:
             self.process.wait()
         elif self.guardian is not None:
@@ -94,48 +98,65 @@ def _wait_for_stranger(pid: int) -> None:
             os.close(descriptor)
 
 
-Hand = Callable[[tuple[int, int, int, int]], "subprocess.Popen[bytes] | None"]
+_lifelines: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
 
 
-def with_pipes(start: Start, hand_over: Hand) -> Child:
+def _let_go_of_lifelines() -> None:
+    """In a fork of this process: its children are not the fork's to keep alive."""
+    for lifeline in _lifelines:
+        lifeline.close()
+
+
+os.register_at_fork(after_in_child=_let_go_of_lifelines)
+
+Hand = Callable[[tuple[int, ...]], "subprocess.Popen[bytes] | None"]
+
+
+def with_links(start: Start, hand_over: Hand) -> Child:
     """Return the child that `hand_over` starts, given its ends; raises `LaunchFailed`."""
-    pipes: list[tuple[int, int]] = []
+    # JSON in ASCII keeps what is no Unicode: a folder's name, or a variable, can be any bytes.
+    data = memoryview(json.dumps(to_json(start)).encode() + b"\n")
+    links: list[tuple[int, int]] = []
     try:
-        pipes.extend(os.pipe() for _ in range(4))
-    except OSError as error:
-        _close(descriptor for pipe in pipes for descriptor in pipe)
-        raise LaunchFailed(f"The child could not be started: {error}") from error
-    (start_in, lifeline), (events, events_out), (errors, errors_out), (status, status_out) = pipes
-    theirs = (start_in, events_out, errors_out, status_out)
-    try:
-        process = hand_over(theirs)
+        links += [_socket_pair()]
+        links += [_socket_pair()]
+        links += [os.pipe()]  # stderr: what a tool's own processes open as `/dev/stderr`
+        links += [_socket_pair()]
+        process = hand_over(tuple(theirs for _, theirs in links))
     except (OSError, ValueError) as error:
-        _close((lifeline, events, errors, status))
+        _close(ours for ours, _ in links)
         raise LaunchFailed(f"The child could not be started: {error}") from error
     finally:
-        _close(theirs)
-    data = memoryview(jsonl.encode(to_json(start)) + b"\n")
-    return Child(lifeline, events, errors, status, data, process, process and process.pid)
+        _close(theirs for _, theirs in links)
+    lifeline, events, errors, status = (ours for ours, _ in links)
+    line = socket.socket(fileno=lifeline)
+    return Child(line, events, errors, status, data, process, process and process.pid)
+
+
+def _socket_pair() -> tuple[int, int]:
+    """Return our end and the child's."""
+    ours, theirs = socket.socketpair()
+    return ours.detach(), theirs.detach()
 
 
 def launch_cold(brief: Brief, env: Mapping[str, str]) -> Child:
     """Start a child in an interpreter of its own; raises `LaunchFailed`."""
 
-    def hand_over(theirs: tuple[int, int, int, int]) -> "subprocess.Popen[bytes]":
+    def hand_over(theirs: tuple[int, ...]) -> "subprocess.Popen[bytes]":
         start_in, events_out, errors_out, status_out = theirs
+        # Begun where we are: in the task's folder, a relative PYTHONPATH would lead into that.
         return subprocess.Popen(
             [*PYTHON, "outrider.child", str(status_out), str(brief.timeout_ms)],
             stdin=start_in,
             stdout=events_out,
             stderr=errors_out,
-            cwd=brief.cwd,
             # Who can see the process can see these; the rest comes with the brief.
             env=without_secrets(env),
             pass_fds=(status_out,),
             start_new_session=True,
         )
 
-    return with_pipes(Start(brief, dict(env)), hand_over)
+    return with_links(Start(brief, dict(env)), hand_over)
 
 
 def _close(descriptors: Iterable[int]) -> None:

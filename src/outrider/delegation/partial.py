@@ -18,7 +18,6 @@ class PartialText:
         self._stream: StreamMasker | None = None
         self._pieces: list[str] = []
         self._held = 0
-        self.whole = True
 
     def begin(self) -> None:
         """A new message may come: the old text stays until the new one has begun."""
@@ -30,7 +29,7 @@ class PartialText:
         if self._stream is None:
             self._stream = self._masker.stream()
             self._pieces.clear()
-            self._held, self.whole = 0, True
+            self._held = 0
             self._run.restart_output()
         self._keep(self._stream.feed(delta))
 
@@ -47,8 +46,6 @@ class PartialText:
         if self._held < MOST_HELD:
             self._pieces.append(text)
             self._held += len(text)
-        else:
-            self.whole = False
 
     @property
     def text(self) -> str:

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from outrider.delegation.collect import Collector
@@ -13,8 +13,8 @@ from outrider.delegation.conclude import conclude
 from outrider.delegation.guard import Request
 from outrider.delegation.launch import Child, LaunchFailed, launch_cold
 from outrider.delegation.prepare import Confirm, Prepared, prepare
-from outrider.delegation.runs import Run, prune_now_and_then
-from outrider.delegation.turnstile import turnstile
+from outrider.delegation.runs import Run, prune, pruning_is_due
+from outrider.delegation.turnstile import most_children, turnstile
 from outrider.delegation.watch import Ending, Watch
 from outrider.protocol.brief import Brief
 from outrider.protocol.errors import ErrorCode, Refusal
@@ -49,18 +49,20 @@ async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
         prepared = prepare(request, env=caller.env, flags=caller.flags, confirm=caller.confirm)
     except Refusal as refusal:
         return refused(refusal)
-    gate = turnstile()
-    async with gate.enter(prepared.config.subagents.max_concurrent, prepared.provider):
+    most = most_children(prepared.config.subagents.max_concurrent)
+    async with turnstile().enter(most, prepared.provider):
         runs = runs_folder(caller.env)
         try:
             run = Run.create(runs)
         except OSError as error:
             message = f"The run can't be recorded under {runs}: {error.strerror or error}."
-            return refused(Refusal(ErrorCode.SUBAGENT_FAILED, message))
+            advice = "Make room there, or name another folder in OUTRIDER_HOME."
+            return refused(Refusal(ErrorCode.SUBAGENT_FAILED, f"{message} {advice}"))
         with run:
             result = await _recorded(prepared, caller, run)
-        prune_now_and_then(runs, prepared.config.runs)
-        return result
+    if pruning_is_due(runs):
+        asyncio.get_running_loop().run_in_executor(None, prune, runs, prepared.config.runs)
+    return result
 
 
 def refused(refusal: Refusal) -> ToolResult:
@@ -127,33 +129,42 @@ async def _watched(prepared: Prepared, caller: Caller, collector: Collector) -> 
             collector.last_retry = None
         updates.changed()
 
-    try:
-        child = await _warm_child(prepared, caller, brief)
-        if child is not None:
-            ending = await Watch(child, collector, prepared.config, changed).run(cancelled)
-            if ending.started or ending.reason != "died":
-                return ending
-        # Never begun: a warm process that died first has done nothing that a cold one would repeat.
-        child = launch_cold(brief, prepared.environment)
+    async def watched(child: Child) -> Ending:
         return await Watch(child, collector, prepared.config, changed).run(cancelled)
+
+    try:
+        ending = await _watched_warm(prepared, caller, brief, watched)
+        # A child that wasn't started has done nothing that another one would repeat.
+        if ending.reason == "not_started":
+            ending = await watched(launch_cold(brief, prepared.environment))
+        return ending
     except LaunchFailed as error:
-        return Ending("died", errors=str(error))
+        return Ending("not_started", str(error))
     finally:
         updates.close()
 
 
-async def _warm_child(prepared: Prepared, caller: Caller, brief: Brief) -> Child | None:
-    """Return a child forked from the warm process, or None where it has to start cold."""
+async def _watched_warm(
+    prepared: Prepared,
+    caller: Caller,
+    brief: Brief,
+    watched: Callable[[Child], Awaitable[Ending]],
+) -> Ending:
+    """Return how a child ended that was forked from the warm process, if one was started."""
     minutes = prepared.config.warm.keep_minutes
     if not minutes or sys.platform != "linux":
-        return None
+        return Ending("not_started")
     from outrider.delegation.warm import NotWarm, UserWarmth, hosted_warmth
 
     warmth = UserWarmth(caller.env, minutes) if caller.one_shot else hosted_warmth()
     try:
-        return await warmth.launch(brief, prepared.environment)
+        ending = await watched(await warmth.launch(brief, prepared.environment))
     except NotWarm:
-        return None
+        return Ending("not_started")
+    if ending.reason == "stuck":
+        warmth.kill()
+        return Ending("not_started")
+    return ending
 
 
 class _Updates:

@@ -2,6 +2,7 @@
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.protocol.brief import REPORT_BACK
+from outrider.protocol.jsonl import without_surrogates
 
 BOUNDARIES = """\
 You are the subagent `{name}`, working for another agent or a person who sees only your final \
@@ -19,7 +20,7 @@ that is delivered; a final message in text is lost."""
 
 def system_prompt(definition: AgentDefinition, cwd: str, *, report_back: bool) -> str:
     """Return the system prompt of a child."""
-    rules = BOUNDARIES.format(name=definition.name, cwd=cwd)
+    rules = BOUNDARIES.format(name=definition.name, cwd=without_surrogates(cwd))
     if report_back:
         rules = f"{rules}\n{REPORT_BACK_RULE}"
     return f"{definition.system_prompt.strip()}\n\n{rules}"

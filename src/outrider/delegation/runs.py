@@ -1,14 +1,13 @@
 """The record of every run: transcript, output and result, kept private and readable by run id."""
 
 import fcntl
-import json
 import os
 import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -47,7 +46,11 @@ class Run:
                 folder.mkdir(mode=0o700)
             except FileExistsError:
                 continue
-            return cls(folder)
+            try:
+                return cls(folder)
+            except OSError:
+                folder.rmdir()
+                raise
 
     def __enter__(self) -> "Run":
         return self
@@ -171,18 +174,15 @@ def _kept(folder: Path) -> KeptRun:
     started = opening.get("startedAt")
     if not isinstance(started, float):
         started = folder.stat().st_mtime
-    if result:
-        results = result.get("details", {}).get("results", [])
-        state = results[0].get("outcome", "failed") if results else "failed"
-    else:
-        state = "running" if running else "interrupted"
-    return KeptRun(folder.name, folder, started, state, opening, result)
+    kept = KeptRun(folder.name, folder, started, "", opening, result)
+    unfinished = "running" if running else "interrupted"
+    return replace(kept, state=kept.details.get("outcome", "failed") if result else unfinished)
 
 
 def _read_object(path: Path, *, first_line: bool = False) -> Mapping[str, Any]:
     try:
         with open(path, "rb") as file:
-            data: object = json.loads(file.readline() if first_line else file.read())
+            data: object = jsonl.decode(file.readline() if first_line else file.read())
     except (OSError, ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
@@ -201,30 +201,41 @@ def is_running(folder: Path) -> bool:
 
 
 def prune(runs: Path, keep: RunsConfig, *, now: float | None = None) -> int:
-    """Remove runs that are too old, then the oldest that are too many bytes; return how many."""
+    """Remove runs that are too old, then the oldest that are too many bytes; return how many.
+
+    A run's age counts from its last word. No run is opened for this: there may be very many.
+    """
     now = time.time() if now is None else now
     removed, total = 0, 0
-    for run in kept_runs(runs):
-        total += _size(run.folder)
-        old = now - run.started > keep.keep_days * 86_400
-        if (old or total > keep.keep_bytes) and run.state != "running":
-            shutil.rmtree(run.folder, ignore_errors=True)
+    sizes = ((*_changed_and_size(folder), folder) for folder in _folders(runs))
+    for changed, size, folder in sorted(sizes, reverse=True):
+        total += size
+        old = now - changed > keep.keep_days * 86_400
+        if (old or total > keep.keep_bytes) and not is_running(folder):
+            shutil.rmtree(folder, ignore_errors=True)
             removed += 1
     return removed
 
 
-def prune_now_and_then(runs: Path, keep: RunsConfig) -> None:
-    """Prune, if that hasn't been done within the hour."""
+def pruning_is_due(runs: Path) -> bool:
+    """Whether nobody has pruned within the hour; who is told so is to do it."""
     mark = runs / ".pruned"
     with suppress(OSError):
-        if mark.exists() and time.time() - mark.stat().st_mtime < PRUNE_EVERY_S:
-            return
+        # Either way: a clock that was set back must not put it off for ever.
+        if mark.exists() and abs(time.time() - mark.stat().st_mtime) < PRUNE_EVERY_S:
+            return False
         mark.touch(mode=0o600)
-        prune(runs, keep)
+        return True
+    return False
 
 
-def _size(folder: Path) -> int:
-    total = 0
-    with suppress(OSError), os.scandir(folder) as entries:
-        total = sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
-    return total
+def _changed_and_size(folder: Path) -> tuple[float, int]:
+    """Return when something was last written in a folder, and how much is in it."""
+    changed, size = 0.0, 0
+    with suppress(FileNotFoundError):  # pruned just now, by another process
+        changed = folder.stat().st_mtime
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                found = entry.stat(follow_symlinks=False)
+                changed, size = max(changed, found.st_mtime), size + found.st_size
+    return changed, size

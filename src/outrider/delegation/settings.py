@@ -36,6 +36,8 @@ def load_settings(
     variables, strangers = _variables(env)
     layers += variables
     for name, value in (flags or {}).items():
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a program's fault
+            raise Refusal(ErrorCode.INVALID_INPUT, f"Bad setting: {name!r} is no key's name.")
         layers.append(Layer(Origin.FLAG, f"flag {name}", {name: value}))
     try:
         settings = merge([layer for layer in layers if layer.values])

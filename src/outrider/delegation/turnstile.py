@@ -1,88 +1,102 @@
-"""How many children run at once: first come, first served, and none into a provider's pause."""
+"""How many children run at once: first come, first served, and none into a provider's pause.
+
+There is one for the whole process, whichever threads and event loops its callers are in.
+"""
 
 import asyncio
+import os
+import threading
 import time
-import weakref
 from collections import deque
-from types import TracebackType
+from collections.abc import AsyncGenerator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+
+DESCRIPTORS_EACH = 8
+"""What one child takes: its connections, the files of its record, and what its start needs."""
+DESCRIPTORS_KEPT_FREE = 32
 
 
 class Turnstile:
     """Lets at most as many callers in as each of them allows; the others wait in order."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._inside = 0
-        self._queue: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._queue: deque[tuple[Future[None], int]] = deque()
         self._pauses: dict[str, float] = {}
 
-    def enter(self, most: int, provider: str) -> "Pass":
+    @asynccontextmanager
+    async def enter(self, most: int, provider: str) -> AsyncGenerator[None]:
         """Return an async context manager that is entered when it is the caller's turn."""
-        return Pass(self, most, provider)
+        await self._wait(most, provider)
+        try:
+            yield
+        finally:
+            self._admit(left=True)
 
     def pause(self, provider: str, seconds: float) -> None:
         """Keep new children away from a provider that asked for patience."""
         until = time.monotonic() + seconds
         self._pauses[provider] = max(until, self._pauses.get(provider, 0.0))
 
-    async def wait(self, most: int, provider: str) -> None:
-        """Return when the caller may go in; `leave` must follow."""
-        if self._queue or self._inside >= most:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._queue.append((turn, most))
+    async def _wait(self, most: int, provider: str) -> None:
+        turn = self._queued(most)
+        if turn is not None:
             try:
-                await turn
+                await asyncio.wrap_future(turn)
             except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self.leave()  # our turn had come just then: pass it on
+                # Where it can't be cancelled, our turn had come just then: it is passed on.
+                self._admit(left=not turn.cancel())
                 raise
-        else:
-            self._inside += 1
         await self._sit_out_pause(provider)
+
+    def _queued(self, most: int) -> Future[None] | None:
+        """Return what to wait for; None where the caller is inside already."""
+        with self._lock:
+            if not self._queue and self._inside < most:
+                self._inside += 1
+                return None
+            turn: Future[None] = Future()
+            self._queue.append((turn, most))
+            return turn
 
     async def _sit_out_pause(self, provider: str) -> None:
         try:
             while (left := self._pauses.get(provider, 0.0) - time.monotonic()) > 0:
                 await asyncio.sleep(left)
         except asyncio.CancelledError:
-            self.leave()
+            self._admit(left=True)
             raise
 
-    def leave(self) -> None:
-        """Make room for whoever waits longest."""
-        self._inside -= 1
-        while self._queue and (self._queue[0][0].done() or self._inside < self._queue[0][1]):
-            turn, _ = self._queue.popleft()
-            if not turn.done():
-                self._inside += 1
-                turn.set_result(None)
+    def _admit(self, *, left: bool) -> None:
+        """Let in whoever waits longest and finds room; `left` says that somebody went out."""
+        admitted: list[Future[None]] = []
+        with self._lock:
+            self._inside -= left
+            while self._queue and (self._queue[0][0].done() or self._inside < self._queue[0][1]):
+                turn, _ = self._queue.popleft()
+                if turn.set_running_or_notify_cancel():
+                    self._inside += 1
+                    admitted.append(turn)
+        for turn in admitted:
+            turn.set_result(None)
 
 
-class Pass:
-    """One caller's way in and out."""
-
-    def __init__(self, turnstile: Turnstile, most: int, provider: str) -> None:
-        self._turnstile = turnstile
-        self._most = most
-        self._provider = provider
-
-    async def __aenter__(self) -> None:
-        await self._turnstile.wait(self._most, self._provider)
-
-    async def __aexit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self._turnstile.leave()
-
-
-# One for each event loop: futures of one loop mean nothing to another.
-_turnstiles: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Turnstile]" = (
-    weakref.WeakKeyDictionary()
-)
+# By process: whoever is inside in a host is not inside in its fork.
+_turnstiles: dict[int, Turnstile] = {}
 
 
 def turnstile() -> Turnstile:
-    """Return the turnstile of the running event loop."""
-    return _turnstiles.setdefault(asyncio.get_running_loop(), Turnstile())
+    """Return the turnstile of this process."""
+    return _turnstiles.setdefault(os.getpid(), Turnstile())
+
+
+def most_children(wanted: int) -> int:
+    """Return how many children at once this process has the descriptors for, up to `wanted`."""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(1, (limit - DESCRIPTORS_KEPT_FREE) // DESCRIPTORS_EACH))

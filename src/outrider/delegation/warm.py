@@ -12,7 +12,9 @@ import hashlib
 import json
 import os
 import resource
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,18 +26,20 @@ from pathlib import Path
 from typing import Any
 
 import outrider
-from outrider.delegation.launch import PYTHON, Child, LaunchFailed, with_pipes
+from outrider.delegation.launch import PYTHON, Child, LaunchFailed, with_links
 from outrider.protocol.brief import Brief, Start
 
 READY = b"ready"
 SEND_LIMIT_S = 10.0
+MOST_STILLBIRTHS = 3
+"""How many warm processes in a row may give up before they are warm; more would do the same."""
 PLAIN_VARIABLES = (
     "HOME",
     "LANG",
     "LC_ALL",
     "LC_CTYPE",
+    "LD_LIBRARY_PATH",
     "PATH",
-    "PYTHONPATH",
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
     "TMPDIR",
@@ -63,7 +67,7 @@ async def start_child(connection: socket.socket, brief: Brief, env: Mapping[str,
     give_up = asyncio.get_running_loop().time() + SEND_LIMIT_S
     while True:
         try:
-            return with_pipes(start_of(brief, env), lambda theirs: _send(connection, brief, theirs))
+            return with_links(start_of(brief, env), lambda theirs: _send(connection, brief, theirs))
         except LaunchFailed as failure:
             error = failure.__cause__
             full = isinstance(error, OSError) and error.errno in _FULL
@@ -85,41 +89,41 @@ class HostedWarmth:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._ready = False
-        self._owner = os.getpid()
+        self._stillbirths = 0
 
     async def launch(self, brief: Brief, env: Mapping[str, str]) -> Child:
         """Start a child warm; raises `NotWarm` while there is nothing to fork from."""
         connection = self._connected(provider=brief.model.partition(":")[0])
-        try:
-            return await start_child(connection, brief, env)
-        except NotWarm:
-            self.close()
-            raise
+        return await start_child(connection, brief, env)
 
     def _connected(self, provider: str) -> socket.socket:
         with self._lock:
-            if self._owner != os.getpid():  # after a fork, the parent's is not ours to use
-                self._forget()
-            if self._connection is None or self._process is None:
-                self._begin(provider)
-            elif self._process.poll() is not None:
+            if self._process is not None and (code := self._process.poll()) is not None:
+                gave_up = code > 0 and not self._ready
+                self._stillbirths = self._stillbirths + 1 if gave_up else 0
                 self._end()
-                self._begin(provider)
-            if self._connection is None or not self._is_ready(self._connection):
+            if self._connection is None:
+                self._connection = self._begin(provider)
+            if not self._is_ready(self._connection):
                 raise NotWarm
             return self._connection
 
-    def _begin(self, provider: str) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = ("host", str(theirs.fileno()), provider)
+    def _begin(self, provider: str) -> socket.socket:
+        if self._stillbirths >= MOST_STILLBIRTHS:
+            raise NotWarm
         try:
-            self._process = _spawn(arguments, pass_fds=(theirs.fileno(),))
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError:
+            raise NotWarm from None
+        try:
+            self._process = _spawn("host", theirs.fileno(), provider)
         except OSError:
             ours.close()
             raise NotWarm from None
         finally:
             theirs.close()
-        self._connection, self._ready = ours, False
+        self._ready = False
+        return ours
 
     def _is_ready(self, connection: socket.socket) -> bool:
         if not self._ready:
@@ -142,8 +146,8 @@ class HostedWarmth:
         """The warm process's id."""
         return self._process.pid if self._process else None
 
-    def close(self) -> None:
-        """Let the warm process go; its children don't mind."""
+    def kill(self) -> None:
+        """End the warm process; its children don't mind, and the next need begins another."""
         with self._lock:
             self._end()
 
@@ -155,20 +159,23 @@ class HostedWarmth:
             self._process.wait()
         self._connection, self._process = None, None
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Let go of the warm process in a fork of its host, to which it doesn't belong."""
         if self._connection is not None:
             self._connection.close()
         if self._process is not None:
-            self._process.returncode = 0  # the parent waits for it, not we
-        self._connection, self._process, self._owner = None, None, os.getpid()
+            self._process.returncode = 0  # the host waits for it, not we
+        self._connection, self._process, self._lock = None, None, threading.Lock()
 
 
-@cache
+_hosted = HostedWarmth()
+atexit.register(_hosted.kill)
+os.register_at_fork(after_in_child=_hosted.forget)
+
+
 def hosted_warmth() -> HostedWarmth:
     """Return the warmth of this process, which ends with it."""
-    warmth = HostedWarmth()
-    atexit.register(warmth.close)
-    return warmth
+    return _hosted
 
 
 class UserWarmth:
@@ -177,6 +184,7 @@ class UserWarmth:
     def __init__(self, env: Mapping[str, str], minutes: int) -> None:
         self._path = _socket_folder(env) / f"warm-{code_identity()}.sock"
         self._minutes = minutes
+        self._pid: int | None = None
 
     async def launch(self, brief: Brief, env: Mapping[str, str]) -> Child:
         """Start a child warm; raises `NotWarm`, and has one ready for the next time."""
@@ -196,6 +204,12 @@ class UserWarmth:
         """End the warm process; return whether there was one."""
         return self._ask(b"stop") is not None
 
+    def kill(self) -> None:
+        """End the warm process that was last met, and doesn't answer."""
+        if self._pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
     def _ask(self, question: bytes) -> bytes | None:
         try:
             with self._connect() as connection:
@@ -213,7 +227,8 @@ class UserWarmth:
             connection.settimeout(5)
             connection.connect(str(self._path))
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            if int.from_bytes(credentials[4:8], sys.byteorder) != os.getuid():
+            self._pid, uid, _ = struct.unpack("3i", credentials)
+            if uid != os.getuid():
                 raise PermissionError("the warm process is somebody else's")
         except OSError:
             connection.close()
@@ -227,24 +242,32 @@ class UserWarmth:
             lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                arguments = ("user", str(self._path), str(lock), str(self._minutes), provider)
-                _spawn(arguments, pass_fds=(lock,))
+                _spawn("user", lock, str(self._path), str(self._minutes), provider)
             finally:
                 os.close(lock)
 
 
-def _spawn(arguments: tuple[str, ...], pass_fds: tuple[int, ...] = ()) -> "subprocess.Popen[bytes]":
+def _spawn(whose: str, passed: int, *arguments: str) -> "subprocess.Popen[bytes]":
     """Start a warm process with none of our secrets: all that it forks could read them."""
-    return subprocess.Popen(
-        [*PYTHON, "outrider.child.warm", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env={name: os.environ[name] for name in PLAIN_VARIABLES if name in os.environ},
-        pass_fds=pass_fds,
-        start_new_session=True,
-    )
+    env = {name: os.environ[name] for name in PLAIN_VARIABLES if name in os.environ}
+    if path := os.environ.get("PYTHONPATH"):
+        # It works elsewhere, where a relative path would lead to something else.
+        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
+    # In a host without standard streams it could be one of the three that we replace.
+    passed = fcntl.fcntl(passed, fcntl.F_DUPFD_CLOEXEC, 3)
+    try:
+        return subprocess.Popen(
+            [*PYTHON, "outrider.child.warm", whose, str(passed), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=env,
+            pass_fds=(passed,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(passed)
 
 
 def _socket_folder(env: Mapping[str, str]) -> Path:

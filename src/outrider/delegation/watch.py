@@ -15,22 +15,22 @@ from outrider.protocol.errors import TimeoutReason
 
 CHUNK = 1 << 18
 STOP_LIMIT_S = 20.0
+WARM_START_LIMIT_S = 30.0
+"""How long a warm process may take to fork: many wait for it at once on a small machine."""
 
 T = TypeVar("T")
-Reason = Literal["finished", "died", "timed_out", "flooded", "cancelled"]
+Reason = Literal["finished", "died", "not_started", "stuck", "timed_out", "flooded", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a child is no more, as its parent saw it."""
+    """Why a child is no more, as its parent saw it; `stuck` is a warm process that doesn't fork."""
 
     reason: Reason
     detail: str = ""
     timeout: TimeoutReason | None = None
     signal: int | None = None
     errors: str = ""
-    started: bool = True
-    """Whether a child was ever there; without one, nothing at all has happened."""
 
 
 class Watch:
@@ -49,6 +49,7 @@ class Watch:
         self._errors = ErrorText(limits.stderr_bytes)
         self._status = b""
         self._started = False
+        self._begun = time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._stopping: asyncio.Future[Ending] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
@@ -58,14 +59,14 @@ class Watch:
         cancelling = asyncio.ensure_future(cancelled.wait())
         cancelling.add_done_callback(self._on_cancel)
         deadline = self._loop.call_later(self._timeout_s, self._on_deadline)
+        late = self._loop.call_later(WARM_START_LIMIT_S, self._on_late)
         idle = asyncio.ensure_future(self._watch_idleness())
-        self._listen()
         try:
+            self._listen()
             ending = await self._stopping
         finally:
-            cancelling.cancel()
-            idle.cancel()
-            deadline.cancel()
+            for waiting in (cancelling, idle, deadline, late):
+                waiting.cancel()
             await self._until_gone()
         return self._completed(ending)
 
@@ -73,6 +74,8 @@ class Watch:
         self._loop.add_reader(self._child.events, self._on_events)
         self._loop.add_reader(self._child.errors, self._on_errors)
         self._loop.add_reader(self._child.status, self._on_status)
+
+    def _send_start(self) -> None:
         if not self._child.send_start():
             self._loop.add_writer(self._child.lifeline, self._on_writable)
 
@@ -109,15 +112,20 @@ class Watch:
             self._note_guardian()
         elif data is None:
             self._drain()
-            self._end(Ending("died"))
-            self._gone.set_result(None)
+            self._end(Ending("died" if self._started else "not_started"))
+            if not self._gone.done():
+                self._gone.set_result(None)
 
     def _note_guardian(self) -> None:
-        """Take down who guards the child; that it is known shows that the child was started."""
-        kind, _, number = self._status.partition(b"\n")[0].partition(b" ")
-        if kind == b"pid" and number.isdigit():
-            self._child.guardian = int(number)
+        """Take down who guards the child, and tell the child its task.
+
+        Only now: one that never came to this has nothing that another would repeat.
+        """
+        first, end, _ = self._status.partition(b"\n")
+        if end and not self._started:
+            self._child.guardian = int(first.removeprefix(b"pid "))
             self._started = True
+            self._send_start()
 
     def _drain(self) -> None:
         """Take in what the child said last: it may still be in the pipe."""
@@ -140,12 +148,26 @@ class Watch:
             self._end(Ending("cancelled"))
 
     def _on_deadline(self) -> None:
+        self._on_late()
         self._end(Ending("timed_out", timeout=TimeoutReason.RUNTIME))
 
+    @property
+    def _is_nobody(self) -> bool:
+        """Whether there is no process yet that could be waited for: a warm one hasn't forked."""
+        return self._child.process is None and not self._started
+
+    def _on_late(self) -> None:
+        if self._is_nobody:
+            self._end(Ending("stuck"))
+
     async def _watch_idleness(self) -> None:
-        while (left := self._collector.idle_since() + self._idle_s - time.monotonic()) > 0:
+        while (left := self._idle_since() + self._idle_s - time.monotonic()) > 0:
             await asyncio.sleep(left)
+        self._on_late()
         self._end(Ending("timed_out", timeout=TimeoutReason.IDLE))
+
+    def _idle_since(self) -> float:
+        return max(self._begun, self._collector.idle_since())
 
     def _end(self, ending: Ending) -> None:
         """Settle why the child ends. The first reason counts: what follows is its consequence."""
@@ -157,7 +179,8 @@ class Watch:
         self._loop.remove_writer(self._child.lifeline)
         self._child.stop()
         try:
-            await _shielded(asyncio.wait_for(self._gone, STOP_LIMIT_S))
+            if not self._is_nobody:
+                await _shielded(asyncio.wait_for(self._gone, STOP_LIMIT_S))
         except TimeoutError:
             self._child.kill()
         finally:
@@ -172,7 +195,7 @@ class Watch:
             kind, _, number = "".join(last).partition(" ")
             # No last word from the guardian: it was killed itself, and the child with it.
             killed = int(number) if kind == "signal" else (9 if kind == "pid" else None)
-        return replace(ending, signal=killed, errors=self._errors.text, started=self._started)
+        return replace(ending, signal=killed, errors=self._errors.text)
 
 
 async def _shielded(work: Coroutine[Any, Any, T]) -> T:

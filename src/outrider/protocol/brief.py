@@ -36,10 +36,13 @@ class Brief:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a child reads first. A fork of the warm process takes on its caller's surroundings."""
+    """What a child reads first: its brief, and the surroundings of its caller to take on.
+
+    A cold child has all of them from the start but the secrets, a fork of the warm process none.
+    """
 
     brief: Brief
-    environment: dict[str, str] | None = None
+    environment: dict[str, str]
     umask: int | None = None
     limits: tuple[tuple[int, ...], ...] = ()
     """Resource limits: number, soft, hard."""
