@@ -1,7 +1,7 @@
 """No child outlives its parent or its deadline, nor does anything it started.
 
-A guardian process stands between the parent and the child. It holds a lifeline, a pipe that only
-the parent can write to: when the kernel closes it, because the parent let go or died, the guardian
+A guardian process stands between the parent and the child. It holds a lifeline, whose other end
+only the parent has: when the kernel closes that, because the parent let go or died, the guardian
 ends the child. As the subreaper it inherits whatever the child's tools leave behind, even what
 fled into a session of its own, and ends that too. This module imports little: a guardian stays in
 memory for as long as its child runs.
@@ -21,6 +21,7 @@ from typing import NoReturn
 TERMINATE_GRACE_S = 5.0
 SWEEP_LIMIT_S = 5.0
 MOST_POLL_MS = 3_600_000
+BEGIN = b"begin"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
@@ -29,8 +30,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 def run_guarded(child: Callable[[], None], *, lifeline: int, status: int, timeout_ms: int) -> None:
     """Fork, run `child` in the fork, and in the guardian exit once it and all it started ended.
 
-    The pipe `status` gets `pid 7` with the guardian's id at once, and how the child ended at the
-    end: `exit 0`, or `signal 9`.
+    The line `status` gets `pid 7` with the guardian's id first of all, and how the child ended at
+    the end: `exit 0`, or `signal 9`.
     """
     os.write(status, f"pid {os.getpid()}\n".encode())
     try:
@@ -58,9 +59,11 @@ def run_spare(child: Callable[[socket.socket], None], orders: socket.socket) -> 
         os._exit(0)
     orders.close()
     start, events, errors, status = pipes
-    # Only when the child has them is it said to be there; until then another one can do the task.
+    # Only when the child has them is it said to be there, and only then it begins: until then
+    # another one can do the task.
     socket.send_fds(ours, [b"go"], [start, events, errors])
     os.write(status, f"pid {os.getpid()}\n".encode())
+    ours.send(BEGIN)
     for pipe in (events, errors, ours.fileno()):
         os.close(pipe)
     _guard(pid, wakeup, start, status, int(message.split()[1]))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import resource
+import select
 import signal
 import sys
 import time
@@ -41,6 +42,8 @@ def run_child() -> None:
     emit = Emitter(events_out)
     try:
         told = from_json(Start, json.loads(read_line(brief_in)))
+        if _is_given_up(lifeline=brief_in):
+            os._exit(1)
         _take_surroundings(told)
         if not set(told.brief.tools) <= RUN_NO_COMMANDS:
             seal()
@@ -51,6 +54,13 @@ def run_child() -> None:
     sys.stderr.flush()
     # Nothing is left to do, and taking an interpreter full of SDKs apart costs 100 ms.
     os._exit(0)
+
+
+def _is_given_up(lifeline: int) -> bool:
+    """Whether the parent has let go by now, who may have started another child in our place."""
+    poller = select.poll()
+    poller.register(lifeline, 0)
+    return bool(poller.poll(0))
 
 
 def _take_surroundings(told: Start) -> None:

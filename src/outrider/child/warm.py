@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from outrider.child.guardian import call_oneself, run_guarded, run_spare
+from outrider.child.guardian import BEGIN, call_oneself, run_guarded, run_spare
 
 READY = b"ready"
 PIPES = 4
@@ -237,8 +237,9 @@ def _wait_as_spare(server: socket.socket) -> Callable[[socket.socket], None]:
         server.send(READY)
         server.close()
         _, pipes, _, _ = socket.recv_fds(guardian, 16, 3)
+        begins = guardian.recv(16) == BEGIN
         guardian.close()
-        if len(pipes) == 3:
+        if begins:
             call_oneself("child")
             _take_pipes(pipes)
             run_child()

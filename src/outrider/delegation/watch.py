@@ -74,8 +74,6 @@ class Watch:
         self._loop.add_reader(self._child.events, self._on_events)
         self._loop.add_reader(self._child.errors, self._on_errors)
         self._loop.add_reader(self._child.status, self._on_status)
-
-    def _send_start(self) -> None:
         if not self._child.send_start():
             self._loop.add_writer(self._child.lifeline, self._on_writable)
 
@@ -117,15 +115,11 @@ class Watch:
                 self._gone.set_result(None)
 
     def _note_guardian(self) -> None:
-        """Take down who guards the child, and tell the child its task.
-
-        Only now: one that never came to this has nothing that another would repeat.
-        """
+        """Take down who guards the child; that it is known shows that the child was started."""
         first, end, _ = self._status.partition(b"\n")
-        if end and not self._started:
+        if end:
             self._child.guardian = int(first.removeprefix(b"pid "))
             self._started = True
-            self._send_start()
 
     def _drain(self) -> None:
         """Take in what the child said last: it may still be in the pipe."""
@@ -179,6 +173,9 @@ class Watch:
         self._loop.remove_writer(self._child.lifeline)
         self._child.stop()
         try:
+            # A child begins only after we were told of it, and with its lifeline whole: so one
+            # that we know nothing of now never will, and another can be started in its place.
+            self._on_status()
             if not self._is_nobody:
                 await _shielded(asyncio.wait_for(self._gone, STOP_LIMIT_S))
         except TimeoutError:
@@ -190,6 +187,8 @@ class Watch:
 
     def _completed(self, ending: Ending) -> Ending:
         killed: int | None = None
+        if ending.reason == "stuck" and self._started:  # at the very last moment
+            ending = replace(ending, reason="died")
         if ending.reason == "died":
             last = self._status.decode(errors="replace").splitlines()[-1:]
             kind, _, number = "".join(last).partition(" ")
