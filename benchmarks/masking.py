@@ -97,6 +97,9 @@ def hostile() -> Iterator[tuple[str, str]]:
     yield "basic", "basic "
     yield "login", "login password "
     yield "-u", " -u a:b"
+    yield "-p", " -pabcd mysql"
+    yield "at", "  at "
+    yield "by", "by ' "
 
 
 def best(action: Callable[[], object], times: int) -> float:

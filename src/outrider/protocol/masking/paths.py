@@ -19,9 +19,15 @@ _WINDOWS_HOME = r"Users\\{1,8}[^\\/:*?\"<>|\s]{1,64}"
 _LONGEST_TRACE = 30
 _FRAMES_KEPT = 10
 
-# Java and JavaScript: "    at name (file:line)", in plain text and in a string literal.
+# What a frame is known by, fast; then the whole of it, in plain text and in a string literal.
+# Java and JavaScript: "    at name (file:line)", with another one below it.
+_CALL = (
+    r"at (?:(?<=[ \t][ \t]at )|(?<=n[ \t]at )|(?<=\n[ \t]at ))"
+    r"(?:(?=[^\n]{1,400}+\n[ \t]++at )|(?=[^\n\\\"]{1,400}+\\{1,8}n[ \t]++at ))"
+)
 _CALLS = (r"\n[ \t]++at [^\n]{1,400}+", r"\\n[ \t]++at [^\n\\\"]{1,400}+(?>(?:\\(?=\\))*)")
 # Python: a File line and the lines of code below it.
+_FILE = r"File (?=\\{0,8}\")"
 _FILES = (
     r"\n[ \t|+-]*+File \"[^\n\"]{1,400}+\", line \d{1,9}[^\n]{0,200}+"
     r"(?>(?:\n(?![ \t|+-]*+File \")[ \t|]{3,}+[^\n]{1,400}+){0,4})",
@@ -102,12 +108,11 @@ def _find_windows_homes(found: Findings) -> None:
 
 def find_long_traces(found: Findings) -> None:
     """Note the middle of every stack trace of more than 30 frames."""
-    patterns = _CALLS if worth_searching(found.view, "at ") else ()
-    files = _compiled(r"File (?=\\{0,8}\")").finditer(found.view)
-    if sum(1 for _ in islice(files, _LONGEST_TRACE + 1)) > _LONGEST_TRACE:
-        patterns += _FILES
-    for pattern in patterns:
-        _find_traces(found, _compiled(pattern))
+    for frame, patterns in ((_CALL, _CALLS), (_FILE, _FILES)):
+        frames = _compiled(frame).finditer(found.view)
+        if sum(1 for _ in islice(frames, _LONGEST_TRACE)) == _LONGEST_TRACE:
+            for pattern in patterns:
+                _find_traces(found, _compiled(pattern))
 
 
 def _find_traces(found: Findings, frame: re.Pattern[str]) -> None:

@@ -10,36 +10,59 @@ from .names import Promise, promise_of
 from .spans import Findings, worth_searching
 from .values import Style, is_literal_secret, is_placeholder
 
-_OPTION = rf"""(?x)
-    -(?:-(?P<name>[a-z][a-z0-9-]{{2,40}}+)[ \t=]|u(?![a-z0-9_-])[ \t=]?)
-    [ \t]{{0,4}}(?P<quote>{_QUOTE})?(?![-<\[{{$])
-"""
+# A short option behind which some programs take a password, and those programs.
+_LOGIN = r"""(?P<gap>[ \t=]{0,2})[\"']?(?P<value>[^\s\"'`;|&\\]{4,256}+)"""
+_PROGRAMS = ("sshpass ", "mysql", "mariadb ", "docker login ", "podman login ", "redis-cli ")
+_PROGRAM_REACH = 220
 
-# Programs that take a password behind a short option, and that option.
-_LOGIN = r"""(?x)
-    (?P<program>sshpass|mysql(?:dump|admin)?|mariadb|(?:docker|podman)\ login|redis-cli)
-    (?=[ \t])[^\n;|&]{0,200}?[ \t]-(?P<option>[ap])(?P<gap>[ \t=]{0,2})
-    (?P<quote>[\"'])?(?P<value>[^\s\"'`;|&\\]{4,256}+)
-"""
+_VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
 
-# `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
-_SET = r"(?:(?<![a-z0-9_])|(?<=\\n))(?:env|setx|set -g?x) ([a-z_][a-z0-9_]{2,60}) [ ]{0,4}"
+# The words that a text must have for it, and how it is found in the folded text. A pattern that
+# begins with a letter is found fast, the faster the rarer that letter: so each begins inside a
+# word and looks back at the rest of it, and those that share a letter share the search.
+_PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("-",),
+        rf"""-(?x:
+            (?<=[ \t]-)(?P<login>[ap])
+          | (?P<option>
+                (?:-(?P<name>[a-z][a-z0-9-]{{2,40}}+)[ \t=]|u(?![a-z0-9_-])[ \t=]?)
+                [ \t]{{0,4}}(?P<quote>{_QUOTE})?(?![-<\[{{$])
+            )
+        )""",
+    ),
+    (
+        ("login", "sig", "securestring"),
+        rf"""g(?x:
+            in(?<=login)(?=\s{{1,8}}\S{{1,128}}+\s{{1,40}}password\s{{1,8}}(?P<netrc>\S{{4,256}}+))
+          | (?<=[?&;-]sig)(?:nature)?=(?P<signature>[a-z0-9%+/=_-]{{20,}}+)
+          | (?<=securestring)(?:\ -string)?\ (?P<secure_string>{_QUOTE})
+        )""",
+    ),
+    (
+        ("bearer ", "basic ", " by "),
+        rf"""b(?x:
+            (?:earer|asic)\ [ ]{{0,4}}(?P<credentials>[a-z0-9._~+/=-]{{8,}}+)
+          | y\ (?<=\ by\ )(?P<identified_by>{_QUOTE})
+        )""",
+    ),
+    (("password ",), rf"word (?<=\spassword )(?P<password>{_QUOTE})"),
+    # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
+    (("env ",), r"v (?<=env )(?:(?<![a-z0-9_]env )|(?<=\\nenv ))" + _VARIABLE),
+    (("setx ", "set -"), r"x (?:(?<=setx )|(?<=set -x )|(?<=set -gx ))" + _VARIABLE),
+)
 
 _KUBERNETES_REACH = 8192
 
 
 def find_phrases(found: Findings) -> None:
     """Note the secrets that are known by the words around them."""
-    if worth_searching(found.folded, "-"):
-        _find_options(found)
-    if worth_searching(found.folded, "sig"):
-        _find_signatures(found)
-    if worth_searching(found.folded, "login"):
-        _find_netrc_passwords(found)
-    # Words so rare that looking for them first pays in a long text too.
-    for words, find in _RARE.items():
-        if any(word in found.folded for word in words):
-            find(found)
+    for words, pattern in _PHRASES:
+        if any(worth_searching(found.folded, word) for word in words):
+            for match in _compiled(pattern).finditer(found.folded):
+                _JUDGES[match.lastgroup or ""](found, match)
+    if worth_searching(found.folded, "kind: secret"):
+        _find_kubernetes_secrets(found)
 
 
 @cache
@@ -47,18 +70,17 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _find_options(found: Findings) -> None:
+def _judge_option(found: Findings, option: re.Match[str]) -> None:
     """Mask `--password hunter2`, where a space stands for the operator, and `-u user:password`."""
-    for match in _compiled(_OPTION).finditer(found.folded):
-        name = match.group("name") or "u"
-        promise = promise_of(name)
-        if name in {"u", "user", "proxy-user"}:
-            _judge_user(found, match)
-        elif promise is not Promise.NONE and match.group("quote"):
-            opening = found.view[match.start("quote") : match.end("quote")]
-            judge_quoted(found, promise, match.start(), match.end(), opening)
-        elif promise is not Promise.NONE:
-            judge_bare(found, promise, match.start(), match.end(), (Style.BARE, BARE))
+    name = option.group("name") or "u"
+    promise = promise_of(name)
+    if name in {"u", "user", "proxy-user"}:
+        _judge_user(found, option)
+    elif promise is not Promise.NONE and option.group("quote"):
+        opening = found.view[option.start("quote") : option.end("quote")]
+        judge_quoted(found, promise, option.start(), option.end(), opening)
+    elif promise is not Promise.NONE:
+        judge_bare(found, promise, option.start(), option.end(), (Style.BARE, BARE))
 
 
 def _judge_user(found: Findings, option: re.Match[str]) -> None:
@@ -79,65 +101,96 @@ def _judge_user(found: Findings, option: re.Match[str]) -> None:
         found.mask(start, end, "secret")
 
 
-def _find_signatures(found: Findings) -> None:
+def _judge_signature(found: Findings, match: re.Match[str]) -> None:
     """Mask the signature of a signed address: whoever has it has the access."""
-    pattern = r"=(?:(?<=[?&;-]sig=)|(?<=signature=))([a-z0-9%+/=_-]{20,}+)"
-    for match in _compiled(pattern).finditer(found.folded):
-        before = found.folded[max(0, match.start() - 10) : match.start()]
-        if _compiled(r"[?&;-]sig(?:nature)?\Z").search(before):
-            found.mask(*match.span(1), "signature")
+    found.mask(*match.span("signature"), "signature")
 
 
-def _find_quoted_passwords(found: Findings) -> None:
-    """Mask the password in SQL's `IDENTIFIED BY '…'` and `PASSWORD '…'`, and PowerShell's."""
-    words = (
-        r"(?:fied (?<=identified )(?:with [\w.]{1,40} )?by|rd(?<=\spassword)"
-        rf"|ing(?<=securestring)(?: -string)?) ({_QUOTE})"
-    )
-    for match in _compiled(words).finditer(found.folded):
-        # "identified by 'code'" in a comment is prose; statements are shouted.
-        word = found.view[max(0, match.start(1) - 40) : match.start(1)].split()[-1]
-        shouted = word.isupper() or word.endswith("SecureString")
-        promise = Promise.PASSWORD if shouted else Promise.TOKEN
-        opening = found.view[match.start(1) : match.end(1)]
-        judge_quoted(found, promise, match.start(), match.end(), opening)
+def _judge_credentials(found: Findings, match: re.Match[str]) -> None:
+    """Mask what follows a bare `Bearer` or `Basic`, where it looks like credentials."""
+    start, end = match.span("credentials")
+    value = found.view[start:end]
+    if match.group().startswith("basic"):
+        secret = _is_basic(value)
+    else:
+        secret = is_literal_secret(Promise.TOKEN, value, Style.QUOTED)
+    if secret:
+        found.mask(start, end, "authorization")
+    else:
+        found.leave(start, end)
 
 
-def _find_netrc_passwords(found: Findings) -> None:
+def _is_basic(value: str) -> bool:
+    """Return whether `value` is `user:password` in base64."""
+    from binascii import Error, a2b_base64
+
+    try:
+        decoded = a2b_base64(value[: len(value) // 4 * 4][:512])
+    except Error:
+        return False
+    return b":" in decoded and decoded.isascii()
+
+
+def _judge_identified_by(found: Findings, match: re.Match[str]) -> None:
+    """Mask the password in SQL's `IDENTIFIED BY '…'` and `IDENTIFIED WITH plugin BY '…'`."""
+    before = found.folded[max(0, match.start() - 60) : match.start()]
+    if _compiled(r"identified (?:with [\w.]{1,40} )?\Z").search(before):
+        _judge_quoted_password(found, match)
+
+
+def _judge_quoted_password(found: Findings, match: re.Match[str]) -> None:
+    """Mask the password in SQL's `PASSWORD '…'`, and in PowerShell's secure strings."""
+    start, end = match.span(match.lastgroup or 0)
+    # "identified by 'code'" in a comment is prose; statements are shouted.
+    word = found.view[max(0, start - 40) : start].split()[-1]
+    shouted = word.isupper() or match.lastgroup == "secure_string"
+    promise = Promise.PASSWORD if shouted else Promise.TOKEN
+    judge_quoted(found, promise, match.start(), end, found.view[start:end])
+
+
+def _judge_netrc(found: Findings, match: re.Match[str]) -> None:
     """Mask the password in `machine … login … password …`."""
-    netrc = r"gin(?<=login)\s{1,8}\S{1,128}+\s{1,40}password\s{1,8}(\S{4,256}+)"
-    for match in _compiled(netrc).finditer(found.folded):
-        start, end = match.span(1)
-        if is_literal_secret(Promise.PASSWORD, found.text[start:end], Style.TIGHT):
-            found.mask(start, end, "secret")
+    start, end = match.span("netrc")
+    if is_literal_secret(Promise.PASSWORD, found.text[start:end], Style.TIGHT):
+        found.mask(start, end, "secret")
 
 
-def _find_logins(found: Findings) -> None:
+def _judge_login(found: Findings, option: re.Match[str]) -> None:
     """Mask the password in `sshpass -p …`, `mysql -p…`, `docker login -p …`, `redis-cli -a …`."""
-    for match in _compiled(_LOGIN).finditer(found.folded):
-        start, end = match.span("value")
-        option = "a" if match.group("program") == "redis-cli" else "p"
-        # `-P 3306` is a port, and `mysql -p name` asks for the password of a database.
-        given = found.view[match.start("option")] == option and not (
-            match.group("gap") and match.group("program").startswith(("mysql", "mariadb"))
-        )
-        if given and not is_placeholder(found.text[start:end]):
-            found.mask(start, end, "secret")
+    program = _program_before(found.folded, option.start())
+    value = _compiled(_LOGIN).match(found.view, option.end()) if program else None
+    # `-P 3306` is a port, and `mysql -p name` asks for the password of a database.
+    letter = "a" if program == "redis-cli " else "p"
+    if value is None or found.view[option.start("login")] != letter:
+        return
+    if value.group("gap") and program.startswith(("mysql", "mariadb")):
+        return
+    start, end = value.span("value")
+    if not is_placeholder(found.text[start:end]):
+        found.mask(start, end, "secret")
 
 
-def _find_set_variables(found: Findings) -> None:
+def _program_before(folded: str, position: int) -> str:
+    """Return which program that takes a password has its options at `position`, or ""."""
+    first = max(0, position - _PROGRAM_REACH)
+    first = max(first, *(folded.rfind(mark, first, position) for mark in "\n;|&"))
+    places = [(folded.rfind(program, first, position), program) for program in _PROGRAMS]
+    at, program = max(places)
+    return program if at >= 0 else ""
+
+
+def _judge_variable(found: Findings, match: re.Match[str]) -> None:
     """Mask the value in `ENV DB_PASSWORD …` and the like."""
-    for match in _compiled(_SET).finditer(found.folded):
-        name = found.view[match.start(1) : match.end(1)]
-        promise = promise_of(name) if name.isupper() else Promise.NONE
-        if promise is not Promise.NONE:
-            judge_bare(found, promise, match.start(), match.end(), (Style.TIGHT, BARE))
+    name = found.view[match.start("variable") : match.end("variable")]
+    promise = promise_of(name) if name.isupper() else Promise.NONE
+    if promise is not Promise.NONE:
+        judge_bare(found, promise, match.start(), match.end(), (Style.TIGHT, BARE))
 
 
 def _find_kubernetes_secrets(found: Findings) -> None:
     """Mask all values in the data of a Kubernetes Secret, whatever their names."""
     after = 0
-    for match in _compiled(r"(?m)^kind: secret[ \t]*$").finditer(found.folded):
+    for match in _compiled(r"(?m)kind: secret(?<=^kind: secret)[ \t]*$").finditer(found.folded):
         first = max(after, match.start() - _KUBERNETES_REACH)
         first = max(first, found.view.rfind("\n---", first, match.start()))
         last = min(len(found.view), match.end() + _KUBERNETES_REACH)
@@ -154,11 +207,14 @@ def _find_kubernetes_secrets(found: Findings) -> None:
         after = last
 
 
-_RARE: dict[tuple[str, ...], Callable[[Findings], None]] = {
-    ("sshpass", "mysql", "mariadb", "r login", "n login", "redis-cli"): _find_logins,
-    ("env ", "setx ", "set -"): _find_set_variables,
-    ("identified ", "password '", 'password "', "password \\", "securestring "): (
-        _find_quoted_passwords
-    ),
-    ("kind: secret",): _find_kubernetes_secrets,
+_JUDGES: dict[str, Callable[[Findings, re.Match[str]], None]] = {
+    "option": _judge_option,
+    "login": _judge_login,
+    "netrc": _judge_netrc,
+    "signature": _judge_signature,
+    "secure_string": _judge_quoted_password,
+    "credentials": _judge_credentials,
+    "identified_by": _judge_identified_by,
+    "password": _judge_quoted_password,
+    "variable": _judge_variable,
 }

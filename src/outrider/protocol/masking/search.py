@@ -32,8 +32,7 @@ class Search:
 
     def masked(self, text: str) -> str:
         """Return `text` with all that is found replaced."""
-        spans, _ = self.spans(text)
-        return replaced(text, spans) if spans else text
+        return self._searched(text)[2]
 
     def masked_lines(self, lines: Sequence[str]) -> list[str]:
         """Return the lines of one text, each with what is found in it replaced."""
@@ -42,21 +41,26 @@ class Search:
 
     def spans(self, text: str) -> tuple[list[Span], int]:
         """Return what is to be replaced in `text`, and from where on more text may change that."""
+        return self._searched(text)[:2]
+
+    def _searched(self, text: str) -> tuple[list[Span], int, str]:
+        """Return the spans, where it is undecided, and the text with the spans replaced."""
         found = self._look(text)
         spans, undecided = merged(text, found.spans), found.undecided
+        masked = replaced(text, spans) if spans else text
         for _ in range(_LOOKS):
             places = Places(spans)
             masks = places.masks()
             if not masks:
                 break
-            masked = replaced(text, spans)
             again, open_from = self._look_around(masked, masks)
             undecided = min(undecided, places.before((open_from, len(masked), ""))[0])
             more = [places.before(span) for span in merged(masked, again)]
             if not more:
                 break
             spans = merged(text, spans + more)
-        return spans, undecided
+            masked = replaced(text, spans)
+        return spans, undecided, masked
 
     def _look_around(self, text: str, masks: list[tuple[int, int]]) -> tuple[list[Span], int]:
         """Look again where a mask is near; return what there is, and from where it is open."""

@@ -1,4 +1,4 @@
-"""Secrets with a shape of their own: private keys, JWTs, URL credentials, bare Bearer and Basic."""
+"""Secrets with a shape of their own: private keys, JWTs, credentials in addresses."""
 
 import re
 from functools import cache
@@ -60,8 +60,6 @@ _URL = r"""(?x)
     ))
 """
 
-_SCHEME = r"b(?:earer|asic) [ ]{0,4}([a-z0-9._~+/=-]{8,}+)"
-
 _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis",
               "rediss", "amqp", "amqps", "mssql", "clickhouse", "cockroachdb")  # fmt: skip
 
@@ -72,36 +70,40 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def find_shapes(found: Findings) -> None:
-    """Note private keys, JWTs, credentials in addresses, and bare Bearer and Basic ones."""
-    if worth_searching(found.view, "-----BEGIN "):
+    """Note private keys, JWTs and credentials in addresses."""
+    if worth_searching(found.view, "-----"):
         _find_private_keys(found)
-    if worth_searching(found.view, "-----END "):
-        _find_private_key_ends(found)
     if worth_searching(found.view, "eyJ"):
         _find_jwts(found)
     if worth_searching(found.view, "//"):
         _find_url_credentials(found)
-    if worth_searching(found.folded, "b"):
-        _find_schemes(found)
 
 
 def _find_private_keys(found: Findings) -> None:
-    for match in _compiled(_PEM).finditer(found.view):
-        body = found.view.find("-----", match.start() + 5) + 5
-        if _compiled(_BASE64 + "{16,}").search(found.view, body, match.end()):
-            found.mask(match.start(), match.end(), "private-key")
-        else:
-            found.leave(match.start(), match.end())
-
-
-def _find_private_key_ends(found: Findings) -> None:
-    """Mask what is left of a private key whose beginning was cut off."""
     after = 0
-    for match in _compiled(_PEM_END).finditer(found.view):
-        start = _body_start(found.view, max(after, match.start() - LONGEST_KEY), match.start())
-        if _compiled(_BASE64 + "{16,}").search(found.view, start, match.start()):
-            found.mask(start, match.end(), "private-key")
-        after = match.end()
+    for edge in _compiled(r"-----(?:BEGIN|END) ").finditer(found.view):
+        start = edge.start()
+        if start >= after and (key := _compiled(_PEM).match(found.view, start)):
+            _judge_private_key(found, key)
+            after = key.end()
+        elif start >= after and (end := _compiled(_PEM_END).match(found.view, start)):
+            _judge_private_key_end(found, max(after, start - LONGEST_KEY), end)
+            after = end.end()
+
+
+def _judge_private_key(found: Findings, key: re.Match[str]) -> None:
+    body = found.view.find("-----", key.start() + 5) + 5
+    if _compiled(_BASE64 + "{16,}").search(found.view, body, key.end()):
+        found.mask(key.start(), key.end(), "private-key")
+    else:
+        found.leave(key.start(), key.end())
+
+
+def _judge_private_key_end(found: Findings, first: int, end: re.Match[str]) -> None:
+    """Mask what is left of a private key whose beginning was cut off."""
+    start = _body_start(found.view, first, end.start())
+    if _compiled(_BASE64 + "{16,}").search(found.view, start, end.start()):
+        found.mask(start, end.end(), "private-key")
 
 
 def _body_start(view: str, first: int, end: int) -> int:
@@ -163,29 +165,3 @@ def _find_url_credentials(found: Findings) -> None:
 
 def _is_url_password(password: str) -> bool:
     return not _compiled(r"[$%]\w+|[$%]?[{(\[].*|[*.]+|x{3,}|.*\$\{.*").fullmatch(password)
-
-
-def _find_schemes(found: Findings) -> None:
-    """Mask what follows a bare `Bearer` or `Basic`, where it looks like credentials."""
-    for match in _compiled(_SCHEME).finditer(found.folded):
-        start, end = match.span(1)
-        value = found.view[start:end]
-        if match.group().startswith("basic"):
-            secret = _is_basic(value)
-        else:
-            secret = is_literal_secret(Promise.TOKEN, value, Style.QUOTED)
-        if secret:
-            found.mask(start, end, "authorization")
-        else:
-            found.leave(start, end)
-
-
-def _is_basic(value: str) -> bool:
-    """Return whether `value` is `user:password` in base64."""
-    from binascii import Error, a2b_base64
-
-    try:
-        decoded = a2b_base64(value[: len(value) // 4 * 4][:512])
-    except Error:
-        return False
-    return b":" in decoded and decoded.isascii()

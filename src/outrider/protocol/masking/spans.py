@@ -8,6 +8,7 @@ from functools import cache
 from itertools import islice
 
 _LONG = 65536
+_PIECE = 4096
 
 Span = tuple[int, int, str]
 """Where something begins and ends, and what is to stand there instead."""
@@ -31,8 +32,7 @@ class Findings:
     masked_to: int = 0
 
     def __post_init__(self) -> None:
-        plain = self.text.isascii()
-        self.view = self.text if plain else self.text.encode("ascii", "replace").decode("ascii")
+        self.view = _ascii(self.text)
         self.folded = self.view.lower()
         self.undecided = len(self.text)
 
@@ -49,6 +49,17 @@ class Findings:
         """Note something examined and left alone; at the end of the text more of it may come."""
         if end >= len(self.text):
             self.undecided = min(self.undecided, start)
+
+
+def _ascii(text: str) -> str:
+    if text.isascii():
+        return text
+    # In pieces: most of a long text is ASCII all the same, and needs no conversion.
+    pieces = (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
+    return "".join(
+        piece if piece.isascii() else piece.encode("ascii", "replace").decode("ascii")
+        for piece in pieces
+    )
 
 
 def merged(text: str, spans: list[Span]) -> list[Span]:

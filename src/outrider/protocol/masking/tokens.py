@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from .spans import Findings, worth_searching
+from .spans import Findings
 
 _WORD = r"[A-Za-z0-9]"
 _DASHED = r"[A-Za-z0-9_-]"
@@ -130,54 +130,48 @@ _DOT: dict[str, tuple[str, str]] = {
     "dt0c01.": ("dynatrace-token", r"[A-Z0-9]{24}[.][A-Z0-9]{32,}"),
 }
 
-# (text it starts with, kind, pattern); a pattern that begins with a rare letter is found faster
-_STARTS: tuple[tuple[str, str, str], ...] = (
-    ("SK", "twilio-key", r"K(?<=SK)[0-9a-f]{32}(?![0-9a-f])"),
-    ("dapi", "databricks-token", r"pi(?<=dapi)[0-9a-f]{32}(?:-\d)?(?![0-9a-f])"),
-)
+Around = tuple[tuple[str, str, str], ...]
+"""Tokens known by something within them: the kind, what stands before that, and what after."""
 
-# (kind, what stands before the anchor, the anchor and the rest)
-_AROUND_A: tuple[tuple[str, str, str], ...] = (
-    ("aws-key-id", "", r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    ("google-key", "", r"AIza[A-Za-z0-9_-]{30,}"),
-    ("atlassian-token", "", r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_=-]{20,}"),
-    ("alibaba-key", "LT", r"AI[A-Za-z0-9]{12,24}(?![A-Za-z0-9])"),
-    ("facebook-token", "(?<![/+])E", r"AA[A-Za-z0-9]{80,}"),
-    ("telegram-token", r"\d{8,11}:", r"AA[A-Za-z0-9_-]{30,}"),
+_AROUND_A: Around = (
+    ("aws-key-id", "", r"(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    ("google-key", "", r"Iza[A-Za-z0-9_-]{30,}"),
+    ("atlassian-token", "", r"T(?:ATT3|CTT3|BB)[A-Za-z0-9_=-]{20,}"),
+    ("alibaba-key", "LT", r"I[A-Za-z0-9]{12,24}(?![A-Za-z0-9])"),
+    ("facebook-token", "(?<![/+])E", r"A[A-Za-z0-9]{80,}"),
+    ("telegram-token", r"\d{8,11}:", r"A[A-Za-z0-9_-]{30,}"),
 )
-_AROUND_DASH: tuple[tuple[str, str, str], ...] = (
-    ("mailchimp-key", r"[0-9a-f]{32}", r"-us\d{1,2}(?!\w)"),
-)
-_AROUND_DOT: tuple[tuple[str, str, str], ...] = (
-    ("terraform-token", r"[A-Za-z0-9]{14}", r"\.atlasv1\.[A-Za-z0-9_=-]{40,}"),
+_AROUND_DASH: Around = (("mailchimp-key", r"[0-9a-f]{32}", r"us\d{1,2}(?!\w)"),)
+_AROUND_DOT: Around = (
+    ("terraform-token", r"[A-Za-z0-9]{14}", r"atlasv1\.[A-Za-z0-9_=-]{40,}"),
     (
         "discord-token",
         r"[MNO][A-Za-z0-9_-]{23,27}",
-        r"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
+        r"[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
     ),
 )
-_AROUND_TILDE: tuple[tuple[str, str, str], ...] = (
-    ("azure-secret", r"[A-Za-z0-9_.~-]{3}\d", r"Q~[A-Za-z0-9_.~-]{30,40}"),
-)
+_AROUND_TILDE: Around = (("azure-secret", r"[A-Za-z0-9_.~-]{3}\dQ", r"[A-Za-z0-9_.~-]{30,40}"),)
+
+_AROUND_K: Around = (("twilio-key", "S", r"[0-9a-f]{32}(?![0-9a-f])"),)
+_AROUND_PI: Around = (("databricks-token", "da", r"[0-9a-f]{32}(?:-\d)?(?![0-9a-f])"),)
+
+# anchor: the tokens with a prefix that ends in it, and those around it
+_ANCHORS: dict[str, tuple[dict[str, tuple[str, str]], Around]] = {
+    "_": (_UNDERSCORE, ()),
+    "-": (_DASH, _AROUND_DASH),
+    ".": (_DOT, _AROUND_DOT),
+    "A": ({}, _AROUND_A),
+    "~": ({}, _AROUND_TILDE),
+    "K": ({}, _AROUND_K),
+    "pi": ({}, _AROUND_PI),
+}
 
 
 def find_tokens(found: Findings) -> None:
     """Note every token of a known service."""
-    view = found.view
-    for anchor, table in (("_", _UNDERSCORE), ("-", _DASH), (".", _DOT)):
-        if worth_searching(view, anchor):
-            _find_prefixed(found, anchor, table)
-    for start, kind, pattern in _STARTS:
-        if worth_searching(view, start):
-            _find_starting(found, start, kind, pattern)
-    for anchor, shapes in (
-        ("A", _AROUND_A),
-        ("-us", _AROUND_DASH),
-        (".", _AROUND_DOT),
-        ("Q~", _AROUND_TILDE),
-    ):
-        if worth_searching(view, anchor):
-            _find_around(found, shapes)
+    for anchor in _ANCHORS:
+        if anchor in found.view:
+            _find_at(found, anchor)
 
 
 @cache
@@ -186,29 +180,45 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 @cache
-def _separators(anchor: str) -> tuple[re.Pattern[str], list[int]]:
-    """Return what finds a separator worth a look, and how long a prefix before it may be."""
-    table = {"_": _UNDERSCORE, "-": _DASH, ".": _DOT}[anchor]
-    # Cheap tests first: the letter before the separator, then what follows, then the ending.
+def _anchored(anchor: str) -> tuple[re.Pattern[str], list[int]]:
+    """Return what finds an anchor worth a look, and how long a prefix that ends there may be."""
+    prefixed, around = _ANCHORS[anchor]
     escaped = re.escape(anchor)
-    last = "".join(sorted({re.escape(prefix[-2]) for prefix in table}))
-    ends = "|".join(sorted({re.escape(prefix[-3:]) for prefix in table}))
-    pattern = rf"{escaped}(?<=[{last}]{escaped})(?=[A-Za-z0-9+/_-]{{14}})(?<={ends})"
-    return re.compile(pattern), sorted({len(prefix) for prefix in table}, reverse=True)
+    looks = [f"(?={_bounded(rest)})" for _, _, rest in around]
+    if prefixed:
+        # Cheap tests first: the letters before the anchor, then what follows, then the ending.
+        letters = [
+            "".join(sorted({re.escape(prefix[at]) for prefix in prefixed})) for at in (-3, -2)
+        ]
+        ends = "|".join(sorted({re.escape(prefix[-3:]) for prefix in prefixed}))
+        before = "".join(f"[{some}]" for some in letters)
+        looks.insert(0, rf"(?<={before}{escaped})(?=[A-Za-z0-9+/_-]{{14}})(?<={ends})")
+    if anchor == ".":
+        escaped += r"(?=[A-Za-z0-9_.-]{14})"  # all of them; few other dots do
+    pattern = f"{escaped}(?:{'|'.join(looks)})"
+    return re.compile(pattern), sorted({len(prefix) for prefix in prefixed}, reverse=True)
 
 
-def _find_prefixed(found: Findings, anchor: str, table: dict[str, tuple[str, str]]) -> None:
-    view = found.view
-    separator, widths = _separators(anchor)
-    hit = separator.search(view)
+@cache
+def _bounded(pattern: str) -> str:
+    """Return `pattern` without what goes on for ever, which a first look need not follow."""
+    return re.sub(r"\{(\d+),\}", r"{\1}", pattern)
+
+
+def _find_at(found: Findings, anchor: str) -> None:
+    prefixed, around = _ANCHORS[anchor]
+    pattern, widths = _anchored(anchor)
+    hit = pattern.search(found.view)
     while hit is not None:
         end = hit.end()
-        before = view[max(0, end - 24) : end]
+        before = found.view[max(0, end - 24) : end]
         for width in widths:
-            if before[-width:] in table and _begins_a_word(before[:-width]):
-                end = _mask_prefixed(found, hit.end(), before[-width:], table)
+            if before[-width:] in prefixed and _begins_a_word(before[:-width]):
+                end = _mask_prefixed(found, end, before[-width:], prefixed)
                 break
-        hit = separator.search(view, end)
+        if around:
+            end = max(end, _mask_around(found, hit, around))
+        hit = pattern.search(found.view, end)
 
 
 def _mask_prefixed(
@@ -232,32 +242,23 @@ def _begins_a_word(before: str) -> bool:
     return before[-2:-1] == "\\" or before[-3:-2] == "%" or before[-6:-4] == "\\u"
 
 
-def _find_starting(found: Findings, prefix: str, kind: str, pattern: str) -> None:
-    for match in _compiled(pattern).finditer(found.view):
-        start = found.view.rindex(prefix, 0, match.start() + 2)
-        if _begins_a_word(found.view[max(0, start - 6) : start]):
-            found.mask(start, match.end(), kind)
-
-
-def _find_around(found: Findings, shapes: tuple[tuple[str, str, str], ...]) -> None:
-    """Mask tokens known by something within them; what stands before it is looked up after."""
-    for match in _any_of(shapes).finditer(found.view):
-        anchor = match.start()
-        window = found.view[max(0, anchor - 40) : anchor]
-        for kind, before, rest in shapes:
-            token = _compiled(rest).match(found.view, anchor)
-            lead = _compiled(rf"(?:{before})\Z").search(window) if token else None
-            if token and lead and _begins_a_word(window[: lead.start()]):
-                found.mask(anchor - len(lead.group()), token.end(), kind)
-                if kind == "aws-key-id":
-                    _find_aws_secret(found, anchor, token.end())
-
-
-@cache
-def _any_of(shapes: tuple[tuple[str, str, str], ...]) -> re.Pattern[str]:
-    """Return one pattern for all shapes, with their common beginning first: it is found fast."""
-    first = shapes[0][2][: 2 if shapes[0][2][0] == "\\" else 1]
-    return re.compile(f"{first}(?:{'|'.join(rest[len(first) :] for _, _, rest in shapes)})")
+def _mask_around(found: Findings, anchor: re.Match[str], around: Around) -> int:
+    """Mask the token that has its anchor here; return where to go on."""
+    before = found.view[max(0, anchor.start() - 40) : anchor.start()]
+    for kind, lead, rest in around:
+        if not _compiled(_bounded(rest)).match(found.view, anchor.end()):
+            continue
+        first = _compiled(rf"(?:{lead})\Z").search(before)
+        if first is None or not _begins_a_word(before[: first.start()]):
+            continue
+        token = _compiled(rest).match(found.view, anchor.end())
+        if token is not None:
+            start = anchor.start() - len(first.group())
+            found.mask(start, token.end(), kind)
+            if kind == "aws-key-id":
+                _find_aws_secret(found, start, token.end())
+            return token.end()
+    return anchor.end()
 
 
 def _find_aws_secret(found: Findings, start: int, end: int) -> None:
