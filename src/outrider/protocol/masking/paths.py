@@ -13,7 +13,7 @@ _NAME_ENDS = r"(?![\w-]|\.\w)"
 _PATH_GOES_ON = r"(?=[\w.@~+%$({\[-])"
 
 _USER = r"[\w?-]++(?>(?:\.[\w?-]++)*)"
-_HOME = rf"/(?:(?:home|Users){_SLASH}(?!Shared\b){_USER}|root(?={_SLASH}))"
+_HOME = rf"(?:home|Users){_SLASH}(?!Shared\b){_USER}|root(?={_SLASH})"
 _WINDOWS_HOME = r"Users\\{1,8}[^\\/:*?\"<>|\s]{1,64}"
 
 _LONGEST_TRACE = 30
@@ -37,10 +37,18 @@ _FILES = (
 
 
 @lru_cache(maxsize=8)
-def _inside(folder: str) -> re.Pattern[str]:
-    """Return what matches `folder` and, as its second group, the slash behind it."""
-    names = _SLASH.join(re.escape(name) for name in folder.strip("/").split("/"))
-    return re.compile(rf"/({names})(?:((?:{_SLASH})+){_PATH_GOES_ON}|{_NAME_ENDS})")
+def _folders(project: str | None, home: str | None) -> re.Pattern[str]:
+    """Return what finds the project with the slash behind it, this home folder and any other."""
+    own = [
+        rf"(?P<{name}>{_names(folder)})(?:(?P<{name}_slash>(?:{_SLASH})+){_PATH_GOES_ON}|{_NAME_ENDS})"
+        for name, folder in (("project", project), ("home", home))
+        if folder and folder.strip("/")
+    ]
+    return re.compile(f"/(?:{'|'.join([*own, _HOME])})")
+
+
+def _names(folder: str) -> str:
+    return _SLASH.join(re.escape(name) for name in folder.strip("/").split("/"))
 
 
 @cache
@@ -51,35 +59,24 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def find_paths(found: Findings, project: str | None, home: str | None) -> None:
     """Note paths inside the project, to become relative, and home folders, to become `~`."""
     if worth_searching(found.view, "/"):
-        if project and project.strip("/"):
-            _find_project(found, project)
-        if home and home.strip("/") and not _compiled(_HOME).fullmatch(home):
-            _find_homes(found, _inside(home), _plain(found, home))
-        _find_homes(found, _compiled(_HOME), found.view)
+        _find_folders(found, project, home)
     if worth_searching(found.view, "Users\\"):
         _find_windows_homes(found)
 
 
-def _find_project(found: Findings, project: str) -> None:
-    for match in _inside(project).finditer(_plain(found, project)):
+def _find_folders(found: Findings, project: str | None, home: str | None) -> None:
+    plain = f"{project}{home}".isascii()
+    for match in _folders(project, home).finditer(found.view if plain else found.text):
         start = _path_start(found.text, match.start())
-        if start is not None:
-            relative = match.group(2) is not None
-            found.replace(start, match.end(), "" if relative else ".")
-
-
-def _plain(found: Findings, folder: str) -> str:
-    """Return the faster form of the text in which `folder` can be found."""
-    return found.view if folder.isascii() else found.text
-
-
-def _find_homes(found: Findings, pattern: re.Pattern[str], text: str) -> None:
-    for match in pattern.finditer(text):
-        start = _path_start(found.text, match.start())
-        if start is None or "?" in found.text[start : match.end()]:
-            continue  # the address of a page: /home/?tab=2
-        slash = match.start(2) if pattern.groups and match.group(2) is not None else match.end()
-        found.replace(start, slash, "~")
+        place = match.groupdict()
+        if start is None:
+            continue
+        if place.get("project"):
+            found.replace(start, match.end(), "" if place["project_slash"] else ".")
+        elif place.get("home"):
+            found.replace(start, match.end("home"), "~")
+        elif "?" not in found.text[start : match.end()]:  # the address of a page: /home/?tab=2
+            found.replace(start, match.end(), "~")
 
 
 def _path_start(text: str, position: int) -> int | None:

@@ -58,7 +58,7 @@ _KUBERNETES_REACH = 8192
 def find_phrases(found: Findings) -> None:
     """Note the secrets that are known by the words around them."""
     for words, pattern in _PHRASES:
-        if any(worth_searching(found.folded, word) for word in words):
+        if worth_searching(found.folded, *words):
             for match in _compiled(pattern).finditer(found.folded):
                 _JUDGES[match.lastgroup or ""](found, match)
     if worth_searching(found.folded, "kind: secret"):

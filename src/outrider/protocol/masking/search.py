@@ -19,6 +19,8 @@ SHORTEST_SECRET = 8
 _LOOKS = 6
 _AROUND = 600
 
+_SHORT = 48
+
 
 @dataclass(frozen=True, slots=True)
 class Search:
@@ -32,21 +34,23 @@ class Search:
 
     def masked(self, text: str) -> str:
         """Return `text` with all that is found replaced."""
-        return self._searched(text)[2]
+        return _masked_short(self, text) if len(text) <= _SHORT else self.searched(text)[2]
 
     def masked_lines(self, lines: Sequence[str]) -> list[str]:
         """Return the lines of one text, each with what is found in it replaced."""
+        if len(lines) == 1:
+            return [self.masked(lines[0])]
         spans, _ = self.spans("\n".join(lines))
         return replaced_lines(lines, spans)
 
     def spans(self, text: str) -> tuple[list[Span], int]:
         """Return what is to be replaced in `text`, and from where on more text may change that."""
-        return self._searched(text)[:2]
+        return self.searched(text)[:2]
 
-    def _searched(self, text: str) -> tuple[list[Span], int, str]:
+    def searched(self, text: str) -> tuple[list[Span], int, str]:
         """Return the spans, where it is undecided, and the text with the spans replaced."""
         found = self._look(text)
-        spans, undecided = merged(text, found.spans), found.undecided
+        spans, undecided = merged(found.view, found.spans), found.undecided
         masked = replaced(text, spans) if spans else text
         for _ in range(_LOOKS):
             places = Places(spans)
@@ -55,10 +59,9 @@ class Search:
                 break
             again, open_from = self._look_around(masked, masks)
             undecided = min(undecided, places.before((open_from, len(masked), ""))[0])
-            more = [places.before(span) for span in merged(masked, again)]
-            if not more:
+            if not again:
                 break
-            spans = merged(text, spans + more)
+            spans = merged(found.view, spans + [places.before(span) for span in again])
             masked = replaced(text, spans)
         return spans, undecided, masked
 
@@ -68,7 +71,7 @@ class Search:
         undecided = len(text)
         for first, last in _windows(masks, len(text)):
             found = self._look(text[first:last])
-            for start, end, words in found.spans:
+            for start, end, words in merged(found.view, found.spans):
                 # At a window's edge things look other than they are.
                 if (start or not first) and (first + end < last or last == len(text)):
                     spans.append((first + start, first + end, words))
@@ -89,6 +92,12 @@ class Search:
         if self.traces:
             find_long_traces(found)
         return found
+
+
+@lru_cache(maxsize=1024)
+def _masked_short(search: Search, text: str) -> str:
+    """Return a text as short as a name masked: the same few come again in every event."""
+    return search.searched(text)[2]
 
 
 def _windows(masks: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:

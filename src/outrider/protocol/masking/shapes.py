@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 from .names import Promise
-from .spans import Findings, worth_searching
+from .spans import Findings, find_rare, worth_searching
 from .values import Style, is_literal_secret
 
 LONGEST_UNDECIDED = 2048
@@ -36,7 +36,6 @@ _PEM = rf"""(?x)
 
 _PEM_END = r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
 
-# It looks for the J first: the rarer the letter, the faster the search.
 _JWT = r"""(?x)
     J(?<=eyJ)[A-Za-z0-9_-]*+
     (?: \.(?P<payload>[A-Za-z0-9_-]++) (?P<signature>(?>(?:\.[A-Za-z0-9_-]*+){1,3}))? )?
@@ -123,14 +122,16 @@ def _body_start(view: str, first: int, end: int) -> int:
 
 
 def _find_jwts(found: Findings) -> None:
-    for match in _compiled(_JWT).finditer(found.view):
+    match = find_rare(_compiled(_JWT), found.view, "J", 0)
+    while match is not None:
         start, end = match.start() - 2, match.end()
-        if found.view[max(0, start - 7) : start] == "base64,":
-            continue  # a data URL: a source map, for one
-        if _is_jwt(match):
-            found.mask(start, end, "jwt")
-        else:
-            found.leave(start, end)
+        # In a data URL, a source map for one, it is no token.
+        if found.view[max(0, start - 7) : start] != "base64,":
+            if _is_jwt(match):
+                found.mask(start, end, "jwt")
+            else:
+                found.leave(start, end)
+        match = find_rare(_compiled(_JWT), found.view, "J", end)
 
 
 def _is_jwt(match: re.Match[str]) -> bool:

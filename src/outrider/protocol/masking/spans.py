@@ -62,14 +62,14 @@ def _ascii(text: str) -> str:
     )
 
 
-def merged(text: str, spans: list[Span]) -> list[Span]:
+def merged(view: str, spans: list[Span]) -> list[Span]:
     """Return `spans` in order without overlap; of those that overlap the widest speaks.
 
-    Masks that already stand in `text` take part, so that nothing inside one is masked again.
+    Masks that already stand in the text take part, so that nothing inside one is masked again.
     """
     if not spans:
         return []
-    standing = ((m.start(), m.end(), m.group()) for m in _mask().finditer(text))
+    standing = ((m.start(), m.end(), m.group()) for m in _mask().finditer(view))
     joined: list[Span] = []
     width = 0
     for start, end, replacement in sorted([*spans, *standing]):
@@ -81,7 +81,7 @@ def merged(text: str, spans: list[Span]) -> list[Span]:
         else:
             joined.append((start, end, replacement))
             width = end - start
-    return [span for span in joined if text[span[0] : span[1]] != span[2]]
+    return [span for span in joined if view[span[0] : span[1]] != span[2]]
 
 
 @cache
@@ -89,13 +89,27 @@ def _mask() -> re.Pattern[str]:
     return re.compile(r"\[masked:[a-z-]+\]")
 
 
-def worth_searching(text: str, anchor: str) -> bool:
-    """Return whether a pattern that needs `anchor` can match at all.
+def worth_searching(text: str, *anchors: str) -> bool:
+    """Return whether a pattern that needs one of `anchors` can match at all.
 
     In a short text this spares compiling the pattern; in a long one the pattern itself is as
     fast as looking for its anchor.
     """
-    return len(text) > _LONG or anchor in text
+    return len(text) > _LONG or any(map(text.__contains__, anchors))
+
+
+def find_rare(pattern: re.Pattern[str], view: str, letter: str, start: int) -> re.Match[str] | None:
+    """Return the next match of a pattern that begins with a letter that is rare in any text.
+
+    Looking for one letter is many times faster than a search for a pattern.
+    """
+    at = view.find(letter, start)
+    while at >= 0:
+        match = pattern.match(view, at)
+        if match is not None:
+            return match
+        at = view.find(letter, at + 1)
+    return None
 
 
 def replaced(text: str, spans: list[Span], start: int = 0) -> str:

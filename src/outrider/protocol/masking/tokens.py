@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from .spans import Findings
+from .spans import Findings, find_rare
 
 _WORD = r"[A-Za-z0-9]"
 _DASHED = r"[A-Za-z0-9_-]"
@@ -165,6 +165,7 @@ _ANCHORS: dict[str, tuple[dict[str, tuple[str, str]], Around]] = {
     "K": ({}, _AROUND_K),
     "pi": ({}, _AROUND_PI),
 }
+_RARE = ("~", "K")
 
 
 def find_tokens(found: Findings) -> None:
@@ -208,7 +209,7 @@ def _bounded(pattern: str) -> str:
 def _find_at(found: Findings, anchor: str) -> None:
     prefixed, around = _ANCHORS[anchor]
     pattern, widths = _anchored(anchor)
-    hit = pattern.search(found.view)
+    hit = _next_hit(pattern, found.view, anchor, 0)
     while hit is not None:
         end = hit.end()
         before = found.view[max(0, end - 24) : end]
@@ -218,7 +219,13 @@ def _find_at(found: Findings, anchor: str) -> None:
                 break
         if around:
             end = max(end, _mask_around(found, hit, around))
-        hit = pattern.search(found.view, end)
+        hit = _next_hit(pattern, found.view, anchor, end)
+
+
+def _next_hit(pattern: re.Pattern[str], view: str, anchor: str, start: int) -> re.Match[str] | None:
+    if anchor in _RARE:
+        return find_rare(pattern, view, anchor, start)
+    return pattern.search(view, start)
 
 
 def _mask_prefixed(
