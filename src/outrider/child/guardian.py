@@ -102,6 +102,7 @@ def _guard(pid: int, wakeup: int, lifeline: int, status: int, timeout_ms: int) -
     ended = _Guardian(pid, lifeline, wakeup, deadline).watch()
     kind, number = _kind_of(ended)
     os.write(status, f"{kind} {number}\n".encode())
+    os.close(status)  # a fork of a big process takes milliseconds to be taken down
     os._exit(0)
 
 

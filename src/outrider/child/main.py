@@ -11,6 +11,7 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from pydantic_ai.models import Model
 
@@ -51,9 +52,6 @@ def run_child() -> None:
         emit(TaskFinishEvent(Outcome.FAILED, error=f"The child can't begin: {error}"))
         os._exit(1)
     asyncio.run(_until_stopped(told.brief, emit, start))
-    sys.stderr.flush()
-    # Nothing is left to do, and taking an interpreter full of SDKs apart costs 100 ms.
-    os._exit(0)
 
 
 def _is_given_up(lifeline: int) -> bool:
@@ -76,12 +74,15 @@ def _take_surroundings(told: Start) -> None:
             resource.setrlimit(number, (soft, hard))
 
 
-async def _until_stopped(brief: Brief, emit: Emit, start: float) -> None:
-    """Do the task; SIGTERM cancels it, so that its tools are ended in good order."""
+async def _until_stopped(brief: Brief, emit: Emit, start: float) -> NoReturn:
+    """Do the task and exit; SIGTERM cancels it, so that its tools are ended in good order."""
     task = asyncio.ensure_future(_do(brief, emit, start))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with suppress(asyncio.CancelledError):
         await task
+    sys.stderr.flush()
+    # Nothing is left to do, and taking an interpreter full of SDKs apart costs 100 ms.
+    os._exit(0)
 
 
 async def _do(brief: Brief, emit: Emit, start: float) -> None:
@@ -111,7 +112,7 @@ async def run_task(
     retry = RetryPolicy(brief.retry.enabled, brief.retry.max_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
-    async with tool_executor(brief, Path(brief.cwd), os.environ) as executor:
+    async with tool_executor(brief, Path(brief.cwd), dict(os.environ)) as executor:
         turns = TurnExecutor(
             conversation,
             history,

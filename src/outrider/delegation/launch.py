@@ -7,7 +7,6 @@ command that a child runs can put words into its mouth, or hold its lifeline for
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -21,7 +20,6 @@ from outrider.protocol.brief import Brief, Start
 from outrider.protocol.data import to_json
 from outrider.protocol.masking import without_secrets
 
-STRANGER_LIMIT_MS = 1_000
 # -P: the working directory is hostile ground, and must not be searched for modules.
 PYTHON = (sys.executable, "-P", "-m")
 
@@ -82,20 +80,6 @@ class Child:
             os.close(self._open.pop())
         if self.process is not None:
             self.process.wait()
-        elif self.guardian is not None:
-            _wait_for_stranger(self.guardian)
-
-
-def _wait_for_stranger(pid: int) -> None:
-    """Wait the moment that a process which has said its last word takes to be gone."""
-    with suppress(OSError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            poller = select.poll()
-            poller.register(descriptor, select.POLLIN)
-            poller.poll(STRANGER_LIMIT_MS)
-        finally:
-            os.close(descriptor)
 
 
 _lifelines: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()

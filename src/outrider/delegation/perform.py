@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outrider.delegation.collect import Collector
 from outrider.delegation.conclude import conclude
@@ -45,6 +45,8 @@ class Caller:
 async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
     """Return the result of a delegation; a cancelled caller gets it recorded, then is cancelled."""
     caller = caller or Caller(os.environ)
+    # Copied: `os.environ` decodes a variable each time that it is looked at.
+    caller = replace(caller, env=dict(caller.env))
     try:
         prepared = prepare(request, env=caller.env, flags=caller.flags, confirm=caller.confirm)
     except Refusal as refusal:

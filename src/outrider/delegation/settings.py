@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -85,17 +86,21 @@ def _unusable(path: Path, why: str) -> Refusal:
 
 def _variables(env: Mapping[str, str]) -> tuple[list[Layer], list[str]]:
     """Return a layer for each variable that is a key, and warnings about those that aren't."""
-    by_variable = {key.variable: name for name, key in KEYS.items()}
     layers: list[Layer] = []
     strangers: list[str] = []
     for variable in sorted(env):
         if not variable.startswith("OUTRIDER_") or variable in NOT_SETTINGS:
             continue
-        if name := by_variable.get(variable):
+        if name := _keys_by_variable().get(variable):
             layers.append(Layer(Origin.ENVIRONMENT, variable, {name: env[variable]}))
         else:
             strangers.append(f"{variable}: {unknown_key(_dotted(variable))} (ignored)")
     return layers, strangers
+
+
+@cache
+def _keys_by_variable() -> dict[str, str]:
+    return {key.variable: name for name, key in KEYS.items()}
 
 
 def _dotted(variable: str) -> str:

@@ -1,7 +1,8 @@
 """OpenAI's client without its look at every old message: a long history stays cheap to send.
 
 The SDK walks the types of the whole conversation on each request, which at 400 turns takes longer
-than all else in a turn. The messages are in their final form already, so they go round that walk.
+than all else in a turn. Messages and tools are in their final form already, so they go round that
+walk.
 """
 
 from typing import Any
@@ -13,9 +14,11 @@ from openai.resources.chat.completions import AsyncCompletions
 
 class _LeanCompletions(AsyncCompletions):
     async def create(self, **request: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Send a request as the SDK does; its messages are put straight into the body."""
+        """Send a request as the SDK does; messages and tools are put straight into the body."""
         extra: dict[str, Any] = dict(request.pop("extra_body", None) or {})
         extra["messages"] = request.pop("messages")
+        if request.get("tools"):
+            extra["tools"] = request.pop("tools")
         send: Any = super().create
         return await send(messages=[], extra_body=extra, **request)
 

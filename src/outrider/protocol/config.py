@@ -360,7 +360,7 @@ def merge(layers: Sequence[Layer]) -> Settings:
                 warnings.append(f"{problem} (ignored)")
             else:
                 origins[name] = layer.label
-    config = _with_values(DEFAULTS, (), values)
+    config = _with_values(DEFAULTS, {KEYS[name].path: value for name, value in values.items()})
     return Settings(config, origins, tuple(warnings))
 
 
@@ -377,15 +377,15 @@ def _applied(layer: Layer, name: str, raw: object, values: Mapping[str, Any]) ->
     return value
 
 
-def _with_values(section: Any, path: tuple[str, ...], values: Mapping[str, Any]) -> Any:
-    changes: dict[str, Any] = {}
-    for item in fields(section):
-        value, here = getattr(section, item.name), (*path, item.name)
-        name = ".".join(camel(part) for part in here)
-        if is_dataclass(value):
-            changes[item.name] = _with_values(value, here, values)
-        elif name in values:
-            changes[item.name] = values[name]
+def _with_values(section: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
+    """Return a section of the configuration with the values at these paths below it."""
+    below: dict[str, dict[tuple[str, ...], Any]] = {}
+    for path, value in values.items():
+        below.setdefault(path[0], {})[path[1:]] = value
+    changes = {
+        name: inner[()] if () in inner else _with_values(getattr(section, name), inner)
+        for name, inner in below.items()
+    }
     return replace(section, **changes)
 
 

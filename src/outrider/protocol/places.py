@@ -63,7 +63,10 @@ def user_agent_folders(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 def git_root(cwd: Path) -> Path | None:
     """Return the root of the git working tree that `cwd` is in, or None."""
-    here = _real(cwd)
+    return _git_root(_real(cwd))
+
+
+def _git_root(here: Path) -> Path | None:
     counts = partial(_belongs, owners=_owners(here))
     for folder in (here, *here.parents):
         if not counts(folder):
@@ -78,7 +81,7 @@ def project_levels(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
     here, user_home = _real(cwd), _real(home(env))
     if here == user_home:
         return ()
-    root = git_root(here)
+    root = _git_root(here)
     levels = [here]
     while root is not None and levels[-1] != root and levels[-1].parent != user_home:
         levels.append(levels[-1].parent)
