@@ -7,7 +7,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import gt
@@ -15,13 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import environments
-from benchmarks.arena import Arena, Task, new_task
-from benchmarks.contestants import COLD, CONTESTANTS, PI, PI_CHILD, RUN, WARM
+from benchmarks.arena import START_LIMIT_S, Arena, Task, new_task
+from benchmarks.contestants import (
+    COLD,
+    CONTESTANTS,
+    PI,
+    PI_CHILD,
+    RUN,
+    WARM,
+    driver_environment,
+)
 from benchmarks.environments import ROOT, outrider_python
 from benchmarks.figures import percentile, window
 from benchmarks.processes import (
     MEGABYTE,
     Broken,
+    Lines,
     available_bytes,
     open_descriptors,
     processes_at_home,
@@ -47,7 +57,6 @@ class Scale:
     most_held: int = 1_000
     history: int = 400
     startup_rounds: int = 7
-    forks: int = 100
     megabytes: int = 20
     growth_megabytes: int = 100
     flood_megabytes: int = 1_000
@@ -65,7 +74,6 @@ QUICK = Scale(
     most_held=20,
     history=100,
     startup_rounds=3,
-    forks=30,
     megabytes=4,
     growth_megabytes=20,
     flood_megabytes=100,
@@ -108,10 +116,15 @@ class _Entered:
 
 
 def latency(setting: Setting) -> Json:
-    """One task at a time, in turn by turn order: to its first request, and to its answer."""
+    """One task at a time, in turn by turn order: to its first request, and to its answer.
+
+    The yardstick takes part in each turn: a bare fork of a process as warm as Outrider's.
+    """
     found: dict[str, dict[str, list[float]]] = {"first": {}, "one": {}, "ten": {}}
-    with setting.arena("latency") as arena:
+    forks: list[float] = []
+    with setting.arena("latency") as arena, _forker(setting) as forker:
         for turn in range(setting.scale.one_turn_rounds):
+            forks.append(round(forker.ask("fork", START_LIMIT_S)["seconds"] * 1000, 3))
             for name in arena.rotated(turn):
                 for done in arena.run(name, [new_task()]):
                     _add(found["first"], name, done.first_request_s)
@@ -120,7 +133,17 @@ def latency(setting: Setting) -> Json:
             for name in arena.rotated(turn):
                 for done in arena.run(name, [new_task(turns=10)], turns=10):
                     _add(found["ten"], name, done.total_s)
-    return {"latency": found}
+    return {"latency": found, "fork": forks}
+
+
+@contextmanager
+def _forker(setting: Setting) -> Iterator[Lines]:
+    environment = driver_environment(CONTESTANTS[WARM], setting.folder / "forker", "")
+    command = [outrider_python(), "-m", "benchmarks.forking"]
+    log = setting.folder / "forker.log"
+    with Lines(command, env=environment, cwd=ROOT, log=log) as forker:
+        forker.answer(START_LIMIT_S)
+        yield forker
 
 
 def _add(found: dict[str, list[float]], name: str, seconds: float) -> None:
@@ -326,12 +349,6 @@ def throughput(setting: Setting) -> Json:
     }
 
 
-def fork(setting: Setting) -> Json:
-    """The yardstick: a bare fork of the warmed process, to its first byte."""
-    seconds = _json_of("benchmarks.forking", str(setting.scale.forks), limit_s=120)
-    return {"fork": [round(each * 1000, 3) for each in seconds]}
-
-
 def queue(setting: Setting) -> Json:
     """Whether the queue is fair: at most so many at once, and first come, first served."""
     width = 4
@@ -382,6 +399,5 @@ MEASURES = {
     "tool": tool,
     "startup": startup,
     "throughput": throughput,
-    "fork": fork,
     "queue": queue,
 }
