@@ -16,7 +16,11 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    import ctypes
 
 TERMINATE_GRACE_S = 5.0
 SWEEP_LIMIT_S = 5.0
@@ -228,6 +232,12 @@ def seal() -> None:
 def _prctl(option: int, value: int) -> None:
     """Ask Linux's kernel; elsewhere the process group is all there is."""
     if sys.platform == "linux":
-        import ctypes
+        libc().prctl(option, value, 0, 0, 0)
 
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+@cache
+def libc() -> "ctypes.CDLL":
+    """Return the C library; a warm process asks for it, so that its forks find it loaded."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from outrider.child.guardian import BEGIN, call_oneself, run_guarded, run_spare
+from outrider.child.guardian import BEGIN, call_oneself, libc, run_guarded, run_spare
 
 READY = b"ready"
 PIPES = 4
@@ -53,6 +53,7 @@ def _warm_up(provider: str) -> None:
 
     rehearse()
     load_provider(provider)
+    libc()
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         raise Unfit(f"{threads} threads are left after warming up")
