@@ -33,6 +33,7 @@ def verdicts(results: Json) -> list[Verdict]:
         *_history(results),
         *_throughput(results),
         _queue(results),
+        _killed(results),
     ]
 
 
@@ -179,3 +180,15 @@ def _queue(results: Json) -> Verdict:
     shown += f"{queue['displaced']} places from their turn in {queue['tasks']}"
     fair = queue["most_at_once"] <= queue["width"] and queue["displaced"] <= queue["width"]
     return Verdict(aim, shown, fair)
+
+
+def _killed(results: Json) -> Verdict:
+    aim = "the warm process killed at random during 500 delegations: each ends once and truthfully,"
+    aim += " 99 % with the answer"
+    if not (killed := results.get("killed")):
+        return Verdict(aim, "not measured", None)
+    tasks, answered = killed["tasks"], killed["answered"]
+    shown = f"killed {killed['kills']} times; {answered} of {tasks} answered, {killed['wrong']} "
+    shown += f"wrong answers, {killed['repeated']} tasks done twice"
+    holds = answered >= 0.99 * tasks and not killed["wrong"] and not killed["repeated"]
+    return Verdict(aim, shown, holds if tasks >= 500 else None)

@@ -115,21 +115,31 @@ class Arena:
         texts = [task.text for task in tasks]
         self._drivers[name].tell({"op": "delegate", "tasks": texts, "concurrent": concurrent})
 
+    def has_finished(self, name: str, wait_s: float) -> bool:
+        """Return whether the tasks that were begun have ended, or end within this time."""
+        return self._drivers[name].has_answered(wait_s)
+
     def finish(self, name: str, tasks: Sequence[Task], *, turns: int = 1) -> list[Done]:
         """Wait for tasks that were begun; raises `Broken` unless each has its own answer."""
+        done: list[Done] = []
+        for task, (result, times) in zip(tasks, self.outcomes(name, tasks, turns), strict=True):
+            if result["error"] or not task.is_answered_by(result["answer"]):
+                raise Broken(result["error"] or f"a wrong answer: {result['answer'][:200]!r}")
+            if len(times) != turns:
+                raise Broken(f"{len(times)} requests for a task of {turns} turns")
+            start = result["start"]
+            done.append(Done(start, times[0] - start, result["end"] - start, tuple(times)))
+        return done
+
+    def outcomes(
+        self, name: str, tasks: Sequence[Task], turns: int = 1
+    ) -> list[tuple[dict[str, Any], list[float]]]:
+        """Wait for tasks that were begun; return how each ended, and when it asked the model."""
         each = CONTESTANTS[name].child_s + turns * TURN_LIMIT_S / 10
         limit = ANSWER_LIMIT_S + 4 * len(tasks) * each
         results = self._drivers[name].answer(limit)["results"]
-        reports = self.reports(tasks)
-        done: list[Done] = []
-        for task, result, report in zip(tasks, results, reports, strict=True):
-            if result["error"] or not task.is_answered_by(result["answer"]):
-                raise Broken(result["error"] or f"a wrong answer: {result['answer'][:200]!r}")
-            start, times = result["start"], report["times"]
-            if len(times) != turns:
-                raise Broken(f"{len(times)} requests for a task of {turns} turns")
-            done.append(Done(start, times[0] - start, result["end"] - start, tuple(times)))
-        return done
+        times = [report["times"] for report in self.reports(tasks)]
+        return list(zip(results, times, strict=True))
 
     def offer(self, name: str, task: Task) -> dict[str, Any]:
         """Let a parent of this contestant ask the model once; return what it said of its tool."""

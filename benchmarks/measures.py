@@ -3,6 +3,8 @@
 import json
 import os
 import platform
+import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -33,6 +35,7 @@ from benchmarks.processes import (
     Broken,
     Lines,
     available_bytes,
+    children_named,
     open_descriptors,
     processes_at_home,
     unique_bytes,
@@ -61,6 +64,7 @@ class Scale:
     growth_megabytes: int = 100
     flood_megabytes: int = 1_000
     queue: int = 60
+    killed: int = 500
     quick: bool = False
 
 
@@ -78,6 +82,7 @@ QUICK = Scale(
     growth_megabytes=20,
     flood_megabytes=100,
     queue=30,
+    killed=60,
     quick=True,
 )
 
@@ -372,6 +377,33 @@ def queue(setting: Setting) -> Json:
     return {"queue": found}
 
 
+def killed(setting: Setting) -> Json:
+    """What becomes of delegations while the warm process is killed again and again."""
+    tasks = [new_task(hold_ms=100) for _ in range(setting.scale.killed)]
+    chance = random.Random(1)
+    kills = 0
+    with setting.arena("killed", [WARM]) as arena:
+        if WARM not in arena.present:
+            return {}
+        arena.begin(WARM, tasks, concurrent=4)
+        while not arena.has_finished(WARM, chance.uniform(1, 10)):
+            for pid in children_named(arena.pid(WARM), "outrider-warm"):
+                os.kill(pid, signal.SIGKILL)
+                kills += 1
+        ends = list(zip(tasks, arena.outcomes(WARM, tasks), strict=True))
+    for result, _ in (end for _, end in ends if end[0]["error"]):
+        print(f"killed: {result['error']}", file=sys.stderr)
+    answered = [t.is_answered_by(r["answer"]) for t, (r, _) in ends if not r["error"]]
+    found = {
+        "tasks": len(tasks),
+        "kills": kills,
+        "answered": sum(answered),
+        "wrong": len(answered) - sum(answered),
+        "repeated": sum(len(times) > 1 for _, (_, times) in ends),
+    }
+    return {"killed": found}
+
+
 def _json_of(module: str, *arguments: str, limit_s: float) -> Any:
     command = [outrider_python(), "-m", module, *arguments]
     done = subprocess.run(
@@ -400,4 +432,5 @@ MEASURES = {
     "startup": startup,
     "throughput": throughput,
     "queue": queue,
+    "killed": killed,
 }

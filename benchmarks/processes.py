@@ -71,6 +71,10 @@ class Lines:
         except BrokenPipeError:
             raise Broken(self._complaint("ended")) from None
 
+    def has_answered(self, wait_s: float) -> bool:
+        """Return whether something of an answer has come, or comes within this time."""
+        return bool(self._rest or select.select([self.process.stdout], [], [], wait_s)[0])
+
     def answer(self, timeout: float) -> dict[str, Any]:
         """Return the next line."""
         assert self.process.stdout
@@ -112,6 +116,16 @@ def processes_at_home(home: Path) -> set[int]:
             with suppress(OSError):
                 if wanted in Path(entry.path, "environ").read_bytes().split(b"\0"):
                     found.add(int(entry.name))
+    return found
+
+
+def children_named(parent: int, name: str) -> set[int]:
+    """Return the processes that a process started itself and that call themselves so."""
+    found: set[int] = set()
+    for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                found.add(int(pid))
     return found
 
 

@@ -19,7 +19,13 @@ from benchmarks.page import page  # noqa: E402
 from benchmarks.plots import plots  # noqa: E402
 
 TINY = Scale(
-    one_turn_rounds=1, ten_turns_rounds=1, at_once=(1, 3), rounds_at_once=1, queue=6, quick=True
+    one_turn_rounds=1,
+    ten_turns_rounds=1,
+    at_once=(1, 3),
+    rounds_at_once=1,
+    queue=6,
+    killed=4,
+    quick=True,
 )
 
 
@@ -90,6 +96,10 @@ def test_an_aim_is_judged_by_the_figures_and_against_the_faster_pi() -> None:
     assert verdict(found, "the same with the OpenAI wire") is True
     slower = results(fork=[3.9])
     assert verdict(slower, "a bare fork") is False
+    killed = {"tasks": 500, "kills": 9, "answered": 495, "wrong": 0, "repeated": 0}
+    assert verdict(results(killed=killed), "killed at random") is True
+    for changes in ({"answered": 494}, {"wrong": 1}, {"repeated": 1}):
+        assert verdict(results(killed={**killed, **changes}), "killed at random") is False
 
 
 def test_what_was_not_measured_is_never_called_met() -> None:
@@ -169,7 +179,8 @@ def test_only_a_task_s_own_answer_answers_it() -> None:
 
 def test_outrider_is_measured_from_end_to_end(world: Path) -> None:
     kept = world / "kept.json"
-    found, failed = command.measured(["latency", "at-once", "queue"], [WARM], TINY, kept)
+    parts = ["latency", "at-once", "queue", "killed"]
+    found, failed = command.measured(parts, [WARM], TINY, kept)
     assert failed == []
     assert found["problems"] == {}
     [first], [one], [ten] = (found["latency"][kind][WARM] for kind in ("first", "one", "ten"))
@@ -178,5 +189,6 @@ def test_outrider_is_measured_from_end_to_end(world: Path) -> None:
     assert found["at_once"][WARM]["3"]["throughput"] > 0
     assert found["left"] == {"tasks": 3, "descriptors": 0, "processes": 0}
     assert found["queue"]["most_at_once"] <= found["queue"]["width"]
+    assert found["killed"]["answered"] == 4
     assert json.loads(kept.read_text()) == json.loads(json.dumps(found))
     assert WARM in page(found, plots=plots(found))
