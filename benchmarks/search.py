@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from outrider.protocol.masking import Masker
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.files import FILE_TOOLS
@@ -89,7 +90,9 @@ def plain(folder: Path, arguments: list[str]) -> float:
 
 async def compare(folder: Path) -> bool:
     """Print each search's times side by side; returns whether all are within the aim."""
-    executor = ToolExecutor(FILE_TOOLS, ToolContext(cwd=folder))
+    # As a child has it that may only read: what a tool returns is searched for secrets.
+    mask = Masker(secrets=("k" * 20,), only_secrets=True)
+    executor = ToolExecutor(FILE_TOOLS, ToolContext(cwd=folder, mask=mask))
     within = True
     print(f"{'search':16} {'rg':>9} {'tool':>9} {'ratio':>6}")
     for title, arguments, command in SEARCHES:

@@ -41,7 +41,7 @@ class Search:
         if len(lines) == 1:
             return [self.masked(lines[0])]
         spans, _ = self.spans("\n".join(lines))
-        return replaced_lines(lines, spans)
+        return replaced_lines(lines, spans) if spans else list(lines)
 
     def spans(self, text: str) -> tuple[list[Span], int]:
         """Return what is to be replaced in `text`, and from where on more text may change that."""

@@ -1,7 +1,7 @@
 """A masked copy of a JSON value of any depth."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from .names import is_secret_name
@@ -26,8 +26,9 @@ def masked_copy(
     copy = _Copy(mask)
     root = copy.of(value)
     for leaves in copy.texts.values():
-        for leaf, masked in zip(leaves, mask_lines([leaf.text for leaf in leaves]), strict=True):
-            copy.put(leaf, masked)
+        masked_texts = mask_lines([text for _, text in leaves])
+        for (slot, text), masked in zip(leaves, masked_texts, strict=True):
+            copy.put(slot, text, masked)
     return root, copy.changed
 
 
@@ -40,7 +41,6 @@ class _Slot:
     path: str
     secret: bool = False
     group: Group | None = None
-    text: str = ""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,9 @@ class _Copy:
     """
 
     mask: Callable[[str], str]
-    texts: dict[Group | str, list[_Slot]] = field(default_factory=dict[Group | str, list[_Slot]])
+    texts: dict[Group | str, list[tuple[_Slot, str]]] = field(
+        default_factory=dict[Group | str, list[tuple[_Slot, str]]]
+    )
     changed: list[str] = field(default_factory=list[str])
     _lists: int = 0
 
@@ -69,17 +71,16 @@ class _Copy:
                 pending += reversed(self._entries(slot, list(cast("list[Any]", item))))
         return root[0]
 
-    def put(self, slot: _Slot, masked: str) -> None:
-        if masked != slot.text:
+    def put(self, slot: _Slot, text: str, masked: str) -> None:
+        if masked != text:
             slot.holder[slot.key] = masked
             self.changed.append(slot.path)
 
     def _take_text(self, slot: _Slot, text: str) -> None:
-        leaf = replace(slot, text=text)
         if slot.secret:
-            self.put(leaf, _MASK if text else "")
+            self.put(slot, text, _MASK if text else "")
         else:
-            self.texts.setdefault(slot.group or slot.path, []).append(leaf)
+            self.texts.setdefault(slot.group or slot.path, []).append((slot, text))
 
     def _entries(self, slot: _Slot, items: list[Any]) -> list[_Slot]:
         slot.holder[slot.key] = items
