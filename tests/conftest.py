@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -77,6 +78,13 @@ def children_at_work() -> list[psutil.Process]:
         if is_child and not waits and process.pid != hosted_warmth().pid:
             found.append(process)
     return found
+
+
+def assert_nothing_left() -> None:
+    """No child runs any more; its guardian has said its last word, and is seen off here."""
+    with suppress(psutil.NoSuchProcess):
+        assert "outrider-child" not in {process.name() for process in children_at_work()}
+    wait_until(lambda: not children_at_work(), "the guardians to be gone")
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import children_at_work, wait_until
+from conftest import assert_nothing_left, children_at_work, wait_until
 from outrider.child import guardian
 from outrider.delegation import launch, watch
 from outrider.delegation.api import subagent
@@ -363,7 +363,7 @@ async def test_a_child_that_is_stopped_ends_all_the_same(world: Path) -> None:
                 process.suspend()
         running.cancel()
         await asyncio.wait({running})
-    assert not children_at_work()
+    assert_nothing_left()
 
 
 async def test_an_interpreter_that_does_not_start_is_named(
@@ -494,4 +494,4 @@ def test_a_host_interrupted_at_any_moment_leaves_no_child(world: Path, number: i
             process.wait(30)
             process.stdout.close()
             wait_until(lambda seen=below: not any(p.is_running() for p in seen), "its children")
-    assert not children_at_work()
+    assert_nothing_left()

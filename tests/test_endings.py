@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import children_at_work, wait_until
+from conftest import assert_nothing_left, children_at_work, wait_until
 from outrider.delegation.api import subagent
 from outrider.delegation.guard import Request
 from outrider.delegation.perform import Caller, perform
@@ -322,7 +322,7 @@ async def test_a_cancelled_task_ends_its_child_before_it_is_cancelled(world: Pat
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-    assert not children_at_work()
+    assert_nothing_left()
     [folder] = (Path(os.environ["OUTRIDER_HOME"]) / "runs").glob("????????")
     kept = json.loads((folder / "result.json").read_text())
     assert kept["details"]["results"][0]["outcome"] == "cancelled"

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import children_at_work, wait_until
+from conftest import assert_nothing_left, children_at_work, wait_until
 from outrider.delegation.api import subagent
 from outrider.delegation.guard import Request
 from outrider.delegation.perform import Caller, perform
@@ -53,7 +53,7 @@ async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(warm: Path) -> None:
         assert at_work <= {process.pid for process in keeper.children(recursive=True)}
         running.cancel()
         await asyncio.wait({running})
-        assert not children_at_work()
+        assert_nothing_left()
 
 
 async def test_a_warm_process_that_was_killed_is_replaced(warm: Path) -> None:
@@ -66,6 +66,53 @@ async def test_a_warm_process_that_was_killed_is_replaced(warm: Path) -> None:
         assert (await until_warm()).pid != keeper.pid
         result = await subagent("explorer", "Second.", model=server.model)
         assert result.text == "You asked: Second."
+
+
+async def test_a_warm_process_of_other_code_is_replaced(
+    warm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outrider.delegation.warm.LOOK_EVERY_S", 0)
+    with ScriptedModel(echo) as server:
+        os.environ.update(server.environment)
+        first = await until_warm()
+        assert (await until_warm()).pid == first.pid
+        monkeypatch.setenv("PYTHONPATH", str(warm))
+        result = await subagent("explorer", "First.", model=server.model)
+        assert result.text == "You asked: First."
+        second = await until_warm()
+        assert second.pid != first.pid
+        monkeypatch.setattr("outrider.delegation.warm.code_identity", lambda: "another")
+        assert (await until_warm()).pid not in {first.pid, second.pid}
+
+
+def test_any_change_of_the_code_is_another_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "outrider"
+    (package / "below").mkdir(parents=True)
+    for file in (package / "__init__.py", package / "below/one.py"):
+        file.write_text("a = 1\n")
+    monkeypatch.setattr("outrider.__file__", str(package / "__init__.py"))
+    seen = [code_identity(), code_identity()]
+    (package / "below/one.py").write_text("ab = 1\n")
+    seen.append(code_identity())
+    (tmp_path / "another").mkdir()  # a package beside it
+    seen.append(code_identity())
+    (package / "below/one.py").unlink()
+    seen.append(code_identity())
+    assert seen[0] == seen[1]
+    assert len(set(seen)) == 4
+
+
+async def test_a_warm_process_learns_a_provider_that_is_asked_for(warm: Path) -> None:
+    await until_warm()
+    hosted_warmth().kill()
+    keeper = await until_warm()
+    known_by = b"outrider/models/embedded/model.py"
+    assert known_by not in _memory(keeper.pid)
+    result = await subagent("explorer", "What is here?", model="embedded")
+    assert result.details.results[0].outcome is Outcome.COMPLETED
+    wait_until(lambda: known_by in _memory(keeper.pid), "the warm process to load the provider")
 
 
 async def test_killing_the_warm_process_at_random_costs_no_answer(warm: Path) -> None:

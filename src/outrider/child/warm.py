@@ -38,29 +38,36 @@ def main(arguments: list[str]) -> None:
             connection = socket.socket(fileno=int(descriptor))
             _warm_up(provider)
             connection.send(READY)
-            _Server(connections=[connection]).serve()
+            _Server(provider, connections=[connection]).serve()
         case ["user", lock, path, minutes, provider]:
             _warm_up(provider)
             idle_s = float(minutes) * 60
-            _Server(path=path, listener=_listen(path), lock=int(lock), idle_s=idle_s).serve()
+            _Server(provider, path, _listen(path), lock=int(lock), idle_s=idle_s).serve()
         case _:
             sys.exit(__doc__)
 
 
 def _warm_up(provider: str) -> None:
     call_oneself("warm")
-    from outrider.child.exercise import load_provider, rehearse
+    from outrider.child.exercise import rehearse
 
     rehearse()
-    load_provider(provider)
     libc()
+    _load(provider)
+    # The forks of this process end on their own; nobody waits for them here.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def _load(provider: str) -> None:
+    """Make ready for a provider's models, and see to it that this process can be forked."""
+    from outrider.child.exercise import load_provider
+
+    load_provider(provider)
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         raise Unfit(f"{threads} threads are left after warming up")
     gc.collect()
     gc.freeze()
-    # The forks of this process end on their own; nobody waits for them here.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def _listen(path: str) -> socket.socket:
@@ -83,12 +90,16 @@ class _Server:
 
     def __init__(
         self,
-        connections: list[socket.socket] | None = None,
+        provider: str,
         path: str | None = None,
         listener: socket.socket | None = None,
+        *,
+        connections: list[socket.socket] | None = None,
         lock: int | None = None,
         idle_s: float | None = None,
     ) -> None:
+        self._loaded = {provider}
+        self._asked = {provider}
         self._connections = {one.fileno(): one for one in connections or ()}
         self._listener = listener
         self._lock = lock
@@ -108,6 +119,7 @@ class _Server:
                 for descriptor in ready:
                     self._on_ready(descriptor)
                 if not ready and self._spare is None:
+                    self._learn()
                     self._make_spare()
         self._take_down()
 
@@ -156,8 +168,9 @@ class _Server:
 
     def _answer(self, connection: socket.socket, message: bytes, pipes: list[int]) -> None:
         words = message.split()
-        if words[0] == b"start" and len(pipes) == PIPES:
+        if words[0] == b"start" and len(words) == 3 and len(pipes) == PIPES:
             self._served += 1
+            self._asked.add(words[2].decode(errors="replace"))
             if not self._hand_over(message, pipes):
                 self._fork(pipes, int(words[1]))
         elif words[0] == b"status":
@@ -181,6 +194,12 @@ class _Server:
                 socket.send_fds(spare, [message], pipes)
                 return True
         return False
+
+    def _learn(self) -> None:
+        """Load the providers that were asked for since: the next child finds them loaded."""
+        for provider in self._asked - self._loaded:
+            _load(provider)
+        self._loaded |= self._asked
 
     def _make_spare(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

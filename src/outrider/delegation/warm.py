@@ -19,9 +19,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from outrider.protocol.brief import Brief, Start
 
 READY = b"ready"
 SEND_LIMIT_S = 10.0
+LOOK_EVERY_S = 1.0
+"""How often a host looks whether its warm process still has the code that a cold child would."""
 MOST_STILLBIRTHS = 3
 """How many warm processes in a row may give up before they are warm; more would do the same."""
 PLAIN_VARIABLES = (
@@ -77,12 +79,19 @@ async def start_child(connection: socket.socket, brief: Brief, env: Mapping[str,
 
 
 def _send(connection: socket.socket, brief: Brief, theirs: tuple[int, ...]) -> None:
-    message = f"start {brief.timeout_ms}".encode()
+    message = f"start {brief.timeout_ms} {_provider(brief)}".encode()
     socket.send_fds(connection, [message], list(theirs), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
+def _provider(brief: Brief) -> str:
+    return brief.model.partition(":")[0]
+
+
 class HostedWarmth:
-    """The warm process of this host: started at the first need, replaced when it dies."""
+    """The warm process of this host: started at the first need, replaced when it dies.
+
+    It is replaced too when what it was started from is no longer what a cold child would get.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -90,10 +99,12 @@ class HostedWarmth:
         self._connection: socket.socket | None = None
         self._ready = False
         self._stillbirths = 0
+        self._identity = ""
+        self._looked_at = 0.0
 
     async def launch(self, brief: Brief, env: Mapping[str, str]) -> Child:
         """Start a child warm; raises `NotWarm` while there is nothing to fork from."""
-        connection = self._connected(provider=brief.model.partition(":")[0])
+        connection = self._connected(_provider(brief))
         return await start_child(connection, brief, env)
 
     def _connected(self, provider: str) -> socket.socket:
@@ -102,15 +113,25 @@ class HostedWarmth:
                 gave_up = code > 0 and not self._ready
                 self._stillbirths = self._stillbirths + 1 if gave_up else 0
                 self._end()
+            if self._connection is not None and self._is_outdated():
+                self._end()
             if self._connection is None:
                 self._connection = self._begin(provider)
             if not self._is_ready(self._connection):
                 raise NotWarm
             return self._connection
 
+    def _is_outdated(self) -> bool:
+        now = time.monotonic()
+        if now < self._looked_at + LOOK_EVERY_S:
+            return False
+        self._looked_at = now
+        return self._identity != code_identity()
+
     def _begin(self, provider: str) -> socket.socket:
         if self._stillbirths >= MOST_STILLBIRTHS:
             raise NotWarm
+        self._identity, self._looked_at = code_identity(), time.monotonic()
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError:
@@ -191,7 +212,7 @@ class UserWarmth:
         try:
             connection = self._connect()
         except OSError:
-            self._begin(brief.model.partition(":")[0])
+            self._begin(_provider(brief))
             raise NotWarm from None
         with connection:
             return await start_child(connection, brief, env)
@@ -247,12 +268,17 @@ class UserWarmth:
                 os.close(lock)
 
 
-def _spawn(whose: str, passed: int, *arguments: str) -> "subprocess.Popen[bytes]":
-    """Start a warm process with none of our secrets: all that it forks could read them."""
+def _plain_environment() -> dict[str, str]:
+    """Return what of our environment a warm process is started with: nothing secret."""
     env = {name: os.environ[name] for name in PLAIN_VARIABLES if name in os.environ}
     if path := os.environ.get("PYTHONPATH"):
         # It works elsewhere, where a relative path would lead to something else.
         env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
+    return env
+
+
+def _spawn(whose: str, passed: int, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Start a warm process with none of our secrets: all that it forks could read them."""
     # In a host without standard streams it could be one of the three that we replace.
     passed = fcntl.fcntl(passed, fcntl.F_DUPFD_CLOEXEC, 3)
     try:
@@ -262,7 +288,7 @@ def _spawn(whose: str, passed: int, *arguments: str) -> "subprocess.Popen[bytes]
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env=env,
+            env=_plain_environment(),
             pass_fds=(passed,),
             start_new_session=True,
         )
@@ -278,13 +304,25 @@ def _socket_folder(env: Mapping[str, str]) -> Path:
     return Path(tempfile.gettempdir()) / f"outrider-{os.getuid()}"
 
 
-@cache
 def code_identity() -> str:
-    """Return a name for this exact version, code and interpreter: only equals may meet."""
-    package = Path(outrider.__file__).parent
-    stamps = sorted(
-        f"{path.relative_to(package)} {(stat := path.stat()).st_mtime_ns} {stat.st_size}"
-        for path in package.rglob("*.py")
-    )
-    parts = (outrider.__version__, sys.version, sys.executable, str(package), *stamps)
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    """Return a name for this exact version, code and interpreter: only equals may meet.
+
+    Where modules and libraries are looked for belongs to it; a fork can't take that on later.
+    """
+    package = os.path.dirname(outrider.__file__)
+    # A package that is installed, upgraded or removed beside ours changes their folder.
+    stamps = [_stamp(os.path.dirname(package))]
+    for folder, names, files in os.walk(package):
+        names[:] = sorted(name for name in names if name != "__pycache__")
+        stamps += (_stamp(os.path.join(folder, file)) for file in sorted(files))
+    searched = [_plain_environment().get(name, "") for name in ("PYTHONPATH", "LD_LIBRARY_PATH")]
+    parts = (outrider.__version__, sys.version, sys.executable, package, *searched, *stamps)
+    return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _stamp(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:  # it went while we looked
+        return path
+    return f"{path} {found.st_mtime_ns} {found.st_size}"
