@@ -16,7 +16,7 @@ from outrider.child.budget import Budget
 from outrider.child.main import run_task
 from outrider.models.failures import ModelUnavailable
 from outrider.models.providers import build_model
-from outrider.models.resolution import needs
+from outrider.models.resolution import is_embedded, needs
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event
 
@@ -51,10 +51,11 @@ _HEAD = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {
 
 def load_provider(provider: str) -> None:
     """Build a model of this provider once, with a key that opens nothing."""
-    names = needs(f"{provider}:any")
+    model = provider if is_embedded(provider) else f"{provider}:any"
+    names = needs(model)
     os.environ.update(dict.fromkeys(names, "none"))
     with suppress(ModelUnavailable):
-        build_model(f"{provider}:any")
+        build_model(model)
     for name in names:
         del os.environ[name]
 

@@ -25,6 +25,7 @@ PIPES = 4
 SPARE_AFTER_MS = 20
 """How long nobody must have come before a spare child is made: before, it would be in the way."""
 MOST_BYTES = 4096
+JOIN_LIMIT_S = 5.0
 
 
 class Unfit(Exception):
@@ -63,11 +64,18 @@ def _load(provider: str) -> None:
     from outrider.child.exercise import load_provider
 
     load_provider(provider)
-    threads = len(os.listdir("/proc/self/task"))
-    if threads != 1:
-        raise Unfit(f"{threads} threads are left after warming up")
+    _join_threads()
     gc.collect()
     gc.freeze()
+
+
+def _join_threads() -> None:
+    """Wait until no thread but this one is left, to the kernel's knowledge; raises `Unfit`."""
+    give_up = time.monotonic() + JOIN_LIMIT_S
+    while (threads := len(os.listdir("/proc/self/task"))) != 1:
+        if time.monotonic() > give_up:
+            raise Unfit(f"{threads} threads are left after warming up")
+        time.sleep(0.001)
 
 
 def _listen(path: str) -> socket.socket:
