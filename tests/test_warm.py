@@ -150,7 +150,9 @@ async def test_many_at_once_leave_no_descriptor_behind(warm: Path) -> None:
                 for n in range(60)
             )
         )
-        assert len(os.listdir("/proc/self/fd")) == before
+        # The scripted model, in this very process, may not have closed its last connections yet.
+        settled = lambda: len(os.listdir("/proc/self/fd")) <= before  # noqa: E731
+        await asyncio.to_thread(wait_until, settled, "the descriptors to be closed")
     assert [result.text for result in results] == [f"You asked: Task {n}." for n in range(60)]
 
 
