@@ -18,7 +18,7 @@ server, which answers at once. So what is measured is what the systems themselve
 take turns, and each has a home folder of its own. This page is written by
 
 ```
-python3 -m benchmarks            # all of it, about 20 minutes; installs the peers at the first time
+python3 -m benchmarks            # all of it, about 25 minutes; installs the peers at the first time
 python3 -m benchmarks --quick    # on a smaller scale; prints this page and writes no docs
 python3 -m benchmarks --page     # this page and its plots again, from the last results
 ```
