@@ -191,12 +191,20 @@ SECRETS: list[tuple[str, str, str]] = [
     ("mysql", "mysql -u root -p{} shop", "wonderland"),
     ("docker login", "docker login -u alice -p {} registry.example", "wonderland"),
     ("redis", "redis-cli -h cache -a {} ping", "wonderland"),
+    ("redis of mysql", "redis-cli -p 6379 -h mysql -a {} ping", "wonderland"),
+    ("docker login of mysql", "docker login -u mysql -p {} registry.example/mysql", "wonderland"),
+    ("mysql behind a port", "mysql -P 3306 -u root -p{} shop", "wonderland"),
+    ("sshpass before mysql", "sshpass -p $PASS ssh host mysql -p{}", "wonderland"),
     ("terraform variable", 'variable "db_password" {{\n  default = "{}"\n}}', "wonderland"),
     ("encoded form", "next=login%3Fpassword%3D{}", "hunter2x"),
     ("markdown", "**Password:** `{}`", "wonderland"),
 ]  # fmt: skip
 
 ORDINARY: list[str] = [
+    "find /etc -name mysql.cnf -print0",
+    "sshpass -p $PASS ssh -p 2222 root@host",
+    "tar xf mysql-8.tar.gz -pxvfz",
+    "unset -x API_KEY abcd1234efgh5678",
     "The token budget is 4000 tokens, of which 12 are left.",
     "password: see the wiki",
     "Passwords are never printed (see foo.ts).",
@@ -469,6 +477,32 @@ def frames(language: str, count: int) -> str:
     return "Error: it failed\n" + "".join(shape.format(n) for n in range(count)) + "the end\n"
 
 
+@pytest.mark.parametrize(
+    ("project", "home", "text", "shown"),
+    [
+        ("/data", "/data/home/alice", "/data/home/alice/.ssh/x", "~/.ssh/x"),
+        ("/home", None, "in /home/alice/x", "in ~/x"),
+        ("/srv/app", "/home/anna", "/home/annaé/x /home/anna/y", "~/x ~/y"),
+        ("/home/me", "/home/me", "/home/me.étienne/x", "~/x"),
+        ("/srv/日本", "/home/me", "/Users/jo\u0308rg/x", "~/x"),
+        ("/srv/日本", "/home/me", "/srv/日本/a.py", "a.py"),
+    ],
+)
+def test_the_narrower_of_two_folders_speaks(project: str, home: str | None, text: str, shown: str):
+    assert Masker(project=project, home=home).text(text) == shown
+
+
+def test_a_key_that_shares_its_dashes_with_the_next_survives():
+    rest = PEM.partition("\n")[2].rstrip().removesuffix("-----")
+    masked = MASKER.text(rest + PEM)
+    assert not any(line in masked for line in PEM_BODY)
+    assert "PRIVATE" not in masked
+
+
+def test_a_password_survives_between_tabs():
+    assert "wonderland" not in MASKER.text("sshpass\t-p\twonderland\tssh host")
+
+
 @pytest.mark.parametrize("language", ["python", "javascript", "java"])
 def test_a_long_stack_trace_fills_the_result(language: str):
     text = frames(language, 200)
@@ -733,7 +767,7 @@ HOSTILE = [
     '"', "\\", '\\"', 'token\\":\\', 'secret\\\\\\":\\"', "-", "_", "sk-", "sk-a1B_", " ", "\n",
     "authorization: ", "authorization: digest a=", "cookie: a=b; ", "/home/", "/home/a.b",
     "    at f (x:1)\n", '  File "x", line 1, in f\n', "  at ", " -pabcd mysql", "by ' ", "EAA",
-    "AKIA", "AKIA" + upper(16) + " ", "1",
+    "AKIA", "AKIA" + upper(16) + " ", "1", "A", "~", "A" * 64 + "\n",
     "basic ",
     "login password ", " -u a:b", "--token ", "[masked:", "[masked:secret]", "token=$", "key>",
     "1//0",

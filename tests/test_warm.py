@@ -104,6 +104,16 @@ def test_any_change_of_the_code_is_another_identity(
     assert len(set(seen)) == 4
 
 
+async def test_a_working_directory_that_is_gone_is_no_fault(
+    warm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (warm / "gone").mkdir()
+    monkeypatch.chdir(warm / "gone")
+    (warm / "gone").rmdir()
+    monkeypatch.setenv("PYTHONPATH", "lib")
+    assert code_identity()
+
+
 async def test_a_warm_process_learns_a_provider_that_is_asked_for(warm: Path) -> None:
     await until_warm()
     hosted_warmth().kill()

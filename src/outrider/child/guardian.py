@@ -34,7 +34,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 def run_guarded(child: Callable[[], None], *, lifeline: int, status: int, timeout_ms: int) -> None:
     """Fork, run `child` in the fork, and in the guardian exit once it and all it started ended.
 
-    The line `status` gets `pid 7` with the guardian's id first of all, and how the child ended at
+    The socket `status` gets `pid 7` with the guardian's id first of all, and how the child ended at
     the end: `exit 0`, or `signal 9`.
     """
     os.write(status, f"pid {os.getpid()}\n".encode())

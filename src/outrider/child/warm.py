@@ -175,10 +175,10 @@ class _Server:
         self._until = self._next_end()
 
     def _answer(self, connection: socket.socket, message: bytes, pipes: list[int]) -> None:
-        words = message.split()
-        if words[0] == b"start" and len(words) == 3 and len(pipes) == PIPES:
+        words = message.split(maxsplit=2)
+        if words[0] == b"start" and len(pipes) == PIPES:
             self._served += 1
-            self._asked.add(words[2].decode(errors="replace"))
+            self._asked.update(word.decode(errors="replace") for word in words[2:])
             if not self._hand_over(message, pipes):
                 self._fork(pipes, int(words[1]))
         elif words[0] == b"status":
@@ -204,10 +204,10 @@ class _Server:
         return False
 
     def _learn(self) -> None:
-        """Load the providers that were asked for since: the next child finds them loaded."""
-        for provider in self._asked - self._loaded:
+        """Load a provider that was asked for since: the next child finds it loaded."""
+        for provider in sorted(self._asked - self._loaded)[:1]:  # who comes meanwhile must wait
+            self._loaded.add(provider)
             _load(provider)
-        self._loaded |= self._asked
 
     def _make_spare(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -108,12 +108,13 @@ class HostedWarmth:
         return await start_child(connection, brief, env)
 
     def _connected(self, provider: str) -> socket.socket:
+        outdated = self._is_outdated()  # not under the lock: it looks at many files
         with self._lock:
             if self._process is not None and (code := self._process.poll()) is not None:
                 gave_up = code > 0 and not self._ready
                 self._stillbirths = self._stillbirths + 1 if gave_up else 0
                 self._end()
-            if self._connection is not None and self._is_outdated():
+            if outdated:
                 self._end()
             if self._connection is None:
                 self._connection = self._begin(provider)
@@ -123,7 +124,7 @@ class HostedWarmth:
 
     def _is_outdated(self) -> bool:
         now = time.monotonic()
-        if now < self._looked_at + LOOK_EVERY_S:
+        if self._connection is None or now < self._looked_at + LOOK_EVERY_S:
             return False
         self._looked_at = now
         return self._identity != code_identity()
@@ -272,8 +273,10 @@ def _plain_environment() -> dict[str, str]:
     """Return what of our environment a warm process is started with: nothing secret."""
     env = {name: os.environ[name] for name in PLAIN_VARIABLES if name in os.environ}
     if path := os.environ.get("PYTHONPATH"):
-        # It works elsewhere, where a relative path would lead to something else.
-        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
+        env["PYTHONPATH"] = path
+        with suppress(OSError):  # where the working directory is gone
+            # It works elsewhere, where a relative path would lead to something else.
+            env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
     return env
 
 

@@ -39,6 +39,8 @@ _FILES = (
 @lru_cache(maxsize=8)
 def _folders(project: str | None, home: str | None) -> re.Pattern[str]:
     """Return what finds the project with the slash behind it, this home folder and any other."""
+    if home and re.fullmatch(f"/(?:{_HOME})", home):
+        home = None  # any other
     own = [
         rf"(?P<{name}>{_names(folder)})(?:(?P<{name}_slash>(?:{_SLASH})+){_PATH_GOES_ON}|{_NAME_ENDS})"
         for name, folder in (("project", project), ("home", home))
@@ -65,18 +67,34 @@ def find_paths(found: Findings, project: str | None, home: str | None) -> None:
 
 
 def _find_folders(found: Findings, project: str | None, home: str | None) -> None:
-    plain = f"{project}{home}".isascii()
-    for match in _folders(project, home).finditer(found.view if plain else found.text):
+    if f"{project}{home}".isascii():
+        _find_in(found, found.view, project, home)
+    else:  # what isn't ASCII is in the text alone, and any other home best seen without it
+        _find_in(found, found.text, project, home)
+        _find_in(found, found.view, None, None)
+
+
+def _find_in(found: Findings, text: str, project: str | None, home: str | None) -> None:
+    for match in _folders(project, home).finditer(text):
         start = _path_start(found.text, match.start())
-        place = match.groupdict()
         if start is None:
             continue
-        if place.get("project"):
-            found.replace(start, match.end(), "" if place["project_slash"] else ".")
-        elif place.get("home"):
-            found.replace(start, match.end("home"), "~")
-        elif "?" not in found.text[start : match.end()]:  # the address of a page: /home/?tab=2
-            found.replace(start, match.end(), "~")
+        place: dict[str, str | None] = match.groupdict()
+        if not place.get("project"):
+            _note_home(found, match, start)
+            continue
+        found.replace(start, match.end(), "" if place["project_slash"] else ".")
+        # A home below the project, or the same folder: the wider of both will speak.
+        below = _folders(None, home).match(text, match.start())
+        if below is not None:
+            _note_home(found, below, start)
+
+
+def _note_home(found: Findings, match: re.Match[str], start: int) -> None:
+    if match.groupdict().get("home"):
+        found.replace(start, match.end("home"), "~")
+    elif "?" not in found.text[start : match.end()]:  # the address of a page: /home/?tab=2
+        found.replace(start, match.end(), "~")
 
 
 def _path_start(text: str, position: int) -> int | None:

@@ -12,8 +12,19 @@ from .values import Style, is_literal_secret, is_placeholder
 
 # A short option behind which some programs take a password, and those programs.
 _LOGIN = r"""(?P<gap>[ \t=]{0,2})[\"']?(?P<value>[^\s\"'`;|&\\]{4,256}+)"""
-_PROGRAMS = ("sshpass ", "mysql", "mariadb ", "docker login ", "podman login ", "redis-cli ")
+_PROGRAM = r"""(?x)
+    (?:
+        sshpass | mysql(?:dump|admin|import|show|check|slap)? | mariadb
+      | (?:docker|podman)\ login | redis-cli
+    )(?=[ \t])
+"""
 _PROGRAM_REACH = 220
+
+
+def _word(text: str) -> str:
+    """Return what looks back at a word, at its beginning or behind an escaped line's end."""
+    return rf"(?<={text})(?:(?<![a-z0-9_]{text})|(?<=\\n{text}))"
+
 
 _VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
 
@@ -48,8 +59,11 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("password ",), rf"word (?<=\spassword )(?P<password>{_QUOTE})"),
     # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
-    (("env ",), r"v (?<=env )(?:(?<![a-z0-9_]env )|(?<=\\nenv ))" + _VARIABLE),
-    (("setx ", "set -"), r"x (?:(?<=setx )|(?<=set -x )|(?<=set -gx ))" + _VARIABLE),
+    (("env ",), f"v {_word('env ')}{_VARIABLE}"),
+    (
+        ("setx ", "set -"),
+        f"x (?:{_word('setx ')}|{_word('set -x ')}|{_word('set -gx ')}){_VARIABLE}",
+    ),
 )
 
 _KUBERNETES_REACH = 8192
@@ -157,26 +171,27 @@ def _judge_netrc(found: Findings, match: re.Match[str]) -> None:
 
 def _judge_login(found: Findings, option: re.Match[str]) -> None:
     """Mask the password in `sshpass -p …`, `mysql -p…`, `docker login -p …`, `redis-cli -a …`."""
-    program = _program_before(found.folded, option.start())
-    value = _compiled(_LOGIN).match(found.view, option.end()) if program else None
+    value = _compiled(_LOGIN).match(found.view, option.end())
+    at = option.start()
+    first = max(0, at - _PROGRAM_REACH)
+    first = max(first, *(found.folded.rfind(mark, first, at) for mark in "\n;|&"))
+    if value is None:
+        return
+    letter, glued = found.view[at + 1], not value.group("gap")
+    for program in _compiled(_PROGRAM).finditer(found.folded, first, at):
+        between = found.view[program.end() : at].replace("\t", " ")
+        if _takes_password(program.group(), letter, glued=glued) and f" -{letter}" not in between:
+            start, end = value.span("value")
+            if not is_placeholder(found.text[start:end]):
+                found.mask(start, end, "secret")
+            return
+
+
+def _takes_password(program: str, letter: str, *, glued: bool) -> bool:
     # `-P 3306` is a port, and `mysql -p name` asks for the password of a database.
-    letter = "a" if program == "redis-cli " else "p"
-    if value is None or found.view[option.start("login")] != letter:
-        return
-    if value.group("gap") and program.startswith(("mysql", "mariadb")):
-        return
-    start, end = value.span("value")
-    if not is_placeholder(found.text[start:end]):
-        found.mask(start, end, "secret")
-
-
-def _program_before(folded: str, position: int) -> str:
-    """Return which program that takes a password has its options at `position`, or ""."""
-    first = max(0, position - _PROGRAM_REACH)
-    first = max(first, *(folded.rfind(mark, first, position) for mark in "\n;|&"))
-    places = [(folded.rfind(program, first, position), program) for program in _PROGRAMS]
-    at, program = max(places)
-    return program if at >= 0 else ""
+    if program.startswith(("mysql", "mariadb")):
+        return letter == "p" and glued
+    return letter == ("a" if program == "redis-cli" else "p")
 
 
 def _judge_variable(found: Findings, match: re.Match[str]) -> None:

@@ -71,10 +71,13 @@ class Search:
         undecided = len(text)
         for first, last in _windows(masks, len(text)):
             found = self._look(text[first:last])
-            for start, end, words in merged(found.view, found.spans):
-                # At a window's edge things look other than they are.
-                if (start or not first) and (first + end < last or last == len(text)):
-                    spans.append((first + start, first + end, words))
+            # At a window's edge things look other than they are.
+            inner = [
+                (start, end, words)
+                for start, end, words in found.spans
+                if (start or not first) and (first + end < last or last == len(text))
+            ]
+            spans += [(first + a, first + b, words) for a, b, words in merged(found.view, inner)]
             if last == len(text):
                 undecided = first + found.undecided
         return spans, undecided

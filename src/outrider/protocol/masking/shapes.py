@@ -87,7 +87,7 @@ def _find_private_keys(found: Findings) -> None:
             after = key.end()
         elif start >= after and (end := _compiled(_PEM_END).match(found.view, start)):
             _judge_private_key_end(found, max(after, start - LONGEST_KEY), end)
-            after = end.end()
+            after = end.end() - 5  # its dashes may be the next one's too
 
 
 def _judge_private_key(found: Findings, key: re.Match[str]) -> None:

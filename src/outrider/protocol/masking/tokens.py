@@ -137,9 +137,9 @@ _AROUND_A: Around = (
     ("aws-key-id", "", r"(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
     ("google-key", "", r"Iza[A-Za-z0-9_-]{30,}"),
     ("atlassian-token", "", r"T(?:ATT3|CTT3|BB)[A-Za-z0-9_=-]{20,}"),
-    ("alibaba-key", "LT", r"I[A-Za-z0-9]{12,24}(?![A-Za-z0-9])"),
-    ("facebook-token", "(?<![/+])E", r"A[A-Za-z0-9]{80,}"),
-    ("telegram-token", r"\d{8,11}:", r"A[A-Za-z0-9_-]{30,}"),
+    ("alibaba-key", "LT", r"(?<=LTA)I[A-Za-z0-9]{12,24}(?![A-Za-z0-9])"),
+    ("facebook-token", "(?<![/+])E", r"(?<=EA)A[A-Za-z0-9]{80,}"),
+    ("telegram-token", r"\d{8,11}:", r"(?<=:A)A[A-Za-z0-9_-]{30,}"),
 )
 _AROUND_DASH: Around = (("mailchimp-key", r"[0-9a-f]{32}", r"us\d{1,2}(?!\w)"),)
 _AROUND_DOT: Around = (
@@ -150,10 +150,12 @@ _AROUND_DOT: Around = (
         r"[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",
     ),
 )
-_AROUND_TILDE: Around = (("azure-secret", r"[A-Za-z0-9_.~-]{3}\dQ", r"[A-Za-z0-9_.~-]{30,40}"),)
+_AROUND_TILDE: Around = (
+    ("azure-secret", r"[A-Za-z0-9_.~-]{3}\dQ", r"(?<=\dQ~)[A-Za-z0-9_.~-]{30,40}"),
+)
 
-_AROUND_K: Around = (("twilio-key", "S", r"[0-9a-f]{32}(?![0-9a-f])"),)
-_AROUND_PI: Around = (("databricks-token", "da", r"[0-9a-f]{32}(?:-\d)?(?![0-9a-f])"),)
+_AROUND_K: Around = (("twilio-key", "S", r"(?<=SK)[0-9a-f]{32}(?![0-9a-f])"),)
+_AROUND_PI: Around = (("databricks-token", "da", r"(?<=dapi)[0-9a-f]{32}(?:-\d)?(?![0-9a-f])"),)
 
 # anchor: the tokens with a prefix that ends in it, and those around it
 _ANCHORS: dict[str, tuple[dict[str, tuple[str, str]], Around]] = {
@@ -195,7 +197,8 @@ def _anchored(anchor: str) -> tuple[re.Pattern[str], list[int]]:
         before = "".join(f"[{some}]" for some in letters)
         looks.insert(0, rf"(?<={before}{escaped})(?=[A-Za-z0-9+/_-]{{14}})(?<={ends})")
     if anchor == ".":
-        escaped += r"(?=[A-Za-z0-9_.-]{14})"  # all of them; few other dots do
+        # Every token here has as many such letters behind its dot; few other dots have.
+        escaped += r"(?=[A-Za-z0-9_.=-]{14})"
     pattern = f"{escaped}(?:{'|'.join(looks)})"
     return re.compile(pattern), sorted({len(prefix) for prefix in prefixed}, reverse=True)
 
