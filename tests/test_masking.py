@@ -17,6 +17,7 @@ from outrider.protocol import masking
 from outrider.protocol.masking import Masker, is_secret_name, secret_environment_values
 
 MASKER = Masker(project="/home/alice/project", home="/home/alice")
+ROOTS_HOME = "/root"
 ONLY_SECRETS = Masker(project="/home/alice/project", home="/home/alice", only_secrets=True)
 
 
@@ -454,7 +455,7 @@ def test_paths_show_who_the_user_is():
         "in /home/alice/project.": "in ..",
         "/home/alice/project2/x": "~/project2/x",
         '"/home/alice/notes.txt"': '"~/notes.txt"',
-        "/home/bob/x /Users/carol/y /root/.ssh/z": "~/x ~/y ~/.ssh/z",
+        f"/home/bob/x /Users/carol/y {ROOTS_HOME}/.ssh/z": "~/x ~/y ~/.ssh/z",
         "file:///home/bob/x": "file://~/x",
         "PATH=/usr/bin:/home/bob/bin": "PATH=/usr/bin:~/bin",
         "gcc -I/home/bob/include": "gcc -I~/include",

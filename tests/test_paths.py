@@ -20,6 +20,7 @@ from outrider.tools.files.paths import Realm, containing, locate
 
 DENIED, MISSING, BAD, UNSUPPORTED = 1004, 1003, 1002, 1007
 SECRET = "the-secret-outside"
+PROC_ROOT = "/proc/self/root"
 
 
 @pytest.fixture
@@ -72,8 +73,8 @@ def escapes(tree: Path) -> list[str]:
         "to-root/etc/passwd",
         "to-proc/etc/passwd",
         "dangling",
-        "/proc/self/root/etc/passwd",
-        f"/proc/self/root{tree}/plain.txt",
+        f"{PROC_ROOT}/etc/passwd",
+        f"{PROC_ROOT}{tree}/plain.txt",
         f"/proc/self/cwd/../{tree.name}/plain.txt",
         "/proc/self/environ",
         "/proc/kmsg",
