@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -51,6 +52,10 @@ async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(warm: Path) -> None:
         at_work = {process.pid for process in children_at_work()}
         assert at_work
         assert at_work <= {process.pid for process in keeper.children(recursive=True)}
+        assert keeper.num_threads() == 1
+        # A session of their own, and for the child a group of its own in it.
+        assert len({os.getsid(pid) for pid in at_work} - {os.getsid(keeper.pid)}) == 1
+        assert len({os.getpgid(pid) for pid in at_work}) == len(at_work) == 2
         running.cancel()
         await asyncio.wait({running})
         assert_nothing_left()
@@ -66,6 +71,26 @@ async def test_a_warm_process_that_was_killed_is_replaced(warm: Path) -> None:
         assert (await until_warm()).pid != keeper.pid
         result = await subagent("explorer", "Second.", model=server.model)
         assert result.text == "You asked: Second."
+
+
+HOST = """
+import asyncio, time
+from outrider.delegation.warm import hosted_warmth
+assert asyncio.run(hosted_warmth().ready("openai-chat"))
+print(hosted_warmth().pid, flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_warm_process_ends_with_its_host(warm: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE) as host:
+        assert host.stdout
+        keeper = psutil.Process(int(host.stdout.readline()))
+        wait_until(lambda: _names_below(keeper) == {"outrider-spare"}, "a spare child")
+        left = [keeper, *keeper.children(recursive=True)]
+        host.kill()
+    assert len(left) == 3
+    wait_until(lambda: not any(process.is_running() for process in left), "all three to end")
 
 
 async def test_a_warm_process_of_other_code_is_replaced(
@@ -229,16 +254,18 @@ async def test_a_fork_takes_on_its_callers_surroundings(warm: Path) -> None:
         await until_warm()
         os.environ.update(server.environment, COLOUR="green")
         mask = os.umask(0o027)
+        most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, hard))
         try:
             result = await subagent(
                 "doer", "Do.", model=server.model, config={"subagents.allowWrite": True}
             )
         finally:
             os.umask(mask)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     assert result.completed, result.text
     told = server.requests[1].messages[-1]["content"]
-    assert told.splitlines()[:2] == [str(warm), "0027"]
-    assert "green" in told
+    assert told.splitlines()[:4] == [str(warm), "0027", str((1 << 30) // 1024), "green"]
     assert server.environment["OPENAI_API_KEY"] not in told
     assert result.details.results[0].receipt["commands"] == [{"command": command, "exitCode": 3}]
 
@@ -259,9 +286,13 @@ def user_warmth(warm: Path, runtime: Path) -> Iterator[UserWarmth]:
     wait_until(lambda: warmth.status() is None, "the user's warm process to stop")
 
 
-def one_shot(server: ScriptedModel, task: str) -> str:
+def one_shot(server: ScriptedModel, task: str, *options: str) -> str:
+    return command(server, "run", "explorer", task, "--model", server.model, *options)
+
+
+def command(server: ScriptedModel, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "outrider", "run", "explorer", task, "--model", server.model],
+        [sys.executable, "-m", "outrider", *arguments],
         env={**os.environ, **server.environment},
         capture_output=True,
         text=True,
@@ -269,6 +300,23 @@ def one_shot(server: ScriptedModel, task: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def test_the_users_warm_process_is_shown_stopped_and_done_without(
+    user_warmth: UserWarmth,
+) -> None:
+    with ScriptedModel(echo) as server:
+        assert command(server, "warm", "--status") == "there is none."
+        assert one_shot(server, "First.", "--no-warm") == "You asked: First."
+        assert user_warmth.status() is None
+        one_shot(server, "Second.")
+        wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
+        assert one_shot(server, "Third.", "--no-warm") == "You asked: Third."
+        assert command(server, "warm", "--status").endswith("has started 0.")
+        assert command(server, "warm", "--stop") == "stopped."
+        assert command(server, "warm", "--status") == "there is none."
+        assert one_shot(server, "Fourth.", "--set", "warm.keepMinutes=0") == "You asked: Fourth."
+        assert user_warmth.status() is None
 
 
 def test_commands_share_a_warm_process_of_the_users_own(
