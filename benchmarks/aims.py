@@ -150,7 +150,7 @@ def _throughput(results: Json) -> list[Verdict]:
     most = flood.get("most", 0) / 1_000_000
     return [
         _at_least(
-            "sanitising ordinary text: 50 MB/s or more",
+            "sanitising ordinary text, a megabyte at a time: 50 MB/s or more",
             slowest,
             50,
             f"{number(slowest)} MB/s at the slowest",
@@ -191,4 +191,4 @@ def _killed(results: Json) -> Verdict:
     shown = f"killed {killed['kills']} times; {answered} of {tasks} answered, {killed['wrong']} "
     shown += f"wrong answers, {killed['repeated']} tasks done twice"
     holds = answered >= 0.99 * tasks and not killed["wrong"] and not killed["repeated"]
-    return Verdict(aim, shown, holds if tasks >= 500 else None)
+    return Verdict(aim, shown, holds if tasks >= 500 and killed["kills"] else None)

@@ -111,7 +111,7 @@ def report_bytes() -> bytes:
 
 
 def each(action: Callable[[str], object], texts: list[str]) -> None:
-    """Do something with text after text, as they come from children: by the megabyte at most."""
+    """Do something with text after text, each of a megabyte; `growth` has the long ones."""
     for text in texts:
         action(text)
 

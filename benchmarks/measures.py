@@ -66,6 +66,7 @@ class Scale:
     flood_megabytes: int = 1_000
     queue: int = 60
     killed: int = 500
+    kill_every_s: tuple[float, float] = (1, 10)
     quick: bool = False
 
 
@@ -391,7 +392,7 @@ def killed(setting: Setting) -> Json:
         if WARM not in arena.present:
             return {}
         arena.begin(WARM, tasks, concurrent=4)
-        while not arena.has_finished(WARM, chance.uniform(1, 10)):
+        while not arena.has_finished(WARM, chance.uniform(*setting.scale.kill_every_s)):
             for pid in children_named(arena.pid(WARM), "outrider-warm"):
                 os.kill(pid, signal.SIGKILL)
                 kills += 1

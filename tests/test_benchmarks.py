@@ -24,7 +24,8 @@ TINY = Scale(
     at_once=(1, 3),
     rounds_at_once=1,
     queue=6,
-    killed=4,
+    killed=8,
+    kill_every_s=(0.05, 0.2),
     quick=True,
 )
 
@@ -100,6 +101,7 @@ def test_an_aim_is_judged_by_the_figures_and_against_the_faster_pi() -> None:
     assert verdict(results(killed=killed), "killed at random") is True
     for changes in ({"answered": 494}, {"wrong": 1}, {"repeated": 1}):
         assert verdict(results(killed={**killed, **changes}), "killed at random") is False
+    assert verdict(results(killed={**killed, "kills": 0}), "killed at random") is None
 
 
 def test_what_was_not_measured_is_never_called_met() -> None:
@@ -189,6 +191,7 @@ def test_outrider_is_measured_from_end_to_end(world: Path) -> None:
     assert found["at_once"][WARM]["3"]["throughput"] > 0
     assert found["left"] == {"tasks": 3, "descriptors": 0, "processes": 0}
     assert found["queue"]["most_at_once"] <= found["queue"]["width"]
-    assert found["killed"]["answered"] == 4
+    assert found["killed"]["answered"] == found["killed"]["tasks"] == 8
+    assert found["killed"]["kills"] > 0
     assert json.loads(kept.read_text()) == json.loads(json.dumps(found))
     assert WARM in page(found, plots=plots(found))

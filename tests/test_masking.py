@@ -489,7 +489,9 @@ def frames(language: str, count: int) -> str:
         ("/srv/日本", "/home/me", "/srv/日本/a.py", "a.py"),
     ],
 )
-def test_the_narrower_of_two_folders_speaks(project: str, home: str | None, text: str, shown: str):
+def test_folders_in_each_other_or_with_odd_names_are_confused(
+    project: str, home: str | None, text: str, shown: str
+):
     assert Masker(project=project, home=home).text(text) == shown
 
 

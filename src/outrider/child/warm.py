@@ -37,18 +37,19 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["host", descriptor, provider]:
             connection = socket.socket(fileno=int(descriptor))
-            _warm_up(provider)
+            warm_up(provider)
             connection.send(READY)
             _Server(provider, connections=[connection]).serve()
         case ["user", lock, path, minutes, provider]:
-            _warm_up(provider)
+            warm_up(provider)
             idle_s = float(minutes) * 60
             _Server(provider, path, _listen(path), lock=int(lock), idle_s=idle_s).serve()
         case _:
             sys.exit(__doc__)
 
 
-def _warm_up(provider: str) -> None:
+def warm_up(provider: str) -> None:
+    """Become a process to fork from: all is loaded and done once, and one thread is left."""
     call_oneself("warm")
     from outrider.child.exercise import rehearse
 
@@ -204,7 +205,10 @@ class _Server:
         return False
 
     def _learn(self) -> None:
-        """Load a provider that was asked for since: the next child finds it loaded."""
+        """Load a provider that was asked for since: the next child finds it loaded.
+
+        One that leaves a thread behind ends this process, and children start cold.
+        """
         for provider in sorted(self._asked - self._loaded)[:1]:  # who comes meanwhile must wait
             self._loaded.add(provider)
             _load(provider)

@@ -90,7 +90,8 @@ def _provider(brief: Brief) -> str:
 class HostedWarmth:
     """The warm process of this host: started at the first need, replaced when it dies.
 
-    It is replaced too when what it was started from is no longer what a cold child would get.
+    It is replaced too when its code is no longer what a cold child would get. Settings are no part
+    of it: they come with each brief.
     """
 
     def __init__(self) -> None:

@@ -84,7 +84,7 @@ def _find_in(found: Findings, text: str, project: str | None, home: str | None) 
             _note_home(found, match, start)
             continue
         found.replace(start, match.end(), "" if place["project_slash"] else ".")
-        # A home below the project, or the same folder: the wider of both will speak.
+        # A home below the project, or the same folder: what stands for more of the path speaks.
         below = _folders(None, home).match(text, match.start())
         if below is not None:
             _note_home(found, below, start)
