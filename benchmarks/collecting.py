@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.masking import code, json_logs, prose
-from outrider.delegation.collect import Collector
+from outrider.delegation.collecting import Collector
 from outrider.delegation.lines import LineReader
-from outrider.delegation.runs import Run
+from outrider.masking import Masker
 from outrider.protocol import jsonl
-from outrider.protocol.config import LimitsConfig
-from outrider.protocol.masking import Masker
-from outrider.protocol.schemas import load_schema
+from outrider.records.runs import Run
+from outrider.schemas.output_schema import load_schema
+from outrider.settings.keys import LimitsConfig
 
 MEGABYTE = 1_000_000
 CHUNK = 1 << 18

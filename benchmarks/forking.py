@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import suppress
 
-from outrider.child.warm import warm_up
+from outrider.child.fork_server import warm_up
 
 
 def forked() -> float:

@@ -20,9 +20,9 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from outrider.child.budget import Budget
 from outrider.child.main import run_task
 from outrider.protocol.brief import Brief
-from outrider.protocol.config import BudgetConfig
-from outrider.protocol.errors import Outcome
 from outrider.protocol.events import Event, TurnStartEvent
+from outrider.protocol.outcomes import Outcome
+from outrider.settings.keys import BudgetConfig
 
 
 class FinishingModel(FunctionModel):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import outrider
-from outrider.protocol.masking import Masker
+from outrider.masking import Masker
 
 MEGABYTE = 1_000_000
 

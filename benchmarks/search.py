@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from outrider.protocol.masking import Masker
+from outrider.masking import Masker
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.files import FILE_TOOLS

@@ -13,15 +13,10 @@ from pathlib import Path
 from outrider import testing
 from outrider.agents.definitions import AGENT_FIELDS
 from outrider.agents.discovery import builtin_agents
-from outrider.protocol.config import KEYS
 from outrider.protocol.envelope import ToolCode
-from outrider.protocol.errors import (
-    ERROR_OF_OUTCOME,
-    EXIT_REFUSED,
-    ErrorCode,
-    Outcome,
-    exit_code,
-)
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.outcomes import ERROR_OF_OUTCOME, EXIT_REFUSED, Outcome, exit_code
+from outrider.settings.keys import KEYS
 from outrider.tools.builtin import builtin_tools
 
 ROOT = Path(__file__).resolve().parent.parent

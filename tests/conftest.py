@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from outrider.delegation.warm import hosted_warmth
+from outrider.runtimes.fork_server import hosted_warmth
 
 SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 

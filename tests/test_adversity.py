@@ -14,11 +14,13 @@ import psutil
 import pytest
 
 from conftest import assert_nothing_left, children_at_work, wait_until
-from outrider.child import guardian
-from outrider.delegation import launch, watch
+from outrider.delegation import supervision
 from outrider.delegation.api import subagent
-from outrider.delegation.warm import hosted_warmth
-from outrider.protocol.errors import ErrorCode, Outcome
+from outrider.processes import guardian
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.outcomes import Outcome
+from outrider.runtimes import cold
+from outrider.runtimes.fork_server import hosted_warmth
 from outrider.testing import Request, ScriptedModel, Step, answer, silence, silence_after, tool_call
 
 MAY_WRITE = {"subagents.allowWrite": True}
@@ -152,7 +154,7 @@ def test_a_host_without_standard_streams_starts_children_both_ways(
     code = f"""
         import asyncio, os
         from outrider import subagent
-        from outrider.delegation.warm import hosted_warmth
+        from outrider.runtimes.fork_server import hosted_warmth
 
         async def main():
             for number in {closed!r}:  # now, for the event loop's own must not take their place
@@ -286,7 +288,7 @@ async def test_a_warm_process_that_is_stopped_costs_no_answer(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
-    monkeypatch.setattr(watch, "WARM_START_LIMIT_S", 0.5)
+    monkeypatch.setattr(supervision, "WARM_START_LIMIT_S", 0.5)
     with ScriptedModel([answer("Done.")]) as server:
         os.environ.update(server.environment)
         assert await hosted_warmth().ready("openai-chat")
@@ -302,7 +304,7 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
-    monkeypatch.setattr(watch, "WARM_START_LIMIT_S", 0.2)
+    monkeypatch.setattr(supervision, "WARM_START_LIMIT_S", 0.2)
     monkeypatch.setattr(type(hosted_warmth()), "kill", lambda _self: None)
     effects = world / "effects"
     agents = world / ".outrider/agents"
@@ -337,7 +339,7 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
 async def test_a_guardian_that_is_stopped_is_ended_with_its_child(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "STOP_LIMIT_S", 0.5)
+    monkeypatch.setattr(supervision, "STOP_LIMIT_S", 0.5)
     with ScriptedModel([silence_after("So far.")]) as server:
         os.environ.update(server.environment)
         running = asyncio.ensure_future(subagent("explorer", "Go.", model=server.model))
@@ -373,7 +375,7 @@ async def test_an_interpreter_that_does_not_start_is_named(
         (("/nowhere/python",), "No such file or directory: '/nowhere/python'"),
         ((sys.executable, "-c", "raise SystemExit('no such module')"), "no such module"),
     ):
-        monkeypatch.setattr(launch, "PYTHON", command)
+        monkeypatch.setattr(cold, "PYTHON", command)
         result = await subagent("explorer", "Go.", model="embedded")
         run = result.details.results[0]
         assert (run.outcome, run.exit_code) == (Outcome.FAILED, 1)
@@ -416,7 +418,7 @@ async def test_a_secret_in_a_childs_last_words_is_masked_before_they_are_cut(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = f"print('{TOKEN}' + ' x' * 990, file=__import__('sys').stderr); raise SystemExit(3)"
-    monkeypatch.setattr(launch, "PYTHON", (sys.executable, "-c", last))
+    monkeypatch.setattr(cold, "PYTHON", (sys.executable, "-c", last))
     result = await subagent("explorer", "Go.", model="embedded")
     told = result.details.results[0].error or ""
     assert told.endswith(" x")
@@ -437,7 +439,7 @@ def test_a_result_that_cannot_be_written_says_so(world: Path) -> None:
     code = """
         import os
         from outrider import subagent_sync
-        from outrider.delegation import runs
+        from outrider.records import runs
 
         def full(*_):
             raise OSError(28, "No space left on device")
@@ -456,7 +458,7 @@ def test_a_run_that_cannot_be_recorded_leaves_nothing_and_says_what_to_do(world:
     code = """
         import resource
         from outrider import subagent_sync
-        from outrider.delegation import runs
+        from outrider.records import runs
 
         def full(_path):
             raise OSError(28, "No space left on device")

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from cli_door import Door
-from outrider.protocol.config import KEYS
+from outrider.settings.keys import KEYS
 from outrider.testing import ScriptedModel, answer, fail, silence, tool_call
 
 KEY = {"OPENAI_API_KEY": "sk-not-a-real-key-000000", "OPENAI_BASE_URL": ""}

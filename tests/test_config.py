@@ -8,20 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.delegation.settings import load_settings
-from outrider.protocol.config import (
-    DEFAULTS,
-    KEYS,
-    BadValue,
-    Layer,
-    Origin,
-    ProjectRule,
-    check,
-    effective,
-    merge,
-    narrowed,
-)
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.settings.files import load_settings
+from outrider.settings.keys import DEFAULTS, KEYS, ProjectRule
+from outrider.settings.layers import Layer, Origin, SettingError, check, effective, merge, narrowed
 
 
 def write(path: Path, text: str) -> None:
@@ -113,7 +103,7 @@ def test_no_project_value_is_ever_looser_than_the_users(data: st.DataObject) -> 
     user, wanted = data.draw(values[key.kind]), data.draw(values[key.kind])
     try:
         made = narrowed(key, user, wanted)
-    except BadValue:
+    except SettingError:
         return
     if key.project is ProjectRule.ADD:
         assert set(made) >= set(user)

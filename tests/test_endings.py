@@ -12,9 +12,10 @@ import pytest
 
 from conftest import assert_nothing_left, children_at_work, wait_until
 from outrider.delegation.api import subagent
-from outrider.delegation.guard import Request
 from outrider.delegation.perform import Caller, perform
-from outrider.protocol.errors import ErrorCode, Outcome, TimeoutReason
+from outrider.delegation.request import Request
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.outcomes import Outcome, TimeoutReason
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.testing import (
     ScriptedModel,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from file_tools import FileTools
-from outrider.protocol.masking import Masker
+from outrider.masking import Masker
 from outrider.tools.files import searching
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.matches import MOST_RECORD_BYTES, Records

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from outrider.delegation.api import DelegationError, delegate, subagent, subagent_sync
-from outrider.delegation.guard import Request, current_depth
 from outrider.delegation.perform import Caller, perform
+from outrider.delegation.request import Request, current_depth
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.results import ToolResult
 

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.delegation.collect import Collector
+from outrider.delegation.admission import Turnstile, turnstile
+from outrider.delegation.collecting import Collector
 from outrider.delegation.lines import ErrorText, Flooded, LineReader
-from outrider.delegation.runs import Run
 from outrider.delegation.truncate import truncate
-from outrider.delegation.turnstile import Turnstile, turnstile
+from outrider.masking import Masker
 from outrider.protocol import jsonl
-from outrider.protocol.config import LimitsConfig
 from outrider.protocol.data import from_json
 from outrider.protocol.events import (
     EVENTS,
@@ -25,7 +24,8 @@ from outrider.protocol.events import (
     event_from_json,
     event_to_json,
 )
-from outrider.protocol.masking import Masker
+from outrider.records.runs import Run
+from outrider.settings.keys import LimitsConfig
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 7))

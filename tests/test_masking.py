@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import unmeasured_environment
-from outrider.protocol import masking
-from outrider.protocol.masking import Masker, is_secret_name, secret_environment_values
+from outrider import masking
+from outrider.masking import Masker, is_secret_name, secret_environment_values
 
 MASKER = Masker(project="/home/alice/project", home="/home/alice")
 ROOTS_HOME = "/root"
@@ -814,7 +814,7 @@ def test_importing_compiles_patterns():
         "compiled = []\n"
         "original = re._compiler.compile\n"
         "re._compiler.compile = lambda *a, **k: compiled.append(a) or original(*a, **k)\n"
-        "import outrider.protocol.masking, sys\n"
+        "import outrider.masking, sys\n"
         "heavy = {'json', 'urllib.parse', 'orjson', 'asyncio'} & set(sys.modules)\n"
         "print(len(compiled), sorted(heavy))\n"
     )

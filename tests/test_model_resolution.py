@@ -23,7 +23,8 @@ from outrider.models.resolution import (
     problem_with,
     provider_environment,
 )
-from outrider.protocol.retry import MAX_DELAY_MS, TRANSIENT, FailureKind, RetryPolicy
+from outrider.models.retry import MAX_DELAY_MS, TRANSIENT, RetryPolicy
+from outrider.protocol.outcomes import FailureKind
 
 
 def choose(env=None, *, flag=None, agent=None, configured=None, server=None) -> ModelChoice:
@@ -471,7 +472,7 @@ def test_only_what_may_pass_is_tried_again():
 def test_attempts_are_bounded_and_can_be_switched_off():
     assert delay(RetryPolicy(max_attempts=2), attempt=2) is None
     assert delay(RetryPolicy(max_attempts=2), attempt=1) is not None
-    assert delay(RetryPolicy(enabled=False, max_attempts=9)) is None
+    assert delay(RetryPolicy(max_attempts=1)) is None
 
 
 def test_back_off_grows_to_a_ceiling_and_is_spread():

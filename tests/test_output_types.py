@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypedDict
 
 from outrider import DelegationError, ErrorCode, delegate
-from outrider.delegation.warm import hosted_warmth
-from outrider.protocol.errors import Outcome
+from outrider.protocol.outcomes import Outcome
+from outrider.runtimes.fork_server import hosted_warmth
 from outrider.testing import ScriptedModel, answer, tool_call
 
 

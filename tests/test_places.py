@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.protocol import places
+from outrider.settings import places
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.agents.definitions import AgentDefinition, Source
-from outrider.agents.delegation_policy import delegation_policy
 from outrider.agents.discovery import builtin_agents, general_agent
-from outrider.agents.policy import (
+from outrider.agents.permissions import (
     DEFAULT_TOOLS,
     NETWORK_TOOLS,
     READ_ONLY_TOOLS,
@@ -21,7 +20,8 @@ from outrider.agents.policy import (
     may_run,
     permit,
 )
-from outrider.protocol.config import DEFAULTS, READ_ONLY_LSP_ACTIONS, Config
+from outrider.delegation.delegation_policy import delegation_policy
+from outrider.settings.keys import DEFAULTS, READ_ONLY_LSP_ACTIONS, Config
 
 EVERY_TOOL = (*READ_ONLY_TOOLS, *WRITING_TOOLS)
 TRUSTED, UNTRUSTED = Trust(True), Trust(False)

@@ -20,10 +20,11 @@ from outrider.delegation.profiles import (
     register_sub_agent,
     sub_agent_profile,
 )
-from outrider.delegation.settings import load_settings
-from outrider.delegation.warm import hosted_warmth
 from outrider.protocol.data import ABSENT
-from outrider.protocol.errors import ErrorCode, Outcome
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.outcomes import Outcome
+from outrider.runtimes.fork_server import hosted_warmth
+from outrider.settings.files import load_settings
 from outrider.testing import Request, ScriptedModel, answer, tool_call
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from file_tools import FileTools
-from outrider.protocol.masking import Masker
+from outrider.masking import Masker
 from outrider.tools.files.lines import LineWindow
 
 

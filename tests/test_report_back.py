@@ -12,10 +12,11 @@ import jsonschema_rs
 import pytest
 
 from outrider.delegation.api import subagent
-from outrider.delegation.warm import hosted_warmth
 from outrider.protocol.data import ABSENT
-from outrider.protocol.errors import ErrorCode, Outcome
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
+from outrider.runtimes.fork_server import hosted_warmth
 from outrider.testing import (
     Request,
     ScriptedModel,

@@ -22,13 +22,13 @@ from outrider.child.report_back import REPORT_BACK, ReportBackTool
 from outrider.child.task import TaskExecutor
 from outrider.child.turn import GRACE_S, TurnExecutor
 from outrider.delegation.api import subagent
-from outrider.delegation.warm import hosted_warmth
-from outrider.protocol.config import BudgetConfig
 from outrider.protocol.data import ABSENT
 from outrider.protocol.envelope import ToolCode
-from outrider.protocol.errors import Outcome
 from outrider.protocol.events import Event, TaskFinishEvent, ToolResultEndEvent
+from outrider.protocol.outcomes import Outcome
 from outrider.protocol.usage import Usage
+from outrider.runtimes.fork_server import hosted_warmth
+from outrider.settings.keys import BudgetConfig
 from outrider.testing import ScriptedModel, tool_call
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor

@@ -12,8 +12,8 @@ import pytest
 
 from conftest import wait_until
 from outrider.delegation.api import subagent
-from outrider.delegation.runs import Run, find_run, kept_runs, prune, pruning_is_due
-from outrider.protocol.config import RunsConfig
+from outrider.records.runs import Run, find_run, kept_runs, prune, pruning_is_due
+from outrider.settings.keys import RunsConfig
 from outrider.testing import ScriptedModel, answer
 
 

@@ -15,7 +15,7 @@ from hypothesis.internal.conjecture import utils as conjecture
 from hypothesis_jsonschema import from_schema
 
 from conftest import is_measured
-from outrider.protocol.schemas import (
+from outrider.schemas.output_schema import (
     Fault,
     OutputSchema,
     SchemaError,
@@ -431,7 +431,7 @@ def test_long_chains_of_references_neither_crash_nor_hang():
 def test_no_schema_or_value_can_crash_or_hang_the_process():
     # In a process of its own: what fails here is the interpreter, not an assertion.
     code = """
-from outrider.protocol.schemas import load_schema, parse_arguments, SchemaError
+from outrider.schemas.output_schema import load_schema, parse_arguments, SchemaError
 deep = 1
 for _ in range(100_000):
     deep = [deep]
@@ -622,7 +622,7 @@ def test_arguments_that_come_as_objects_are_held_to_json_too():
 
 def test_importing_the_module_does_not_load_the_validator():
     code = (
-        "import sys, outrider.protocol.schemas; "
+        "import sys, outrider.schemas.output_schema; "
         "print([m for m in ('jsonschema_rs', 'orjson', 'asyncio') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

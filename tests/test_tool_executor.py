@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.protocol.masking import Masker
+from outrider.masking import Masker
 from outrider.protocol.receipt import MOST_ENTRIES, Receipt
 from outrider.tools import tool
 from outrider.tools.context import ToolContext

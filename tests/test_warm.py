@@ -18,10 +18,10 @@ import pytest
 
 from conftest import assert_nothing_left, children_at_work, wait_until
 from outrider.delegation.api import subagent
-from outrider.delegation.guard import Request
 from outrider.delegation.perform import Caller, perform
-from outrider.delegation.warm import UserWarmth, code_identity, hosted_warmth
-from outrider.protocol.errors import Outcome
+from outrider.delegation.request import Request
+from outrider.protocol.outcomes import Outcome
+from outrider.runtimes.fork_server import UserWarmth, code_identity, hosted_warmth
 from outrider.testing import Request as ModelRequest
 from outrider.testing import ScriptedModel, Step, answer, silence
 
@@ -75,7 +75,7 @@ async def test_a_warm_process_that_was_killed_is_replaced(warm: Path) -> None:
 
 HOST = """
 import asyncio, time
-from outrider.delegation.warm import hosted_warmth
+from outrider.runtimes.fork_server import hosted_warmth
 assert asyncio.run(hosted_warmth().ready("openai-chat"))
 print(hosted_warmth().pid, flush=True)
 time.sleep(100)
@@ -95,7 +95,7 @@ def test_a_warm_process_ends_with_its_host(warm: Path) -> None:
 async def test_a_warm_process_of_other_code_is_replaced(
     warm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.delegation.warm.LOOK_EVERY_S", 0)
+    monkeypatch.setattr("outrider.runtimes.fork_server.LOOK_EVERY_S", 0)
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
         first = await until_warm()
@@ -105,7 +105,7 @@ async def test_a_warm_process_of_other_code_is_replaced(
         assert result.text == "You asked: First."
         second = await until_warm()
         assert second.pid != first.pid
-        monkeypatch.setattr("outrider.delegation.warm.code_identity", lambda: "another")
+        monkeypatch.setattr("outrider.runtimes.fork_server.code_identity", lambda: "another")
         assert (await until_warm()).pid not in {first.pid, second.pid}
 
 
@@ -375,7 +375,7 @@ def test_a_warm_process_ends_when_nobody_comes(runtime: Path) -> None:
     path = runtime / "warm.sock"
     lock = os.open(runtime / "lock", os.O_RDWR | os.O_CREAT)
     arguments = ("user", str(lock), str(path), "0.02", "openai-chat")
-    command = [sys.executable, "-m", "outrider.child.warm", *arguments]
+    command = [sys.executable, "-m", "outrider.child.fork_server", *arguments]
     assert subprocess.run(command, pass_fds=(lock,), timeout=100).returncode == 0
     os.close(lock)
     assert not path.exists()

@@ -34,7 +34,7 @@ class Library:
         """Set the queue's width; in the warm mode also wait until there is something to fork."""
         self._settings = outrider_config(self._mode, concurrent)
         if self._mode == "warm":
-            from outrider.delegation.warm import hosted_warmth
+            from outrider.runtimes.fork_server import hosted_warmth
 
             if not await hosted_warmth().ready("openai-chat"):
                 raise SystemExit("Outrider's warm process could not be started.")
@@ -66,8 +66,8 @@ async def run_command(task: str) -> str:
 
 async def offer(_task: str) -> dict[str, Any]:
     """Return what a host of Outrider tells its model: the tool, and when to use it."""
-    from outrider.agents.delegation_policy import delegation_policy
     from outrider.agents.discovery import builtin_agents
+    from outrider.delegation.delegation_policy import delegation_policy
     from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
 
     agents = list(builtin_agents())

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
         offered_tools,
         register_sub_agent,
     )
-    from outrider.protocol.brief import REPORT_BACK
-    from outrider.protocol.errors import ErrorCode, Outcome
+    from outrider.protocol.catalogue import REPORT_BACK
+    from outrider.protocol.errors import ErrorCode
     from outrider.protocol.events import TaskFinishEvent
+    from outrider.protocol.outcomes import Outcome
     from outrider.protocol.results import SingleResult, ToolResult
     from outrider.protocol.usage import Usage
 

@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Literal
 
-from outrider.agents import frontmatter, toolnames
+from outrider.agents import frontmatter
 from outrider.agents.frontmatter import Entry
+from outrider.protocol import catalogue
 
 AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("name", True, "What the agent is called: letters, digits, `.`, `_` and `-`, at most 64."),
@@ -211,8 +212,8 @@ def _tools(entry: Entry | None, notes: _Notes) -> tuple[str, ...] | None:
 
 
 def _tool(written: str, line: int, notes: _Notes) -> str | None:
-    name, shown = toolnames.canonical(written), repr(written[:60])
-    if name in toolnames.NEVER_LISTED:
+    name, shown = catalogue.canonical(written), repr(written[:60])
+    if name in catalogue.NEVER_LISTED:
         notes.warn(line, f"tool {shown} is never given to an agent; left out")
     elif not _TOOL.fullmatch(written):
         rule = (
@@ -220,8 +221,8 @@ def _tool(written: str, line: int, notes: _Notes) -> str | None:
         )
         notes.warn(line, f"tool {shown} is not a plain name ({rule}); left out")
         return None
-    elif not toolnames.is_known(name):
-        near = toolnames.nearest(name)
+    elif not catalogue.is_known(name):
+        near = catalogue.nearest(name)
         hint = _suggestion([near]) if near else "; left out unless a module of your own brings it"
         notes.warn(line, f"unknown tool {shown}{hint}")
     return name

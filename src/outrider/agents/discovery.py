@@ -17,7 +17,7 @@ from outrider.agents.definitions import (
     one_line,
     parse_definition,
 )
-from outrider.protocol.places import project_agent_folders, project_root, user_agent_folders
+from outrider.settings.places import project_agent_folders, project_root, user_agent_folders
 
 BUILTIN_AGENTS = ("explorer", "researcher", "reviewer", "implementer", "tester")
 MAX_FILE_BYTES = 256 * 1024

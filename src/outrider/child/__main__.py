@@ -2,7 +2,7 @@
 
 import sys
 
-from outrider.child.guardian import run_guarded
+from outrider.processes.guardian import run_guarded
 
 
 def run_child() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from outrider.protocol.config import BudgetConfig
+from outrider.protocol.brief import BudgetLimits
 from outrider.protocol.usage import Usage
 
 WRAP_UP_SHARE = 0.8
@@ -12,7 +12,7 @@ WRAP_UP_SHARE = 0.8
 class Budget:
     """Counts a run's turns, tool calls, tokens and money against their limits."""
 
-    limits: BudgetConfig
+    limits: BudgetLimits
     usage: Usage = field(default_factory=Usage)
     tool_calls: int = 0
     _asked_to_wrap_up: bool = False

@@ -21,8 +21,9 @@ from outrider.child.emitter import Emit
 from outrider.child.history import History
 from outrider.models.failures import Failure, classify, cut_failure
 from outrider.models.providers import cost_of, request_settings
+from outrider.models.retry import RetryPolicy
 from outrider.protocol.events import MessageUpdateEvent, RetryEvent
-from outrider.protocol.retry import FailureKind, RetryPolicy
+from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.usage import Usage
 
 SIGN_OF_LIFE_S = 1.0

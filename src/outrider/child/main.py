@@ -18,7 +18,6 @@ from pydantic_ai.models import Model
 from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, read_line, take_standard_streams
-from outrider.child.guardian import seal
 from outrider.child.history import History
 from outrider.child.report_back import ReportBackTool
 from outrider.child.task import TaskExecutor
@@ -26,11 +25,12 @@ from outrider.child.toolset import tool_executor
 from outrider.child.turn import TurnExecutor
 from outrider.models.failures import ModelUnavailable
 from outrider.models.providers import build_model, has_price
+from outrider.models.retry import RetryPolicy
+from outrider.processes.guardian import seal
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.data import ABSENT, from_json
-from outrider.protocol.errors import Outcome
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
-from outrider.protocol.retry import RetryPolicy
+from outrider.protocol.outcomes import Outcome
 
 RUN_NO_COMMANDS = frozenset({"read", "grep", "find", "ls", "write", "edit"})
 """The tools under which nothing of a model's or a repository's making runs beside the child."""
@@ -109,7 +109,7 @@ async def run_task(
     wants_report = brief.output_schema is not ABSENT
     report_back = ReportBackTool.for_schema(brief.output_schema) if wants_report else None
     history = History(brief.system_prompt, brief.task)
-    retry = RetryPolicy(brief.retry.enabled, brief.retry.max_attempts)
+    retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
     async with tool_executor(brief, Path(brief.cwd), dict(os.environ)) as executor:

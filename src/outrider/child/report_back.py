@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_ai.tools import ToolDefinition
 
 from outrider.child.report_wire import wire_parameters
-from outrider.protocol.brief import REPORT_BACK
+from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.envelope import (
     Envelope,
@@ -19,7 +19,7 @@ from outrider.protocol.envelope import (
     build_error_response,
     build_success_response,
 )
-from outrider.protocol.schemas import Fault, OutputSchema, load_schema, parse_arguments
+from outrider.schemas.output_schema import Fault, OutputSchema, load_schema, parse_arguments
 
 DESCRIPTION = (
     "Hand over the final result and end the task. Call it once, when you are done; "

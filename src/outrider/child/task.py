@@ -8,8 +8,8 @@ from outrider.child.budget import Budget
 from outrider.child.history import History
 from outrider.child.report_back import NO_REPORT, REMINDER, Report
 from outrider.child.turn import TurnExecutor, TurnResult
-from outrider.protocol.errors import Outcome
 from outrider.protocol.events import TaskFinishEvent
+from outrider.protocol.outcomes import Outcome
 
 MOST_TEXT = 1 << 20
 CUT = "The model's answer was cut at its token limit."

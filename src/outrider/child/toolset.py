@@ -4,9 +4,9 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from outrider.agents.toolnames import is_known
+from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.protocol.brief import Brief
-from outrider.protocol.masking import Masker, secret_environment_values, without_secrets
+from outrider.protocol.catalogue import is_known
 from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.entry_points import load_tools

@@ -38,7 +38,7 @@ from outrider.protocol.events import (
     TurnEndEvent,
     TurnStartEvent,
 )
-from outrider.protocol.schemas import parse_arguments
+from outrider.schemas.output_schema import parse_arguments
 from outrider.tools.executor import ToolExecutor, ToolOutcome
 
 REPORT_TIMEOUT_MS = 30_000

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
-from outrider.delegation.guard import Request
 from outrider.delegation.output_types import schema_of, value_of
 from outrider.delegation.perform import Caller, OnUpdate, perform, refused
+from outrider.delegation.request import Request
 from outrider.protocol.data import ABSENT
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.results import SingleResult, ToolResult

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from outrider.delegation.guard import current_depth
-from outrider.protocol.masking import without_secrets
+from outrider.delegation.request import current_depth
+from outrider.masking import without_secrets
 
 
 def child_environment(env: Mapping[str, str], provider: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from outrider.delegation.guard import invalid
+from outrider.delegation.request import invalid
 from outrider.protocol import jsonl
 
 

@@ -1,7 +1,7 @@
 """The model's text while it comes: masked before anybody sees it, and on the disk at once."""
 
-from outrider.delegation.runs import Run
-from outrider.protocol.masking import Masker, StreamMasker
+from outrider.masking import Masker, StreamMasker
+from outrider.records.runs import Run
 
 MOST_HELD = 1 << 20
 

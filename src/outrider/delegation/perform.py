@@ -8,19 +8,19 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
-from outrider.delegation.collect import Collector
-from outrider.delegation.conclude import conclude
-from outrider.delegation.guard import Request
-from outrider.delegation.launch import Child, LaunchFailed, launch_cold
-from outrider.delegation.prepare import Confirm, Prepared, prepare
-from outrider.delegation.runs import Run, prune, pruning_is_due
-from outrider.delegation.turnstile import most_children, turnstile
-from outrider.delegation.watch import Ending, Watch
+from outrider.delegation.admission import most_children, turnstile
+from outrider.delegation.collecting import Collector
+from outrider.delegation.concluding import conclude
+from outrider.delegation.preparation import Confirm, Prepared, prepare
+from outrider.delegation.request import Request
+from outrider.delegation.supervision import Ending, Watch
 from outrider.protocol.brief import Brief
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.protocol.places import runs_folder
+from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.results import Details, ErrorInfo, ToolResult, text_result
-from outrider.protocol.retry import FailureKind
+from outrider.records.runs import Run, prune, pruning_is_due
+from outrider.runtimes.cold import Child, LaunchFailed, launch_cold
+from outrider.settings.places import runs_folder
 
 UPDATE_INTERVAL_S = 0.05
 log = logging.getLogger("outrider")
@@ -156,7 +156,7 @@ async def _watched_warm(
     minutes = prepared.config.warm.keep_minutes
     if not minutes or sys.platform != "linux":
         return Ending("not_started")
-    from outrider.delegation.warm import NotWarm, UserWarmth, hosted_warmth
+    from outrider.runtimes.fork_server import NotWarm, UserWarmth, hosted_warmth
 
     warmth = UserWarmth(caller.env, minutes) if caller.one_shot else hosted_warmth()
     try:

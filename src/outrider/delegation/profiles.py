@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from outrider.agents.discovery import general_agent
-from outrider.delegation.guard import Request, invalid, read_arguments
 from outrider.delegation.perform import Caller, perform, refused
+from outrider.delegation.request import Request, invalid, read_arguments
 from outrider.protocol import jsonl
-from outrider.protocol.config import Config
 from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import SingleResult, ToolResult
+from outrider.settings.keys import Config
 
 MOST_NAMES = 12
 

@@ -1,7 +1,7 @@
 """What a child is told about itself: its role, its boundaries, and how to hand over."""
 
 from outrider.agents.definitions import AgentDefinition
-from outrider.protocol.brief import REPORT_BACK
+from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.jsonl import without_surrogates
 
 BOUNDARIES = """\

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from outrider.models.resolution import needs
-from outrider.protocol.retry import FailureKind
+from outrider.protocol.outcomes import FailureKind
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse

@@ -3,11 +3,17 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.protocol.config import BudgetConfig, RetryConfig
 from outrider.protocol.data import ABSENT, Absent
 
-REPORT_BACK = "report_back"
-"""The tool by which a child hands over an answer of the shape its caller asked for."""
+
+@dataclass(frozen=True, slots=True)
+class BudgetLimits:
+    """What one run may use; None is no limit."""
+
+    max_turns: int | None = 100
+    max_tool_calls: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +36,9 @@ class Brief:
     report_back_attempts: int = 3
     timeout_ms: int = 900_000
     spill_folder: str | None = None
-    retry: RetryConfig = field(default_factory=RetryConfig)
-    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    request_attempts: int = 2
+    """How often one request to the model is sent at most."""
+    budget: BudgetLimits = field(default_factory=BudgetLimits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
 
-from outrider.protocol.config import camel
-
 T = TypeVar("T")
 
 
@@ -18,6 +16,12 @@ class Absent(Enum):
 
 
 ABSENT = Absent.ABSENT
+
+
+def camel(name: str) -> str:
+    """`idle_timeout_ms` as JSON writes it: `idleTimeoutMs`."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
 
 
 def to_json(value: Any) -> Any:

@@ -1,6 +1,25 @@
-"""How a delegation can end: error codes, outcomes and exit codes, each defined once."""
+"""What can go wrong: the error codes of a delegation, and the tree of our exceptions.
+
+OutriderError
+├── Refusal               a delegation that ends before a child is started
+├── DelegationError       a delegation that did not complete, from `delegate`
+├── SchemaError           an output schema that can't be used
+├── SettingError          a setting's value that its key can't take
+├── StartFailed           a child that could not be started
+├── Flooded               a child that sent more than its limits allow
+├── ToolFault             a tool call that ends in an error envelope
+├── ShellEnded            a shell that is gone
+├── ModelUnavailable      a model that can't be asked
+├── ForkServerUnfit       a process that must not be forked
+├── AgentUnusable         an agent file that can't be used
+└── OutputLost            standard output that can't take more
+"""
 
 from enum import StrEnum
+
+
+class OutriderError(Exception):
+    """The base of every exception that Outrider raises itself."""
 
 
 class ErrorCode(StrEnum):
@@ -57,53 +76,11 @@ class ErrorCode(StrEnum):
     )
 
 
-class Outcome(StrEnum):
-    """How a child's run ended, in `results[0].outcome`."""
-
-    COMPLETED = "completed"
-    TIMED_OUT = "timed_out"
-    CANCELLED = "cancelled"
-    OVER_BUDGET = "over_budget"
-    SCHEMA_FAILED = "schema_failed"
-    FAILED = "failed"
+SUBAGENT_ERROR_CODES: tuple[str, ...] = tuple(ErrorCode)
+"""All codes, in the order of the documentation."""
 
 
-class TimeoutReason(StrEnum):
-    """Which deadline passed."""
-
-    RUNTIME = "runtime"
-    IDLE = "idle"
-
-
-EXIT_COMPLETED = 0
-EXIT_FAILED = 1
-EXIT_REFUSED = 2
-EXIT_TIMED_OUT = 124
-EXIT_CANCELLED = 130
-
-ERROR_OF_OUTCOME = {
-    Outcome.TIMED_OUT: ErrorCode.SUBAGENT_TIMEOUT,
-    Outcome.CANCELLED: ErrorCode.SUBAGENT_CANCELLED,
-    Outcome.OVER_BUDGET: ErrorCode.SUBAGENT_BUDGET_EXCEEDED,
-    Outcome.SCHEMA_FAILED: ErrorCode.SUBAGENT_OUTPUT_INVALID,
-    Outcome.FAILED: ErrorCode.SUBAGENT_FAILED,
-}
-
-
-def exit_code(outcome: Outcome, signal: int | None = None) -> int:
-    """Return the exit code that follows from an outcome; `signal` is what killed the child."""
-    match outcome:
-        case Outcome.COMPLETED:
-            return EXIT_COMPLETED
-        case Outcome.TIMED_OUT:
-            return EXIT_TIMED_OUT
-        case Outcome.CANCELLED:
-            return EXIT_CANCELLED
-        case _:
-            return EXIT_FAILED if signal is None else 128 + signal
-
-
-class Refusal(Exception):
+class Refusal(OutriderError):
     """A request that ends before any child is started, with the code and words the caller gets."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from outrider.protocol.data import ABSENT, Absent, from_json, to_json
-from outrider.protocol.errors import Outcome
+from outrider.protocol.outcomes import Outcome
 from outrider.protocol.receipt import Effects
 from outrider.protocol.usage import Usage
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.protocol.data import ABSENT, Absent, to_json
-from outrider.protocol.errors import ErrorCode, Outcome, TimeoutReason
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.outcomes import Outcome, TimeoutReason
 from outrider.protocol.usage import Usage
 
 

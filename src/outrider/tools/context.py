@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from outrider.protocol.masking import Masker
+from outrider.masking import Masker
 from outrider.tools.effects import EffectsRecorder
 
 SPILL_PREFIX = "outrider-result:"

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
-from outrider.agents.toolnames import is_known
+from outrider.protocol.catalogue import is_known
 from outrider.tools.registry import Tool, collect_tools
 
 GROUP = "outrider.tools"

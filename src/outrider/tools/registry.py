@@ -133,7 +133,7 @@ def _split(address: str) -> tuple[str, str]:
 def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     if inspect.iscoroutinefunction(function):
         return function
-    from outrider.tools.threads import in_thread
+    from outrider.processes.threads import in_thread
 
     return in_thread(function)
 

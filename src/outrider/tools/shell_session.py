@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from outrider.tools.keeper_link import KeeperLink, Record
+from outrider.processes.keeper_link import KeeperLink, Record
 from outrider.tools.shell_output import OutputBuffer
 from outrider.tools.shell_script import shell_command
 

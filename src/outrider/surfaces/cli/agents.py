@@ -5,7 +5,7 @@ from argparse import Namespace
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
-from outrider.agents.policy import Verdict
+from outrider.agents.permissions import Verdict
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
 from outrider.surfaces.cli.project import Project, folder_of, open_project

@@ -7,8 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from outrider.delegation.guard import Request
 from outrider.delegation.perform import Caller, perform
+from outrider.delegation.request import Request
 from outrider.models.catalogue import EMBEDDED
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli.checks import Check, Status

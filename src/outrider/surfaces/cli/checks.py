@@ -11,10 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from outrider import __version__
-from outrider.delegation.settings import load_settings
-from outrider.protocol import places
-from outrider.protocol.config import Settings
 from outrider.protocol.errors import Refusal
+from outrider.settings import places
+from outrider.settings.files import load_settings
+from outrider.settings.layers import Settings
 from outrider.surfaces.cli.project import Project, open_project
 from outrider.surfaces.cli.text import count
 

@@ -5,9 +5,9 @@ import os
 from argparse import Namespace
 from typing import Any
 
-from outrider.delegation.settings import load_settings
-from outrider.protocol import places
-from outrider.protocol.config import Origin, Settings, effective
+from outrider.settings import places
+from outrider.settings.files import load_settings
+from outrider.settings.layers import Origin, Settings, effective
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
 from outrider.surfaces.cli.project import folder_of

@@ -13,7 +13,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from outrider.delegation.prepare import Prepared
+from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import ToolResult
 from outrider.protocol.usage import Usage
 from outrider.surfaces.cli import output

@@ -5,7 +5,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Protocol
 
-from outrider.protocol.errors import EXIT_CANCELLED, EXIT_FAILED, EXIT_REFUSED, Refusal
+from outrider.protocol.errors import Refusal
+from outrider.protocol.outcomes import EXIT_CANCELLED, EXIT_FAILED, EXIT_REFUSED
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser, bad_call
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.agents.discovery import Discovery, discover
-from outrider.agents.policy import Permit, Trust, Verdict, is_trusted, may_run, permit
-from outrider.delegation import guard
-from outrider.delegation.prepare import own_tools
-from outrider.delegation.settings import load_settings
+from outrider.agents.permissions import Permit, Trust, Verdict, is_trusted, may_run, permit
+from outrider.delegation import request
+from outrider.delegation.preparation import own_tools
 from outrider.models.local_servers import LocalServer, probe_local_servers
 from outrider.models.resolution import ModelChoice, choose_model
-from outrider.protocol.config import Settings
-from outrider.protocol.places import home, project_root
+from outrider.settings.files import load_settings
+from outrider.settings.layers import Settings
+from outrider.settings.places import home, project_root
 
 
 def folder_of(arguments: Namespace) -> Path:
     """Return the folder to work in; raises `Refusal`."""
-    return guard.working_directory(None if arguments.cwd is None else Path(arguments.cwd))
+    return request.working_directory(None if arguments.cwd is None else Path(arguments.cwd))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from outrider.delegation.guard import TASK_BYTES, Request, invalid
 from outrider.delegation.perform import Caller, perform
-from outrider.delegation.prepare import Prepared
+from outrider.delegation.preparation import Prepared
+from outrider.delegation.request import TASK_BYTES, Request, invalid
 from outrider.protocol.data import ABSENT
-from outrider.protocol.errors import EXIT_FAILED, EXIT_REFUSED, ErrorCode
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser

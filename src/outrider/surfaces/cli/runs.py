@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from outrider.delegation.runs import KeptRun, kept_runs
-from outrider.protocol.places import runs_folder
+from outrider.records.runs import KeptRun, kept_runs
+from outrider.settings.places import runs_folder
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
 from outrider.surfaces.cli.text import duration

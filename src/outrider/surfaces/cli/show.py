@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from outrider.delegation.runs import OUTPUT, SESSION, KeptRun, find_run
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.protocol.places import runs_folder
+from outrider.records.runs import OUTPUT, SESSION, KeptRun, find_run
+from outrider.settings.places import runs_folder
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser, bad_call
 from outrider.surfaces.cli.runs import record

@@ -3,9 +3,9 @@
 from types import TracebackType
 from typing import Protocol, Self
 
-from outrider.delegation.prepare import Prepared
+from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
-from outrider.protocol.errors import Outcome
+from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.surfaces.cli import output

@@ -27,7 +27,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Tell of the warm process, or end it."""
-    from outrider.delegation.warm import UserWarmth
+    from outrider.runtimes.fork_server import UserWarmth
 
     if arguments.status == arguments.stop:
         raise bad_call("give either --status or --stop", "warm")

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec
 
+from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
     build_error_response,
     build_success_response,
 )
-from outrider.tools.threads import in_thread
 
 P = ParamSpec("P")
 

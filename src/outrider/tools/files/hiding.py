@@ -7,7 +7,7 @@ such a line was found, the file around it tells what it is.
 import os
 import re
 
-from outrider.protocol.masking import Masker
+from outrider.masking import Masker
 from outrider.tools.files.encoding import SAMPLE_BYTES, Encoding, detect
 from outrider.tools.files.faults import FileFault
 from outrider.tools.files.matches import MOST_LINE_CHARACTERS, FoundFile, FoundLine

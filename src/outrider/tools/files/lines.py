@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from outrider.protocol.masking import Masker
+from outrider.masking import Masker
 
 MOST_LINE_CHARACTERS = 2_000
 # How far above what is shown a secret may have begun: the largest private keys have 200 lines.

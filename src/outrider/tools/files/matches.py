@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.protocol.masking import Masker
+from outrider.masking import Masker
 
 MOST_LINE_CHARACTERS = 500
 MOST_RECORD_BYTES = 1024 * 1024

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
+from outrider.masking import Masker
 from outrider.protocol.envelope import Envelope
-from outrider.protocol.masking import Masker
 from outrider.tools.context import ToolContext
 from outrider.tools.files.faults import answer, fault_of, go_on
 from outrider.tools.files.globs import Glob

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 from outrider.delegation.lines import Flooded
 from outrider.delegation.partial import PartialText
-from outrider.delegation.runs import Run
+from outrider.masking import Masker
 from outrider.protocol import jsonl
-from outrider.protocol.brief import REPORT_BACK
-from outrider.protocol.config import LimitsConfig
+from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import is_success
 from outrider.protocol.events import (
     Event,
@@ -24,10 +23,11 @@ from outrider.protocol.events import (
     TurnStartEvent,
     event_from_json,
 )
-from outrider.protocol.masking import Masker
 from outrider.protocol.receipt import Receipt
 from outrider.protocol.results import Streaming
 from outrider.protocol.usage import Usage
+from outrider.records.runs import Run
+from outrider.settings.keys import LimitsConfig
 
 MOST_DISPLAY_ITEMS = 200
 MOST_DISPLAY_TEXT = 4_000

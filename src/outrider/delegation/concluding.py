@@ -4,21 +4,16 @@ import signal
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from outrider.delegation.collect import Collector
+from outrider.delegation.collecting import Collector
+from outrider.delegation.supervision import Ending
 from outrider.delegation.truncate import truncate
-from outrider.delegation.watch import Ending
+from outrider.masking import Masker
 from outrider.protocol import jsonl
-from outrider.protocol.config import Config
 from outrider.protocol.data import ABSENT, Absent
-from outrider.protocol.errors import (
-    ERROR_OF_OUTCOME,
-    ErrorCode,
-    Outcome,
-    TimeoutReason,
-    exit_code,
-)
-from outrider.protocol.masking import Masker
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome, TimeoutReason, exit_code
 from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
+from outrider.settings.keys import Config
 
 MOST_FAILURE_OUTPUT = 20_000
 MOST_STDERR = 2_000

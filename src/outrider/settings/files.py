@@ -7,18 +7,18 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-from outrider.protocol import places
-from outrider.protocol.config import (
-    KEYS,
-    BadValue,
+from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.settings import places
+from outrider.settings.keys import KEYS
+from outrider.settings.layers import (
     Layer,
     Origin,
+    SettingError,
     Settings,
     flatten,
     merge,
     unknown_key,
 )
-from outrider.protocol.errors import ErrorCode, Refusal
 
 MOST_BYTES = 1 << 20
 NOT_SETTINGS = ("OUTRIDER_HOME", "OUTRIDER_SUBAGENT_CHILD", "OUTRIDER_SUBAGENT_DEPTH")
@@ -42,7 +42,7 @@ def load_settings(
         layers.append(Layer(Origin.FLAG, f"flag {name}", {name: value}))
     try:
         settings = merge([layer for layer in layers if layer.values])
-    except BadValue as bad:
+    except SettingError as bad:
         raise Refusal(
             ErrorCode.INVALID_INPUT, f"Bad setting: {bad}" + ("" if str(bad).endswith("?") else ".")
         ) from None

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, cast
 
-from outrider.protocol.schema_document import Document, Node, Pointer, SchemaError, place
+from outrider.schemas.document import Document, Node, Pointer, SchemaError, place
 
 MAX_PATTERNS = 128
 MAX_APPLICATIONS = 50_000

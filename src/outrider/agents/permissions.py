@@ -12,14 +12,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from outrider.agents.definitions import AgentDefinition, Source
-from outrider.agents.toolnames import (
+from outrider.protocol.catalogue import (
     DEFAULT_TOOLS,
     NETWORK_TOOLS,
     NEVER_LISTED,
     READ_ONLY_TOOLS,
     WRITING_TOOLS,
 )
-from outrider.protocol.config import READ_ONLY_LSP_ACTIONS, Config
+from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config
 
 __all__ = [
     "DEFAULT_TOOLS",

@@ -1,31 +1,13 @@
 """When a request to a model is sent again: decided from the kind of failure, never from words."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from math import ceil
+
+from outrider.protocol.outcomes import FailureKind
 
 BASE_DELAY_MS = 500
 MAX_DELAY_MS = 30_000
 _LONGEST_WAIT_S = 7 * 24 * 3600.0
-
-
-class FailureKind(StrEnum):
-    """What went wrong with a request to a model."""
-
-    CONNECTION = "connection"
-    RATE_LIMIT = "rate_limit"
-    OVERLOADED = "overloaded"
-    SERVER = "server"
-    TIMEOUT = "timeout"
-    AUTHENTICATION = "authentication"
-    NOT_FOUND = "not_found"
-    QUOTA = "quota"
-    WINDOW_OVERFLOW = "window_overflow"
-    CONTENT_FILTER = "content_filter"
-    REJECTED = "rejected"
-    CUT_STREAM = "cut_stream"
-    MALFORMED = "malformed"
-    UNKNOWN = "unknown"
 
 
 TRANSIENT = frozenset(
@@ -44,7 +26,6 @@ TRANSIENT = frozenset(
 class RetryPolicy:
     """How often one request is sent at most, and how long to wait in between."""
 
-    enabled: bool = True
     max_attempts: int = 2
 
     def delay_ms(
@@ -60,7 +41,7 @@ class RetryPolicy:
         `attempt` counts from 1 and is the one that failed; `retry_after` is what the provider asked
         for, in seconds; `random` is in [0, 1) and spreads many children over the time.
         """
-        if not self.enabled or failure_kind not in TRANSIENT or attempt >= self.max_attempts:
+        if failure_kind not in TRANSIENT or attempt >= self.max_attempts:
             return None
         # The exponent is bounded so that a large attempt number can't make a huge integer.
         ceiling = min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** min(attempt - 1, 16))

@@ -25,9 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import outrider
-from outrider.delegation.launch import PYTHON, Child, LaunchFailed, with_links
 from outrider.protocol.brief import Brief, Start
+from outrider.runtimes.cold import PYTHON, Child, LaunchFailed, with_links
 
 READY = b"ready"
 SEND_LIMIT_S = 10.0
@@ -287,7 +286,7 @@ def _spawn(whose: str, passed: int, *arguments: str) -> "subprocess.Popen[bytes]
     passed = fcntl.fcntl(passed, fcntl.F_DUPFD_CLOEXEC, 3)
     try:
         return subprocess.Popen(
-            [*PYTHON, "outrider.child.warm", whose, str(passed), *arguments],
+            [*PYTHON, "outrider.child.fork_server", whose, str(passed), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -313,14 +312,14 @@ def code_identity() -> str:
 
     Where modules and libraries are looked for belongs to it; a fork can't take that on later.
     """
-    package = os.path.dirname(outrider.__file__)
+    package = os.path.dirname(os.path.dirname(__file__))
     # A package that is installed, upgraded or removed beside ours changes their folder.
     stamps = [_stamp(os.path.dirname(package))]
     for folder, names, files in os.walk(package):
         names[:] = sorted(name for name in names if name != "__pycache__")
         stamps += (_stamp(os.path.join(folder, file)) for file in sorted(files))
     searched = [_plain_environment().get(name, "") for name in ("PYTHONPATH", "LD_LIBRARY_PATH")]
-    parts = (outrider.__version__, sys.version, sys.executable, package, *searched, *stamps)
+    parts = (sys.version, sys.executable, package, *searched, *stamps)
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
 
 

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, cast
 
-from outrider.protocol.schema_document import Document, Pointer
-from outrider.protocol.schema_messages import CERTAIN, complaint, undecided
-from outrider.protocol.schema_offer import fragment
-from outrider.protocol.schema_values import JSON, Fault, Keys, cut, names, path_text, show
+from outrider.schemas.document import Document, Pointer
+from outrider.schemas.messages import CERTAIN, complaint, undecided
+from outrider.schemas.offer import fragment
+from outrider.schemas.values import JSON, Fault, Keys, cut, names, path_text, show
 
 MAX_FAULTS = 20
 MAX_COUNTED = 1_000

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from outrider.protocol import jsonl
-from outrider.protocol.config import RunsConfig
+from outrider.settings.keys import RunsConfig
 
 SESSION, OUTPUT, RESULT, SPILL = "session.jsonl", "output.md", "result.json", "spill"
 PRUNE_EVERY_S = 3600

@@ -8,10 +8,10 @@ from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.protocol import jsonl
-from outrider.protocol.config import Config
 from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.protocol.schemas import SchemaError, load_schema
+from outrider.schemas.output_schema import SchemaError, load_schema
+from outrider.settings.keys import Config
 
 TASK_BYTES = 4 << 20
 MOST_NAME = 200

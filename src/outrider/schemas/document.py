@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from outrider.protocol.schema_values import JSON, cut, path_text, survey
+from outrider.schemas.values import JSON, cut, path_text, survey
 
 Draft: TypeAlias = Literal["2020-12", "7"]
 Pointer: TypeAlias = tuple[str, ...]

@@ -3,27 +3,34 @@
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.agents.discovery import Discovery, discover
-from outrider.agents.policy import Permit, Trust, Verdict, is_trusted, may_run, permit
-from outrider.agents.toolnames import is_known
-from outrider.delegation import guard
+from outrider.agents.permissions import Permit, Trust, Verdict, is_trusted, may_run, permit
 from outrider.delegation.environment import child_environment
-from outrider.delegation.guard import Request
 from outrider.delegation.prompt import system_prompt
-from outrider.delegation.settings import load_settings
+from outrider.delegation.request import (
+    Request,
+    check_depth,
+    check_enabled,
+    check_input,
+    check_schema,
+    invalid,
+    working_directory,
+)
+from outrider.masking import Masker, secret_environment_values
 from outrider.models.resolution import ModelChoice, choose_model
-from outrider.protocol.brief import Brief
-from outrider.protocol.config import Config
+from outrider.protocol.brief import Brief, BudgetLimits
+from outrider.protocol.catalogue import is_known
 from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.protocol.masking import Masker, secret_environment_values
-from outrider.protocol.places import home, project_root
+from outrider.settings.files import load_settings
+from outrider.settings.keys import Config
+from outrider.settings.places import home, project_root
 
 Confirm = Callable[[str], bool]
 
@@ -50,7 +57,7 @@ class Prepared:
 
     def brief(self, run_id: str, spill: Path) -> Brief:
         """Return what the child is told."""
-        config = self.config
+        config, retry = self.config, self.config.subagents.retry
         wants_report = self.schema is not ABSENT
         return Brief(
             run_id=run_id,
@@ -69,8 +76,8 @@ class Prepared:
             report_back_attempts=config.subagents.report_back_attempts,
             timeout_ms=config.subagents.timeout_ms,
             spill_folder=str(spill),
-            retry=config.subagents.retry,
-            budget=config.subagents.budget,
+            request_attempts=retry.max_attempts if retry.enabled else 1,
+            budget=BudgetLimits(**asdict(config.subagents.budget)),
         )
 
 
@@ -89,13 +96,13 @@ def prepare(
 
     `confirm` asks the user whether a repository's agent may run; without it nobody can be asked.
     """
-    cwd = guard.working_directory(request.cwd)
+    cwd = working_directory(request.cwd)
     settings = load_settings(cwd, env, flags)
     config = settings.config
-    guard.check_enabled(config)
-    guard.check_depth(config, env)
-    guard.check_input(request)
-    guard.check_schema(request.output_schema)
+    check_enabled(config)
+    check_depth(config, env)
+    check_input(request)
+    check_schema(request.output_schema)
     definition = request.definition or _find(request.agent, discover(cwd, env))
     root = project_root(cwd, env)
     trusted = is_trusted(root, config, home=home(env))
@@ -104,7 +111,7 @@ def prepare(
         flag=request.model, agent=definition.model, configured=config.model, env=env
     )
     if choice.problem:
-        raise guard.invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
+        raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
     return Prepared(
         request=request,
         config=config,
@@ -169,8 +176,8 @@ def _schema(request: Request, definition: AgentDefinition) -> Any | Absent:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             schema: object = json.loads(file.read(1 << 20))
     except (OSError, ValueError, RecursionError) as error:
-        raise guard.invalid(
+        raise invalid(
             f"The output_schema of {definition.name}, {path}, can't be used: {error}"
         ) from None
-    guard.check_schema(schema)
+    check_schema(schema)
     return schema

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from outrider.masking import without_secrets
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.data import to_json
-from outrider.protocol.masking import without_secrets
 
 # -P: the working directory is hostile ground, and must not be searched for modules.
 PYTHON = (sys.executable, "-P", "-m")

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any, cast
 from urllib.parse import quote
 
-from outrider.protocol.schema_document import Document, Pointer
-from outrider.protocol.schema_values import JSON
+from outrider.schemas.document import Document, Pointer
+from outrider.schemas.values import JSON
 
 RESULT = "result"
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from outrider.delegation.collect import Collector
-from outrider.delegation.launch import Child
+from outrider.delegation.collecting import Collector
 from outrider.delegation.lines import ErrorText, Flooded, LineReader
-from outrider.protocol.config import Config
-from outrider.protocol.errors import TimeoutReason
+from outrider.protocol.outcomes import TimeoutReason
+from outrider.runtimes.cold import Child
+from outrider.settings.keys import Config
 
 CHUNK = 1 << 18
 STOP_LIMIT_S = 20.0

@@ -1,8 +1,8 @@
 """The warm process: it has imported and exercised all that a child needs, and forks one for each
 request. It has one thread, no event loop and no caller's secrets, for every fork inherits it all.
 
-`python -m outrider.child.warm host FD PROVIDER`     serves one host, until that lets go of it
-`python -m outrider.child.warm user LOCK_FD PATH MINUTES PROVIDER`     serves a user's commands
+`python -m outrider.child.fork_server host FD PROVIDER` serves one host, until that lets go of it;
+`… user LOCK_FD PATH MINUTES PROVIDER` serves a user's commands.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from outrider.child.guardian import BEGIN, call_oneself, libc, run_guarded, run_spare
+from outrider.processes.guardian import BEGIN, call_oneself, libc, run_guarded, run_spare
 
 READY = b"ready"
 PIPES = 4
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> None:
 def warm_up(provider: str) -> None:
     """Become a process to fork from: all is loaded and done once, and one thread is left."""
     call_oneself("warm")
-    from outrider.child.exercise import rehearse
+    from outrider.child.rehearsal import rehearse
 
     rehearse()
     libc()
@@ -62,7 +62,7 @@ def warm_up(provider: str) -> None:
 
 def _load(provider: str) -> None:
     """Make ready for a provider's models, and see to it that this process can be forked."""
-    from outrider.child.exercise import load_provider
+    from outrider.child.rehearsal import load_provider
 
     load_provider(provider)
     _join_threads()
@@ -261,8 +261,8 @@ def _wait_as_spare(server: socket.socket) -> Callable[[socket.socket], None]:
     """Return what a spare child does: take on its memory in a rehearsal, then wait for its task."""
 
     def wait(guardian: socket.socket) -> None:
-        from outrider.child.exercise import rehearse
         from outrider.child.main import run_child
+        from outrider.child.rehearsal import rehearse
 
         call_oneself("spare")
         rehearse()

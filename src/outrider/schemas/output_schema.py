@@ -8,17 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from outrider.protocol.schema_bounds import bounded_applications
-from outrider.protocol.schema_document import (
+from outrider.schemas.bounds import bounded_applications
+from outrider.schemas.document import (
     TYPES,
     Document,
     SchemaError,
     place,
     read_document,
 )
-from outrider.protocol.schema_faults import ADDRESS, FaultFinder, Judge
-from outrider.protocol.schema_offer import RESULT, is_object_root, offered, plain
-from outrider.protocol.schema_values import (
+from outrider.schemas.faults import ADDRESS, FaultFinder, Judge
+from outrider.schemas.offer import RESULT, is_object_root, offered, plain
+from outrider.schemas.values import (
     JSON,
     MAX_REPORT_DEPTH,
     MAX_REPORT_VALUES,

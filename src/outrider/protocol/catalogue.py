@@ -17,7 +17,9 @@ WRITING_TOOLS = ("write", "edit", "bash")
 # convert_content takes addresses as well as files.
 NETWORK_TOOLS = ("web_search", "fetch_content", "get_search_content", "convert_content")
 DEFAULT_TOOLS = ("read", "grep", "find", "ls")
-NEVER_LISTED = ("subagent", "report_back")
+REPORT_BACK = "report_back"
+"""The tool by which a child hands over an answer of the shape its caller asked for."""
+NEVER_LISTED = ("subagent", REPORT_BACK)
 
 _KNOWN = {name: name for name in (*READ_ONLY_TOOLS, *WRITING_TOOLS, *NEVER_LISTED)}
 _ALIASES = {

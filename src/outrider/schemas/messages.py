@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
-from outrider.protocol.schema_values import JSON, cut, names, show
+from outrider.schemas.values import JSON, cut, names, show
 
 CERTAIN = frozenset({"required", "dependentRequired", "dependencies"})
 """The keywords whose complaints, where there are any, need no verdict to be true."""

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from outrider.tools.threads import in_thread
+from outrider.processes.threads import in_thread
 
 KEEPER = Path(__file__).with_name("keeper.py")
 END_SECONDS = 10.0

@@ -1,0 +1,70 @@
+"""How a delegation can end: outcomes, exit codes, and kinds of failures of a model."""
+
+from enum import StrEnum
+
+from outrider.protocol.errors import ErrorCode
+
+
+class Outcome(StrEnum):
+    """How a child's run ended, in `results[0].outcome`."""
+
+    COMPLETED = "completed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    OVER_BUDGET = "over_budget"
+    SCHEMA_FAILED = "schema_failed"
+    FAILED = "failed"
+
+
+class TimeoutReason(StrEnum):
+    """Which deadline passed."""
+
+    RUNTIME = "runtime"
+    IDLE = "idle"
+
+
+EXIT_COMPLETED = 0
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+EXIT_TIMED_OUT = 124
+EXIT_CANCELLED = 130
+
+ERROR_OF_OUTCOME = {
+    Outcome.TIMED_OUT: ErrorCode.SUBAGENT_TIMEOUT,
+    Outcome.CANCELLED: ErrorCode.SUBAGENT_CANCELLED,
+    Outcome.OVER_BUDGET: ErrorCode.SUBAGENT_BUDGET_EXCEEDED,
+    Outcome.SCHEMA_FAILED: ErrorCode.SUBAGENT_OUTPUT_INVALID,
+    Outcome.FAILED: ErrorCode.SUBAGENT_FAILED,
+}
+
+
+def exit_code(outcome: Outcome, signal: int | None = None) -> int:
+    """Return the exit code that follows from an outcome; `signal` is what killed the child."""
+    match outcome:
+        case Outcome.COMPLETED:
+            return EXIT_COMPLETED
+        case Outcome.TIMED_OUT:
+            return EXIT_TIMED_OUT
+        case Outcome.CANCELLED:
+            return EXIT_CANCELLED
+        case _:
+            return EXIT_FAILED if signal is None else 128 + signal
+
+
+class FailureKind(StrEnum):
+    """What went wrong with a request to a model."""
+
+    CONNECTION = "connection"
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    SERVER = "server"
+    TIMEOUT = "timeout"
+    AUTHENTICATION = "authentication"
+    NOT_FOUND = "not_found"
+    QUOTA = "quota"
+    WINDOW_OVERFLOW = "window_overflow"
+    CONTENT_FILTER = "content_filter"
+    REJECTED = "rejected"
+    CUT_STREAM = "cut_stream"
+    MALFORMED = "malformed"
+    UNKNOWN = "unknown"

@@ -1,0 +1,1 @@
+"""JSON Schema and JSON arguments: nothing is filled in, guessed or relaxed."""

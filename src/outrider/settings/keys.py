@@ -1,0 +1,204 @@
+"""Every setting: its key, default, type, documentation, and what a repository may do to it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import StrEnum
+from typing import Any
+
+from outrider.protocol.data import camel
+
+
+class ProjectRule(StrEnum):
+    """What a repository's file may do to a key."""
+
+    LOWER = "switch off or lower"
+    ADD = "add names"
+    NEVER = "nothing"
+
+
+def _key(
+    default: Any,
+    doc: str,
+    *,
+    minimum: float = 0,
+    choices: Sequence[str] = (),
+    kind: type | None = None,
+    project: ProjectRule = ProjectRule.LOWER,
+) -> Any:
+    metadata = {
+        "doc": doc,
+        "minimum": minimum,
+        "choices": tuple(choices),
+        "kind": kind or type(default),
+        "project": project,
+    }
+    return field(default=default, metadata=metadata)
+
+
+READ_ONLY_LSP_ACTIONS = (
+    "definition",
+    "references",
+    "hover",
+    "signature",
+    "symbols",
+    "diagnostics",
+    "workspace-diagnostics",
+    "servers",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryConfig:
+    """When a model's passing failure is tried again."""
+
+    enabled: bool = _key(True, "Try a request again after a passing failure of the model.")
+    max_attempts: int = _key(2, "How often one request is sent at most.", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetConfig:
+    """What one run may use up."""
+
+    max_turns: int | None = _key(100, "Turns of the model.", minimum=1)
+    max_tool_calls: int | None = _key(None, "Tool calls.", minimum=0, kind=int)
+    max_tokens: int | None = _key(None, "Tokens in and out, of all turns.", minimum=1, kind=int)
+    max_cost: float | None = _key(None, "Money, in US dollars.", minimum=0, kind=float)
+
+
+@dataclass(frozen=True, slots=True)
+class SubagentsConfig:
+    """Delegation itself."""
+
+    enabled: bool = _key(True, "Whether tasks can be delegated at all.")
+    max_depth: int = _key(1, "How deep delegations may nest; a child is at depth 1.", minimum=0)
+    timeout_ms: int = _key(900_000, "Hard deadline of a run, never reset.", minimum=1)
+    idle_timeout_ms: int = _key(180_000, "Longest time without an event.", minimum=1)
+    allow_write: bool = _key(False, "Let agents that aren't `readonly` have their writing tools.")
+    allow_lsp_tools: bool = _key(True, "Let children ask language servers.")
+    allowed_lsp_actions: tuple[str, ...] = _key(
+        READ_ONLY_LSP_ACTIONS, "Which `lsp` actions a child may use.", choices=READ_ONLY_LSP_ACTIONS
+    )
+    inject_delegation_policy: bool = _key(True, "Tell the host's model when to delegate.")
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    max_concurrent: int = _key(8, "Children at once from one process.", minimum=1)
+    report_back_attempts: int = _key(3, "Reports judged before a schema fails.", minimum=1)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    project_agent_policy: str = _key(
+        "confirm",
+        "Whether agents that a repository defines may run.",
+        choices=("allow", "confirm", "deny"),
+        project=ProjectRule.NEVER,
+    )
+    non_interactive_policy: str = _key(
+        "allow",
+        "What `confirm` means where nobody can be asked.",
+        choices=("allow", "deny"),
+        project=ProjectRule.NEVER,
+    )
+    trusted_projects: tuple[str, ...] = _key(
+        (), "Repositories whose agents run unasked, and with network tools."
+    )
+    disabled: tuple[str, ...] = _key((), "Agents switched off.", project=ProjectRule.ADD)
+    mask_tool_results: str = _key(
+        "readonly",
+        "Which children see their tools' results with secrets masked.",
+        choices=("readonly", "always", "never"),
+        project=ProjectRule.NEVER,
+    )
+    tools: tuple[str, ...] = _key(
+        ("subagent",), "Tools a host offers.", choices=("subagent", "Task", "Explore")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FilesConfig:
+    """What the file tools may reach."""
+
+    allowed_roots: tuple[str, ...] = _key((), "Folders beside the working tree.")
+    allow_credential_files: bool = _key(False, "Let tools open `.env`, private keys and the like.")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsConfig:
+    """Tools that users bring."""
+
+    modules: tuple[str, ...] = _key(
+        (), "Python modules with tools of your own.", project=ProjectRule.NEVER
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """How much of a child's output is taken in, and shown."""
+
+    result_bytes: int = _key(204_800, "Bytes of the text a caller is shown.", minimum=1024)
+    result_lines: int = _key(5_000, "Lines of the text a caller is shown.", minimum=10)
+    stdout_bytes: int = _key(67_108_864, "Bytes of events from one child.", minimum=1024)
+    stderr_bytes: int = _key(1_048_576, "Bytes of other text from one child.", minimum=1024)
+    event_bytes: int = _key(8_388_608, "Bytes of one event.", minimum=1024)
+    events: int = _key(100_000, "Events from one child, deltas not counted.", minimum=10)
+
+
+@dataclass(frozen=True, slots=True)
+class RunsConfig:
+    """How long finished runs are kept. Not a repository's to change: lowering it would delete."""
+
+    keep_days: int = _key(30, "Days a run is kept.", project=ProjectRule.NEVER)
+    keep_bytes: int = _key(1_073_741_824, "Bytes all runs may take.", project=ProjectRule.NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmConfig:
+    """The warmed process that children are forked from."""
+
+    keep_minutes: int = _key(
+        10, "Minutes the warm process is kept for the next command; 0 for no such process."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Every setting, at its effective value."""
+
+    model: str | None = _key(
+        None, "The model, as `provider:name`.", kind=str, project=ProjectRule.NEVER
+    )
+    subagents: SubagentsConfig = field(default_factory=SubagentsConfig)
+    files: FilesConfig = field(default_factory=FilesConfig)
+    tools: ToolsConfig = field(default_factory=ToolsConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    runs: RunsConfig = field(default_factory=RunsConfig)
+    warm: WarmConfig = field(default_factory=WarmConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key: its dotted name, where it stands in `Config`, and its rules."""
+
+    name: str
+    path: tuple[str, ...]
+    default: Any
+    kind: type
+    doc: str
+    minimum: float
+    choices: tuple[str, ...]
+    project: ProjectRule
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return "OUTRIDER_" + "__".join(part.upper() for part in self.path)
+
+
+def _walk(section: Any, path: tuple[str, ...]) -> Iterator[Key]:
+    for item in fields(section):
+        value, here = getattr(section, item.name), (*path, item.name)
+        if is_dataclass(value):
+            yield from _walk(value, here)
+        else:
+            name = ".".join(camel(part) for part in here)
+            yield Key(name=name, path=here, default=value, **item.metadata)
+
+
+DEFAULTS = Config()
+KEYS: dict[str, Key] = {key.name: key for key in _walk(DEFAULTS, ())}

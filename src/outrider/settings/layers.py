@@ -1,0 +1,199 @@
+"""How the layers of settings merge: default, user, project, environment, flag.
+
+A repository's file can switch off and lower, nothing else: `narrowed` decides that.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, cast
+
+from outrider.protocol.errors import OutriderError
+from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule
+
+
+class SettingError(OutriderError, ValueError):
+    """A value that its key can't take; the message says what would do."""
+
+
+def check(key: Key, value: object) -> Any:
+    """Return `value` as `key` holds it, or raise `SettingError`."""
+    if value is None and (key.default is None or key.name == "subagents.budget.maxTurns"):
+        return None
+    if key.kind is bool:
+        if isinstance(value, bool):
+            return value
+        raise SettingError(f"{value!r} is not true or false")
+    if key.kind is tuple:
+        return _check_list(key, value)
+    if key.kind is str:
+        return _check_text(key, value)
+    return _check_number(key, value)
+
+
+def _check_list(key: Key, value: object) -> tuple[str, ...]:
+    items = cast("list[object]", value) if isinstance(value, list | tuple) else None
+    if items is None or not all(isinstance(item, str) and item for item in items):
+        raise SettingError(f"{value!r} is not a list of names")
+    names = tuple(str(item) for item in items)
+    if key.choices and (unknown := [name for name in names if name not in key.choices]):
+        raise SettingError(f"{unknown[0]!r} is not one of {', '.join(key.choices)}")
+    return names
+
+
+def _check_text(key: Key, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise SettingError(f"{value!r} is not a text")
+    if key.choices and value not in key.choices:
+        raise SettingError(f"{value!r} is not one of {', '.join(key.choices)}")
+    return value
+
+
+def _check_number(key: Key, value: object) -> float:
+    whole = key.kind is int
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        raise SettingError(f"{value!r} is not a {'whole ' if whole else ''}number")
+    # A not-a-number fails every comparison, so it is refused here too.
+    if not key.minimum <= value <= 2**53:
+        raise SettingError(f"{value!r} is not a number from {key.minimum:g} up")
+    return value
+
+
+def parse(key: Key, text: str) -> Any:
+    """Return the value that a variable or flag gives as `text`, or raise `SettingError`."""
+    text = text.strip()
+    if key.kind is str:
+        return check(key, text)
+    if key.kind is tuple and not text.startswith("["):
+        return check(key, [part.strip() for part in text.split(",") if part.strip()])
+    from json import loads
+
+    try:
+        value = loads(text.lower() if key.kind is bool else text)
+    except ValueError:
+        value = text
+    return check(key, value)
+
+
+def narrowed(key: Key, current: Any, wanted: Any) -> Any:
+    """Return what a repository's `wanted` makes of `current`; raises `SettingError` to loosen."""
+    if key.project is ProjectRule.ADD:
+        return tuple(dict.fromkeys((*current, *wanted)))
+    if key.project is ProjectRule.LOWER:
+        if key.kind is bool and wanted is False:
+            return False
+        if key.kind is tuple and set(wanted) <= set(current):
+            return wanted
+        if key.kind in (int, float) and wanted is not None:
+            if current is None or wanted <= current:
+                return wanted
+            raise SettingError(f"{wanted:g} is more than the user's {current:g}")
+    raise SettingError("a project's file can only switch off and lower")
+
+
+class Origin(StrEnum):
+    """Where a value came from; later ones win."""
+
+    DEFAULT = "default"
+    USER = "user"
+    PROJECT = "project"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values from one place, by dotted key; `label` names the place to people."""
+
+    origin: Origin
+    label: str
+    values: Mapping[str, object]
+
+    @property
+    def strict(self) -> bool:
+        """Whether a bad value here ends the call instead of falling back with a warning."""
+        return self.origin in (Origin.ENVIRONMENT, Origin.FLAG)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The effective configuration, with where each value came from and what was ignored."""
+
+    config: Config = DEFAULTS
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    warnings: tuple[str, ...] = ()
+
+
+def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the dotted keys of a `config.json`; what is no section comes out as it is."""
+    for name, value in tree.items():
+        here = f"{prefix}{name}"
+        is_section = here not in KEYS and any(key.startswith(f"{here}.") for key in KEYS)
+        if is_section and isinstance(value, Mapping):
+            yield from flatten(cast("Mapping[str, object]", value), f"{here}.")
+        else:
+            yield here, value
+
+
+def unknown_key(name: str) -> str:
+    """Return the complaint about a key that doesn't exist, with the nearest one that does."""
+    last = {key.rsplit(".", 1)[-1]: key for key in KEYS}
+    near = get_close_matches(name, KEYS, 1, 0.6) or [
+        last[match] for match in get_close_matches(name.rsplit(".", 1)[-1], last, 1, 0.6)
+    ]
+    return f"unknown key {name}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def merge(layers: Sequence[Layer]) -> Settings:
+    """Return the settings that the layers add up to. Raises `SettingError` for a strict layer."""
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    warnings: list[str] = []
+    for layer in layers:
+        for name, raw in layer.values.items():
+            try:
+                values[name] = _applied(layer, name, raw, values)
+            except SettingError as bad:
+                problem = f"{layer.label}: {bad}"
+                if layer.strict:
+                    raise SettingError(problem) from None
+                warnings.append(f"{problem} (ignored)")
+            else:
+                origins[name] = layer.label
+    config = _with_values(DEFAULTS, {KEYS[name].path: value for name, value in values.items()})
+    return Settings(config, origins, tuple(warnings))
+
+
+def _applied(layer: Layer, name: str, raw: object, values: Mapping[str, Any]) -> Any:
+    key = KEYS.get(name)
+    if key is None:
+        raise SettingError(unknown_key(name))
+    try:
+        value = parse(key, raw) if layer.strict and isinstance(raw, str) else check(key, raw)
+        if layer.origin is Origin.PROJECT:
+            value = narrowed(key, values.get(name, key.default), value)
+    except SettingError as bad:
+        raise SettingError(f"{name}: {bad}") from None
+    return value
+
+
+def _with_values(section: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
+    """Return a section of the configuration with the values at these paths below it."""
+    below: dict[str, dict[tuple[str, ...], Any]] = {}
+    for path, value in values.items():
+        below.setdefault(path[0], {})[path[1:]] = value
+    changes = {
+        name: inner[()] if () in inner else _with_values(getattr(section, name), inner)
+        for name, inner in below.items()
+    }
+    return replace(section, **changes)
+
+
+def effective(config: Config) -> Iterator[tuple[Key, Any]]:
+    """Yield every key with its value in `config`."""
+    for key in KEYS.values():
+        value: Any = config
+        for part in key.path:
+            value = getattr(value, part)
+        yield key, value
