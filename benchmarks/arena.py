@@ -14,9 +14,9 @@ from benchmarks.contestants import CONTESTANTS, driver_environment
 from benchmarks.environments import ROOT, outrider_python
 from benchmarks.processes import Broken, Lines, end, processes_at_home
 
-START_LIMIT_S = 120
-ANSWER_LIMIT_S = 60
-TURN_LIMIT_S = 2
+START_LIMIT_SECONDS = 120
+ANSWER_LIMIT_SECONDS = 60
+TURN_LIMIT_SECONDS = 2
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Arena:
         command = [outrider_python(), "-m", "benchmarks.server"]
         env = driver_environment(next(iter(CONTESTANTS.values())), self._folder / "server", "")
         self._server = self._stack.enter_context(Lines(command, env=env, cwd=ROOT, log=log))
-        self.url: str = self._server.answer(START_LIMIT_S)["url"]
+        self.url: str = self._server.answer(START_LIMIT_SECONDS)["url"]
         for name, command in self._commands.items():
             self._enter_contestant(name, command)
         for name in tuple(self._drivers):
@@ -115,9 +115,9 @@ class Arena:
         texts = [task.text for task in tasks]
         self._drivers[name].tell({"op": "delegate", "tasks": texts, "concurrent": concurrent})
 
-    def has_finished(self, name: str, wait_s: float) -> bool:
+    def has_finished(self, name: str, wait_seconds: float) -> bool:
         """Return whether the tasks that were begun have ended, or end within this time."""
-        return self._drivers[name].has_answered(wait_s)
+        return self._drivers[name].has_answered(wait_seconds)
 
     def finish(self, name: str, tasks: Sequence[Task], *, turns: int = 1) -> list[Done]:
         """Wait for tasks that were begun; raises `Broken` unless each has its own answer."""
@@ -135,19 +135,19 @@ class Arena:
         self, name: str, tasks: Sequence[Task], turns: int = 1
     ) -> list[tuple[dict[str, Any], list[float]]]:
         """Wait for tasks that were begun; return how each ended, and when it asked the model."""
-        each = CONTESTANTS[name].child_s + turns * TURN_LIMIT_S / 10
-        limit = ANSWER_LIMIT_S + 4 * len(tasks) * each
+        each = CONTESTANTS[name].child_s + turns * TURN_LIMIT_SECONDS / 10
+        limit = ANSWER_LIMIT_SECONDS + 4 * len(tasks) * each
         results = self._drivers[name].answer(limit)["results"]
         times = [report["times"] for report in self.reports(tasks)]
         return list(zip(results, times, strict=True))
 
     def offer(self, name: str, task: Task) -> dict[str, Any]:
         """Let a parent of this contestant ask the model once; return what it said of its tool."""
-        return self._drivers[name].ask({"op": "offer", "task": task.text}, ANSWER_LIMIT_S)
+        return self._drivers[name].ask({"op": "offer", "task": task.text}, ANSWER_LIMIT_SECONDS)
 
     def reports(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
         """Return what the model server knows of the requests of these tasks."""
-        answer = self._server.ask({"ids": [task.identity for task in tasks]}, ANSWER_LIMIT_S)
+        answer = self._server.ask({"ids": [task.identity for task in tasks]}, ANSWER_LIMIT_SECONDS)
         return answer["reports"]
 
     def wait_for_requests(self, tasks: Sequence[Task], timeout: float) -> bool:
@@ -177,7 +177,7 @@ class Arena:
     def _first_steps(self, name: str) -> None:
         """Wait until a driver is ready, and let it do what only the first task costs."""
         try:
-            self.versions[name] = self._drivers[name].answer(START_LIMIT_S)["version"]
+            self.versions[name] = self._drivers[name].answer(START_LIMIT_SECONDS)["version"]
         except Broken as problem:
             self.drop(name, str(problem))
             return

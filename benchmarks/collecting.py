@@ -80,7 +80,7 @@ def chunks(size: int, result: int) -> Iterator[bytes]:
 def collect(size: int, folder: Path, result: int = SMALL_RESULT) -> None:
     """Take in `size` bytes of events as a delegation does."""
     limits = LimitsConfig(stdout_bytes=NO_LIMIT, events=NO_LIMIT)
-    lines = LineReader(most_bytes=limits.stdout_bytes, most_line=limits.event_bytes)
+    lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
     masker = Masker(project="/home/someone/project", home="/home/someone", secrets=("k" * 20,))
     with Run.create(folder) as run:
         collector = Collector(run, masker, limits)

@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
 ENVS = FOLDER / ".envs"
-INSTALL_LIMIT_S = 900
+INSTALL_LIMIT_SECONDS = 900
 
 PYTHON_PACKAGES = {
     "pydantic-ai-harness": ("pydantic-ai-harness==0.62.0", "pydantic-ai-slim[openai]==2.62.0"),
@@ -93,14 +93,14 @@ def _run(name: str, command: list[str], *, may_fail: bool = False) -> None:
             command,
             env=env,
             cwd=ENVS.parent,
-            timeout=INSTALL_LIMIT_S,
+            timeout=INSTALL_LIMIT_SECONDS,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise NotInstalled(f"installing took more than {INSTALL_LIMIT_S} s") from None
+        raise NotInstalled(f"installing took more than {INSTALL_LIMIT_SECONDS} s") from None
     if done.returncode and not may_fail:
         # The whole of it for the person who runs this; the record keeps no machine's addresses.
         print(done.stdout, file=sys.stderr)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import environments
-from benchmarks.arena import START_LIMIT_S, Arena, Task, new_task
+from benchmarks.arena import START_LIMIT_SECONDS, Arena, Task, new_task
 from benchmarks.contestants import (
     COLD,
     CONTESTANTS,
@@ -43,7 +43,7 @@ from benchmarks.processes import (
 
 Json = dict[str, Any]
 HISTORIES = (10, 50, 100, 200, 400)
-SETTLE_LIMIT_S = 10
+SETTLE_LIMIT_SECONDS = 10
 LOOP_ROUNDS = 5
 QUEUED = f"{WARM}, its queue of 8"
 
@@ -131,7 +131,7 @@ def latency(setting: Setting) -> Json:
     forks: list[float] = []
     with setting.arena("latency") as arena, _forker(setting) as forker:
         for turn in range(setting.scale.one_turn_rounds):
-            forks.append(round(forker.ask("fork", START_LIMIT_S)["seconds"] * 1000, 3))
+            forks.append(round(forker.ask("fork", START_LIMIT_SECONDS)["seconds"] * 1000, 3))
             for name in arena.rotated(turn):
                 for done in arena.run(name, [new_task()]):
                     _add(found["first"], name, done.first_request_s)
@@ -149,7 +149,7 @@ def _forker(setting: Setting) -> Iterator[Lines]:
     command = [outrider_python(), "-m", "benchmarks.forking"]
     log = setting.folder / "forker.log"
     with Lines(command, env=environment, cwd=ROOT, log=log) as forker:
-        forker.answer(START_LIMIT_S)
+        forker.answer(START_LIMIT_SECONDS)
         yield forker
 
 
@@ -212,7 +212,7 @@ def _held_by(arena: Arena, name: str) -> tuple[int, int]:
 
 def _left_behind(arena: Arena, before: tuple[int, int]) -> Json:
     """Return what Outrider holds more than it did; its warm process and a spare child stay."""
-    until = time.monotonic() + SETTLE_LIMIT_S
+    until = time.monotonic() + SETTLE_LIMIT_SECONDS
     after = _held_by(arena, WARM)
     while any(map(gt, after, before)) and time.monotonic() < until:
         after = _held_by(arena, WARM)
@@ -270,7 +270,7 @@ def history(setting: Setting) -> Json:
             if done:
                 found[name] = _cost_of_turns(done[0].requests)
     rounds = [
-        _cost_of_turns(_json_of("benchmarks.loop", str(turns), limit_s=300))
+        _cost_of_turns(_json_of("benchmarks.loop", str(turns), limit_seconds=300))
         for _ in range(LOOP_ROUNDS)
     ]
     loop = {point: min(costs[point] for costs in rounds) for point in rounds[0]}
@@ -354,9 +354,9 @@ def throughput(setting: Setting) -> Json:
     scale = setting.scale
     module = "benchmarks.collecting"
     return {
-        "throughput": _json_of(module, "speed", str(scale.megabytes), limit_s=300),
-        "growth": _json_of(module, "growth", str(scale.growth_megabytes), limit_s=300),
-        "flood": _json_of(module, "memory", str(scale.flood_megabytes), limit_s=600),
+        "throughput": _json_of(module, "speed", str(scale.megabytes), limit_seconds=300),
+        "growth": _json_of(module, "growth", str(scale.growth_megabytes), limit_seconds=300),
+        "flood": _json_of(module, "memory", str(scale.flood_megabytes), limit_seconds=600),
     }
 
 
@@ -410,10 +410,10 @@ def killed(setting: Setting) -> Json:
     return {"killed": found}
 
 
-def _json_of(module: str, *arguments: str, limit_s: float) -> Any:
+def _json_of(module: str, *arguments: str, limit_seconds: float) -> Any:
     command = [outrider_python(), "-m", module, *arguments]
     done = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, timeout=limit_s, check=True, text=True
+        command, cwd=ROOT, stdout=subprocess.PIPE, timeout=limit_seconds, check=True, text=True
     )
     return json.loads(done.stdout)
 

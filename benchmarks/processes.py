@@ -71,9 +71,9 @@ class Lines:
         except BrokenPipeError:
             raise Broken(self._complaint("ended")) from None
 
-    def has_answered(self, wait_s: float) -> bool:
+    def has_answered(self, wait_seconds: float) -> bool:
         """Return whether something of an answer has come, or comes within this time."""
-        return bool(self._rest or select.select([self.process.stdout], [], [], wait_s)[0])
+        return bool(self._rest or select.select([self.process.stdout], [], [], wait_seconds)[0])
 
     def answer(self, timeout: float) -> dict[str, Any]:
         """Return the next line."""
@@ -140,13 +140,13 @@ def available_bytes() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
 
 
-def end(pids: set[int], *, wait_s: float = 5) -> None:
+def end(pids: set[int], *, wait_seconds: float = 5) -> None:
     """End processes by their ids, first kindly."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, sign)
-        until = time.monotonic() + wait_s
+        until = time.monotonic() + wait_seconds
         while any(_runs(pid) for pid in pids) and time.monotonic() < until:
             time.sleep(0.02)
 

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 COMMAND = [sys.executable, "-m", "outrider"]
-PATIENCE_S = 60
+PATIENCE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Door:
         self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
     ) -> Ended:
         process = self.start(*arguments, env=env, stdin=subprocess.PIPE)
-        out, err = process.communicate(stdin, timeout=PATIENCE_S)
+        out, err = process.communicate(stdin, timeout=PATIENCE_SECONDS)
         return Ended(process.returncode, out.decode(), err.decode())
 
     def shell(self, script: str) -> Ended:
@@ -93,7 +93,7 @@ class Door:
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=PATIENCE_S,
+            timeout=PATIENCE_SECONDS,
         )
         return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -144,7 +144,7 @@ def _home(process: psutil.Process) -> str | None:
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not reached():
         assert time.monotonic() < deadline, "what the test waits for doesn't come about"
         time.sleep(0.01)
@@ -204,10 +204,10 @@ class Terminal:
         while self._read():
             pass
         os.close(self._master)
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(PATIENCE_SECONDS)
 
     def _read(self) -> bool:
-        ready, _, _ = select.select([self._master], [], [], PATIENCE_S)
+        ready, _, _ = select.select([self._master], [], [], PATIENCE_SECONDS)
         assert ready, f"nothing happens on the terminal any more: {self.raw[-2000:]}"
         try:
             data = os.read(self._master, 65536)

@@ -288,7 +288,7 @@ async def test_a_warm_process_that_is_stopped_costs_no_answer(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
-    monkeypatch.setattr(supervision, "WARM_START_LIMIT_S", 0.5)
+    monkeypatch.setattr(supervision, "MAX_WARM_START_SECONDS", 0.5)
     with ScriptedModel([answer("Done.")]) as server:
         os.environ.update(server.environment)
         assert await hosted_warmth().ready("openai-chat")
@@ -304,7 +304,7 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
-    monkeypatch.setattr(supervision, "WARM_START_LIMIT_S", 0.2)
+    monkeypatch.setattr(supervision, "MAX_WARM_START_SECONDS", 0.2)
     monkeypatch.setattr(type(hosted_warmth()), "kill", lambda _self: None)
     effects = world / "effects"
     agents = world / ".outrider/agents"
@@ -339,7 +339,7 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
 async def test_a_guardian_that_is_stopped_is_ended_with_its_child(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "STOP_LIMIT_S", 0.5)
+    monkeypatch.setattr(supervision, "MAX_STOP_SECONDS", 0.5)
     with ScriptedModel([silence_after("So far.")]) as server:
         os.environ.update(server.environment)
         running = asyncio.ensure_future(subagent("explorer", "Go.", model=server.model))

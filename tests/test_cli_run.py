@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from cli_door import COMMAND, PATIENCE_S, Door
+from cli_door import COMMAND, PATIENCE_SECONDS, Door
 from outrider.models.local_servers import probe_local_servers
 from outrider.testing import ScriptedModel, answer, fail, silence, tool_call
 
@@ -151,7 +151,7 @@ def test_reader_who_has_left_gets_no_traceback(door):
         arguments = ("run", "explorer", "Much.", "--model", server.model)
         process = door.start(*arguments, env=server.environment)
         process.stdout.close()
-        _, err = process.communicate(timeout=PATIENCE_S)
+        _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 141
     assert b"Traceback" not in err and b"BrokenPipe" not in err
     door.assert_nothing_left()
@@ -161,7 +161,7 @@ def test_reader_who_has_left_gets_no_traceback(door):
 def test_full_disk_behind_stdout_is_told_in_one_line(door):
     with open("/dev/full", "wb") as full:
         process = door.start("config", stdout=full)
-        _, err = process.communicate(timeout=PATIENCE_S)
+        _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 1
     assert err.decode() == "outrider: the output can't be written: No space left on device.\n"
 
@@ -174,7 +174,7 @@ def test_closed_standard_streams_do_no_harm(door):
             ["sh", "-c", script, "sh", *command, "--model", server.model],
             cwd=door.project,
             env=door.environment(server.environment),
-            timeout=PATIENCE_S,
+            timeout=PATIENCE_SECONDS,
         )
     assert done.returncode == 0
     assert door.output_file().read_text() == "Heard by nobody."
@@ -184,7 +184,7 @@ def test_latin1_terminal_still_gets_an_answer(door):
     with ScriptedModel([answer("Größe: 大")]) as server:
         env = {**server.environment, "PYTHONIOENCODING": "latin-1"}
         process = door.start("run", "explorer", "x", "--model", server.model, env=env)
-        out, _ = process.communicate(timeout=PATIENCE_S)
+        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
     assert out.decode("latin-1") == "Größe: \\u5927\n"
 

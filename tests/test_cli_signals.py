@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from cli_door import PATIENCE_S, Door
+from cli_door import PATIENCE_SECONDS, Door
 from outrider.testing import ScriptedModel, silence_after
 
 # Long enough for its beginning to be let through: the last words could be half a secret.
@@ -26,7 +26,7 @@ def interrupted(door, *signals, options=()):
         door.wait_for_output("So far, so good.")
         for number in signals:
             process.send_signal(number)
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
     door.assert_nothing_left()
     return process.returncode, out.decode(), err.decode()
 

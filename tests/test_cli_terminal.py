@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from cli_door import PATIENCE_S, Door
+from cli_door import PATIENCE_SECONDS, Door
 from outrider.testing import ScriptedModel, answer, silence, silence_after, tool_call
 
 
@@ -132,7 +132,7 @@ def test_closed_terminal_takes_its_child_along(door):
         terminal = start(door, server)
         server.wait_for_requests(1)
         terminal.hang_up()
-        terminal.process.wait(PATIENCE_S)
+        terminal.process.wait(PATIENCE_SECONDS)
     door.assert_nothing_left()
 
 

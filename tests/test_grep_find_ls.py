@@ -17,7 +17,7 @@ from file_tools import FileTools
 from outrider.masking import Masker
 from outrider.tools.files import searching
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.matches import MOST_RECORD_BYTES, Records
+from outrider.tools.files.matches import MAX_RECORD_BYTES, Records
 from outrider.tools.files.ripgrep import ignoring_from, ripgrep, running
 
 
@@ -137,7 +137,7 @@ async def test_a_search_of_many_matches_says_how_many_more_there_are(tmp_path: P
 async def test_a_search_without_end_is_stopped_and_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(searching, "MOST_COUNTED", 1_000)
+    monkeypatch.setattr(searching, "MAX_COUNTED", 1_000)
     (tmp_path / "a.txt").write_text("hit\n" * 200_000)
     text = await FileTools(tmp_path).text("grep", pattern="hit", limit=3)
     assert text.splitlines()[:4] == ["a.txt", "1: hit", "2: hit", "3: hit"]
@@ -160,7 +160,7 @@ async def test_a_long_line_is_shown_around_its_match(tmp_path: Path):
 
 
 async def test_a_line_of_many_megabytes_takes_little_memory_and_keeps_its_number(tmp_path: Path):
-    (tmp_path / "a.txt").write_text("first\n" + "x" * (8 * MOST_RECORD_BYTES) + "needle\nneedle\n")
+    (tmp_path / "a.txt").write_text("first\n" + "x" * (8 * MAX_RECORD_BYTES) + "needle\nneedle\n")
     text = await FileTools(tmp_path).text("grep", pattern="needle")
     assert "2: [a line too long to show]" in text and "3: needle" in text
 

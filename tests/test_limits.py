@@ -32,13 +32,13 @@ from outrider.settings.keys import LimitsConfig
 def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], size: int) -> None:
     lines = [line.replace(b"\n", b"") for line in lines]
     data = b"".join(line + b"\n" for line in lines)
-    reader = LineReader(most_bytes=10_000, most_line=100)
+    reader = LineReader(max_bytes=10_000, max_line=100)
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
     assert [line for piece in pieces for line in reader.feed(piece)] == lines
 
 
 def test_a_line_without_an_end_is_a_flood() -> None:
-    reader = LineReader(most_bytes=10**9, most_line=1_000)
+    reader = LineReader(max_bytes=10**9, max_line=1_000)
     for _ in range(100):
         list(reader.feed(b"x" * 10))
     with pytest.raises(Flooded, match="1,000 bytes"):
@@ -46,7 +46,7 @@ def test_a_line_without_an_end_is_a_flood() -> None:
 
 
 def test_too_many_bytes_are_a_flood() -> None:
-    reader = LineReader(most_bytes=1_000, most_line=100)
+    reader = LineReader(max_bytes=1_000, max_line=100)
     for _ in range(200):
         list(reader.feed(b"xxxx\n"))
     with pytest.raises(Flooded, match="1,000 bytes"):
@@ -169,8 +169,8 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=300)
 
 
 @given(TEXTS, st.integers(10, 100), st.integers(2, 10))
-def test_a_cut_text_is_a_beginning_that_says_so(text: str, most_bytes: int, lines: int) -> None:
-    shown = truncate(text, most_bytes=most_bytes, most_lines=lines, run_id="12345678", whole="/o")
+def test_a_cut_text_is_a_beginning_that_says_so(text: str, max_bytes: int, lines: int) -> None:
+    shown = truncate(text, max_bytes=max_bytes, max_lines=lines, run_id="12345678", whole="/o")
     if not shown.cut:
         assert shown.text == text
         return
@@ -178,7 +178,7 @@ def test_a_cut_text_is_a_beginning_that_says_so(text: str, most_bytes: int, line
     assert head.startswith("[Cut: ")
     assert "outrider show 12345678 --lines " in head and "/o" in head
     assert text.startswith(body)
-    assert len(body.encode()) <= most_bytes
+    assert len(body.encode()) <= max_bytes
     assert body.count("\n") < lines
 
 

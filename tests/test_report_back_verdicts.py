@@ -20,9 +20,8 @@ from outrider.child.conversation import Conversation, Reply
 from outrider.child.history import History
 from outrider.child.report_back import REPORT_BACK, ReportBackTool
 from outrider.child.task import TaskExecutor
-from outrider.child.turn import GRACE_S, TurnExecutor
+from outrider.child.turn import GRACE_SECONDS, TurnExecutor
 from outrider.delegation.api import subagent
-from outrider.protocol.data import ABSENT
 from outrider.protocol.envelope import ToolCode
 from outrider.protocol.events import Event, TaskFinishEvent, ToolResultEndEvent
 from outrider.protocol.outcomes import Outcome
@@ -70,7 +69,7 @@ def executor(
         len(turns),
         deadline,
     )
-    return TaskExecutor(turn, history, budget, True, len(turns))
+    return TaskExecutor("0", turn, history, budget, True, len(turns))
 
 
 def arguments(schema: Any, value: Any) -> str:
@@ -97,7 +96,7 @@ def holds(finish: TaskFinishEvent, schema: Any, given: Sequence[Any]) -> None:
         assert json.loads(finish.task_result) == good[0]
     else:
         assert finish.outcome is Outcome.SCHEMA_FAILED, finish
-        assert finish.structured_output is ABSENT
+        assert not finish.has_structured_output
         assert json.dumps(finish.last_report) == json.dumps(given[-1])
         assert finish.schema_faults
 
@@ -153,11 +152,14 @@ async def test_real_children_come_to_the_same_verdicts(world: Path) -> None:
         run = result.result
         assert run is not None and not run.masked_paths
         finish = TaskFinishEvent(
-            run.outcome,
+            "",
             run.output,
             run.structured_output,
+            run.has_structured_output,
+            run.outcome,
             schema_faults=run.schema_faults,
             last_report=run.last_report,
+            has_last_report=run.has_last_report,
         )
         holds(finish, schema, sent)
         outcomes.add(run.outcome)
@@ -209,7 +211,7 @@ async def test_a_tool_that_never_ends_cannot_undo_a_valid_report() -> None:
         [[("forever", "{}"), (REPORT_BACK, '{"result": 7}')]],
         emit=told,
         tools=collect_tools(forever),
-        deadline=time.monotonic() + GRACE_S + 0.2,
+        deadline=time.monotonic() + GRACE_SECONDS + 0.2,
     )
     finish = await task.run()
     assert entered.is_set()

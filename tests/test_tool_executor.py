@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.masking import Masker
-from outrider.protocol.receipt import MOST_ENTRIES, Receipt
+from outrider.protocol.receipt import MAX_ENTRIES, Receipt
 from outrider.tools import tool
 from outrider.tools.context import ToolContext
 from outrider.tools.effects import EffectsRecorder
@@ -435,14 +435,14 @@ def test_the_receipt_is_bounded_and_says_so(tmp_path: Path):
     recorder.file_written(tmp_path / "a", "1", "2")
     recorder.file_read("/elsewhere/b")
     recorder.command("x" * 10_000, None)
-    for number in range(MOST_ENTRIES + 5):
+    for number in range(MAX_ENTRIES + 5):
         recorder.file_read(tmp_path / f"f{number}")
     total = Receipt()
     total.add(recorder.effects(), failed=False)
     receipt = total.to_dict()
     assert receipt["filesWritten"] == [{"path": "a", "before": None, "after": "2"}]
     assert receipt["filesRead"][:2] == ["/elsewhere/b", "f0"]
-    assert len(receipt["filesRead"]) == MOST_ENTRIES and receipt["omitted"] == 6
+    assert len(receipt["filesRead"]) == MAX_ENTRIES and receipt["omitted"] == 6
     assert receipt["commands"][0]["exitCode"] is None
     assert len(receipt["commands"][0]["command"]) < 3_000
     assert set(Receipt().to_dict()) == {

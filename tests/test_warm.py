@@ -95,7 +95,7 @@ def test_a_warm_process_ends_with_its_host(warm: Path) -> None:
 async def test_a_warm_process_of_other_code_is_replaced(
     warm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.runtimes.fork_server.LOOK_EVERY_S", 0)
+    monkeypatch.setattr("outrider.runtimes.fork_server.LOOK_EVERY_SECONDS", 0)
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
         first = await until_warm()

@@ -199,7 +199,7 @@ async def test_what_is_not_text_or_too_large_is_not_edited(
 ):
     (tmp_path / "a.bin").write_bytes(b"a\0b\1\2")
     (tmp_path / "large.txt").write_text("a" * 2_000)
-    monkeypatch.setattr(storing, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(storing, "MAX_BYTES", 1_000)
     tools = FileTools(tmp_path)
     assert await tools.code("edit", path="a.bin", edits=[one("a", "b")]) == TOO_LARGE
     assert await tools.code("edit", path="large.txt", edits=[one("a", "b")]) == TOO_LARGE

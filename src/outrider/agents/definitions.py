@@ -213,7 +213,7 @@ def _tools(entry: Entry | None, notes: _Notes) -> tuple[str, ...] | None:
 
 def _tool(written: str, line: int, notes: _Notes) -> str | None:
     name, shown = catalogue.canonical(written), repr(written[:60])
-    if name in catalogue.NEVER_LISTED:
+    if name in catalogue.NEVER_GIVEN:
         notes.warn(line, f"tool {shown} is never given to an agent; left out")
     elif not _TOOL.fullmatch(written):
         rule = (
@@ -221,7 +221,7 @@ def _tool(written: str, line: int, notes: _Notes) -> str | None:
         )
         notes.warn(line, f"tool {shown} is not a plain name ({rule}); left out")
         return None
-    elif not catalogue.is_known(name):
+    elif not catalogue.is_own(name):
         near = catalogue.nearest(name)
         hint = _suggestion([near]) if near else "; left out unless a module of your own brings it"
         notes.warn(line, f"unknown tool {shown}{hint}")

@@ -9,39 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 
 from outrider.agents.definitions import AgentDefinition, Source
-from outrider.protocol.catalogue import (
-    DEFAULT_TOOLS,
-    NETWORK_TOOLS,
-    NEVER_LISTED,
-    READ_ONLY_TOOLS,
-    WRITING_TOOLS,
-)
+from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
+from outrider.protocol.results import WithheldTool
 from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config
-
-__all__ = [
-    "DEFAULT_TOOLS",
-    "NETWORK_TOOLS",
-    "READ_ONLY_TOOLS",
-    "WRITING_TOOLS",
-    "Permit",
-    "Trust",
-    "Verdict",
-    "is_trusted",
-    "may_run",
-    "permit",
-]
-
-_NO_TOOLS: Mapping[str, bool] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Trust:
-    """Whether the user's own configuration trusts the repository at hand."""
-
-    trusted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +26,10 @@ class Permit:
     tools: tuple[str, ...]
     readonly: bool
     lsp_actions: tuple[str, ...]
-    withheld: tuple[tuple[str, str], ...]
+    withheld: tuple[WithheldTool, ...]
 
 
-class Verdict(StrEnum):
+class Clearance(StrEnum):
     """Whether an agent may run: at once, when somebody says yes, or not."""
 
     RUN = "run"
@@ -68,39 +40,41 @@ class Verdict(StrEnum):
 def permit(
     definition: AgentDefinition,
     config: Config,
-    trust: Trust,
-    extra_tools: Mapping[str, bool] = _NO_TOOLS,
+    *,
+    trusted: bool,
+    tools: Mapping[str, CatalogueEntry] = CATALOGUE,
 ) -> Permit:
-    """Return a child's tools; `extra_tools` are the user's own, each with whether it writes."""
-    writes = {**extra_tools, **dict.fromkeys(READ_ONLY_TOOLS, False)}
-    writes |= dict.fromkeys(WRITING_TOOLS, True)
+    """Return what a child gets of `tools`; `trusted`: the user trusts the agent's repository."""
     actions = _lsp_actions(config)
     given: list[str] = []
-    withheld: list[tuple[str, str]] = []
+    withheld: list[WithheldTool] = []
     listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
     for tool in dict.fromkeys(listed):
+        entry = tools.get(tool)
         reason = (
-            _never(tool, writes)
-            or (writes[tool] and _no_writing(definition, config))
-            or (tool in NETWORK_TOOLS and _no_network(definition, trust))
+            _never(tool, entry)
+            or (entry and entry.writes and _no_writing(definition, config))
+            or (entry and entry.network and _no_network(definition, trusted))
             or (tool == "lsp" and not actions and "subagents.allowLspTools allows no action")
         )
         if reason:
-            withheld.append((tool, reason))
+            withheld.append(WithheldTool(tool, reason))
         else:
             given.append(tool)
     return Permit(
         tools=tuple(given),
-        readonly=not any(writes[tool] for tool in given),
+        readonly=not any(tools[tool].writes for tool in given),
         lsp_actions=actions if "lsp" in given else (),
         withheld=tuple(withheld),
     )
 
 
-def _never(tool: str, writes: Mapping[str, bool]) -> str | None:
-    if tool in NEVER_LISTED:
+def _never(tool: str, entry: CatalogueEntry | None) -> str | None:
+    if tool in NEVER_GIVEN:
         return "an agent's file can't give it"
-    return None if tool in writes else "there is no such tool"
+    if entry is None:
+        return "no tool has this name; tools.modules names modules with tools of your own"
+    return entry.missing
 
 
 def _no_writing(definition: AgentDefinition, config: Config) -> str | None:
@@ -109,8 +83,8 @@ def _no_writing(definition: AgentDefinition, config: Config) -> str | None:
     return None if config.subagents.allow_write else "subagents.allowWrite is off"
 
 
-def _no_network(definition: AgentDefinition, trust: Trust) -> str | None:
-    if definition.source is not Source.PROJECT or trust.trusted:
+def _no_network(definition: AgentDefinition, trusted: bool) -> str | None:
+    if definition.source is not Source.PROJECT or trusted:
         return None
     return "the repository that defines the agent isn't in subagents.trustedProjects"
 
@@ -125,27 +99,27 @@ def _lsp_actions(config: Config) -> tuple[str, ...]:
 
 def may_run(
     definition: AgentDefinition, config: Config, *, trusted: bool, interactive: bool
-) -> tuple[Verdict, str]:
+) -> tuple[Clearance, str]:
     """Return whether an agent may run, and the reason in words for the one who asked."""
     name, settings = definition.name, config.subagents
     if definition.disabled:
-        return Verdict.REFUSE, f"{name} is disabled in its file, {definition.path}"
+        return Clearance.REFUSE, f"{name} is disabled in its file, {definition.path}"
     if name in settings.disabled:
-        return Verdict.REFUSE, f"{name} is switched off by subagents.disabled"
+        return Clearance.REFUSE, f"{name} is switched off by subagents.disabled"
     if definition.source is not Source.PROJECT:
-        return Verdict.RUN, f"{name} is yours or built in"
+        return Clearance.RUN, f"{name} is yours or built in"
     if settings.project_agent_policy == "allow":
-        return Verdict.RUN, "subagents.projectAgentPolicy is allow"
+        return Clearance.RUN, "subagents.projectAgentPolicy is allow"
     if settings.project_agent_policy != "confirm":
-        return Verdict.REFUSE, f"{_origin(definition)}, and subagents.projectAgentPolicy is deny"
+        return Clearance.REFUSE, f"{_origin(definition)}, and subagents.projectAgentPolicy is deny"
     if trusted:
-        return Verdict.RUN, "its repository is in subagents.trustedProjects"
+        return Clearance.RUN, "its repository is in subagents.trustedProjects"
     if interactive:
-        return Verdict.ASK, _origin(definition)
+        return Clearance.ASK, _origin(definition)
     if settings.non_interactive_policy == "allow":
-        return Verdict.RUN, "nobody can be asked, and subagents.nonInteractivePolicy is allow"
+        return Clearance.RUN, "nobody can be asked, and subagents.nonInteractivePolicy is allow"
     return (
-        Verdict.REFUSE,
+        Clearance.REFUSE,
         f"{_origin(definition)}, nobody can be asked, and subagents.nonInteractivePolicy is deny; "
         "add the repository to subagents.trustedProjects to let it run",
     )

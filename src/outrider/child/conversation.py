@@ -26,7 +26,7 @@ from outrider.protocol.events import MessageUpdateEvent, RetryEvent
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.usage import Usage
 
-SIGN_OF_LIFE_S = 1.0
+SIGN_OF_LIFE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Conversation:
 
     def _show_life(self, turn: int) -> None:
         """Tell the parent, now and then, of a model that thinks, or writes a long tool call."""
-        if (now := time.monotonic()) - self._shown_at >= SIGN_OF_LIFE_S:
+        if (now := time.monotonic()) - self._shown_at >= SIGN_OF_LIFE_SECONDS:
             self._shown_at = now
             self._emit(MessageUpdateEvent(turn, ""))
 

@@ -24,8 +24,8 @@ READY = b"ready"
 PIPES = 4
 SPARE_AFTER_MS = 20
 """How long nobody must have come before a spare child is made: before, it would be in the way."""
-MOST_BYTES = 4096
-JOIN_LIMIT_S = 5.0
+MAX_BYTES = 4096
+MAX_JOIN_SECONDS = 5.0
 
 
 class Unfit(Exception):
@@ -42,8 +42,10 @@ def main(arguments: list[str]) -> None:
             _Server(provider, connections=[connection]).serve()
         case ["user", lock, path, minutes, provider]:
             warm_up(provider)
-            idle_s = float(minutes) * 60
-            _Server(provider, path, _listen(path), lock=int(lock), idle_s=idle_s).serve()
+            idle_seconds = float(minutes) * 60
+            _Server(
+                provider, path, _listen(path), lock=int(lock), idle_seconds=idle_seconds
+            ).serve()
         case _:
             sys.exit(__doc__)
 
@@ -72,7 +74,7 @@ def _load(provider: str) -> None:
 
 def _join_threads() -> None:
     """Wait until no thread but this one is left, to the kernel's knowledge; raises `Unfit`."""
-    give_up = time.monotonic() + JOIN_LIMIT_S
+    give_up = time.monotonic() + MAX_JOIN_SECONDS
     while (threads := len(os.listdir("/proc/self/task"))) != 1:
         if time.monotonic() > give_up:
             raise Unfit(f"{threads} threads are left after warming up")
@@ -105,7 +107,7 @@ class _Server:
         *,
         connections: list[socket.socket] | None = None,
         lock: int | None = None,
-        idle_s: float | None = None,
+        idle_seconds: float | None = None,
     ) -> None:
         self._loaded = {provider}
         self._asked = {provider}
@@ -113,7 +115,7 @@ class _Server:
         self._listener = listener
         self._lock = lock
         self._spare: socket.socket | None = None
-        self._idle_s = idle_s
+        self._idle_seconds = idle_seconds
         self._started = time.time()
         self._served = 0
         self._until = self._next_end()
@@ -141,7 +143,7 @@ class _Server:
         )
 
     def _next_end(self) -> float:
-        return time.monotonic() + (self._idle_s or 0)
+        return time.monotonic() + (self._idle_seconds or 0)
 
     def _ready(self) -> list[int]:
         poller = select.poll()
@@ -165,7 +167,7 @@ class _Server:
             return
         connection = self._connections[descriptor]
         try:
-            message, pipes, _, _ = socket.recv_fds(connection, MOST_BYTES, PIPES)
+            message, pipes, _, _ = socket.recv_fds(connection, MAX_BYTES, PIPES)
         except OSError:
             message, pipes = b"", []
         if not message:

@@ -28,12 +28,9 @@ from outrider.models.providers import build_model, has_price
 from outrider.models.retry import RetryPolicy
 from outrider.processes.guardian import seal
 from outrider.protocol.brief import Brief, Start
-from outrider.protocol.data import ABSENT, from_json
+from outrider.protocol.catalogue import run_commands
+from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
-from outrider.protocol.outcomes import Outcome
-
-RUN_NO_COMMANDS = frozenset({"read", "grep", "find", "ls", "write", "edit"})
-"""The tools under which nothing of a model's or a repository's making runs beside the child."""
 
 
 def run_child() -> None:
@@ -46,10 +43,10 @@ def run_child() -> None:
         if _is_given_up(lifeline=brief_in):
             os._exit(1)
         _take_surroundings(told)
-        if not set(told.brief.tools) <= RUN_NO_COMMANDS:
+        if run_commands(told.brief.tools):
             seal()
     except (ValueError, OSError) as error:
-        emit(TaskFinishEvent(Outcome.FAILED, error=f"The child can't begin: {error}"))
+        emit(TaskFinishEvent(error=f"The child can't begin: {error}"))
         os._exit(1)
     asyncio.run(_until_stopped(told.brief, emit, start))
 
@@ -91,11 +88,11 @@ async def _do(brief: Brief, emit: Emit, start: float) -> None:
     try:
         finish = await run_task(brief, build_model(brief.model), emit, budget, start)
     except ModelUnavailable as error:
-        finish = TaskFinishEvent(Outcome.FAILED, error=error.message)
+        finish = TaskFinishEvent(brief.run_id, error=error.message)
     except Exception as error:
         traceback.print_exc()
         words = f"The child failed: {type(error).__name__}: {error}"
-        finish = TaskFinishEvent(Outcome.FAILED, error=words, usage=budget.usage)
+        finish = TaskFinishEvent(brief.run_id, error=words, usage=budget.usage)
     emit(finish)
 
 
@@ -105,8 +102,8 @@ async def run_task(
     """Return how the task ended that a brief sets for a model."""
     if brief.budget.max_cost is not None and not has_price(model):
         error = f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be kept."
-        return TaskFinishEvent(Outcome.FAILED, error=f"{error} Limit maxTokens instead.")
-    wants_report = brief.output_schema is not ABSENT
+        return TaskFinishEvent(brief.run_id, error=f"{error} Limit maxTokens instead.")
+    wants_report = brief.output_schema is not None
     report_back = ReportBackTool.for_schema(brief.output_schema) if wants_report else None
     history = History(brief.system_prompt, brief.task)
     retry = RetryPolicy(brief.request_attempts)
@@ -124,5 +121,5 @@ async def run_task(
             deadline,
         )
         return await TaskExecutor(
-            turns, history, budget, wants_report, brief.report_back_attempts
+            brief.run_id, turns, history, budget, wants_report, brief.report_back_attempts
         ).run()

@@ -12,7 +12,6 @@ from pydantic_ai.tools import ToolDefinition
 
 from outrider.child.report_wire import wire_parameters
 from outrider.protocol.catalogue import REPORT_BACK
-from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
@@ -40,14 +39,14 @@ class Report:
     `raw` is what was sent: a value, unwrapped where it was wrapped, or text that isn't JSON.
     """
 
-    value: Any | Absent = ABSENT
+    value: Any = None
     faults: tuple[Fault, ...] = ()
-    raw: Any | Absent = ABSENT
+    raw: Any = None
 
     @property
     def valid(self) -> bool:
         """Whether this is the task's result."""
-        return self.value is not ABSENT
+        return not self.faults
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from outrider.child.turn import TurnExecutor, TurnResult
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
 
-MOST_TEXT = 1 << 20
+MAX_TEXT = 1 << 20
 CUT = "The model's answer was cut at its token limit."
 EMPTY = "The model gave an empty answer."
 NO_CALL = "The model answered without calling report_back, even when told to."
@@ -25,6 +25,7 @@ WITHHELD = {
 class TaskExecutor:
     """Runs the turns of one task and says how it ended."""
 
+    session_id: str
     turns: TurnExecutor
     history: History
     budget: Budget
@@ -95,10 +96,12 @@ class TaskExecutor:
     def _reported(self, value: Any) -> TaskFinishEvent:
         text = json.dumps(value, ensure_ascii=False)
         return TaskFinishEvent(
-            Outcome.COMPLETED,
+            self.session_id,
             # The parent writes the text anew from the value: a large one needn't be sent twice.
-            text if len(text) <= MOST_TEXT else "",
+            text if len(text) <= MAX_TEXT else "",
             structured_output=value,
+            has_structured_output=True,
+            outcome=Outcome.COMPLETED,
             usage=self.budget.usage,
         )
 
@@ -106,15 +109,17 @@ class TaskExecutor:
         self, outcome: Outcome, text: str = "", error: str | None = None
     ) -> TaskFinishEvent:
         """Return an end without a valid report; what was wrong with the last one is kept."""
-        last = self._reports[-1] if self._reports else Report()
-        faults = last.faults
+        last = self._reports[-1] if self._reports else None
+        faults = last.faults if last else ()
         if outcome is Outcome.SCHEMA_FAILED:
             faults = faults or (NO_REPORT,)
         return TaskFinishEvent(
-            outcome,
+            self.session_id,
             text or self._last_text,
+            outcome=outcome,
             error=error,
             schema_faults=tuple(fault.to_dict() for fault in faults) or None,
-            last_report=last.raw,
+            last_report=last.raw if last else None,
+            has_last_report=last is not None,
             usage=self.budget.usage,
         )

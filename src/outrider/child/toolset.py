@@ -6,7 +6,7 @@ from pathlib import Path
 
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.protocol.brief import Brief
-from outrider.protocol.catalogue import is_known
+from outrider.protocol.catalogue import is_own
 from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.entry_points import load_tools
@@ -19,7 +19,7 @@ def tool_executor(brief: Brief, cwd: Path, env: Mapping[str, str]) -> ToolExecut
     """Return the executor for a brief; its commands see none of the child's secrets."""
     available = {tool.name: tool for tool in builtin_tools()}
     wanted = set(brief.tools)
-    if not all(is_known(name) for name in wanted):
+    if not all(is_own(name) for name in wanted):
         own, problems = load_tools(brief.tool_modules)
         available |= {tool.name: tool for tool in own}
         for problem in problems:

@@ -22,7 +22,6 @@ from outrider.child.report_back import (
     rejected,
 )
 from outrider.models.failures import Failure
-from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.envelope import (
     Envelope,
     Meta,
@@ -42,7 +41,7 @@ from outrider.schemas.output_schema import parse_arguments
 from outrider.tools.executor import ToolExecutor, ToolOutcome
 
 REPORT_TIMEOUT_MS = 30_000
-GRACE_S = 5.0
+GRACE_SECONDS = 5.0
 """How long before the run's deadline a task that has its report gives up on its other tools."""
 
 
@@ -55,7 +54,7 @@ class TurnResult:
     tool_calls: tuple[ToolCallPart, ...] = ()
     failure: Failure | None = None
     over_budget: str | None = None
-    report_back_result: Any | Absent = ABSENT
+    report_back_result: Any = None
     reports: tuple[Report, ...] = ()
 
     @property
@@ -66,7 +65,7 @@ class TurnResult:
     @property
     def has_report_back(self) -> bool:
         """Whether a valid report was made, which ends the task."""
-        return self.report_back_result is not ABSENT
+        return any(report.valid for report in self.reports)
 
 
 class TurnExecutor:
@@ -133,15 +132,15 @@ class TurnExecutor:
     async def _with_tools(self, result: TurnResult) -> TurnResult:
         # Judged first and by themselves: nothing another tool does can undo a valid report.
         judged, reports = self._judged(result)
-        valid = next((report.value for report in reports if report.valid), ABSENT)
+        valid = next((report.value for report in reports if report.valid), None)
         result = replace(result, report_back_result=valid, reports=tuple(reports))
         calls = [call for call in result.tool_calls if not self._is_report(call)]
         if over := self._budget.forbids_tool_calls(len(calls)):
             return replace(result, over_budget=over)
         self._budget.tool_calls += len(calls)
-        time_left = self._deadline - GRACE_S - time.monotonic()
-        limit_s = max(0.0, time_left) if result.has_report_back else None
-        results = await asyncio.gather(*(self._call(call, limit_s) for call in calls))
+        time_left = self._deadline - GRACE_SECONDS - time.monotonic()
+        limit_seconds = max(0.0, time_left) if result.has_report_back else None
+        results = await asyncio.gather(*(self._call(call, limit_seconds) for call in calls))
         if result.has_tool_call:
             self._history.add_request([*results, *judged])
         return result
@@ -170,13 +169,13 @@ class TurnExecutor:
             parts.append(_returned(call, envelope["message"], envelope))
         return parts, reports
 
-    async def _call(self, call: ToolCallPart, limit_s: float | None) -> ToolReturnPart:
+    async def _call(self, call: ToolCallPart, limit_seconds: float | None) -> ToolReturnPart:
         arguments = call.args if call.args is not None else {}
         timeout_ms = self._executor.timeout_ms(call.tool_name, arguments)
         self._emit(_started(call, timeout_ms))
         begun = time.monotonic()
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit_seconds):
                 outcome = await self._executor.execute(call.tool_name, arguments)
         except TimeoutError:
             outcome = _given_up(call.tool_name, begun)

@@ -92,7 +92,7 @@ def turnstile() -> Turnstile:
     return _turnstiles.setdefault(os.getpid(), Turnstile())
 
 
-def most_children(wanted: int) -> int:
+def max_children(wanted: int) -> int:
     """Return how many children at once this process has the descriptors for, up to `wanted`."""
     import resource
 

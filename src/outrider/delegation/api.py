@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar, overload
 from outrider.delegation.output_types import schema_of, value_of
 from outrider.delegation.perform import Caller, OnUpdate, perform, refused
 from outrider.delegation.request import Request
-from outrider.protocol.data import ABSENT
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.protocol.usage import Usage
@@ -36,7 +35,7 @@ async def subagent(
     request = Request(
         agent=agent,
         task=task,
-        output_schema=ABSENT if output_schema is None else output_schema,
+        output_schema=output_schema,
         model=model,
         cwd=None if cwd is None else Path(cwd),
     )

@@ -29,8 +29,8 @@ from outrider.protocol.usage import Usage
 from outrider.records.runs import Run
 from outrider.settings.keys import LimitsConfig
 
-MOST_DISPLAY_ITEMS = 200
-MOST_DISPLAY_TEXT = 4_000
+MAX_DISPLAY_ITEMS = 200
+MAX_DISPLAY_TEXT = 4_000
 
 
 class Collector:
@@ -78,7 +78,7 @@ class Collector:
         """Return how far the run has come."""
         items = tuple(self.display_items)
         if text := self.partial.text:
-            items = (*items, {"type": "text", "text": text[-MOST_DISPLAY_TEXT:]})
+            items = (*items, {"type": "text", "text": text[-MAX_DISPLAY_TEXT:]})
         return Streaming(items, self.usage, self.turn_count)
 
     def _record(self, data: Mapping[str, Any]) -> None:
@@ -125,7 +125,7 @@ class Collector:
         # Masked before it is cut: half a secret is not known for one.
         if event.text:
             text = self._masker.text(event.text)
-            self._show({"type": "text", "text": text[:MOST_DISPLAY_TEXT]})
+            self._show({"type": "text", "text": text[:MAX_DISPLAY_TEXT]})
         for call in event.tool_calls:
             args, _ = self._masker.value(call.args)
             name = self._masker.text(call.name)
@@ -133,7 +133,7 @@ class Collector:
 
     def _show(self, item: dict[str, Any]) -> None:
         self.display_items.append(item)
-        del self.display_items[:-MOST_DISPLAY_ITEMS]
+        del self.display_items[:-MAX_DISPLAY_ITEMS]
 
 
 def _succeeded(event: ToolResultEndEvent) -> bool:
@@ -145,4 +145,4 @@ def _arguments(args: Any) -> dict[str, Any]:
     """Return a call's arguments as an object; text that isn't one is shown as it is."""
     if isinstance(args, dict):
         return cast("dict[str, Any]", args)
-    return {} if args is None else {"raw": str(args)[:MOST_DISPLAY_TEXT]}
+    return {} if args is None else {"raw": str(args)[:MAX_DISPLAY_TEXT]}

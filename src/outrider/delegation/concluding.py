@@ -9,14 +9,13 @@ from outrider.delegation.supervision import Ending
 from outrider.delegation.truncate import truncate
 from outrider.masking import Masker
 from outrider.protocol import jsonl
-from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome, TimeoutReason, exit_code
 from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
 from outrider.settings.keys import Config
 
-MOST_FAILURE_OUTPUT = 20_000
-MOST_STDERR = 2_000
+MAX_FAILURE_OUTPUT = 20_000
+MAX_STDERR = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def _death_words(ending: Ending) -> str:
 
 
 def _last_words(ending: Ending) -> str:
-    stderr = ending.errors.strip()[-MOST_STDERR:]
+    stderr = ending.errors.strip()[-MAX_STDERR:]
     return f"Its last words: {stderr}" if stderr else ""
 
 
@@ -91,10 +90,11 @@ def conclude(
     verdict = judge(ending, collector, config)
     error = masker.text(verdict.error) if verdict.error else None
     text = masker.text(finish.task_result) if finish and finish.task_result else None
-    structured, masked_paths = _masked(masker, finish.structured_output if finish else ABSENT)
-    if structured is not ABSENT:
+    reported = finish is not None and finish.has_structured_output
+    structured, masked_paths = masker.value(finish.structured_output if finish else None)
+    if reported:
         text = jsonl.pretty(structured)
-    last_report, _ = _masked(masker, finish.last_report if finish else ABSENT)
+    last_report, _ = masker.value(finish.last_report if finish else None)
     faults = [masker.value(fault)[0] for fault in (finish and finish.schema_faults) or ()]
     receipt, _ = masker.value(collector.receipt.to_dict())
     result = SingleResult(
@@ -105,11 +105,13 @@ def conclude(
         usage=collector.usage,
         output=collector.partial.text if text is None else text,
         structured_output=structured,
+        has_structured_output=reported,
         error=error,
         timeout_reason=ending.timeout,
         schema_faults=tuple(faults) or None,
         last_report=last_report,
-        masked_paths=masked_paths or None,
+        has_last_report=finish is not None and finish.has_last_report,
+        masked_paths=tuple(masked_paths) or None,
         attempts=collector.attempts,
         model=collector.model,
         duration_ms=duration_ms,
@@ -128,13 +130,6 @@ def conclude(
     if run.problem == result.record_problem:
         return shown
     return _shown(replace(result, record_problem=run.problem), verdict, collector, config)
-
-
-def _masked(masker: Masker, value: Any | Absent) -> tuple[Any | Absent, tuple[str, ...]]:
-    if value is ABSENT:
-        return ABSENT, ()
-    masked, paths = masker.value(value)
-    return masked, tuple(paths)
 
 
 def _ending_record(result: SingleResult, ending: Ending) -> dict[str, Any]:
@@ -158,8 +153,8 @@ def _shown(
         text, code = failure_text(result, collector), verdict.code
     shown = truncate(
         text,
-        most_bytes=config.limits.result_bytes,
-        most_lines=config.limits.result_lines,
+        max_bytes=config.limits.result_bytes,
+        max_lines=config.limits.result_lines,
         run_id=run.id,
         whole=result.output_file,
     )
@@ -184,8 +179,8 @@ def failure_text(result: SingleResult, collector: Collector) -> str:
     if result.schema_faults:
         lines += [f"- {fault['path']}: {fault['message']}" for fault in result.schema_faults]
     if output := result.output.strip():
-        more = "\n[…]" if len(output) > MOST_FAILURE_OUTPUT else ""
-        lines.append(f"Partial output:\n{output[:MOST_FAILURE_OUTPUT]}{more}")
+        more = "\n[…]" if len(output) > MAX_FAILURE_OUTPUT else ""
+        lines.append(f"Partial output:\n{output[:MAX_FAILURE_OUTPUT]}{more}")
     else:
         lines.append("Partial output: none")
     return "\n".join(lines)

@@ -10,9 +10,9 @@ class Flooded(Exception):
 class LineReader:
     """Takes bytes as they come and gives whole lines, holding at most one line at a time."""
 
-    def __init__(self, *, most_bytes: int, most_line: int) -> None:
-        self._most_bytes = most_bytes
-        self._most_line = most_line
+    def __init__(self, *, max_bytes: int, max_line: int) -> None:
+        self._most_bytes = max_bytes
+        self._most_line = max_line
         self._total = 0
         self._pieces: list[bytes] = []
         self._held = 0
@@ -43,8 +43,8 @@ class LineReader:
 class ErrorText:
     """What a child wrote to stderr: its beginning and its end, counted in full."""
 
-    def __init__(self, most_bytes: int, *, kept: int = 16_384) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int, *, kept: int = 16_384) -> None:
+        self._most_bytes = max_bytes
         self._kept = kept
         self._total = 0
         self._head = b""

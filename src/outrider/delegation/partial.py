@@ -3,7 +3,7 @@
 from outrider.masking import Masker, StreamMasker
 from outrider.records.runs import Run
 
-MOST_HELD = 1 << 20
+MAX_HELD = 1 << 20
 
 
 class PartialText:
@@ -43,7 +43,7 @@ class PartialText:
         if not text:
             return
         self._run.add_output(text)
-        if self._held < MOST_HELD:
+        if self._held < MAX_HELD:
             self._pieces.append(text)
             self._held += len(text)
 

@@ -8,13 +8,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
-from outrider.delegation.admission import most_children, turnstile
+from outrider.delegation.admission import max_children, turnstile
 from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
 from outrider.delegation.preparation import Confirm, Prepared, prepare
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, Watch
 from outrider.protocol.brief import Brief
+from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.results import Details, ErrorInfo, ToolResult, text_result
@@ -22,7 +23,7 @@ from outrider.records.runs import Run, prune, pruning_is_due
 from outrider.runtimes.cold import Child, LaunchFailed, launch_cold
 from outrider.settings.places import runs_folder
 
-UPDATE_INTERVAL_S = 0.05
+UPDATE_INTERVAL_SECONDS = 0.05
 log = logging.getLogger("outrider")
 
 OnUpdate = Callable[[ToolResult], object]
@@ -51,7 +52,7 @@ async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
         prepared = prepare(request, env=caller.env, flags=caller.flags, confirm=caller.confirm)
     except Refusal as refusal:
         return refused(refusal)
-    most = most_children(prepared.config.subagents.max_concurrent)
+    most = max_children(prepared.config.subagents.max_concurrent)
     async with turnstile().enter(most, prepared.provider):
         runs = runs_folder(caller.env)
         try:
@@ -113,7 +114,7 @@ def _opening(prepared: Prepared, run: Run) -> dict[str, object]:
         "model": prepared.choice.model,
         "modelReason": prepared.choice.reason,
         "tools": list(prepared.permit.tools),
-        "withheld": [f"{tool}: {reason}" for tool, reason in prepared.permit.withheld],
+        "withheld": to_json(prepared.permit.withheld),
         "cwd": masker.text(str(prepared.cwd)),
     }
 
@@ -181,7 +182,7 @@ class _Updates:
     def changed(self) -> None:
         if self._on_update is None or self._timer is not None:
             return
-        wait = max(0.0, self._last + UPDATE_INTERVAL_S - time.monotonic())
+        wait = max(0.0, self._last + UPDATE_INTERVAL_SECONDS - time.monotonic())
         self._timer = asyncio.get_running_loop().call_later(wait, self._send)
 
     def close(self) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
-from outrider.agents.discovery import Discovery, discover
-from outrider.agents.permissions import Permit, Trust, Verdict, is_trusted, may_run, permit
+from outrider.agents.discovery import Discovery
+from outrider.agents.permissions import Clearance, Permit
 from outrider.delegation.environment import child_environment
+from outrider.delegation.project import Project, open_project
 from outrider.delegation.prompt import system_prompt
 from outrider.delegation.request import (
     Request,
@@ -23,14 +24,11 @@ from outrider.delegation.request import (
     working_directory,
 )
 from outrider.masking import Masker, secret_environment_values
-from outrider.models.resolution import ModelChoice, choose_model
+from outrider.models.resolution import ModelChoice
 from outrider.protocol.brief import Brief, BudgetLimits
-from outrider.protocol.catalogue import is_known
-from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.settings.files import load_settings
 from outrider.settings.keys import Config
-from outrider.settings.places import home, project_root
+from outrider.settings.places import home
 
 Confirm = Callable[[str], bool]
 
@@ -45,7 +43,7 @@ class Prepared:
     permit: Permit
     choice: ModelChoice
     cwd: Path
-    schema: Any | Absent
+    schema: Any
     environment: Mapping[str, str]
     masker: Masker
     warnings: tuple[str, ...] = ()
@@ -58,7 +56,7 @@ class Prepared:
     def brief(self, run_id: str, spill: Path) -> Brief:
         """Return what the child is told."""
         config, retry = self.config, self.config.subagents.retry
-        wants_report = self.schema is not ABSENT
+        wants_report = self.schema is not None
         return Brief(
             run_id=run_id,
             agent=self.definition.name,
@@ -97,26 +95,24 @@ def prepare(
     `confirm` asks the user whether a repository's agent may run; without it nobody can be asked.
     """
     cwd = working_directory(request.cwd)
-    settings = load_settings(cwd, env, flags)
-    config = settings.config
+    project = open_project(cwd, env, flags)
+    config = project.config
     check_enabled(config)
     check_depth(config, env)
     check_input(request)
     check_schema(request.output_schema)
-    definition = request.definition or _find(request.agent, discover(cwd, env))
-    root = project_root(cwd, env)
-    trusted = is_trusted(root, config, home=home(env))
-    _check_may_run(definition, config, trusted=trusted, confirm=confirm)
-    choice = choose_model(
-        flag=request.model, agent=definition.model, configured=config.model, env=env
-    )
+    definition = request.definition or _find(request.agent, project.discovery)
+    _check_may_run(definition, project, confirm)
+    given, problems = project.permit(definition)
+    _check_tools(definition, given)
+    choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
     return Prepared(
         request=request,
         config=config,
         definition=definition,
-        permit=permit(definition, config, Trust(trusted), own_tools(definition, config)),
+        permit=given,
         choice=choice,
         cwd=cwd,
         schema=_schema(request, definition),
@@ -124,7 +120,7 @@ def prepare(
         masker=Masker(
             project=str(cwd), home=str(home(env)), secrets=secret_environment_values(env)
         ),
-        warnings=settings.warnings,
+        warnings=(*project.settings.warnings, *problems),
     )
 
 
@@ -143,32 +139,31 @@ def _find(name: str, discovery: Discovery) -> AgentDefinition:
     )
 
 
-def _check_may_run(
-    definition: AgentDefinition, config: Config, *, trusted: bool, confirm: Confirm | None
-) -> None:
-    verdict, reason = may_run(definition, config, trusted=trusted, interactive=confirm is not None)
-    if verdict is Verdict.ASK and confirm is not None and confirm(reason):
+def _check_may_run(definition: AgentDefinition, project: Project, confirm: Confirm | None) -> None:
+    clearance, reason = project.clearance(definition, interactive=confirm is not None)
+    if clearance is Clearance.ASK and confirm is not None and confirm(reason):
         return
-    if verdict is not Verdict.RUN:
-        refused = "was not confirmed" if verdict is Verdict.ASK else "may not run"
+    if clearance is not Clearance.RUN:
+        refused = "was not confirmed" if clearance is Clearance.ASK else "may not run"
         raise Refusal(
             ErrorCode.SUBAGENT_DISABLED, f"The agent {definition.name} {refused}: {reason}."
         )
 
 
-def own_tools(definition: AgentDefinition, config: Config) -> Mapping[str, bool]:
-    """Return the user's own tools, each with whether it writes; looked for only where listed."""
-    if all(is_known(name) for name in definition.tools or ()):
-        return {}
-    from outrider.tools.entry_points import load_tools
+def _check_tools(definition: AgentDefinition, given: Permit) -> None:
+    """Refuse an agent that lists tools and is left with none of them."""
+    if given.tools or not definition.tools:
+        return
+    reasons = "; ".join(f"{one.tool}: {one.reason}" for one in given.withheld)
+    raise Refusal(
+        ErrorCode.SUBAGENT_DISABLED,
+        f"The agent {definition.name} can't work: it gets none of the tools it lists. {reasons}.",
+    )
 
-    tools, _ = load_tools(config.tools.modules)
-    return {tool.name: tool.writes for tool in tools}
 
-
-def _schema(request: Request, definition: AgentDefinition) -> Any | Absent:
+def _schema(request: Request, definition: AgentDefinition) -> Any:
     """Return the caller's schema, else the agent's own."""
-    if request.output_schema is not ABSENT or definition.output_schema is None:
+    if request.output_schema is not None or definition.output_schema is None:
         return request.output_schema
     path = Path(definition.output_schema)
     try:

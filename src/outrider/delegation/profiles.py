@@ -6,7 +6,7 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,12 +14,11 @@ from outrider.agents.discovery import general_agent
 from outrider.delegation.perform import Caller, perform, refused
 from outrider.delegation.request import Request, invalid, read_arguments
 from outrider.protocol import jsonl
-from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.settings.keys import Config
 
-MOST_NAMES = 12
+MAX_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +37,28 @@ class SubAgentProfile:
     """The argument that holds an output schema; without one it has no structured output."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SubAgentState:
     """One call of a profile: the request, in the profile's own words."""
 
     sub_agent_type: str
-    sub_agent_desc: str = ""
+    sub_agent_desc: str
     sub_agent_prompt: str
-    output_schema: Any | Absent = ABSENT
+    output_schema: Any = None
     agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SubAgentResult:
-    """What a call came to, in short; `tool_result` has all of it."""
+    """What a call came to, in short; `task_metadata` has all of the run."""
 
     task_result: str
     session_id: str
-    error: bool
-    structured_output: Any | Absent
-    task_metadata: SingleResult | None
-    tool_result: ToolResult = field(repr=False)
+    error: bool = False
+    task_metadata: SingleResult | None = None
+    structured_output: Any = None
+    has_structured_output: bool = False
+    """Whether a report was accepted: null is one too."""
 
 
 def _object(required: Sequence[str], **properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,21 +166,24 @@ class SubAgentManager:
 
     async def run_sub_agent(self, state: SubAgentState) -> SubAgentResult:
         """Return what delegating `state` came to, however it ended."""
-        try:
-            request = self._request(state)
-        except LookupError as error:
-            result = refused(invalid(str(error)))
-        else:
-            result = await perform(request, self._caller)
+        result = await self.run(state)
         single = result.result
         return SubAgentResult(
             task_result=single.output if single else result.text,
             session_id=result.details.run_id or "",
             error=not result.completed,
-            structured_output=single.structured_output if single else ABSENT,
+            structured_output=single.structured_output if single else None,
+            has_structured_output=single is not None and single.has_structured_output,
             task_metadata=single,
-            tool_result=result,
         )
+
+    async def run(self, state: SubAgentState) -> ToolResult:
+        """Return the tool result of delegating `state`."""
+        try:
+            request = self._request(state)
+        except LookupError as error:
+            return refused(invalid(str(error)))
+        return await perform(request, self._caller)
 
     def _request(self, state: SubAgentState) -> Request:
         name = state.agent or sub_agent_profile(state.sub_agent_type).agent or ""
@@ -218,7 +221,7 @@ class SubAgentTool:
         """The JSON Schema of its arguments; the agent's names are in it where it takes one."""
         parameters = dict(self.profile.parameters)
         if self.profile.agent_arg and self._agents:
-            names = ", ".join(self._agents[:MOST_NAMES])
+            names = ", ".join(self._agents[:MAX_NAMES])
             properties = dict(parameters["properties"])
             agent = properties[self.profile.agent_arg]
             properties[self.profile.agent_arg] = {**agent, "description": f"Who does it: {names}."}
@@ -231,7 +234,7 @@ class SubAgentTool:
             state = self._state(arguments)
         except Refusal as refusal:
             return refused(refusal)
-        return (await self._manager.run_sub_agent(state)).tool_result
+        return await self._manager.run(state)
 
     def call_sync(self, arguments: str | Mapping[str, Any]) -> ToolResult:
         """Do as `call` does, where there is no event loop."""
@@ -245,7 +248,7 @@ class SubAgentTool:
             sub_agent_type=profile.name,
             sub_agent_prompt=given[profile.prompt_arg],
             sub_agent_desc=given.get(profile.description_arg or "", ""),
-            output_schema=ABSENT if schema is None else schema,
+            output_schema=schema,
             agent=given[profile.agent_arg] if profile.agent_arg else None,
         )
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.protocol import jsonl
-from outrider.protocol.data import ABSENT, Absent
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.schemas.output_schema import SchemaError, load_schema
 from outrider.settings.keys import Config
 
-TASK_BYTES = 4 << 20
-MOST_NAME = 200
+MAX_TASK_BYTES = 4 << 20
+MAX_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Request:
 
     agent: str
     task: str
-    output_schema: Any | Absent = ABSENT
+    output_schema: Any = None
     model: str | None = None
     cwd: Path | None = None
     definition: AgentDefinition | None = None
@@ -85,12 +84,12 @@ def check_input(request: Request) -> None:
             raise invalid(f"{name} is empty. Give both an agent and a task.")
     if request.model is not None:
         _check_text("model", request.model)
-    if len(request.agent) > MOST_NAME:
+    if len(request.agent) > MAX_NAME:
         raise invalid(f"agent is {len(request.agent)} characters long: that is no agent's name.")
     size = len(request.task.encode())
-    if size > TASK_BYTES:
+    if size > MAX_TASK_BYTES:
         raise invalid(
-            f"The task is {size:,} bytes long; {TASK_BYTES:,} is the most. "
+            f"The task is {size:,} bytes long; {MAX_TASK_BYTES:,} is the most. "
             "Put the bulk into a file and name the file in the task."
         )
 
@@ -104,9 +103,9 @@ def _check_text(name: str, value: object) -> None:
         raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
 
 
-def check_schema(schema: Any | Absent) -> None:
+def check_schema(schema: Any) -> None:
     """Refuse an output schema that can't be used."""
-    if schema is ABSENT:
+    if schema is None:
         return
     try:
         load_schema(schema)

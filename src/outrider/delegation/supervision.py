@@ -14,8 +14,8 @@ from outrider.runtimes.cold import Child
 from outrider.settings.keys import Config
 
 CHUNK = 1 << 18
-STOP_LIMIT_S = 20.0
-WARM_START_LIMIT_S = 30.0
+MAX_STOP_SECONDS = 20.0
+MAX_WARM_START_SECONDS = 30.0
 """How long a warm process may take to fork: many wait for it at once on a small machine."""
 
 T = TypeVar("T")
@@ -43,9 +43,9 @@ class Watch:
         self._child = child
         self._collector = collector
         self._changed = changed
-        self._timeout_s = config.subagents.timeout_ms / 1000
-        self._idle_s = config.subagents.idle_timeout_ms / 1000
-        self._lines = LineReader(most_bytes=limits.stdout_bytes, most_line=limits.event_bytes)
+        self._timeout_seconds = config.subagents.timeout_ms / 1000
+        self._idle_seconds = config.subagents.idle_timeout_ms / 1000
+        self._lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
         self._errors = ErrorText(limits.stderr_bytes)
         self._status = b""
         self._started = False
@@ -58,8 +58,8 @@ class Watch:
         """Return how the child ended; `cancelled` ends it from outside."""
         cancelling = asyncio.ensure_future(cancelled.wait())
         cancelling.add_done_callback(self._on_cancel)
-        deadline = self._loop.call_later(self._timeout_s, self._on_deadline)
-        late = self._loop.call_later(WARM_START_LIMIT_S, self._on_late)
+        deadline = self._loop.call_later(self._timeout_seconds, self._on_deadline)
+        late = self._loop.call_later(MAX_WARM_START_SECONDS, self._on_late)
         idle = asyncio.ensure_future(self._watch_idleness())
         try:
             self._listen()
@@ -155,7 +155,7 @@ class Watch:
             self._end(Ending("stuck"))
 
     async def _watch_idleness(self) -> None:
-        while (left := self._idle_since() + self._idle_s - time.monotonic()) > 0:
+        while (left := self._idle_since() + self._idle_seconds - time.monotonic()) > 0:
             await asyncio.sleep(left)
         self._on_late()
         self._end(Ending("timed_out", timeout=TimeoutReason.IDLE))
@@ -177,7 +177,7 @@ class Watch:
             # that we know nothing of now never will, and another can be started in its place.
             self._on_status()
             if not self._is_nobody:
-                await _shielded(asyncio.wait_for(self._gone, STOP_LIMIT_S))
+                await _shielded(asyncio.wait_for(self._gone, MAX_STOP_SECONDS))
         except TimeoutError:
             self._child.kill()
         finally:

@@ -11,22 +11,20 @@ class Shown:
     cut: bool
 
 
-def truncate(
-    text: str, *, most_bytes: int, most_lines: int, run_id: str, whole: str | None
-) -> Shown:
+def truncate(text: str, *, max_bytes: int, max_lines: int, run_id: str, whole: str | None) -> Shown:
     """Return as much of `text` as fits, whole lines and whole characters only."""
     size = len(text.encode())
     lines = text.split("\n")
-    if size <= most_bytes and len(lines) <= most_lines:
+    if size <= max_bytes and len(lines) <= max_lines:
         return Shown(text, cut=False)
     kept: list[str] = []
     used = 0
-    for line in lines[:most_lines]:
+    for line in lines[:max_lines]:
         used += len(line.encode()) + 1
-        if used > most_bytes + 1:
+        if used > max_bytes + 1:
             break
         kept.append(line)
-    body = "\n".join(kept) if kept else _first_bytes(lines[0], most_bytes)
+    body = "\n".join(kept) if kept else _first_bytes(lines[0], max_bytes)
     rest = f"outrider show {run_id} --lines {max(len(kept), 1)}:{len(lines)}"
     place = f", or read {whole}" if whole else ""
     head = (
@@ -36,5 +34,5 @@ def truncate(
     return Shown(f"{head}\n{body}", cut=True)
 
 
-def _first_bytes(line: str, most_bytes: int) -> str:
-    return line.encode()[:most_bytes].decode(errors="ignore")
+def _first_bytes(line: str, max_bytes: int) -> str:
+    return line.encode()[:max_bytes].decode(errors="ignore")

@@ -3,7 +3,7 @@
 QUOTE = r"(?:\\{0,16}[\"'`])"
 """What opens a literal: a quote, with a backslash or more where it stands inside another one."""
 
-LONGEST_LITERAL = 2048
+MAX_LITERAL = 2048
 
 
 def quoted_end(view: str, position: int, opening: str) -> tuple[int, bool]:
@@ -13,7 +13,7 @@ def quoted_end(view: str, position: int, opening: str) -> tuple[int, bool]:
     fewer ends a literal further out, and so this one too.
     """
     depth, mark = len(opening) - 1, opening[-1]
-    limit = min(len(view), position + LONGEST_LITERAL)
+    limit = min(len(view), position + MAX_LITERAL)
     line = view.find("\n", position, limit)
     limit = limit if line < 0 else line
     at = view.find(mark, position, limit)

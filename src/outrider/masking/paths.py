@@ -16,7 +16,7 @@ _USER = r"[\w?-]++(?>(?:\.[\w?-]++)*)"
 _HOME = rf"(?:home|Users){_SLASH}(?!Shared\b){_USER}|root(?={_SLASH})"
 _WINDOWS_HOME = r"Users\\{1,8}[^\\/:*?\"<>|\s]{1,64}"
 
-_LONGEST_TRACE = 30
+_MAX_TRACE = 30
 _FRAMES_KEPT = 10
 
 # What a frame is known by, fast; then the whole of it, in plain text and in a string literal.
@@ -125,7 +125,7 @@ def find_long_traces(found: Findings) -> None:
     """Note the middle of every stack trace of more than 30 frames."""
     for frame, patterns in ((_CALL, _CALLS), (_FILE, _FILES)):
         frames = _compiled(frame).finditer(found.view)
-        if sum(1 for _ in islice(frames, _LONGEST_TRACE)) == _LONGEST_TRACE:
+        if sum(1 for _ in islice(frames, _MAX_TRACE)) == _MAX_TRACE:
             for pattern in patterns:
                 _find_traces(found, _compiled(pattern))
 
@@ -143,7 +143,7 @@ def _find_traces(found: Findings, frame: re.Pattern[str]) -> None:
 
 
 def _cut(found: Findings, frames: list[int]) -> None:
-    if len(frames) <= _LONGEST_TRACE:
+    if len(frames) <= _MAX_TRACE:
         return
     first, last = frames[_FRAMES_KEPT], frames[-_FRAMES_KEPT]
     line_end = "\n" if found.view[first] == "\n" else "\\n"

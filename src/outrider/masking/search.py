@@ -11,7 +11,7 @@ from .shapes import find_shapes
 from .spans import Findings, Places, Span, merged, replaced, replaced_lines
 from .tokens import find_tokens
 
-SHORTEST_SECRET = 8
+MIN_SECRET = 8
 
 
 # A mask may make its neighbours readable as secrets: they are looked at again, so that masking
@@ -131,7 +131,7 @@ def spellings(secrets: tuple[str, ...]) -> tuple[str, ...]:
 
     forms: dict[str, None] = {}
     for secret in secrets:
-        if len(secret) < SHORTEST_SECRET:
+        if len(secret) < MIN_SECRET:
             continue
         escaped = [dumps(secret)[1:-1], dumps(secret, ensure_ascii=False)[1:-1]]
         twice = [dumps(form)[1:-1] for form in escaped]

@@ -7,10 +7,10 @@ from .names import Promise
 from .spans import Findings, find_rare, worth_searching
 from .values import Style, is_literal_secret
 
-LONGEST_UNDECIDED = 2048
+MAX_UNDECIDED = 2048
 """A construct that hasn't shown its end after so many characters is judged as it is."""
 
-LONGEST_KEY = 16_384
+MAX_KEY = 16_384
 
 # A line's end in a PEM block: real, escaped at any depth, or as HTML.
 _LINE_END = r"(?:\r?\n|(?:\\++r)?\\++n|\\++u000[aAdD]|&\#1[03];|<br ?/?>)"
@@ -86,7 +86,7 @@ def _find_private_keys(found: Findings) -> None:
             _judge_private_key(found, key)
             after = key.end()
         elif start >= after and (end := _compiled(_PEM_END).match(found.view, start)):
-            _judge_private_key_end(found, max(after, start - LONGEST_KEY), end)
+            _judge_private_key_end(found, max(after, start - MAX_KEY), end)
             after = end.end() - 5  # its dashes may be the next one's too
 
 
@@ -136,7 +136,7 @@ def _find_jwts(found: Findings) -> None:
 
 def _is_jwt(match: re.Match[str]) -> bool:
     payload = match.group("payload")
-    if match.end() - match.start() >= LONGEST_UNDECIDED:
+    if match.end() - match.start() >= MAX_UNDECIDED:
         return True
     if payload is None or len(payload) < 8:
         return False

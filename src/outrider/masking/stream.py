@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _HELD_BACK = 200  # enough of any secret to know it by, before its beginning is let go
 _CONTEXT = 256  # what was let go and still tells what follows: names, operators
 _STEP = 64  # new characters that make another look worth while
-_LONGEST_OPEN = 6000
+_MAX_OPEN = 6000
 _OPEN_HEAD = 2600
 _OPEN_TAIL = 400
 
@@ -95,7 +95,7 @@ class StreamMasker:
         for start, end, _ in spans:
             # A secret cut in two would no longer be known for what it was.
             if start < forget < end:
-                forget = start if end - start <= _LONGEST_OPEN else forget
+                forget = start if end - start <= _MAX_OPEN else forget
         # Half a name could promise what the whole doesn't: `next_page_` gone, `token` left.
         while 0 < forget < cut and self._buffer[forget - 1] in NAME_LETTERS:
             forget += 1
@@ -106,5 +106,5 @@ class StreamMasker:
 
     def _shorten(self, start: int) -> None:
         """Drop the middle of the secret that began at `start` and hasn't ended."""
-        if len(self._buffer) - start > _LONGEST_OPEN:
+        if len(self._buffer) - start > _MAX_OPEN:
             self._buffer = self._buffer[: start + _OPEN_HEAD] + self._buffer[-_OPEN_TAIL:]

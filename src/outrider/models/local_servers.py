@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-_DEADLINE_S = 0.15
+_DEADLINE_SECONDS = 0.15
 _MAX_BYTES = 1 << 20
 
 
@@ -39,7 +39,7 @@ WELL_KNOWN = (
 
 
 def probe_local_servers(
-    kinds: Iterable[ServerKind] = WELL_KNOWN, seconds: float = _DEADLINE_S
+    kinds: Iterable[ServerKind] = WELL_KNOWN, seconds: float = _DEADLINE_SECONDS
 ) -> LocalServer | None:
     """Return the first of the servers that answers with a model in time; None if none does."""
     deadline = monotonic() + seconds

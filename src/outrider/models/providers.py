@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
 
 _OWN_CLIENT = ("openai", "openai-chat", "openai-responses", "anthropic")
-_CONNECT_S = 10.0
+_CONNECT_SECONDS = 10.0
 # Only a last resort against a dead peer: the run's own deadlines are what counts.
-_SILENCE_S = 3600.0
+_SILENCE_SECONDS = 3600.0
 
 
 def build_model(model: str) -> "Model":
@@ -64,7 +64,7 @@ def _provider(name: str) -> "Provider[Any]":
     import httpx2
 
     client = httpx2.AsyncClient(
-        timeout=httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S),
+        timeout=httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS),
         verify=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
     )
     if name == "openai-chat":
@@ -109,7 +109,7 @@ def request_settings(model: "Model") -> "ModelSettings":
     """Return the settings every request to `model` is sent with."""
     if model.system == EMBEDDED:
         return {}
-    settings: dict[str, float] = {"max_retries": 0, "timeout": _SILENCE_S}
+    settings: dict[str, float] = {"max_retries": 0, "timeout": _SILENCE_SECONDS}
     supported = {
         name: value for name, value in settings.items() if name not in model.unsupported_settings
     }

@@ -7,7 +7,7 @@ from outrider.protocol.outcomes import FailureKind
 
 BASE_DELAY_MS = 500
 MAX_DELAY_MS = 30_000
-_LONGEST_WAIT_S = 7 * 24 * 3600.0
+_MAX_WAIT_SECONDS = 7 * 24 * 3600.0
 
 
 TRANSIENT = frozenset(
@@ -45,7 +45,7 @@ class RetryPolicy:
             return None
         # The exponent is bounded so that a large attempt number can't make a huge integer.
         ceiling = min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** min(attempt - 1, 16))
-        asked_ms = ceil(min(max(retry_after or 0.0, 0.0), _LONGEST_WAIT_S) * 1000)
+        asked_ms = ceil(min(max(retry_after or 0.0, 0.0), _MAX_WAIT_SECONDS) * 1000)
         # Asked to wait: never shorter than that, and the jitter comes on top.
         delay = asked_ms + int(ceiling * random)
         if remaining_ms is None or delay < remaining_ms:

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     import ctypes
 
-TERMINATE_GRACE_S = 5.0
-SWEEP_LIMIT_S = 5.0
-MOST_POLL_MS = 3_600_000
+TERMINATE_GRACE_SECONDS = 5.0
+MAX_SWEEP_SECONDS = 5.0
+MAX_POLL_MS = 3_600_000
 BEGIN = b"begin"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -102,7 +102,7 @@ def _fork(child: Callable[[], None], *, not_the_childs: tuple[int, ...]) -> tupl
 def _guard(pid: int, wakeup: int, lifeline: int, status: int, timeout_ms: int) -> NoReturn:
     call_oneself("guard")
     # A backstop behind the parent's own deadline, for a parent that is stopped or stuck.
-    deadline = time.monotonic() + timeout_ms / 1000 + TERMINATE_GRACE_S
+    deadline = time.monotonic() + timeout_ms / 1000 + TERMINATE_GRACE_SECONDS
     ended = _Guardian(pid, lifeline, wakeup, deadline).watch()
     kind, number = _kind_of(ended)
     os.write(status, f"{kind} {number}\n".encode())
@@ -164,7 +164,7 @@ class _Guardian:
     def _step(self, poller: select.poll) -> None:
         until = self._deadline if self._kill_at is None else self._kill_at
         left_ms = max(0.0, until - time.monotonic()) * 1000
-        ready = dict(poller.poll(min(left_ms, MOST_POLL_MS)))  # the kernel counts in 31 bits
+        ready = dict(poller.poll(min(left_ms, MAX_POLL_MS)))  # the kernel counts in 31 bits
         signals = self._read_signals() if self._wakeup in ready else b""
         if self._lifeline in ready:
             poller.unregister(self._lifeline)
@@ -172,10 +172,10 @@ class _Guardian:
         asked = self._lifeline in ready or any(n != signal.SIGCHLD for n in signals)
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._signal(signal.SIGKILL)
-            self._kill_at = time.monotonic() + TERMINATE_GRACE_S
+            self._kill_at = time.monotonic() + TERMINATE_GRACE_SECONDS
         elif self._kill_at is None and (asked or time.monotonic() >= self._deadline):
             self._signal(signal.SIGTERM)
-            self._kill_at = time.monotonic() + TERMINATE_GRACE_S
+            self._kill_at = time.monotonic() + TERMINATE_GRACE_SECONDS
 
     def _read_signals(self) -> bytes:
         try:
@@ -202,7 +202,7 @@ class _Guardian:
     def _sweep(self) -> None:
         """End what the child left behind: its group first, then all that came to us as orphans."""
         self._signal(signal.SIGKILL)
-        give_up = time.monotonic() + SWEEP_LIMIT_S
+        give_up = time.monotonic() + MAX_SWEEP_SECONDS
         while self._reap(os.WNOHANG) and time.monotonic() < give_up:
             for pid in _children_of_this_process():
                 with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -21,7 +21,7 @@ from contextlib import suppress
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 KILL_SECONDS = 5.0
-MOST_LISTED = 50
+MAX_LISTED = 50
 
 
 class Keeper:
@@ -83,7 +83,7 @@ class Keeper:
         for pid in others:
             if command := command_line(pid):
                 lines.append(f"{pid} {command}")
-        return str(len(lines)), "\n".join(lines[:MOST_LISTED])
+        return str(len(lines)), "\n".join(lines[:MAX_LISTED])
 
     def _tell(self, kind: str, first: str = "", second: str = "", third: str = "") -> None:
         record = "".join(f"{part}\0" for part in (kind, first, second, third))

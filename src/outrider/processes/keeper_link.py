@@ -18,7 +18,7 @@ KEEPER = Path(__file__).with_name("keeper.py")
 END_SECONDS = 10.0
 """How long a keeper may take to end what is below it."""
 _CHUNK = 65_536
-_MOST_UNREAD = 1024 * 1024
+_MAX_UNREAD = 1024 * 1024
 
 Record = tuple[str, str, str, str]
 
@@ -123,7 +123,7 @@ class KeeperLink:
         try:
             for kind, first, second, third in zip(*[iter(texts)] * 4, strict=True):
                 self._on_record((kind, first, second, third))
-            forged = len(self._received) > _MOST_UNREAD
+            forged = len(self._received) > _MAX_UNREAD
         except ValueError:
             forged = True
         if forged:  # a command found this pipe: nothing that comes through it can be trusted

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.protocol.data import ABSENT, Absent
-
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
@@ -32,7 +30,7 @@ class Brief:
     allowed_roots: tuple[str, ...] = ()
     allow_credential_files: bool = False
     mask_tool_results: bool = True
-    output_schema: Any | Absent = ABSENT
+    output_schema: Any = None
     report_back_attempts: int = 3
     timeout_ms: int = 900_000
     spill_folder: str | None = None

@@ -1,53 +1,92 @@
-"""The names of tools as agent files write them, and as Outrider does."""
+"""The catalogue of tools: what each is called, what it can do, and which module brings it.
 
+Permissions, listings, `doctor`, the child and the docs read these facts here and nowhere else.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 
-READ_ONLY_TOOLS = (
-    "read",
-    "grep",
-    "find",
-    "ls",
-    "web_search",
-    "fetch_content",
-    "get_search_content",
-    "convert_content",
-    "lsp",
-)
-WRITING_TOOLS = ("write", "edit", "bash")
-# convert_content takes addresses as well as files.
-NETWORK_TOOLS = ("web_search", "fetch_content", "get_search_content", "convert_content")
-DEFAULT_TOOLS = ("read", "grep", "find", "ls")
+SUBAGENT = "subagent"
+"""The tool by which a host's model delegates."""
 REPORT_BACK = "report_back"
-"""The tool by which a child hands over an answer of the shape its caller asked for."""
-NEVER_LISTED = ("subagent", REPORT_BACK)
+"""The tool by which a child hands over an answer of the shape that its caller asked for."""
 
-_KNOWN = {name: name for name in (*READ_ONLY_TOOLS, *WRITING_TOOLS, *NEVER_LISTED)}
-_ALIASES = {
-    "notebookread": "read",
-    "glob": "find",
-    "multiedit": "edit",
-    "notebookedit": "edit",
-    "webfetch": "fetch_content",
-    "websearch": "web_search",
-    "task": "subagent",
-    "agent": "subagent",
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """One tool: its name, what it can do, and where its code is."""
+
+    name: str
+    module: str | None = None
+    """The module that brings it; None where this version has none."""
+    writes: bool = False
+    """Changes files or runs commands: never given to a read-only child."""
+    network: bool = False
+    """Reaches the network: not given to a repository's agent that the user doesn't trust."""
+    runs_commands: bool = False
+    """Starts programs that a model or a repository chose."""
+    default: bool = False
+    """Given to an agent that lists no tools."""
+    aliases: tuple[str, ...] = ()
+    """What agent files of other systems call it, in lower case."""
+
+    @property
+    def missing(self) -> str | None:
+        """Why this installation doesn't have it; None where it does."""
+        return None if self.module else "this version of Outrider has no such tool"
+
+
+_FILES = "outrider.tools.files"
+CATALOGUE: dict[str, CatalogueEntry] = {
+    entry.name: entry
+    for entry in (
+        CatalogueEntry("read", f"{_FILES}.read", default=True, aliases=("notebookread",)),
+        CatalogueEntry("grep", f"{_FILES}.grep", default=True),
+        CatalogueEntry("find", f"{_FILES}.find", default=True, aliases=("glob",)),
+        CatalogueEntry("ls", f"{_FILES}.ls", default=True),
+        CatalogueEntry("web_search", network=True, aliases=("websearch",)),
+        CatalogueEntry("fetch_content", network=True, aliases=("webfetch",)),
+        CatalogueEntry("get_search_content", network=True),
+        # It takes addresses as well as files.
+        CatalogueEntry("convert_content", network=True),
+        CatalogueEntry("lsp"),
+        CatalogueEntry("write", f"{_FILES}.write", writes=True),
+        CatalogueEntry(
+            "edit", f"{_FILES}.edit", writes=True, aliases=("multiedit", "notebookedit")
+        ),
+        CatalogueEntry("bash", "outrider.tools.shell", writes=True, runs_commands=True),
+    )
+}
+NEVER_GIVEN = (SUBAGENT, REPORT_BACK)
+"""Names that no agent file can list: a child never delegates, and a report needs a schema."""
+DEFAULT_TOOLS = tuple(entry.name for entry in CATALOGUE.values() if entry.default)
+
+_NAMES = {
+    **{name: name for name in (*CATALOGUE, *NEVER_GIVEN)},
+    **{alias: entry.name for entry in CATALOGUE.values() for alias in entry.aliases},
+    "task": SUBAGENT,
+    "agent": SUBAGENT,
 }
 
 
 def canonical(name: str) -> str:
     """Return Outrider's name of a tool; one it doesn't know stays as it is."""
-    folded = name.casefold()
-    return _KNOWN.get(folded) or _ALIASES.get(folded, name)
+    return _NAMES.get(name.casefold(), name)
 
 
-def is_known(name: str) -> bool:
-    """Return whether `name` is one of Outrider's own tools."""
-    return name in _KNOWN
+def is_own(name: str) -> bool:
+    """Return whether `name` is one of Outrider's own tools, which nobody else can define."""
+    return name in CATALOGUE or name in NEVER_GIVEN
 
 
 def nearest(name: str) -> str | None:
     """Return the tool that a misspelt `name` may have meant."""
-    near = get_close_matches(
-        name.casefold(), [*READ_ONLY_TOOLS, *WRITING_TOOLS, *_ALIASES], 1, 0.74
-    )
+    known = [known for known, tool in _NAMES.items() if tool in CATALOGUE]
+    near = get_close_matches(name.casefold(), known, 1, 0.74)
     return canonical(near[0]) if near else None
+
+
+def run_commands(names: Iterable[str]) -> bool:
+    """Return whether one of these tools may start a program; a tool of the user's own may."""
+    return any(name not in CATALOGUE or CATALOGUE[name].runs_commands for name in names)

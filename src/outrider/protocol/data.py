@@ -9,15 +9,6 @@ from typing import Any, TypeVar, cast, get_type_hints
 T = TypeVar("T")
 
 
-class Absent(Enum):
-    """The one value that says "there is none", where null is a value like any other."""
-
-    ABSENT = "absent"
-
-
-ABSENT = Absent.ABSENT
-
-
 def camel(name: str) -> str:
     """`idle_timeout_ms` as JSON writes it: `idleTimeoutMs`."""
     first, *rest = name.split("_")
@@ -25,17 +16,16 @@ def camel(name: str) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Return `value` as JSON can hold it, without the fields that are ABSENT.
+    """Return `value` as JSON can hold it, without the fields that are None.
 
-    None is left out too, but where ABSENT is the default: there null is a value.
+    A field `has_x` beside `x` says whether there is one: then null is a value, and `x` is written.
     """
     if is_dataclass(value):
-        cls = type(value)
-        pairs = ((field, name, getattr(value, field)) for field, name in _names(cls))
+        pairs = ((flag, name, getattr(value, field)) for field, name, flag in _names(type(value)))
         return {
             name: to_json(item)
-            for field, name, item in pairs
-            if item is not ABSENT and (item is not None or field in _nullable(cls))
+            for flag, name, item in pairs
+            if item is not None or (flag is not None and getattr(value, flag))
         }
     if isinstance(value, tuple | list):
         return [to_json(item) for item in cast("list[Any]", value)]
@@ -53,11 +43,12 @@ def from_json(cls: type[T], data: object) -> T:
         raise ValueError(f"{cls.__name__}: {type(data).__name__} is not an object")
     entries = cast("Mapping[str, Any]", data)
     hints = _hints(cls)
-    values = {
-        field: _read(hints[field], entries[name], f"{cls.__name__}.{name}")
-        for field, name in _names(cls)
-        if name in entries
-    }
+    values: dict[str, Any] = {}
+    for field, name, flag in _names(cls):
+        if name in entries:
+            values[field] = _read(hints[field], entries[name], f"{cls.__name__}.{name}")
+            if flag is not None:
+                values[flag] = True
     try:
         return cls(**values)
     except TypeError as error:
@@ -65,13 +56,13 @@ def from_json(cls: type[T], data: object) -> T:
 
 
 @cache
-def _names(cls: type) -> tuple[tuple[str, str], ...]:
-    return tuple((item.name, camel(item.name)) for item in fields(cls))
-
-
-@cache
-def _nullable(cls: type) -> frozenset[str]:
-    return frozenset(item.name for item in fields(cls) if item.default is ABSENT)
+def _names(cls: type) -> tuple[tuple[str, str, str | None], ...]:
+    """Return each field, its name in JSON, and the field that says whether there is one."""
+    names = [item.name for item in fields(cls)]
+    flags = {name.removeprefix("has_"): name for name in names if name.startswith("has_")}
+    return tuple(
+        (name, camel(name), flags.get(name)) for name in names if name not in flags.values()
+    )
 
 
 @cache
@@ -88,7 +79,7 @@ def _read(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list):
             raise ValueError(f"{where}: {type(value).__name__} is not a list")
         return tuple(_read(arguments[0], item, where) for item in cast("list[Any]", value))
-    if origin is None and arguments:  # a union with None or ABSENT
+    if origin is None and arguments:  # a union with None
         return _read_union(arguments, value, where)
     return _read_plain(origin or hint, value, where)
 
@@ -96,7 +87,7 @@ def _read(hint: Any, value: Any, where: str) -> Any:
 def _read_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in choices:
         return None
-    rest = [choice for choice in choices if choice not in (type(None), Absent)]
+    rest = [choice for choice in choices if choice is not type(None)]
     return _read(rest[0], value, where)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from outrider.protocol.data import ABSENT, Absent, from_json, to_json
+from outrider.protocol.data import from_json, to_json
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.receipt import Effects
 from outrider.protocol.usage import Usage
@@ -110,12 +110,16 @@ class TaskFinishEvent:
     """The task is over, and how. Without this event a run has failed, whatever else it said."""
 
     type: ClassVar[str] = "task_finish"
-    outcome: Outcome
+    session_id: str = ""
     task_result: str = ""
-    structured_output: Any | Absent = ABSENT
+    structured_output: Any = None
+    has_structured_output: bool = False
+    """Whether a report was accepted: null is one too."""
+    outcome: Outcome = Outcome.FAILED
     error: str | None = None
     schema_faults: tuple[Any, ...] | None = None
-    last_report: Any | Absent = ABSENT
+    last_report: Any = None
+    has_last_report: bool = False
     usage: Usage = field(default_factory=Usage)
 
 

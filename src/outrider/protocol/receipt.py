@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_ENTRIES = 1_000
+MAX_ENTRIES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +55,21 @@ class Receipt:
         for write in effects.files_written:
             self._add_write(write)
         for command in effects.commands:
-            if len(self._commands) < MOST_ENTRIES:
+            if len(self._commands) < MAX_ENTRIES:
                 self._commands.append(command)
             else:
                 self.omitted += 1
 
     def _fitting(self, paths: Iterable[str], known: dict[str, None]) -> Iterable[str]:
         for path in paths:
-            if path in known or len(known) < MOST_ENTRIES:
+            if path in known or len(known) < MAX_ENTRIES:
                 yield path
             else:
                 self.omitted += 1
 
     def _add_write(self, write: FileWrite) -> None:
         first = self._written.get(write.path)
-        if first is None and len(self._written) >= MOST_ENTRIES:
+        if first is None and len(self._written) >= MAX_ENTRIES:
             self.omitted += 1
             return
         # Written twice: what it was before the run, and what it is after it.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.protocol.data import ABSENT, Absent, to_json
+from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome, TimeoutReason
 from outrider.protocol.usage import Usage
@@ -26,6 +26,14 @@ class ErrorInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class WithheldTool:
+    """A tool that an agent lists and didn't get, and why."""
+
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SingleResult:
     """One child's run: how it ended, what it said, and what it was seen to do."""
 
@@ -35,11 +43,14 @@ class SingleResult:
     exit_code: int
     usage: Usage = field(default_factory=Usage)
     output: str = ""
-    structured_output: Any | Absent = ABSENT
+    structured_output: Any = None
+    has_structured_output: bool = False
+    """Whether a report was accepted: null is one too."""
     error: str | None = None
     timeout_reason: TimeoutReason | None = None
     schema_faults: tuple[Any, ...] | None = None
-    last_report: Any | Absent = ABSENT
+    last_report: Any = None
+    has_last_report: bool = False
     masked_paths: tuple[str, ...] | None = None
     attempts: int = 1
     model: str | None = None
@@ -48,6 +59,10 @@ class SingleResult:
     output_file: str | None = None
     record_problem: str | None = None
     """What kept the run's record from being complete: a full disk, say."""
+    withheld: tuple[WithheldTool, ...] = ()
+    """Tools that the agent lists and didn't get."""
+    warnings: tuple[str, ...] = ()
+    """What a caller should know: settings refused, modules that can't be loaded."""
     receipt: dict[str, Any] = field(default_factory=dict[str, Any])
     display_items: tuple[dict[str, Any], ...] = ()
 

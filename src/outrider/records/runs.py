@@ -15,7 +15,7 @@ from outrider.protocol import jsonl
 from outrider.settings.keys import RunsConfig
 
 SESSION, OUTPUT, RESULT, SPILL = "session.jsonl", "output.md", "result.json", "spill"
-PRUNE_EVERY_S = 3600
+PRUNE_EVERY_SECONDS = 3600
 
 
 class Run:
@@ -222,7 +222,7 @@ def pruning_is_due(runs: Path) -> bool:
     mark = runs / ".pruned"
     with suppress(OSError):
         # Either way: a clock that was set back must not put it off for ever.
-        if mark.exists() and abs(time.time() - mark.stat().st_mtime) < PRUNE_EVERY_S:
+        if mark.exists() and abs(time.time() - mark.stat().st_mtime) < PRUNE_EVERY_SECONDS:
             return False
         mark.touch(mode=0o600)
         return True

@@ -29,10 +29,10 @@ from outrider.protocol.brief import Brief, Start
 from outrider.runtimes.cold import PYTHON, Child, LaunchFailed, with_links
 
 READY = b"ready"
-SEND_LIMIT_S = 10.0
-LOOK_EVERY_S = 1.0
+MAX_SEND_SECONDS = 10.0
+LOOK_EVERY_SECONDS = 1.0
 """How often a host looks whether its warm process still has the code that a cold child would."""
-MOST_STILLBIRTHS = 3
+MAX_STILLBIRTHS = 3
 """How many warm processes in a row may give up before they are warm; more would do the same."""
 PLAIN_VARIABLES = (
     "HOME",
@@ -65,7 +65,7 @@ def start_of(brief: Brief, env: Mapping[str, str]) -> Start:
 
 async def start_child(connection: socket.socket, brief: Brief, env: Mapping[str, str]) -> Child:
     """Hand the child's ends of its pipes to a warm process; raises `NotWarm` or `LaunchFailed`."""
-    give_up = asyncio.get_running_loop().time() + SEND_LIMIT_S
+    give_up = asyncio.get_running_loop().time() + MAX_SEND_SECONDS
     while True:
         try:
             return with_links(start_of(brief, env), lambda theirs: _send(connection, brief, theirs))
@@ -124,13 +124,13 @@ class HostedWarmth:
 
     def _is_outdated(self) -> bool:
         now = time.monotonic()
-        if self._connection is None or now < self._looked_at + LOOK_EVERY_S:
+        if self._connection is None or now < self._looked_at + LOOK_EVERY_SECONDS:
             return False
         self._looked_at = now
         return self._identity != code_identity()
 
     def _begin(self, provider: str) -> socket.socket:
-        if self._stillbirths >= MOST_STILLBIRTHS:
+        if self._stillbirths >= MAX_STILLBIRTHS:
             raise NotWarm
         self._identity, self._looked_at = code_identity(), time.monotonic()
         try:

@@ -20,7 +20,7 @@ from outrider.settings.layers import (
     unknown_key,
 )
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 NOT_SETTINGS = ("OUTRIDER_HOME", "OUTRIDER_SUBAGENT_CHILD", "OUTRIDER_SUBAGENT_DEPTH")
 
 
@@ -58,13 +58,13 @@ def _file_layer(origin: Origin, path: Path) -> Layer:
 def _read_object(path: Path) -> Mapping[str, object]:
     try:
         with open(path, "rb", opener=_nonblocking) as file:
-            raw = file.read(MOST_BYTES + 1)
+            raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from None
-    if len(raw) > MOST_BYTES:
-        raise _unusable(path, f"it is larger than {MOST_BYTES} bytes")
+    if len(raw) > MAX_BYTES:
+        raise _unusable(path, f"it is larger than {MAX_BYTES} bytes")
     try:
         # RecursionError: a file of a million brackets must not end in a traceback.
         data: object = json.loads(raw)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeAlias, cast
 
-HEAD_LIMIT = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,10 @@ class Connection(asyncio.Protocol):
         if self._head is None:
             end = self._incoming.find(b"\r\n\r\n")
             if end < 0:
-                if len(self._incoming) > HEAD_LIMIT:
-                    raise ValueError(f"The request's headers are longer than {HEAD_LIMIT} bytes.")
+                if len(self._incoming) > MAX_HEAD_BYTES:
+                    raise ValueError(
+                        f"The request's headers are longer than {MAX_HEAD_BYTES} bytes."
+                    )
                 return None
             self._head = parse_head(bytes(self._incoming[:end]))
             del self._incoming[: end + 4]

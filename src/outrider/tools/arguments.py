@@ -6,8 +6,8 @@ from typing import Any, NoReturn, cast
 
 from outrider.protocol.envelope import ToolCode
 
-MOST_FAULTS = 20
-MOST_FAULT_CHARACTERS = 300
+MAX_FAULTS = 20
+MAX_FAULT_CHARACTERS = 300
 
 
 class ArgumentFault(Exception):
@@ -87,13 +87,13 @@ def _fault_line(error: Any) -> str:
 
 
 def _summary(faults: list[str]) -> str:
-    shown = faults[:MOST_FAULTS]
+    shown = faults[:MAX_FAULTS]
     if len(faults) > len(shown):
         shown.append(f"and {len(faults) - len(shown)} more faults")
     return "; ".join(shown)
 
 
-def _clipped(text: str, most: int = MOST_FAULT_CHARACTERS) -> str:
+def _clipped(text: str, most: int = MAX_FAULT_CHARACTERS) -> str:
     # The end of a message says what was expected, its middle is what was given.
     half = most // 2
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"

@@ -21,26 +21,26 @@ class Cut:
         return len(self.head.encode()) + len(self.tail.encode())
 
 
-def cut_text(text: str, most_bytes: int, keep: Keep) -> Cut | None:
+def cut_text(text: str, max_bytes: int, keep: Keep) -> Cut | None:
     """Return what to show of a text that is too long, at line ends if it can; None if it fits."""
     raw = text.encode()
-    if len(raw) <= most_bytes:
+    if len(raw) <= max_bytes:
         return None
     if keep == "head":
-        return Cut(_to_last_line(raw[:most_bytes]), "", len(raw))
-    half = most_bytes // 2
+        return Cut(_to_last_line(raw[:max_bytes]), "", len(raw))
+    half = max_bytes // 2
     return Cut(_to_last_line(raw[:half]), _from_first_line(raw[-half:]), len(raw))
 
 
-def shrink(data: Any, most_bytes: int, keep: Keep) -> Any:
+def shrink(data: Any, max_bytes: int, keep: Keep) -> Any:
     """Return data that takes at most so many bytes as JSON, its strings and lists shortened."""
     import orjson
 
-    if len(orjson.dumps(data)) <= most_bytes:
+    if len(orjson.dumps(data)) <= max_bytes:
         return data
     for step in range(1, _STEPS):
-        smaller = _shortened(data, max(most_bytes >> step, 64), keep)
-        if len(orjson.dumps(smaller)) <= most_bytes:
+        smaller = _shortened(data, max(max_bytes >> step, 64), keep)
+        if len(orjson.dumps(smaller)) <= max_bytes:
             return smaller
     return "(too large to be kept here)"
 

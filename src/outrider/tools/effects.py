@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from outrider.protocol.receipt import MOST_ENTRIES, CommandRun, Effects, FileWrite
+from outrider.protocol.receipt import MAX_ENTRIES, CommandRun, Effects, FileWrite
 
-MOST_COMMAND_CHARACTERS = 2_000
+MAX_COMMAND_CHARACTERS = 2_000
 
 
 class EffectsRecorder:
@@ -48,12 +48,12 @@ class EffectsRecorder:
         return str(relative).encode(errors="surrogateescape").decode(errors="replace")
 
     def _has_room(self, used: int) -> bool:
-        if used < MOST_ENTRIES:
+        if used < MAX_ENTRIES:
             return True
         self._omitted += 1
         return False
 
 
 def _shortened(command: str) -> str:
-    extra = len(command) - MOST_COMMAND_CHARACTERS
-    return command if extra <= 0 else f"{command[:MOST_COMMAND_CHARACTERS]}… ({extra} more)"
+    extra = len(command) - MAX_COMMAND_CHARACTERS
+    return command if extra <= 0 else f"{command[:MAX_COMMAND_CHARACTERS]}… ({extra} more)"

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
-from outrider.protocol.catalogue import is_known
+from outrider.protocol.catalogue import is_own
 from outrider.tools.registry import Tool, collect_tools
 
 GROUP = "outrider.tools"
@@ -30,7 +30,7 @@ def load_tools(
 
 
 def _add(tools: dict[str, Tool], one: Tool, title: str, problems: list[str]) -> None:
-    if is_known(one.name):
+    if is_own(one.name):
         problems.append(
             f"{title} brings a tool called {one.name!r}, a name of ours: give it another"
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from outrider.protocol.envelope import ToolCode, is_success
 
-MOST_SHORT_CHARACTERS = 160
+MAX_SHORT_CHARACTERS = 160
 
 Arguments = Mapping[str, Any]
 Form = Callable[[Any, Arguments], str]
@@ -43,9 +43,7 @@ class ResultFormatter:
         else:
             text = f"{name} → {error_line(envelope)}"
         line = " ".join(text.split())
-        return (
-            line if len(line) <= MOST_SHORT_CHARACTERS else line[: MOST_SHORT_CHARACTERS - 1] + "…"
-        )
+        return line if len(line) <= MAX_SHORT_CHARACTERS else line[: MAX_SHORT_CHARACTERS - 1] + "…"
 
     def _form(self, which: str, name: str, data: Any, arguments: Arguments) -> str:
         formatter = self._formatters.get(name)

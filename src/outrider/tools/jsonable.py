@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, cast
 
-MOST_DEPTH = 64
-MOST_VALUES = 200_000
+MAX_DEPTH = 64
+MAX_VALUES = 200_000
 _LARGEST = 2**63
 _CUT = "(cut: too many values)"
 
@@ -28,7 +28,7 @@ def scrubbed(text: str) -> str:
 
 class _Converter:
     def __init__(self) -> None:
-        self._room = MOST_VALUES
+        self._room = MAX_VALUES
         self._above: set[int] = set()
 
     def convert(self, value: object, depth: int) -> Any:
@@ -43,7 +43,7 @@ class _Converter:
             return int(value) if -_LARGEST <= value < 2 * _LARGEST else _digits(value)
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else str(value)
-        if depth >= MOST_DEPTH or id(value) in self._above:
+        if depth >= MAX_DEPTH or id(value) in self._above:
             return "(cut: nested too deep)"
         self._above.add(id(value))
         try:

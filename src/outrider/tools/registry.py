@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar, cast
 
+from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Formatter
 from outrider.tools.signatures import Signature, describe, read_signature
@@ -55,6 +56,12 @@ class Tool:
     """What stays of a result that is too long."""
     signature: Signature | None = None
     """How arguments reach `run`; without one they are passed by their JSON names."""
+
+    @property
+    def entry(self) -> CatalogueEntry:
+        """The tool as the catalogue describes it; one of the user's own may do anything."""
+        own = CatalogueEntry(self.name, self.run.__module__, self.writes, False, self.writes)
+        return CATALOGUE.get(self.name, own)
 
     @property
     def own_timeout(self) -> bool:

@@ -11,8 +11,8 @@ from outrider.protocol.envelope import (
 )
 from outrider.tools.jsonable import jsonable, scrubbed
 
-MOST_MESSAGE_CHARACTERS = 20_000
-MOST_FAULT_CHARACTERS = 300
+MAX_MESSAGE_CHARACTERS = 20_000
+MAX_FAULT_CHARACTERS = 300
 _ENVELOPE_KEYS = {"code", "message", "data", "meta"}
 
 
@@ -32,7 +32,7 @@ def envelope_of(value: object) -> Envelope:
 def envelope_of_fault(fault: BaseException) -> Envelope:
     """Return the envelope of an exception: what went wrong in a line, never a traceback."""
     lines = str(fault).strip().splitlines()
-    text = lines[0][:MOST_FAULT_CHARACTERS] if lines else ""
+    text = lines[0][:MAX_FAULT_CHARACTERS] if lines else ""
     if isinstance(fault, TimeoutError):
         return build_error_response(ToolCode.TIMEOUT, scrubbed(text) or "The tool timed out.")
     name = type(fault).__name__
@@ -81,4 +81,4 @@ def _nearest(given: object) -> ToolCode:
 
 def _message(fields: Mapping[str, Any]) -> str:
     message = fields.get("message")
-    return "" if message is None else scrubbed(str(message))[:MOST_MESSAGE_CHARACTERS]
+    return "" if message is None else scrubbed(str(message))[:MAX_MESSAGE_CHARACTERS]

@@ -13,8 +13,8 @@ from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 from outrider.tools.shell_session import ShellEnded, ShellResult, ShellSession
 
-MOST_TIMEOUT_MS = 3_600_000
-MOST_COMMAND_CHARACTERS = 4_000_000
+MAX_TIMEOUT_MS = 3_600_000
+MAX_COMMAND_CHARACTERS = 4_000_000
 
 
 async def open_shell(context: ToolContext) -> ShellSession:
@@ -50,8 +50,8 @@ def format_short(data: Any, arguments: Arguments) -> str:
 async def bash(
     context: ToolContext,
     session: ShellSession,
-    command: Annotated[str, {"minLength": 1, "maxLength": MOST_COMMAND_CHARACTERS}],
-    timeout_ms: Annotated[int, {"minimum": 1, "maximum": MOST_TIMEOUT_MS}] = 120_000,
+    command: Annotated[str, {"minLength": 1, "maxLength": MAX_COMMAND_CHARACTERS}],
+    timeout_ms: Annotated[int, {"minimum": 1, "maximum": MAX_TIMEOUT_MS}] = 120_000,
 ) -> Envelope:
     """Run a shell command. Directory, variables and functions stay for the next command. There
     is no input. Send the output of a background process (`… > log &`) to a file; it ends with

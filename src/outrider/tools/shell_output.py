@@ -3,7 +3,7 @@
 import re
 from collections import deque
 
-MOST_END_BYTES = 4 * 1024 * 1024
+MAX_END_BYTES = 4 * 1024 * 1024
 
 _ESCAPE = re.compile(
     r"\x1b(?:"
@@ -18,7 +18,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 class OutputBuffer:
     """Keeps the first and the last megabytes of what is added."""
 
-    def __init__(self, most_end_bytes: int = MOST_END_BYTES) -> None:
+    def __init__(self, most_end_bytes: int = MAX_END_BYTES) -> None:
         self._most = most_end_bytes
         self._head = bytearray()
         self._tail: deque[bytes] = deque()

@@ -11,9 +11,9 @@ from outrider.models.embedded.ranking import Finding, rank
 from outrider.models.embedded.words import Intent, Kind, Question, Term, stem
 
 HITS = 200
-MOST_FILES = 50
-MOST_WINDOWS = 8
-MOST_FOLLOWED = 3
+MAX_FILES = 50
+MAX_WINDOWS = 8
+MAX_FOLLOWED = 3
 _BEFORE = 20
 _WINDOW = 50
 _OPENING = 60
@@ -66,7 +66,7 @@ def readings(question: Question, evidence: Evidence) -> list[Call]:
     for path in _whole_files(question, evidence):
         if path not in opened:
             calls.append(Call("read", {"path": path, "offset": 1, "limit": _OPENING}))
-    return calls[:MOST_WINDOWS]
+    return calls[:MAX_WINDOWS]
 
 
 def follow_ups(question: Question, evidence: Evidence) -> list[Call]:
@@ -84,7 +84,7 @@ def follow_ups(question: Question, evidence: Evidence) -> list[Call]:
         for number, line in sorted(evidence.lines[finding.path].items())
         if abs(number - finding.line) <= _BESIDE and (name := _kept_as(question, line))
     ]
-    return [_grep(rf"\b{name}\b") for name in list(dict.fromkeys(names))[:MOST_FOLLOWED]]
+    return [_grep(rf"\b{name}\b") for name in list(dict.fromkeys(names))[:MAX_FOLLOWED]]
 
 
 def followed(question: Question, exchanges: Sequence[Exchange]) -> Question:
@@ -139,7 +139,7 @@ def _grep(pattern: str) -> Call:
 
 
 def _find(pattern: str) -> Call:
-    return Call("find", {"pattern": pattern, "limit": MOST_FILES})
+    return Call("find", {"pattern": pattern, "limit": MAX_FILES})
 
 
 def _patterns(question: Question) -> list[str]:

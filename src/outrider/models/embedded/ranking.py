@@ -22,12 +22,12 @@ from outrider.models.embedded.kinds import (
 from outrider.models.embedded.words import WEIGHTS, Intent, Kind, Question, Term, split_name
 
 MAX_FINDINGS = 6
-MOST_PER_FILE = 2
+MAX_PER_FILE = 2
 _NEAR = 6
 _BODY = 15
 _NAMED = 1.0
 _APART = 8
-_LEAST_OF_BEST = 0.3
+_MIN_OF_BEST = 0.3
 _BEST_SHAPE = 1.8
 
 
@@ -87,7 +87,7 @@ def rank(question: Question, evidence: Evidence) -> list[Finding]:
     scored: list[Finding] = []
     best = 0.0
     for one in candidates:
-        if one.promise * _BEST_SHAPE < best * _LEAST_OF_BEST:
+        if one.promise * _BEST_SHAPE < best * _MIN_OF_BEST:
             break  # Most lines are dropped in the end, and a line's shape takes long to tell.
         score = one.promise * _shape(one.text, one.own, one.kind, scale, question.intent)
         terms = tuple(scale.terms[i].text for i in sorted(one.everything))
@@ -195,10 +195,10 @@ def _names(text: str, own: frozenset[int], scale: _Scale) -> bool:
 def _spread(scored: list[Finding]) -> list[Finding]:
     chosen: list[Finding] = []
     for finding in scored:
-        if len(chosen) == MAX_FINDINGS or finding.score < scored[0].score * _LEAST_OF_BEST:
+        if len(chosen) == MAX_FINDINGS or finding.score < scored[0].score * _MIN_OF_BEST:
             break
         same_file = [other for other in chosen if other.path == finding.path]
         close = any(abs(other.line - finding.line) <= _APART for other in same_file)
-        if not close and len(same_file) < MOST_PER_FILE:
+        if not close and len(same_file) < MAX_PER_FILE:
             chosen.append(finding)
     return chosen

@@ -1,14 +1,16 @@
 """`outrider agents`: who can be delegated to here, with which tools and model."""
 
+import os
 import sys
 from argparse import Namespace
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
-from outrider.agents.permissions import Verdict
+from outrider.agents.permissions import Clearance
+from outrider.delegation.project import Project, open_project
+from outrider.protocol.data import to_json
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser
-from outrider.surfaces.cli.project import Project, folder_of, open_project
+from outrider.surfaces.cli.parser import CommandParser, folder_of
 from outrider.surfaces.cli.text import clean, fit, one_line, pad, width
 
 EXAMPLES = """\
@@ -20,7 +22,7 @@ examples:
   outrider agents --json --cwd ../other-project
 """
 
-STATES = {Verdict.RUN: "", Verdict.ASK: "asks first", Verdict.REFUSE: "off"}
+STATES = {Clearance.RUN: "", Clearance.ASK: "asks first", Clearance.REFUSE: "off"}
 
 
 def configure(parser: CommandParser) -> None:
@@ -30,7 +32,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """List the agents."""
-    project = open_project(folder_of(arguments))
+    project = open_project(folder_of(arguments), os.environ)
     if arguments.json:
         output.write_json(_listing(project))
         return 0
@@ -68,8 +70,8 @@ def _listing(project: Project) -> dict[str, Any]:
 
 
 def _record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
-    given, choice = project.permit(agent), project.choice(agent)
-    verdict, reason = project.verdict(agent)
+    given, choice = project.permit(agent)[0], project.choice(agent)
+    clearance, reason = project.clearance(agent, interactive=True)
     return {
         "name": agent.name,
         "source": agent.source,
@@ -77,12 +79,12 @@ def _record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
         "description": agent.description,
         "readonly": given.readonly,
         "tools": list(given.tools),
-        "withheld": [{"tool": tool, "reason": reason} for tool, reason in given.withheld],
+        "withheld": to_json(given.withheld),
         "model": choice.model,
         "modelReason": choice.reason,
         "modelProblem": choice.problem,
         "outputSchema": agent.output_schema,
-        "mayRun": verdict,
+        "mayRun": clearance,
         "mayRunReason": reason,
     }
 
@@ -92,19 +94,19 @@ def _write_agents(project: Project) -> None:
     names = max(width(agent.name) for agent in agents)
     room = output.terminal_columns(sys.stdout)
     for agent in agents:
-        verdict, _ = project.verdict(agent)
-        about, means = one_line(agent.description), _means(agent, project, STATES[verdict])
+        clearance, _ = project.clearance(agent, interactive=True)
+        about, means = one_line(agent.description), _means(agent, project, STATES[clearance])
         if room:
             about, means = (fit(line, max(room - names - 2, 8)) for line in (about, means))
-        paint = "red" if verdict is Verdict.REFUSE else "cyan"
+        paint = "red" if clearance is Clearance.REFUSE else "cyan"
         output.write(f"{output.coloured(pad(agent.name, names), paint)}  {about}".rstrip() + "\n")
         output.write(f"{' ' * names}  {output.coloured(means, 'dim')}\n")
 
 
 def _means(agent: AgentDefinition, project: Project, state: str) -> str:
-    given, choice = project.permit(agent), project.choice(agent)
+    given, choice = project.permit(agent)[0], project.choice(agent)
     tools = ", ".join(given.tools) or "no tools"
-    without = ", ".join(tool for tool, _ in given.withheld)
+    without = ", ".join(one.tool for one in given.withheld)
     problem = f" ({choice.problem})" if choice.problem else ""
     source = f"{agent.source}, {state}" if state else str(agent.source)
     parts = [source, tools, f"not given: {without}" if without else "", f"{choice.model}{problem}"]

@@ -6,11 +6,11 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from outrider.delegation.project import Project
 from outrider.models.resolution import is_embedded, needs
 from outrider.surfaces.cli.checks import Check, Status
-from outrider.surfaces.cli.project import Project
 
-TIMEOUT_S = 3.0
+TIMEOUT_SECONDS = 3.0
 REFUSED = (401, 403)
 
 
@@ -55,7 +55,7 @@ def _ask(base: str, key: str | None) -> int:
         raise ValueError(f"{base!r} is no http address")
     secure = address.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(address.hostname, address.port, timeout=TIMEOUT_S)
+    connection = kind(address.hostname, address.port, timeout=TIMEOUT_SECONDS)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         connection.request("GET", f"{address.path.rstrip('/')}/models", headers=headers)

@@ -11,11 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from outrider import __version__
+from outrider.delegation.project import Project, project_with
 from outrider.protocol.errors import Refusal
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings
-from outrider.surfaces.cli.project import Project, open_project
 from outrider.surfaces.cli.text import count
 
 SCARCE_BYTES = 1 << 30
@@ -47,7 +47,7 @@ def all_checks(folder: Path) -> Iterator[Check]:
     yield _python()
     settings, findings = _configuration(folder)
     yield from findings
-    project = open_project(folder, settings)
+    project = project_with(folder, os.environ, settings)
     yield from _agents(project)
     yield model_check(project)
     yield _ripgrep(folder)

@@ -9,8 +9,7 @@ from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Origin, Settings, effective
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser
-from outrider.surfaces.cli.project import folder_of
+from outrider.surfaces.cli.parser import CommandParser, folder_of
 
 EXAMPLES = """\
 A later place wins: default, your config.json, the project's .outrider/config.json (which can

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.checks import Check, Status, all_checks
-from outrider.surfaces.cli.parser import CommandParser
-from outrider.surfaces.cli.project import folder_of
+from outrider.surfaces.cli.parser import CommandParser, folder_of
 from outrider.surfaces.cli.text import one_line
 
 EXAMPLES = """\

@@ -20,9 +20,9 @@ from outrider.surfaces.cli import output
 from outrider.surfaces.cli.text import count, one_line
 from outrider.surfaces.cli.views import opening, spent
 
-REFRESH_S = 0.1
+REFRESH_SECONDS = 0.1
 STEPS_SHOWN = 5
-MOST_TEXT = 2_000
+MAX_TEXT = 2_000
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 # What says most about a call, in this order; else all of its arguments are shown.
 TELLING = ("path", "pattern", "command", "url", "query")
@@ -88,7 +88,7 @@ class LiveView:
     def _tick(self) -> None:
         with suppress(OSError):
             self._live.refresh()
-        self._timer = asyncio.get_running_loop().call_later(REFRESH_S, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
     def _render(self) -> Group:
         room = max(self._console.height - 2, 0)
@@ -98,7 +98,7 @@ class LiveView:
 
     def _status(self) -> str:
         elapsed = time.monotonic() - self._begun
-        spinner = SPINNER[int(elapsed / REFRESH_S) % len(SPINNER)]
+        spinner = SPINNER[int(elapsed / REFRESH_SECONDS) % len(SPINNER)]
         parts = [
             f"{spinner} {'stopping' if self._stopping else self._name}",
             f"{int(elapsed) // 60}:{int(elapsed) % 60:02}",
@@ -130,7 +130,7 @@ class Steps:
                 self.calls += 1
                 self._lines.append(call_line(str(item.get("name")), item.get("args")))
             self._last = item
-        self._text = text[-MOST_TEXT:]
+        self._text = text[-MAX_TEXT:]
 
     def _known(self, items: tuple[dict[str, Any], ...]) -> int:
         # By identity, from the end: the list is bounded, so places in it mean nothing.

@@ -3,9 +3,17 @@
 import argparse
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import NoReturn
 
+from outrider.delegation.request import working_directory
 from outrider.protocol.errors import ErrorCode, Refusal
+
+
+def folder_of(arguments: argparse.Namespace) -> Path:
+    """Return the folder to work in; raises `Refusal`."""
+    return working_directory(None if arguments.cwd is None else Path(arguments.cwd))
+
 
 _REQUIRED = "the following arguments are required: "
 

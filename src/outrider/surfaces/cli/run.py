@@ -12,8 +12,7 @@ from typing import Any
 
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.preparation import Prepared
-from outrider.delegation.request import TASK_BYTES, Request, invalid
-from outrider.protocol.data import ABSENT
+from outrider.delegation.request import MAX_TASK_BYTES, Request, invalid
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
@@ -71,7 +70,7 @@ def execute(arguments: Namespace) -> int:
     flags = read_flags(arguments.set)
     if arguments.no_warm:
         flags["warm.keepMinutes"] = 0
-    schema = ABSENT if arguments.schema is None else read_schema(arguments.schema)
+    schema = None if arguments.schema is None else read_schema(arguments.schema)
     request = Request(
         agent=arguments.agent,
         task=_task_on_stdin() if arguments.task == "-" else arguments.task,
@@ -122,12 +121,12 @@ def _task_on_stdin() -> str:
     if output.is_terminal(sys.stdin):
         output.say("type the task, then press Ctrl-D.")
     try:
-        raw = sys.stdin.buffer.read(TASK_BYTES + 1)
+        raw = sys.stdin.buffer.read(MAX_TASK_BYTES + 1)
     except OSError as error:
         raise invalid(f"The task can't be read from stdin: {error.strerror}.") from None
-    if len(raw) > TASK_BYTES:
+    if len(raw) > MAX_TASK_BYTES:
         raise invalid(
-            f"The task on stdin is longer than {TASK_BYTES:,} bytes. "
+            f"The task on stdin is longer than {MAX_TASK_BYTES:,} bytes. "
             "Put the bulk into a file and name the file in the task."
         )
     try:

@@ -21,7 +21,7 @@ examples:
   outrider runs --json | jq -r '.runs[] | select(.state == "failed") | .runId'
 """
 
-MOST_TASK = 200
+MAX_TASK = 200
 COLUMNS = ("run", "started", "state", "agent", "took", "tokens", "model", "task")
 NARROW = ("run", "started", "state", "agent", "task")
 WIDE_ENOUGH = 110
@@ -60,7 +60,7 @@ def record(run: KeptRun) -> dict[str, Any]:
         "state": run.state,
         "agent": known.get("agent", ""),
         "model": known.get("model", ""),
-        "task": lines[0][:MOST_TASK] if lines else "",
+        "task": lines[0][:MAX_TASK] if lines else "",
         "durationMs": known.get("durationMs"),
         "usage": known.get("usage"),
         "exitCode": known.get("exitCode"),

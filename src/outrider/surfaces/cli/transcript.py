@@ -7,7 +7,7 @@ from typing import Any, cast
 from outrider.surfaces.cli.output import coloured
 from outrider.surfaces.cli.text import one_line, pad
 
-MOST_WORDS = 300
+MAX_WORDS = 300
 
 
 def event_line(event: Mapping[str, Any]) -> str:
@@ -15,9 +15,9 @@ def event_line(event: Mapping[str, Any]) -> str:
     kind = str(event.get("type", "?"))
     at = event.get("at")
     seconds = f"{at / 1000:9.2f} s" if isinstance(at, int | float) else " " * 11
-    words = one_line(_words(kind, event)[: MOST_WORDS * 4])
-    if len(words) > MOST_WORDS:
-        words = f"{words[:MOST_WORDS]}…"
+    words = one_line(_words(kind, event)[: MAX_WORDS * 4])
+    if len(words) > MAX_WORDS:
+        words = f"{words[:MAX_WORDS]}…"
     return f"{coloured(seconds, 'dim')}  {coloured(pad(one_line(kind), 15), 'cyan')}  {words}"
 
 

@@ -3,9 +3,9 @@
 import difflib
 from dataclasses import dataclass
 
-MOST_COMPARED_LINES = 1_000
-MOST_SHOWN_LINES = 80
-MOST_LINE_CHARACTERS = 300
+MAX_COMPARED_LINES = 1_000
+MAX_SHOWN_LINES = 80
+MAX_LINE_CHARACTERS = 300
 _CONTEXT = 2
 
 
@@ -24,7 +24,7 @@ def compare(before: str, after: str) -> Change:
     start = _shared(old, new)
     end = _shared(old[start:][::-1], new[start:][::-1])
     old_middle, new_middle = old[start : len(old) - end], new[start : len(new) - end]
-    if max(len(old_middle), len(new_middle)) > MOST_COMPARED_LINES:
+    if max(len(old_middle), len(new_middle)) > MAX_COMPARED_LINES:
         return Change(len(old_middle), len(new_middle), "")
     first = max(0, start - _CONTEXT)
     tail = min(end, _CONTEXT)
@@ -55,6 +55,6 @@ def _unified(old: list[str], new: list[str], skipped: int) -> list[str]:
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    shown = [line[:MOST_LINE_CHARACTERS] for line in lines[:MOST_SHOWN_LINES]]
+    shown = [line[:MAX_LINE_CHARACTERS] for line in lines[:MAX_SHOWN_LINES]]
     left = len(lines) - len(shown)
     return [*shown, f"[{left} more lines of diff]"] if left else shown

@@ -11,11 +11,11 @@ from outrider.tools.files.faults import answer, bad, fault_of, missing, unsuppor
 from outrider.tools.files.paths import Place, locate, realm_of
 from outrider.tools.files.replacing import Replacement, replaced
 from outrider.tools.files.sizes import shown_size
-from outrider.tools.files.storing import MOST_BYTES, Old, store
+from outrider.tools.files.storing import MAX_BYTES, Old, store
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 
-MOST_EDITS = 200
+MAX_EDITS = 200
 
 
 class Edit(TypedDict):
@@ -41,7 +41,7 @@ def format_short(data: Any, arguments: Arguments) -> str:
 async def edit(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}],
-    edits: Annotated[list[Edit], {"minItems": 1, "maxItems": MOST_EDITS}],
+    edits: Annotated[list[Edit], {"minItems": 1, "maxItems": MAX_EDITS}],
 ) -> Envelope:
     """Replace exact pieces of text in a file. All edits are made against the file as it is, and
     either all are made or none. Line endings and encoding are kept.
@@ -109,7 +109,7 @@ def _content(old: Old | None, place: Place) -> bytes:
     if old.content is None:
         size = shown_size(old.status.st_size)
         raise unsupported(
-            f"{place.shown} has {size}, more than the {shown_size(MOST_BYTES)} that can be edited"
+            f"{place.shown} has {size}, more than the {shown_size(MAX_BYTES)} that can be edited"
         )
     return old.content
 

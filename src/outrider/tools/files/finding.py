@@ -17,8 +17,8 @@ from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 
 DEFAULT_FILES = 500
-MOST_FILES = 5_000
-MOST_BYTES = 48_000
+MAX_FILES = 5_000
+MAX_BYTES = 48_000
 
 
 def format_long(data: Any, arguments: Arguments) -> str:
@@ -46,7 +46,7 @@ async def find(
     context: ToolContext,
     pattern: Annotated[str, {"minLength": 1}],
     path: Annotated[str, {"minLength": 1}] = ".",
-    limit: Annotated[int, {"minimum": 1, "maximum": MOST_FILES}] = DEFAULT_FILES,
+    limit: Annotated[int, {"minimum": 1, "maximum": MAX_FILES}] = DEFAULT_FILES,
 ) -> Envelope:
     """Find files by a glob such as *.py, src/**/*.ts or *.{js,jsx}, in the order of their paths.
     Honours .gitignore; hidden files are included.
@@ -93,7 +93,7 @@ def below(folder: str, pattern: str) -> str:
 
 
 def _shown(realm: Realm, place: Place, names: list[str]) -> Iterator[str]:
-    room = MOST_BYTES
+    room = MAX_BYTES
     for name in names:
         shown = shown_path(realm, os.path.join(place.path, name))
         room -= len(shown.encode()) + 1

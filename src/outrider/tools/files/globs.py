@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from outrider.tools.files.faults import bad
 
-MOST_ALTERNATIVES = 256
-MOST_PATTERN_CHARACTERS = 1_000
+MAX_ALTERNATIVES = 256
+MAX_PATTERN_CHARACTERS = 1_000
 _INNER_BRACES = re.compile(r"\{([^{}]*)\}")
 # In such a name both readers, ours and ripgrep's, see the same pattern.
 _PLAIN = re.compile(r"[\w.*?+@%=~ -]+", re.ASCII)
@@ -25,7 +25,7 @@ class Glob:
     """
 
     def __init__(self, text: str) -> None:
-        if not text.strip("!/ ") or "\0" in text or len(text) > MOST_PATTERN_CHARACTERS:
+        if not text.strip("!/ ") or "\0" in text or len(text) > MAX_PATTERN_CHARACTERS:
             raise bad(f"the glob {text[:80]!r} is empty, holds a NUL character, or is too long")
         self.negated = text.startswith("!")
         patterns = [
@@ -119,8 +119,8 @@ def expanded(text: str) -> Iterator[str]:
             continue
         choices = braces[1].split(",")
         made += len(choices)
-        if made > MOST_ALTERNATIVES:
-            raise bad(f"the glob {text[:80]!r} gives more than {MOST_ALTERNATIVES} choices")
+        if made > MAX_ALTERNATIVES:
+            raise bad(f"the glob {text[:80]!r} gives more than {MAX_ALTERNATIVES} choices")
         start, end = braces.span()
         waiting += [pattern[:start] + choice + pattern[end:] for choice in reversed(choices)]
 

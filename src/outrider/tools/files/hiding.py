@@ -10,11 +10,11 @@ import re
 from outrider.masking import Masker
 from outrider.tools.files.encoding import SAMPLE_BYTES, Encoding, detect
 from outrider.tools.files.faults import FileFault
-from outrider.tools.files.matches import MOST_LINE_CHARACTERS, FoundFile, FoundLine
+from outrider.tools.files.matches import MAX_LINE_CHARACTERS, FoundFile, FoundLine
 from outrider.tools.files.opening import opened_file
 from outrider.tools.files.paths import Place
 
-MOST_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
 _UNCLEAR = re.compile(r"[A-Za-z0-9+/]{40}|\bvalue\b[\"']?[ \t]*[:=]")
 _UNCHECKED = "[not shown: it may be part of a secret, and its file can't be looked at]"
 
@@ -39,10 +39,10 @@ def _masked_lines(place: Place, mask: Masker) -> dict[int, str] | None:
     """Return the lines of a file that masking changes, by number; None where it can't be read."""
     try:
         with opened_file(place) as file:
-            content = os.pread(file, MOST_BYTES + 1, 0)
+            content = os.pread(file, MAX_BYTES + 1, 0)
     except (FileFault, OSError):
         return None
-    if len(content) > MOST_BYTES:
+    if len(content) > MAX_BYTES:
         return None
     encoding = detect(content[:SAMPLE_BYTES], whole=len(content) <= SAMPLE_BYTES) or Encoding()
     lines = content[len(encoding.mark) :].decode(encoding.codec, "replace").split("\n")
@@ -51,5 +51,5 @@ def _masked_lines(place: Place, mask: Masker) -> dict[int, str] | None:
         number: masked
         for number, (line, masked) in enumerate(pairs, 1)
         # A longer one was looked at before it was cut.
-        if masked != line and len(line) <= MOST_LINE_CHARACTERS
+        if masked != line and len(line) <= MAX_LINE_CHARACTERS
     }

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from outrider.masking import Masker
 
-MOST_LINE_CHARACTERS = 2_000
+MAX_LINE_CHARACTERS = 2_000
 # How far above what is shown a secret may have begun: the largest private keys have 200 lines.
 _LINES_ABOVE = 250
 # What a line number and its separators take.
@@ -19,8 +19,8 @@ class LineWindow:
     """
 
     first: int
-    most_lines: int
-    most_bytes: int
+    max_lines: int
+    max_bytes: int
     lines: list[str] = field(default_factory=list[str])
     cut: dict[int, int] = field(default_factory=dict[int, int])
     """By line number: how many characters a line has that was cut."""
@@ -36,7 +36,7 @@ class LineWindow:
     @property
     def full(self) -> bool:
         """Whether there is no room for another line."""
-        return len(self.lines) >= self.most_lines or self._bytes >= self.most_bytes
+        return len(self.lines) >= self.max_lines or self._bytes >= self.max_bytes
 
     @property
     def total(self) -> int:
@@ -77,14 +77,14 @@ class LineWindow:
         return len(text) if found < wanted else len(text) - len(text.split("\n", wanted)[-1])
 
     def _keep(self, text: str, start: int, end: int) -> None:
-        room = MOST_LINE_CHARACTERS - self._length
+        room = MAX_LINE_CHARACTERS - self._length
         if room > 0:
             self._kept.append(text[start : min(end, start + room)])
         self._length += end - start
 
     def _end_line(self) -> None:
         line = "".join(self._kept)
-        if self._length > MOST_LINE_CHARACTERS:
+        if self._length > MAX_LINE_CHARACTERS:
             self.cut[self.first + len(self.lines)] = self._length
         else:
             line = line.removesuffix("\r")
@@ -103,13 +103,13 @@ class Windows:
     mask: Masker | None
 
     @classmethod
-    def of(cls, first: int, most_lines: int, most_bytes: int, mask: Masker | None) -> "Windows":
+    def of(cls, first: int, max_lines: int, max_bytes: int, mask: Masker | None) -> "Windows":
         """Return the windows for lines from `first` on."""
-        shown = LineWindow(first, most_lines, most_bytes)
+        shown = LineWindow(first, max_lines, max_bytes)
         if mask is None:
             return cls(shown, None, None)
         start = max(1, first - _LINES_ABOVE)
-        room = _LINES_ABOVE * 8 * MOST_LINE_CHARACTERS
+        room = _LINES_ABOVE * 8 * MAX_LINE_CHARACTERS
         return cls(shown, LineWindow(start, first - start, room), mask)
 
     def feed(self, text: str) -> None:

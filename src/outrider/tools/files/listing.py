@@ -21,8 +21,8 @@ from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 
 DEFAULT_ENTRIES = 500
-MOST_ENTRIES = 5_000
-MOST_DEPTH = 20
+MAX_ENTRIES = 5_000
+MAX_DEPTH = 20
 _KINDS = {
     stat.S_IFDIR: "folder",
     stat.S_IFREG: "file",
@@ -103,8 +103,8 @@ def format_short(data: Any, arguments: Arguments) -> str:
 async def ls(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}] = ".",
-    depth: Annotated[int, {"minimum": 1, "maximum": MOST_DEPTH}] = 1,
-    limit: Annotated[int, {"minimum": 1, "maximum": MOST_ENTRIES}] = DEFAULT_ENTRIES,
+    depth: Annotated[int, {"minimum": 1, "maximum": MAX_DEPTH}] = 1,
+    limit: Annotated[int, {"minimum": 1, "maximum": MAX_ENTRIES}] = DEFAULT_ENTRIES,
 ) -> Envelope:
     """List a folder with sizes, folders first, as a tree down to a depth. Hidden entries are
     included; links are not followed.

@@ -14,8 +14,8 @@ from typing import Any
 
 from outrider.masking import Masker
 
-MOST_LINE_CHARACTERS = 500
-MOST_RECORD_BYTES = 1024 * 1024
+MAX_LINE_CHARACTERS = 500
+MAX_RECORD_BYTES = 1024 * 1024
 _BEFORE_MATCH = 100
 # How much of a long line is looked at for secrets, before and after what is shown of it.
 _AROUND_MATCH = 16 * 1024
@@ -126,9 +126,9 @@ class Records:
 
 
 def _ends(record: bytes) -> bytes:
-    if len(record) <= 2 * MOST_RECORD_BYTES:
+    if len(record) <= 2 * MAX_RECORD_BYTES:
         return record
-    half = MOST_RECORD_BYTES // 2
+    half = MAX_RECORD_BYTES // 2
     # A newline, which no JSON string holds, so that what is left is never taken for the whole.
     return record[:half] + b"\n" + record[-half:]
 
@@ -155,7 +155,7 @@ def shown_line(raw: bytes, start: int, mask: Masker | None) -> str:
     """Return a line as text, cut around its match at byte `start` where it is long."""
     text = raw.decode(errors="replace")
     length = len(text)
-    if length <= MOST_LINE_CHARACTERS:
+    if length <= MAX_LINE_CHARACTERS:
         return text
     at = len(raw[:start].decode(errors="replace"))
     if mask is not None:
@@ -163,7 +163,7 @@ def shown_line(raw: bytes, start: int, mask: Masker | None) -> str:
         near = max(0, at - _AROUND_MATCH)
         text, at = mask.text(text[near : at + _AROUND_MATCH]), len(mask.text(text[near:at]))
     first = max(0, at - _BEFORE_MATCH)
-    last = first + MOST_LINE_CHARACTERS
+    last = first + MAX_LINE_CHARACTERS
     ends = "…" if first else "", "…" if last < len(text) else ""
     return f"{ends[0]}{text[first:last]}{ends[1]} [cut: {length:,} characters]"
 

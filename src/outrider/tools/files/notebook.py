@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, cast
 
-MOST_NOTEBOOK_BYTES = 32 * 1024 * 1024
-MOST_OUTPUT_LINES = 50
+MAX_NOTEBOOK_BYTES = 32 * 1024 * 1024
+MAX_OUTPUT_LINES = 50
 
 
 def notebook_text(content: bytes) -> str | None:
@@ -33,9 +33,9 @@ def _cell_lines(number: int, cell: dict[str, Any]) -> Iterator[str]:
 def _output_lines(output: dict[str, Any]) -> Iterator[str]:
     lines = _output_text(output).splitlines()
     yield f"--- output ({output['output_type']}) ---"
-    yield from lines[:MOST_OUTPUT_LINES]
-    if len(lines) > MOST_OUTPUT_LINES:
-        yield f"[{len(lines) - MOST_OUTPUT_LINES} more lines of output]"
+    yield from lines[:MAX_OUTPUT_LINES]
+    if len(lines) > MAX_OUTPUT_LINES:
+        yield f"[{len(lines) - MAX_OUTPUT_LINES} more lines of output]"
 
 
 def _output_text(output: dict[str, Any]) -> str:

@@ -14,8 +14,8 @@ from outrider.tools.files.credentials import is_credential
 from outrider.tools.files.faults import FileFault, bad, denied
 from outrider.tools.files.names import folded, shown_name, undisguised, unescaped
 
-MOST_PATH_BYTES = 4_096
-MOST_NAME_BYTES = 255
+MAX_PATH_BYTES = 4_096
+MAX_NAME_BYTES = 255
 KERNEL_FOLDERS = ("/proc", "/sys")
 _NEVER_WRITTEN = {".git": "git's own folder", ".outrider": "this runtime's configuration"}
 
@@ -69,7 +69,7 @@ def absolute(cwd: str, text: str) -> str:
         encoded = os.fsencode(path)
     except UnicodeEncodeError:
         raise bad("the path holds half a surrogate pair: no file has one in its name") from None
-    if len(encoded) > MOST_PATH_BYTES or max(map(len, encoded.split(b"/"))) > MOST_NAME_BYTES:
+    if len(encoded) > MAX_PATH_BYTES or max(map(len, encoded.split(b"/"))) > MAX_NAME_BYTES:
         raise bad(f"the path of {len(encoded)} bytes is too long: {shown_name(text[:80])}…")
     return path
 

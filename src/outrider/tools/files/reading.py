@@ -12,7 +12,7 @@ from outrider.tools.files.encoding import SAMPLE_BYTES, Encoding, detect
 from outrider.tools.files.faults import answer, bad, fault_of, go_on
 from outrider.tools.files.kinds import is_document, kind_of
 from outrider.tools.files.lines import LineWindow, Windows
-from outrider.tools.files.notebook import MOST_NOTEBOOK_BYTES, notebook_text
+from outrider.tools.files.notebook import MAX_NOTEBOOK_BYTES, notebook_text
 from outrider.tools.files.opening import opened_file
 from outrider.tools.files.paths import Place, locate, realm_of
 from outrider.tools.files.sizes import shown_size
@@ -20,10 +20,10 @@ from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 
 DEFAULT_LINES = 2_000
-MOST_LINES = 20_000
-MOST_BYTES = 45_000
+MAX_LINES = 20_000
+MAX_BYTES = 45_000
 # What is left of a file is read on to count its lines, up to this much.
-MOST_BYTES_COUNTED = 32 * 1024 * 1024
+MAX_BYTES_COUNTED = 32 * 1024 * 1024
 _CHUNK = 256 * 1024
 
 
@@ -71,7 +71,7 @@ async def read(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}],
     offset: Annotated[int, {"minimum": 1}] = 1,
-    limit: Annotated[int, {"minimum": 1, "maximum": MOST_LINES}] = DEFAULT_LINES,
+    limit: Annotated[int, {"minimum": 1, "maximum": MAX_LINES}] = DEFAULT_LINES,
 ) -> Envelope:
     """Read a text file with line numbers. Notebooks are shown as cells; images and other binary
     files are only named.
@@ -95,7 +95,7 @@ def _read(
     try:
         with opened_file(place) as file:
             data = _read_opened(
-                stop, file, place, Windows.of(offset, limit, MOST_BYTES, context.mask)
+                stop, file, place, Windows.of(offset, limit, MAX_BYTES, context.mask)
             )
     except OSError as error:
         raise fault_of(error, place.shown) from None
@@ -127,10 +127,10 @@ def _read_opened(
 
 
 def _cells(file: int, size: int) -> str | None:
-    if size > MOST_NOTEBOOK_BYTES:
+    if size > MAX_NOTEBOOK_BYTES:
         return None
     with open(os.dup(file), "rb") as content:
-        return notebook_text(content.read(MOST_NOTEBOOK_BYTES))
+        return notebook_text(content.read(MAX_NOTEBOOK_BYTES))
 
 
 def _feed(
@@ -143,7 +143,7 @@ def _feed(
         go_on(stop)
         at += len(chunk)
         windows.feed(decoder.decode(chunk))
-        if windows.shown.more and size - at > MOST_BYTES_COUNTED:
+        if windows.shown.more and size - at > MAX_BYTES_COUNTED:
             return False
     windows.feed(decoder.decode(b"", True))
     return True

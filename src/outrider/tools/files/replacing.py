@@ -9,7 +9,7 @@ from outrider.protocol.envelope import ToolCode
 from outrider.tools.files.faults import FileFault, bad
 from outrider.tools.files.nearest import nearest_lines
 
-MOST_PLACES_NAMED = 10
+MAX_PLACES_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def _not_there(text: str, one: Replacement, number: int, shown: str) -> FileFaul
 
 def _not_once(text: str, pattern: re.Pattern[str], number: int, shown: str) -> FileFault:
     places = [line_at(text, match.start()) for match in pattern.finditer(text)]
-    lines = ", ".join(map(str, places[:MOST_PLACES_NAMED]))
-    more = f" and {len(places) - MOST_PLACES_NAMED} more" if len(places) > MOST_PLACES_NAMED else ""
+    lines = ", ".join(map(str, places[:MAX_PLACES_NAMED]))
+    more = f" and {len(places) - MAX_PLACES_NAMED} more" if len(places) > MAX_PLACES_NAMED else ""
     return FileFault(
         ToolCode.CONFLICT,
         f"edit {number}: oldText is in {shown} more than once (from lines {lines}{more}), nothing "

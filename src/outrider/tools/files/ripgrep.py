@@ -22,7 +22,7 @@ from outrider.tools.files.faults import FileFault, bad, go_on
 from outrider.tools.files.paths import KERNEL_FOLDERS, containing
 
 TEMPORARY_PREFIX = ".outrider-temporary-"
-MOST_STDERR_BYTES = 64 * 1024
+MAX_STDERR_BYTES = 64 * 1024
 _PIPE_BYTES = 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _LOOK_AROUND_SECONDS = 0.1
@@ -108,7 +108,7 @@ class Run:
                     if not chunk:
                         selector.unregister(key.fileobj)
                     elif key.fileobj is self.process.stderr:
-                        self.complaints = (self.complaints + chunk)[:MOST_STDERR_BYTES]
+                        self.complaints = (self.complaints + chunk)[:MAX_STDERR_BYTES]
                     else:
                         yield chunk
 

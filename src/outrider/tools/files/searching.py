@@ -22,10 +22,10 @@ from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 
 DEFAULT_MATCHES = 100
-MOST_MATCHES = 5_000
-MOST_COUNTED = 200_000
-MOST_BYTES = 48_000
-MOST_PATTERN_CHARACTERS = 10_000
+MAX_MATCHES = 5_000
+MAX_COUNTED = 200_000
+MAX_BYTES = 48_000
+MAX_PATTERN_CHARACTERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def format_short(data: Any, arguments: Arguments) -> str:
 @tool("file:grep", name="grep", writes=False, format=Formatter(format_long, format_short))
 async def grep(
     tool_context: ToolContext,
-    pattern: Annotated[str, {"minLength": 1, "maxLength": MOST_PATTERN_CHARACTERS}],
+    pattern: Annotated[str, {"minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}],
     path: Annotated[str, {"minLength": 1}] = ".",
     glob: Annotated[str | None, {"minLength": 1}] = None,
     type_: Annotated[str | None, {"pattern": "^[a-z0-9]+$"}] = None,
@@ -110,7 +110,7 @@ async def grep(
     ignore_case: bool = False,
     context: Annotated[int, {"minimum": 0, "maximum": 50}] = 0,
     count: bool = False,
-    limit: Annotated[int, {"minimum": 1, "maximum": MOST_MATCHES}] = DEFAULT_MATCHES,
+    limit: Annotated[int, {"minimum": 1, "maximum": MAX_MATCHES}] = DEFAULT_MATCHES,
 ) -> Envelope:
     """Search file contents with a regular expression (ripgrep's). Honours .gitignore; hidden
     files are searched, .git and credential files are not.
@@ -213,7 +213,7 @@ def _collect(run: Run, collector: Collector) -> None:
     for chunk in run.chunks():
         for record in records.feed(chunk):
             collector.feed(record)
-        if collector.matches > MOST_COUNTED:
+        if collector.matches > MAX_COUNTED:
             return
     if not collector.complete:
         raise run.refusal()
@@ -238,7 +238,7 @@ def _data(realm: Realm, query: Query, searched: Searched) -> dict[str, Any]:
 
 def _results(named: list[tuple[str, FoundFile]], matches: int) -> Iterator[dict[str, Any]]:
     """Yield the files with their lines, until there were enough matches or bytes."""
-    room = MOST_BYTES
+    room = MAX_BYTES
     for path, found in named:
         lines: list[dict[str, Any]] = []
         for line in found.lines:

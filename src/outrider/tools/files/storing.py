@@ -21,7 +21,7 @@ from outrider.tools.files.opening import parent_folder, require_plain
 from outrider.tools.files.paths import Place
 from outrider.tools.files.ripgrep import TEMPORARY_PREFIX
 
-MOST_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Two calls of one turn may change the same file: one after the other, or a change would be lost.
@@ -84,7 +84,7 @@ def _old(folder: int, name: str, place: Place) -> Old | None:
                 f"{place.shown} is read-only (mode {stat.S_IMODE(status.st_mode):04o}): "
                 "nothing was changed"
             )
-        if status.st_size > MOST_BYTES:
+        if status.st_size > MAX_BYTES:
             return Old(hashlib.file_digest(opened, "sha256").hexdigest(), None, status)
         content = opened.readall()
     return Old(hashlib.sha256(content).hexdigest(), content, status)

@@ -10,7 +10,7 @@ from outrider.tools.files.encoding import SAMPLE_BYTES, detect
 from outrider.tools.files.faults import answer, bad, fault_of
 from outrider.tools.files.paths import locate, realm_of
 from outrider.tools.files.sizes import shown_size
-from outrider.tools.files.storing import MOST_BYTES, Old, store
+from outrider.tools.files.storing import MAX_BYTES, Old, store
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 
@@ -74,7 +74,7 @@ def _write(stop: threading.Event, context: ToolContext, path: str, content: str)
 
 def _change(old: Old | None, content: str) -> Change | None:
     """Return what changed, where both are text and small enough to be compared."""
-    if old is None or old.content is None or len(content) > MOST_BYTES:
+    if old is None or old.content is None or len(content) > MAX_BYTES:
         return None
     encoding = detect(old.content[:SAMPLE_BYTES], whole=len(old.content) <= SAMPLE_BYTES)
     if encoding is None:
