@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.masking import code, json_logs, prose
 from outrider.delegation.collecting import Collector
+from outrider.delegation.gate import Gate
 from outrider.delegation.lines import LineReader
 from outrider.masking import Masker
 from outrider.protocol import jsonl
@@ -83,10 +84,11 @@ def collect(size: int, folder: Path, result: int = SMALL_RESULT) -> None:
     lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
     masker = Masker(project="/home/someone/project", home="/home/someone", secrets=("k" * 20,))
     with Run.create(folder) as run:
-        collector = Collector(run, masker, limits)
+        gate, collector = Gate(masker), Collector(run, limits.events)
         for chunk in chunks(size, result):
             for line in lines.feed(chunk):
-                assert collector.feed(line)
+                for masked in gate.events(line):
+                    collector.take(masked)
         assert run.problem is None, run.problem
 
 

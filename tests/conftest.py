@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from outrider.runtimes.fork_server import hosted_warmth
+from outrider.runtimes.native.fork_server import hosted_fork_server
 
 SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
@@ -34,7 +34,7 @@ async def start(request: pytest.FixtureRequest, world: Path) -> str:
         os.environ["OUTRIDER_WARM__KEEP_MINUTES"] = "0"
     else:
         del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
-        assert await hosted_warmth().ready("openai-chat")
+        assert await hosted_fork_server().ready("openai-chat")
     return request.param
 
 
@@ -75,7 +75,7 @@ def children_at_work() -> list[psutil.Process]:
             waits = process.name() in ("outrider-warm", "outrider-spare")
         except psutil.NoSuchProcess:
             continue
-        if is_child and not waits and process.pid != hosted_warmth().pid:
+        if is_child and not waits and process.pid != hosted_fork_server().pid:
             found.append(process)
     return found
 

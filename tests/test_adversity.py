@@ -14,13 +14,12 @@ import psutil
 import pytest
 
 from conftest import assert_nothing_left, children_at_work, wait_until
-from outrider.delegation import supervision
 from outrider.delegation.api import subagent
 from outrider.processes import guardian
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes import cold
-from outrider.runtimes.fork_server import hosted_warmth
+from outrider.runtimes.native import cold, following
+from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.testing import Request, ScriptedModel, Step, answer, silence, silence_after, tool_call
 
 MAY_WRITE = {"subagents.allowWrite": True}
@@ -154,14 +153,14 @@ def test_a_host_without_standard_streams_starts_children_both_ways(
     code = f"""
         import asyncio, os
         from outrider import subagent
-        from outrider.runtimes.fork_server import hosted_warmth
+        from outrider.runtimes.native.fork_server import hosted_fork_server
 
         async def main():
             for number in {closed!r}:  # now, for the event loop's own must not take their place
                 os.close(number)
             cold = await subagent("explorer", "Go.", model="openai-chat:scripted")
             del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
-            assert await hosted_warmth().ready("openai-chat")
+            assert await hosted_fork_server().ready("openai-chat")
             warm = await subagent("explorer", "Go.", model="openai-chat:scripted")
             with open("told", "w") as told:
                 told.write(f"{{cold.text}} {{warm.text}}")
@@ -288,11 +287,11 @@ async def test_a_warm_process_that_is_stopped_costs_no_answer(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
-    monkeypatch.setattr(supervision, "MAX_WARM_START_SECONDS", 0.5)
+    monkeypatch.setattr(following, "MAX_FORK_SECONDS", 0.5)
     with ScriptedModel([answer("Done.")]) as server:
         os.environ.update(server.environment)
-        assert await hosted_warmth().ready("openai-chat")
-        stopped = psutil.Process(hosted_warmth().pid)
+        assert await hosted_fork_server().ready("openai-chat")
+        stopped = psutil.Process(hosted_fork_server().pid)
         stopped.suspend()
         result = await subagent("explorer", "Go.", model=server.model)
     assert result.text == "Done."
@@ -304,8 +303,8 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
-    monkeypatch.setattr(supervision, "MAX_WARM_START_SECONDS", 0.2)
-    monkeypatch.setattr(type(hosted_warmth()), "kill", lambda _self: None)
+    monkeypatch.setattr(following, "MAX_FORK_SECONDS", 0.2)
+    monkeypatch.setattr(type(hosted_fork_server()), "kill", lambda _self: None)
     effects = world / "effects"
     agents = world / ".outrider/agents"
     agents.mkdir(parents=True)
@@ -317,15 +316,15 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
         return answer("Done.")
 
     async def delegate() -> str:
-        assert await hosted_warmth().ready("openai-chat")
-        stopped = psutil.Process(hosted_warmth().pid)
+        assert await hosted_fork_server().ready("openai-chat")
+        stopped = psutil.Process(hosted_fork_server().pid)
         stopped.suspend()
         try:
             result = await subagent("doer", "Go.", model=server.model, config=MAY_WRITE)
         finally:
             stopped.resume()
         # A fork that comes now finds nobody: the next one shows that it has been served.
-        assert await hosted_warmth().ready("openai-chat")
+        assert await hosted_fork_server().ready("openai-chat")
         await subagent("explorer", "Go.", model=server.model, config={"warm.keepMinutes": 1})
         return result.text
 
@@ -339,7 +338,7 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
 async def test_a_guardian_that_is_stopped_is_ended_with_its_child(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "MAX_STOP_SECONDS", 0.5)
+    monkeypatch.setattr(following, "MAX_STOP_SECONDS", 0.5)
     with ScriptedModel([silence_after("So far.")]) as server:
         os.environ.update(server.environment)
         running = asyncio.ensure_future(subagent("explorer", "Go.", model=server.model))

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.delegation.admission import Turnstile, turnstile
+from outrider.delegation.admission import Admission, admission
 from outrider.delegation.collecting import Collector
+from outrider.delegation.gate import Gate
 from outrider.delegation.lines import ErrorText, Flooded, LineReader
 from outrider.delegation.truncate import truncate
 from outrider.masking import Masker
@@ -25,7 +26,6 @@ from outrider.protocol.events import (
     event_to_json,
 )
 from outrider.records.runs import Run
-from outrider.settings.keys import LimitsConfig
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 7))
@@ -63,17 +63,31 @@ def test_stderr_keeps_its_beginning_and_its_end() -> None:
         ErrorText(5).feed(b"123456")
 
 
+class Fed(Collector):
+    """A collector behind its gate, as a supervisor feeds it."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run, max_events=50)
+        self.gate = Gate(Masker())
+
+    def feed(self, line: bytes) -> bool:
+        events = list(self.gate.events(line))
+        for masked in events:
+            self.take(masked)
+        return bool(events)
+
+
 @pytest.fixture
 def collector(tmp_path: Path):
     with Run.create(tmp_path / "runs") as run:
-        yield Collector(run, Masker(), LimitsConfig(events=50))
+        yield Fed(run)
 
 
 def line(event: object) -> bytes:
     return jsonl.encode(event_to_json(event, 0))  # pyright: ignore[reportArgumentType]
 
 
-def test_memory_does_not_grow_with_what_a_child_streams(collector: Collector) -> None:
+def test_memory_does_not_grow_with_what_a_child_streams(collector: Fed) -> None:
     delta = line(MessageUpdateEvent(1, "some words that go on and on, " * 30))
     for _ in range(500):
         collector.feed(delta)
@@ -83,12 +97,13 @@ def test_memory_does_not_grow_with_what_a_child_streams(collector: Collector) ->
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert grown < 2_000_000
-    collector.partial.settle()
+    for masked in collector.gate.close():
+        collector.take(masked)
     assert collector.run.output_file.stat().st_size == 4_500 * 30 * 30
     assert len(collector.partial.text) < 1_100_000
 
 
-def test_too_many_events_are_a_flood_but_deltas_do_not_count(collector: Collector) -> None:
+def test_too_many_events_are_a_flood_but_deltas_do_not_count(collector: Fed) -> None:
     for _ in range(1_000):
         collector.feed(line(MessageUpdateEvent(1, "x")))
     started = line(ToolStartEvent("a", "ls", {}, 1))
@@ -115,14 +130,14 @@ def test_too_many_events_are_a_flood_but_deltas_do_not_count(collector: Collecto
         b"[" * 100_000,
     ],
 )
-def test_what_is_no_event_is_no_sign_of_life(collector: Collector, text: bytes) -> None:
+def test_what_is_no_event_is_no_sign_of_life(collector: Fed, text: bytes) -> None:
     before = collector.idle_since()
     assert collector.feed(text) is False
     assert collector.idle_since() == before
     assert collector.finish is None
 
 
-def test_a_running_tool_counts_as_activity_until_its_own_deadline(collector: Collector) -> None:
+def test_a_running_tool_counts_as_activity_until_its_own_deadline(collector: Fed) -> None:
     collector.feed(line(ToolStartEvent("a", "bash", {}, 60_000)))
     started = collector.idle_since()
     collector.feed(line(ToolStartEvent("b", "ls", {}, 1_000)))
@@ -132,10 +147,10 @@ def test_a_running_tool_counts_as_activity_until_its_own_deadline(collector: Col
     assert collector.idle_since() < started
 
 
-def test_nothing_counts_after_the_end(collector: Collector) -> None:
+def test_nothing_counts_after_the_end(collector: Fed) -> None:
     end = {"type": "task_finish", "at": 0, "outcome": "completed", "taskResult": "Yes."}
-    assert collector.feed(jsonl.encode(end))
-    assert not collector.feed(jsonl.encode({**end, "outcome": "failed"}))
+    collector.feed(jsonl.encode(end))
+    collector.feed(jsonl.encode({**end, "outcome": "failed"}))
     assert collector.finish is not None and collector.finish.task_result == "Yes."
 
 
@@ -159,7 +174,6 @@ def test_every_event_survives_the_wire() -> None:
     assert set(samples) == set(EVENTS)
     for name, fields in samples.items():
         event = event_from_json({"type": name, "at": 0, **fields})
-        assert event is not None
         again = event_from_json(jsonl.decode(jsonl.encode(event_to_json(event, 0))))
         assert again == event
         assert from_json(type(event), fields) == event
@@ -182,8 +196,8 @@ def test_a_cut_text_is_a_beginning_that_says_so(text: str, max_bytes: int, lines
     assert body.count("\n") < lines
 
 
-async def test_the_turnstile_is_fair_and_never_overfull() -> None:
-    gate = Turnstile()
+async def test_admission_is_fair_and_never_overfull() -> None:
+    gate = Admission()
     inside, most, order = 0, 0, []
 
     async def visit(number: int) -> None:
@@ -205,7 +219,7 @@ async def test_the_turnstile_is_fair_and_never_overfull() -> None:
 
 
 async def test_a_visitor_cancelled_as_its_turn_comes_passes_it_on() -> None:
-    gate = Turnstile()
+    gate = Admission()
 
     async def visit() -> None:
         async with gate.enter(1, "p"):
@@ -221,7 +235,7 @@ async def test_a_visitor_cancelled_as_its_turn_comes_passes_it_on() -> None:
 
 
 async def test_who_gives_up_waiting_is_not_waited_for() -> None:
-    gate = Turnstile()
+    gate = Admission()
 
     async def visit(most: int) -> None:
         async with gate.enter(most, "p"):
@@ -236,7 +250,7 @@ async def test_who_gives_up_waiting_is_not_waited_for() -> None:
 
 
 def test_the_turnstile_counts_the_children_of_all_threads() -> None:
-    gate = Turnstile()
+    gate = Admission()
     inside, most = 0, 0
     lock = threading.Lock()
 
@@ -254,11 +268,11 @@ def test_the_turnstile_counts_the_children_of_all_threads() -> None:
         for done in [pool.submit(asyncio.run, visit()) for _ in range(8)]:
             done.result()
     assert most == 2
-    assert turnstile() is turnstile()
+    assert admission() is admission()
 
 
 async def test_a_provider_that_asks_for_patience_gets_it_from_all() -> None:
-    gate = Turnstile()
+    gate = Admission()
     loop = asyncio.get_running_loop()
     gate.pause("busy", 0.05)
     before = loop.time()

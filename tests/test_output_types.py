@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from outrider import DelegationError, ErrorCode, delegate
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes.fork_server import hosted_warmth
+from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.testing import ScriptedModel, answer, tool_call
 
 
@@ -105,7 +105,7 @@ async def reporting(world: Path) -> "Iterator[Callable[[Any], ScriptedModel]]":
     """A model whose only words are the reports it is given."""
     del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
     os.environ["OUTRIDER_SUBAGENTS__REPORT_BACK_ATTEMPTS"] = "2"
-    assert await hosted_warmth().ready("openai-chat")
+    assert await hosted_fork_server().ready("openai-chat")
     reports: list[Any] = []
     with ScriptedModel(lambda request: tool_call("report_back", reports[request.turn])) as server:
         os.environ.update(server.environment)

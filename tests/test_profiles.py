@@ -22,7 +22,7 @@ from outrider.delegation.profiles import (
 )
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes.fork_server import hosted_warmth
+from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.settings.files import load_settings
 from outrider.testing import Request, ScriptedModel, answer, tool_call
 
@@ -34,7 +34,7 @@ READ_ONLY = {"read", "grep", "find", "ls"}
 async def server(world: Path) -> "Iterator[ScriptedModel]":
     """A model that reports a number where it can, and else says so in words."""
     del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
-    assert await hosted_warmth().ready("openai-chat")
+    assert await hosted_fork_server().ready("openai-chat")
 
     def script(request: Request) -> Any:
         can_report = "report_back" in request.tool_names

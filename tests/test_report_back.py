@@ -15,7 +15,7 @@ from outrider.delegation.api import subagent
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
-from outrider.runtimes.fork_server import hosted_warmth
+from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.testing import (
     Request,
     ScriptedModel,
@@ -51,7 +51,7 @@ RULE = "You must end by calling the tool `report_back`"
 async def children(world: Path) -> None:
     """Real children, forked from the warm process: each test can afford several."""
     del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
-    assert await hosted_warmth().ready("openai-chat")
+    assert await hosted_fork_server().ready("openai-chat")
 
 
 async def reported(

@@ -26,7 +26,7 @@ from outrider.protocol.envelope import ToolCode
 from outrider.protocol.events import Event, TaskFinishEvent, ToolResultEndEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.usage import Usage
-from outrider.runtimes.fork_server import hosted_warmth
+from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.settings.keys import BudgetConfig
 from outrider.testing import ScriptedModel, tool_call
 from outrider.tools.context import ToolContext
@@ -136,7 +136,7 @@ def drawn(count: int) -> list[tuple[Any, list[Any]]]:
 
 async def test_real_children_come_to_the_same_verdicts(world: Path) -> None:
     del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
-    assert await hosted_warmth().ready("openai-chat")
+    assert await hosted_fork_server().ready("openai-chat")
     outcomes: set[Outcome] = set()
     for schema, sent in drawn(24):
         steps = [tool_call(REPORT_BACK, arguments(schema, value)) for value in sent]

@@ -21,7 +21,7 @@ from outrider.delegation.api import subagent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes.fork_server import UserWarmth, code_identity, hosted_warmth
+from outrider.runtimes.native.fork_server import UserForkServer, code_identity, hosted_fork_server
 from outrider.testing import Request as ModelRequest
 from outrider.testing import ScriptedModel, Step, answer, silence
 
@@ -39,8 +39,8 @@ def warm(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def until_warm() -> psutil.Process:
-    assert await hosted_warmth().ready("openai-chat")
-    return psutil.Process(hosted_warmth().pid)
+    assert await hosted_fork_server().ready("openai-chat")
+    return psutil.Process(hosted_fork_server().pid)
 
 
 async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(warm: Path) -> None:
@@ -75,9 +75,9 @@ async def test_a_warm_process_that_was_killed_is_replaced(warm: Path) -> None:
 
 HOST = """
 import asyncio, time
-from outrider.runtimes.fork_server import hosted_warmth
-assert asyncio.run(hosted_warmth().ready("openai-chat"))
-print(hosted_warmth().pid, flush=True)
+from outrider.runtimes.native.fork_server import hosted_fork_server
+assert asyncio.run(hosted_fork_server().ready("openai-chat"))
+print(hosted_fork_server().pid, flush=True)
 time.sleep(100)
 """
 
@@ -95,7 +95,7 @@ def test_a_warm_process_ends_with_its_host(warm: Path) -> None:
 async def test_a_warm_process_of_other_code_is_replaced(
     warm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.runtimes.fork_server.LOOK_EVERY_SECONDS", 0)
+    monkeypatch.setattr("outrider.runtimes.native.fork_server.LOOK_EVERY_SECONDS", 0)
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
         first = await until_warm()
@@ -105,7 +105,7 @@ async def test_a_warm_process_of_other_code_is_replaced(
         assert result.text == "You asked: First."
         second = await until_warm()
         assert second.pid != first.pid
-        monkeypatch.setattr("outrider.runtimes.fork_server.code_identity", lambda: "another")
+        monkeypatch.setattr("outrider.runtimes.native.fork_server.code_identity", lambda: "another")
         assert (await until_warm()).pid not in {first.pid, second.pid}
 
 
@@ -154,7 +154,7 @@ async def test_a_changed_setting_reaches_the_next_warm_child(warm: Path) -> None
 
 async def test_a_warm_process_learns_a_provider_that_is_asked_for(warm: Path) -> None:
     await until_warm()
-    hosted_warmth().kill()
+    hosted_fork_server().kill()
     keeper = await until_warm()
     known_by = b"outrider/models/embedded/model.py"
     assert known_by not in _memory(keeper.pid)
@@ -174,7 +174,7 @@ async def test_killing_the_warm_process_at_random_costs_no_answer(warm: Path) ->
         ]
         while not all(task.done() for task in work):
             await asyncio.sleep(chance.uniform(0.1, 0.6))
-            if (pid := hosted_warmth().pid) is not None:
+            if (pid := hosted_fork_server().pid) is not None:
                 os.kill(pid, signal.SIGKILL)
         results = [task.result() for task in work]
     assert [result.text for result in results] == [f"You asked: Task {n}." for n in range(40)]
@@ -292,8 +292,8 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def user_warmth(warm: Path, runtime: Path) -> Iterator[UserWarmth]:
-    warmth = UserWarmth(os.environ, minutes=10)
+def user_warmth(warm: Path, runtime: Path) -> Iterator[UserForkServer]:
+    warmth = UserForkServer(os.environ, minutes=10)
     yield warmth
     warmth.stop()
     wait_until(lambda: warmth.status() is None, "the user's warm process to stop")
@@ -316,7 +316,7 @@ def command(server: ScriptedModel, *arguments: str) -> str:
 
 
 def test_the_users_warm_process_is_shown_stopped_and_done_without(
-    user_warmth: UserWarmth,
+    user_warmth: UserForkServer,
 ) -> None:
     with ScriptedModel(echo) as server:
         assert command(server, "warm", "--status") == "there is none."
@@ -333,7 +333,7 @@ def test_the_users_warm_process_is_shown_stopped_and_done_without(
 
 
 def test_commands_share_a_warm_process_of_the_users_own(
-    user_warmth: UserWarmth, runtime: Path
+    user_warmth: UserForkServer, runtime: Path
 ) -> None:
     with ScriptedModel(echo) as server:
         assert one_shot(server, "First.") == "You asked: First."
@@ -357,7 +357,7 @@ def _names_below(process: psutil.Process) -> set[str]:
 
 
 def test_a_socket_folder_that_others_can_enter_is_not_trusted(
-    user_warmth: UserWarmth, runtime: Path
+    user_warmth: UserForkServer, runtime: Path
 ) -> None:
     with ScriptedModel(echo) as server:
         one_shot(server, "First.")
@@ -382,7 +382,7 @@ def test_a_warm_process_ends_when_nobody_comes(runtime: Path) -> None:
 
 
 def test_many_commands_at_once_start_one_warm_process(
-    user_warmth: UserWarmth, runtime: Path
+    user_warmth: UserForkServer, runtime: Path
 ) -> None:
     with ScriptedModel(echo) as server:
         with ThreadPoolExecutor(4) as pool:
@@ -403,7 +403,7 @@ def _command_line(process: psutil.Process) -> list[str]:
 async def test_a_process_without_warmth_starts_cold(world: Path) -> None:
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
-        before = hosted_warmth().pid
+        before = hosted_fork_server().pid
         result = await subagent("explorer", "Cold.", model=server.model)
     assert result.details.results[0].outcome is Outcome.COMPLETED
-    assert hosted_warmth().pid == before
+    assert hosted_fork_server().pid == before

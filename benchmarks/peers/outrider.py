@@ -34,9 +34,9 @@ class Library:
         """Set the queue's width; in the warm mode also wait until there is something to fork."""
         self._settings = outrider_config(self._mode, concurrent)
         if self._mode == "warm":
-            from outrider.runtimes.fork_server import hosted_warmth
+            from outrider.runtimes.native.fork_server import hosted_fork_server
 
-            if not await hosted_warmth().ready("openai-chat"):
+            if not await hosted_fork_server().ready("openai-chat"):
                 raise SystemExit("Outrider's warm process could not be started.")
 
     async def delegate(self, task: str) -> str:

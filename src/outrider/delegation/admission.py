@@ -17,7 +17,7 @@ DESCRIPTORS_EACH = 8
 DESCRIPTORS_KEPT_FREE = 32
 
 
-class Turnstile:
+class Admission:
     """Lets at most as many callers in as each of them allows; the others wait in order."""
 
     def __init__(self) -> None:
@@ -84,12 +84,12 @@ class Turnstile:
 
 
 # By process: whoever is inside in a host is not inside in its fork.
-_turnstiles: dict[int, Turnstile] = {}
+_admissions: dict[int, Admission] = {}
 
 
-def turnstile() -> Turnstile:
-    """Return the turnstile of this process."""
-    return _turnstiles.setdefault(os.getpid(), Turnstile())
+def admission() -> Admission:
+    """Return the admission of this process."""
+    return _admissions.setdefault(os.getpid(), Admission())
 
 
 def max_children(wanted: int) -> int:

@@ -1,13 +1,10 @@
-"""What is known of a run from its events: its text, usage, receipt, and its end."""
+"""What is known of a run from its (masked) events: its text, usage, receipt, and its end."""
 
 import time
-from collections.abc import Mapping
 from typing import Any, cast
 
+from outrider.delegation.gate import MaskedEvent
 from outrider.delegation.lines import Flooded
-from outrider.delegation.partial import PartialText
-from outrider.masking import Masker
-from outrider.protocol import jsonl
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import is_success
 from outrider.protocol.events import (
@@ -21,54 +18,84 @@ from outrider.protocol.events import (
     ToolStartEvent,
     TurnEndEvent,
     TurnStartEvent,
-    event_from_json,
 )
 from outrider.protocol.receipt import Receipt
 from outrider.protocol.results import Streaming
 from outrider.protocol.usage import Usage
 from outrider.records.runs import Run
-from outrider.settings.keys import LimitsConfig
 
 MAX_DISPLAY_ITEMS = 200
 MAX_DISPLAY_TEXT = 4_000
+MAX_HELD_TEXT = 1 << 20
+
+
+class PartialText:
+    """The text of the current message, or of the last one that had any.
+
+    The beginning is held in memory; all of it is in the run's output file at once.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._is_over = True
+        self._pieces: list[str] = []
+        self._held = 0
+
+    def end_message(self) -> None:
+        """Let the next text begin anew; the old one stays until there is a new one."""
+        self._is_over = True
+
+    def add(self, text: str) -> None:
+        """Add a piece of the model's text."""
+        if self._is_over:
+            self._is_over = False
+            self._pieces.clear()
+            self._held = 0
+            self._run.restart_output()
+        self._run.add_output(text)
+        if self._held < MAX_HELD_TEXT:
+            self._pieces.append(text)
+            self._held += len(text)
+
+    @property
+    def text(self) -> str:
+        """What is held of it."""
+        return "".join(self._pieces)
 
 
 class Collector:
-    """Takes a child's lines and keeps what the result needs; the rest goes to the transcript."""
+    """Keeps what the result needs of a child's events; all of them go to the transcript."""
 
-    def __init__(self, run: Run, masker: Masker, limits: LimitsConfig) -> None:
+    def __init__(self, run: Run, max_events: int) -> None:
         self.run = run
-        self.partial = PartialText(run, masker)
+        self.partial = PartialText(run)
         self.receipt = Receipt()
         self.usage = Usage()
         self.finish: TaskFinishEvent | None = None
+        self.masked_paths: tuple[str, ...] = ()
+        """Where masking changed the structured output."""
         self.model: str | None = None
         self.attempts = 1
         self.turn_count = 0
         self.last_event = "none"
         self.last_retry: RetryEvent | None = None
         self.display_items: list[dict[str, Any]] = []
-        self._masker = masker
-        self._limits = limits
+        self._max_events = max_events
         self._events = 0
         self._seen_at = time.monotonic()
         self._waiting: dict[str, float] = {}
 
-    def feed(self, line: bytes) -> bool:
-        """Take in one line; return whether it was an event. Plain text is no sign of life."""
-        try:
-            data = jsonl.decode(line)
-            event = event_from_json(data)
-        except (ValueError, RecursionError):
-            return False
-        if event is None or self.finish is not None:
-            return False
+    def take(self, masked: MaskedEvent) -> None:
+        """Take in one event; what comes after the task's end is ignored."""
+        if self.finish is not None:
+            return
         self._seen_at = time.monotonic()
-        if not isinstance(event, MessageUpdateEvent):
-            self._record(cast("dict[str, Any]", data))
-        self._apply(event)
-        self.last_event = event.type
-        return True
+        if not isinstance(masked.event, MessageUpdateEvent):
+            self._record(masked.data)
+        if isinstance(masked.event, TaskFinishEvent):
+            self.masked_paths = masked.masked_output_paths
+        self._apply(masked.event)
+        self.last_event = masked.event.type
 
     def idle_since(self) -> float:
         """Return since when nothing has moved: no event came, and no tool was within its time."""
@@ -81,12 +108,11 @@ class Collector:
             items = (*items, {"type": "text", "text": text[-MAX_DISPLAY_TEXT:]})
         return Streaming(items, self.usage, self.turn_count)
 
-    def _record(self, data: Mapping[str, Any]) -> None:
+    def _record(self, data: dict[str, Any]) -> None:
         self._events += 1
-        if self._events > self._limits.events:
-            raise Flooded(f"more than {self._limits.events:,} events")
-        masked, _ = self._masker.value(data)
-        self.run.add_event(masked)
+        if self._events > self._max_events:
+            raise Flooded(f"more than {self._max_events:,} events")
+        self.run.add_event(data)
 
     def _apply(self, event: Event) -> None:
         match event:
@@ -94,22 +120,22 @@ class Collector:
                 self.model = event.model
             case TurnStartEvent():
                 self.turn_count = event.turn
-                self.partial.begin()
+                self.partial.end_message()
             case MessageUpdateEvent():
-                if event.delta:  # an empty one says no more than that the model is at work
+                if event.delta:  # an empty one only says that the model is at work
                     self.partial.add(event.delta)
             case RetryEvent():
                 self.attempts += 1
                 self.last_retry = event
                 self._waiting["retry"] = self._seen_at + event.delay_ms / 1000
-                self.partial.begin()
+                self.partial.end_message()
             case MessageEndEvent():
-                self._message_ended(event)
+                self._end_message(event)
             case ToolStartEvent():
                 self._waiting[event.id] = self._seen_at + event.timeout_ms / 1000
             case ToolResultEndEvent():
                 self._waiting.pop(event.id, None)
-                if event.name != REPORT_BACK:  # handing over the result is no work done
+                if event.name != REPORT_BACK:  # handing over the result is not work done
                     self.receipt.add(event.effects, failed=not _succeeded(event))
             case TurnEndEvent():
                 self.usage = event.usage
@@ -117,19 +143,14 @@ class Collector:
                 self.usage = event.usage
                 self.finish = event
 
-    def _message_ended(self, event: MessageEndEvent) -> None:
+    def _end_message(self, event: MessageEndEvent) -> None:
         self._waiting.pop("retry", None)
-        self.partial.settle()
         # The turn's end brings the run's sum; until then this message is on top of it.
         self.usage += event.usage
-        # Masked before it is cut: half a secret is not known for one.
         if event.text:
-            text = self._masker.text(event.text)
-            self._show({"type": "text", "text": text[:MAX_DISPLAY_TEXT]})
+            self._show({"type": "text", "text": event.text[:MAX_DISPLAY_TEXT]})
         for call in event.tool_calls:
-            args, _ = self._masker.value(call.args)
-            name = self._masker.text(call.name)
-            self._show({"type": "toolCall", "name": name, "args": _arguments(args)})
+            self._show({"type": "toolCall", "name": call.name, "args": _arguments(call.args)})
 
     def _show(self, item: dict[str, Any]) -> None:
         self.display_items.append(item)

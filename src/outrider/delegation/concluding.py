@@ -2,12 +2,12 @@
 
 import signal
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from outrider.delegation.collecting import Collector
+from outrider.delegation.preparation import Prepared
 from outrider.delegation.supervision import Ending
 from outrider.delegation.truncate import truncate
-from outrider.masking import Masker
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome, TimeoutReason, exit_code
@@ -27,7 +27,7 @@ class Verdict:
     error: str | None = None
 
 
-def judge(ending: Ending, collector: Collector, config: Config) -> Verdict:
+def judged(ending: Ending, collector: Collector, config: Config) -> Verdict:
     """Return the verdict. Only the child's own last event can make it a success."""
     match ending.reason:
         case "finished" if collector.finish is not None:
@@ -74,53 +74,41 @@ def _last_words(ending: Ending) -> str:
 
 
 def conclude(
-    agent: str,
-    task: str,
-    ending: Ending,
-    collector: Collector,
-    config: Config,
-    masker: Masker,
-    duration_ms: int,
+    prepared: Prepared, ending: Ending, collector: Collector, duration_ms: int
 ) -> ToolResult:
-    """Return the result of a run, masked, and write its record."""
-    collector.partial.settle()
-    run, finish = collector.run, collector.finish
-    # Masked before anything is cut: half a secret is not known for one.
-    ending = replace(ending, errors=masker.text(ending.errors))
-    verdict = judge(ending, collector, config)
-    error = masker.text(verdict.error) if verdict.error else None
-    text = masker.text(finish.task_result) if finish and finish.task_result else None
+    """Return the result of a run, and write its record. All that comes in is masked already."""
+    run, finish, config = collector.run, collector.finish, prepared.config
+    verdict = judged(ending, collector, config)
     reported = finish is not None and finish.has_structured_output
-    structured, masked_paths = masker.value(finish.structured_output if finish else None)
-    if reported:
-        text = jsonl.pretty(structured)
-    last_report, _ = masker.value(finish.last_report if finish else None)
-    faults = [masker.value(fault)[0] for fault in (finish and finish.schema_faults) or ()]
-    receipt, _ = masker.value(collector.receipt.to_dict())
+    text = (finish.task_result or None) if finish else None
+    if finish is not None and reported:
+        text = jsonl.pretty(finish.structured_output)
     result = SingleResult(
-        agent=agent,
-        task=masker.text(task),
+        agent=prepared.definition.name,
+        task=prepared.shown_task,
         outcome=verdict.outcome,
         exit_code=exit_code(verdict.outcome, ending.signal),
         usage=collector.usage,
         output=collector.partial.text if text is None else text,
-        structured_output=structured,
+        structured_output=finish.structured_output if finish else None,
         has_structured_output=reported,
-        error=error,
+        error=verdict.error,
         timeout_reason=ending.timeout,
-        schema_faults=tuple(faults) or None,
-        last_report=last_report,
+        schema_faults=finish.schema_faults if finish else None,
+        last_report=finish.last_report if finish else None,
         has_last_report=finish is not None and finish.has_last_report,
-        masked_paths=tuple(masked_paths) or None,
+        masked_paths=collector.masked_paths or None,
         attempts=collector.attempts,
         model=collector.model,
         duration_ms=duration_ms,
         session_file=str(run.session_file),
         output_file=str(run.output_file),
-        receipt=cast("dict[str, Any]", receipt),
+        withheld=prepared.permit.withheld,
+        warnings=prepared.warnings,
+        receipt=collector.receipt.to_dict(),
         display_items=tuple(collector.display_items),
     )
-    if text is not None:  # else what came of it is on the disk already
+    if text is not None:  # else the partial text is on the disk already
         run.restart_output()
     run.add_output(text or "")
     run.add_event({"type": "end", "at": duration_ms} | _ending_record(result, ending))

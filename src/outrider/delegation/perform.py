@@ -3,24 +3,23 @@
 import asyncio
 import logging
 import os
-import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from outrider.delegation.admission import max_children, turnstile
+from outrider.delegation.admission import admission, max_children
 from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
+from outrider.delegation.gate import Gate
 from outrider.delegation.preparation import Confirm, Prepared, prepare
 from outrider.delegation.request import Request
-from outrider.delegation.supervision import Ending, Watch
-from outrider.protocol.brief import Brief
+from outrider.delegation.supervision import Ending, Supervisor
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.results import Details, ErrorInfo, ToolResult, text_result
 from outrider.records.runs import Run, prune, pruning_is_due
-from outrider.runtimes.cold import Child, LaunchFailed, launch_cold
+from outrider.runtimes.native.runtime import NativeRuntime
 from outrider.settings.places import runs_folder
 
 UPDATE_INTERVAL_SECONDS = 0.05
@@ -40,7 +39,7 @@ class Caller:
     on_start: Callable[[Prepared, str], object] | None = None
     cancelled: asyncio.Event | None = None
     one_shot: bool = False
-    """A command that ends with its result, and shares the user's warm process with the next."""
+    """A command that ends with its result, and shares the user's fork server with the next."""
 
 
 async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
@@ -53,7 +52,7 @@ async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
     except Refusal as refusal:
         return refused(refusal)
     most = max_children(prepared.config.subagents.max_concurrent)
-    async with turnstile().enter(most, prepared.provider):
+    async with admission().enter(most, prepared.provider):
         runs = runs_folder(caller.env)
         try:
             run = Run.create(runs)
@@ -80,94 +79,58 @@ def refused(refusal: Refusal) -> ToolResult:
 
 async def _recorded(prepared: Prepared, caller: Caller, run: Run) -> ToolResult:
     run.add_event(_opening(prepared, run))
-    collector = Collector(run, prepared.masker, prepared.config.limits)
+    collector = Collector(run, prepared.config.limits.events)
     collector.model = prepared.choice.model
     if caller.on_start:
         caller.on_start(prepared, run.id)
     start = time.monotonic()
     ending = Ending("cancelled")
     try:
-        ending = await _watched(prepared, caller, collector)
+        ending = await _supervised(prepared, caller, collector)
     finally:
-        result = conclude(
-            prepared.definition.name,
-            prepared.request.task,
-            ending,
-            collector,
-            prepared.config,
-            prepared.masker,
-            round((time.monotonic() - start) * 1000),
-        )
+        duration_ms = round((time.monotonic() - start) * 1000)
+        result = conclude(prepared, ending, collector, duration_ms)
     return result
 
 
 def _opening(prepared: Prepared, run: Run) -> dict[str, object]:
     """Return the first line of the transcript: what was asked, of whom, and with which tools."""
-    masker = prepared.masker
     return {
         "type": "run",
         "at": 0,
         "startedAt": time.time(),
         "runId": run.id,
         "agent": prepared.definition.name,
-        "task": masker.text(prepared.request.task),
+        "task": prepared.shown_task,
         "model": prepared.choice.model,
         "modelReason": prepared.choice.reason,
         "tools": list(prepared.permit.tools),
         "withheld": to_json(prepared.permit.withheld),
-        "cwd": masker.text(str(prepared.cwd)),
+        "cwd": prepared.masker.text(str(prepared.cwd)),
     }
 
 
-async def _watched(prepared: Prepared, caller: Caller, collector: Collector) -> Ending:
-    brief = prepared.brief(collector.run.id, collector.run.spill)
+async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) -> Ending:
     updates = _Updates(caller.on_update, collector)
-    gate, provider = turnstile(), prepared.provider
-    cancelled = caller.cancelled or asyncio.Event()
 
     def changed() -> None:
         retry = collector.last_retry
         if retry is not None and retry.kind in (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED):
-            gate.pause(provider, retry.delay_ms / 1000)
+            admission().pause(prepared.provider, retry.delay_ms / 1000)
             collector.last_retry = None
         updates.changed()
 
-    async def watched(child: Child) -> Ending:
-        return await Watch(child, collector, prepared.config, changed).run(cancelled)
-
+    supervisor = Supervisor(Gate(prepared.masker), collector, prepared.config, changed)
+    runtime = NativeRuntime(
+        caller.env,
+        keep_minutes=prepared.config.warm.keep_minutes,
+        one_shot=caller.one_shot,
+    )
+    brief = prepared.brief(collector.run.id, collector.run.spill)
     try:
-        ending = await _watched_warm(prepared, caller, brief, watched)
-        # A child that wasn't started has done nothing that another one would repeat.
-        if ending.reason == "not_started":
-            ending = await watched(launch_cold(brief, prepared.environment))
-        return ending
-    except LaunchFailed as error:
-        return Ending("not_started", str(error))
+        return await supervisor.run(runtime, brief, prepared.environment, caller.cancelled)
     finally:
         updates.close()
-
-
-async def _watched_warm(
-    prepared: Prepared,
-    caller: Caller,
-    brief: Brief,
-    watched: Callable[[Child], Awaitable[Ending]],
-) -> Ending:
-    """Return how a child ended that was forked from the warm process, if one was started."""
-    minutes = prepared.config.warm.keep_minutes
-    if not minutes or sys.platform != "linux":
-        return Ending("not_started")
-    from outrider.runtimes.fork_server import NotWarm, UserWarmth, hosted_warmth
-
-    warmth = UserWarmth(caller.env, minutes) if caller.one_shot else hosted_warmth()
-    try:
-        ending = await watched(await warmth.launch(brief, prepared.environment))
-    except NotWarm:
-        return Ending("not_started")
-    if ending.reason == "stuck":
-        warmth.kill()
-        return Ending("not_started")
-    return ending
 
 
 class _Updates:

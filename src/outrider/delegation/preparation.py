@@ -46,6 +46,8 @@ class Prepared:
     schema: Any
     environment: Mapping[str, str]
     masker: Masker
+    shown_task: str
+    """The task as records and results show it, masked."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -108,6 +110,7 @@ def prepare(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
+    masker = Masker(project=str(cwd), home=str(home(env)), secrets=secret_environment_values(env))
     return Prepared(
         request=request,
         config=config,
@@ -117,9 +120,8 @@ def prepare(
         cwd=cwd,
         schema=_schema(request, definition),
         environment=child_environment(env, choice.environment(env)),
-        masker=Masker(
-            project=str(cwd), home=str(home(env)), secrets=secret_environment_values(env)
-        ),
+        masker=masker,
+        shown_task=masker.text(request.task),
         warnings=(*project.settings.warnings, *problems),
     )
 

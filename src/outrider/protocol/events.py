@@ -1,7 +1,7 @@
 """What a child tells its parent: one JSON object a line. Any event is a sign of life."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard, cast
 
 from outrider.protocol.data import from_json, to_json
 from outrider.protocol.outcomes import Outcome
@@ -156,10 +156,14 @@ def event_to_json(event: Event, at: int) -> dict[str, Any]:
     return {"type": event.type, "at": at, **to_json(event)}
 
 
-def event_from_json(data: Any) -> Event | None:
-    """Return the event that a line holds, None for a type not known here. Raises `ValueError`."""
-    kind = data.get("type") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(kind, str):
-        raise ValueError("not an event: an object with a `type` was expected")
-    cls = EVENTS.get(kind)
-    return from_json(cls, data) if cls else None  # pyright: ignore[reportUnknownArgumentType]
+def is_event(data: object) -> TypeGuard[dict[str, Any]]:
+    """Return whether `data` is an object whose `type` names an event."""
+    if not isinstance(data, dict):
+        return False
+    kind = cast("dict[str, Any]", data).get("type")
+    return isinstance(kind, str) and kind in EVENTS
+
+
+def event_from_json(data: dict[str, Any]) -> Event:
+    """Return the event that an object is; raises `ValueError` naming what doesn't fit."""
+    return from_json(EVENTS[data["type"]], data)

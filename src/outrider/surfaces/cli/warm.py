@@ -27,11 +27,11 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Tell of the warm process, or end it."""
-    from outrider.runtimes.fork_server import UserWarmth
+    from outrider.runtimes.native.fork_server import UserForkServer
 
     if arguments.status == arguments.stop:
         raise bad_call("give either --status or --stop", "warm")
-    warmth = UserWarmth(os.environ, minutes=0)
+    warmth = UserForkServer(os.environ, minutes=0)
     if arguments.stop:
         stopped = warmth.stop()
         _tell(arguments, {"stopped": stopped}, "stopped." if stopped else "there was none.")

@@ -26,13 +26,15 @@ from pathlib import Path
 from typing import Any
 
 from outrider.protocol.brief import Brief, Start
-from outrider.runtimes.cold import PYTHON, Child, LaunchFailed, with_links
+from outrider.protocol.errors import OutriderError
+from outrider.runtimes.native.cold import PYTHON
+from outrider.runtimes.native.links import Links, StartFailed, with_links
 
 READY = b"ready"
 MAX_SEND_SECONDS = 10.0
 LOOK_EVERY_SECONDS = 1.0
 """How often a host looks whether its warm process still has the code that a cold child would."""
-MAX_STILLBIRTHS = 3
+MAX_FAILED_STARTS = 3
 """How many warm processes in a row may give up before they are warm; more would do the same."""
 PLAIN_VARIABLES = (
     "HOME",
@@ -50,7 +52,7 @@ LIMITS = ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 
-class NotWarm(Exception):
+class NoForkServer(OutriderError):
     """There is no warm process to start a child from; the caller starts it cold."""
 
 
@@ -63,17 +65,17 @@ def start_of(brief: Brief, env: Mapping[str, str]) -> Start:
     return Start(brief, dict(env), umask, limits)
 
 
-async def start_child(connection: socket.socket, brief: Brief, env: Mapping[str, str]) -> Child:
-    """Hand the child's ends of its pipes to a warm process; raises `NotWarm` or `LaunchFailed`."""
+async def _handed_over(connection: socket.socket, brief: Brief, env: Mapping[str, str]) -> Links:
+    """Hand the other ends of the links to a fork server; raises `NoForkServer`."""
     give_up = asyncio.get_running_loop().time() + MAX_SEND_SECONDS
     while True:
         try:
             return with_links(start_of(brief, env), lambda theirs: _send(connection, brief, theirs))
-        except LaunchFailed as failure:
+        except StartFailed as failure:
             error = failure.__cause__
             full = isinstance(error, OSError) and error.errno in _FULL
             if not full or asyncio.get_running_loop().time() > give_up:
-                raise NotWarm from failure
+                raise NoForkServer from failure
             await asyncio.sleep(0.005)
 
 
@@ -86,7 +88,7 @@ def _provider(brief: Brief) -> str:
     return brief.model.partition(":")[0]
 
 
-class HostedWarmth:
+class HostedForkServer:
     """The warm process of this host: started at the first need, replaced when it dies.
 
     It is replaced too when its code is no longer what a cold child would get. Settings are no part
@@ -98,28 +100,28 @@ class HostedWarmth:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._ready = False
-        self._stillbirths = 0
+        self._failed_starts = 0
         self._identity = ""
         self._looked_at = 0.0
 
-    async def launch(self, brief: Brief, env: Mapping[str, str]) -> Child:
-        """Start a child warm; raises `NotWarm` while there is nothing to fork from."""
+    async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
+        """Start a child warm; raises `NoForkServer` while there is nothing to fork from."""
         connection = self._connected(_provider(brief))
-        return await start_child(connection, brief, env)
+        return await _handed_over(connection, brief, env)
 
     def _connected(self, provider: str) -> socket.socket:
         outdated = self._is_outdated()  # not under the lock: it looks at many files
         with self._lock:
             if self._process is not None and (code := self._process.poll()) is not None:
                 gave_up = code > 0 and not self._ready
-                self._stillbirths = self._stillbirths + 1 if gave_up else 0
+                self._failed_starts = self._failed_starts + 1 if gave_up else 0
                 self._end()
             if outdated:
                 self._end()
             if self._connection is None:
                 self._connection = self._begin(provider)
             if not self._is_ready(self._connection):
-                raise NotWarm
+                raise NoForkServer
             return self._connection
 
     def _is_outdated(self) -> bool:
@@ -130,18 +132,18 @@ class HostedWarmth:
         return self._identity != code_identity()
 
     def _begin(self, provider: str) -> socket.socket:
-        if self._stillbirths >= MAX_STILLBIRTHS:
-            raise NotWarm
+        if self._failed_starts >= MAX_FAILED_STARTS:
+            raise NoForkServer
         self._identity, self._looked_at = code_identity(), time.monotonic()
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError:
-            raise NotWarm from None
+            raise NoForkServer from None
         try:
             self._process = _spawn("host", theirs.fileno(), provider)
         except OSError:
             ours.close()
-            raise NotWarm from None
+            raise NoForkServer from None
         finally:
             theirs.close()
         self._ready = False
@@ -156,7 +158,7 @@ class HostedWarmth:
     async def ready(self, provider: str) -> bool:
         """Return whether it got warm; waits until that is known."""
         while True:
-            with suppress(NotWarm):
+            with suppress(NoForkServer):
                 self._connected(provider)
                 return True
             if self._process is None or self._process.poll() is not None:
@@ -190,17 +192,17 @@ class HostedWarmth:
         self._connection, self._process, self._lock = None, None, threading.Lock()
 
 
-_hosted = HostedWarmth()
+_hosted = HostedForkServer()
 atexit.register(_hosted.kill)
 os.register_at_fork(after_in_child=_hosted.forget)
 
 
-def hosted_warmth() -> HostedWarmth:
+def hosted_fork_server() -> HostedForkServer:
     """Return the warmth of this process, which ends with it."""
     return _hosted
 
 
-class UserWarmth:
+class UserForkServer:
     """The user's warm process, which commands leave behind for the next one."""
 
     def __init__(self, env: Mapping[str, str], minutes: int) -> None:
@@ -208,15 +210,15 @@ class UserWarmth:
         self._minutes = minutes
         self._pid: int | None = None
 
-    async def launch(self, brief: Brief, env: Mapping[str, str]) -> Child:
-        """Start a child warm; raises `NotWarm`, and has one ready for the next time."""
+    async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
+        """Start a child warm; raises `NoForkServer`, and has one ready for the next time."""
         try:
             connection = self._connect()
         except OSError:
             self._begin(_provider(brief))
-            raise NotWarm from None
+            raise NoForkServer from None
         with connection:
-            return await start_child(connection, brief, env)
+            return await _handed_over(connection, brief, env)
 
     def status(self) -> dict[str, Any] | None:
         """Return what the warm process says of itself; None where there is none."""
@@ -312,7 +314,7 @@ def code_identity() -> str:
 
     Where modules and libraries are looked for belongs to it; a fork can't take that on later.
     """
-    package = os.path.dirname(os.path.dirname(__file__))
+    package = str(Path(__file__).parents[2])
     # A package that is installed, upgraded or removed beside ours changes their folder.
     stamps = [_stamp(os.path.dirname(package))]
     for folder, names, files in os.walk(package):

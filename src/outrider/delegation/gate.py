@@ -1,0 +1,91 @@
+"""The gate: what a child sends is masked here, once, where it enters the parent.
+
+Everything behind it (record, display, stream, result) takes the masked form and never the other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.masking import Masker, StreamMasker
+from outrider.protocol import jsonl
+from outrider.protocol.data import from_json
+from outrider.protocol.events import (
+    Event,
+    MessageEndEvent,
+    MessageUpdateEvent,
+    event_from_json,
+    is_event,
+)
+
+STRUCTURED_OUTPUT = "$.structuredOutput"
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedEvent:
+    """One event, masked: as an object, as the transcript keeps it, and where it was changed."""
+
+    event: Event
+    data: dict[str, Any]
+    masked_paths: tuple[str, ...] = ()
+
+    @property
+    def masked_output_paths(self) -> tuple[str, ...]:
+        """Where masking changed the structured output, as paths into that."""
+        found = (path for path in self.masked_paths if path.startswith(STRUCTURED_OUTPUT))
+        return tuple(f"${path.removeprefix(STRUCTURED_OUTPUT)}" for path in found)
+
+
+class Gate:
+    """Masks the lines of one child. Text that comes in pieces is masked as if it came whole."""
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._stream: StreamMasker | None = None
+        self._turn = 0
+        self._last_text = self._last_masked = ""
+
+    def events(self, line: bytes) -> Iterator[MaskedEvent]:
+        """Yield what a line stands for; nothing where it isn't an event."""
+        try:
+            data: Any = jsonl.decode(line)
+            masked = self._masked(data) if is_event(data) else None
+        except (ValueError, RecursionError):
+            return
+        if masked is not None:
+            if not isinstance(masked.event, MessageUpdateEvent):
+                yield from self.close()
+            yield masked
+
+    def close(self) -> Iterator[MaskedEvent]:
+        """Yield the text that was held back: no more of this message will come."""
+        if self._stream is not None:
+            rest, self._stream = self._stream.finish(), None
+            yield _update_event(self._turn, rest)
+
+    def text(self, text: str) -> str:
+        """Return text of the child that is no event, masked."""
+        return self._masker.text(text)
+
+    def _masked(self, data: dict[str, Any]) -> MaskedEvent:
+        if data["type"] == MessageUpdateEvent.type:
+            return self._update(from_json(MessageUpdateEvent, data))
+        # The answer comes twice, as the last message and as the task's result.
+        repeats = bool(self._last_text) and data.get("taskResult") == self._last_text
+        masked, paths = self._masker.value({**data, "taskResult": ""} if repeats else data)
+        if repeats:
+            masked["taskResult"] = self._last_masked
+        event = event_from_json(masked)
+        if isinstance(event, MessageEndEvent):
+            self._last_text, self._last_masked = data["text"], event.text
+        return MaskedEvent(event, masked, tuple(paths))
+
+    def _update(self, event: MessageUpdateEvent) -> MaskedEvent:
+        if event.delta and self._stream is None:
+            self._stream = self._masker.stream()
+        self._turn = event.turn
+        return _update_event(event.turn, self._stream.feed(event.delta) if self._stream else "")
+
+
+def _update_event(turn: int, text: str) -> MaskedEvent:
+    return MaskedEvent(MessageUpdateEvent(turn, text), {})

@@ -1,0 +1,125 @@
+"""Follows one child over its four descriptors until it and everything it started are gone."""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from outrider.processes.shielding import shielded
+from outrider.runtimes.native.links import Links
+from outrider.runtimes.runtime import ChildExit, Listener
+
+CHUNK_BYTES = 1 << 18
+MAX_STOP_SECONDS = 20.0
+MAX_FORK_SECONDS = 30.0
+"""How long a fork server may take to fork: many wait for it at once on a small machine."""
+KILL_SIGNAL = 9
+
+
+class Following:
+    """Passes on what a child sends. Leaving `run`, however that happens, ends the child."""
+
+    def __init__(self, links: Links, listener: Listener) -> None:
+        self.is_stuck = False
+        """Whether a fork server took the task and never forked."""
+        self._links = links
+        self._listener = listener
+        self._status = b""
+        self._started = False
+        self._loop = asyncio.get_running_loop()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._late: asyncio.Future[None] = self._loop.create_future()
+
+    async def run(self) -> ChildExit:
+        """Return how the child ended."""
+        timer = self._loop.call_later(MAX_FORK_SECONDS, self._on_late)
+        try:
+            self._listen()
+            await asyncio.wait({self._gone, self._late}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            await self._end()
+        return self._exit()
+
+    def _listen(self) -> None:
+        links = self._links
+        self._loop.add_reader(links.events, self._pass_on, links.events, self._listener.on_events)
+        self._loop.add_reader(links.errors, self._pass_on, links.errors, self._listener.on_errors)
+        self._loop.add_reader(links.status, self._on_status)
+        if not links.send_start():
+            self._loop.add_writer(links.lifeline, self._on_writable)
+
+    def _on_writable(self) -> None:
+        if self._links.send_start():
+            self._loop.remove_writer(self._links.lifeline)
+
+    def _pass_on(self, descriptor: int, take: Callable[[bytes], None]) -> bool:
+        """Hand over what is there now; return whether there was anything."""
+        data = self._read(descriptor)
+        if data:
+            take(data)
+        return bool(data)
+
+    def _on_status(self) -> None:
+        data = self._read(self._links.status)
+        if data:
+            self._status += data
+            self._note_guardian()
+        elif data is None and not self._gone.done():
+            # What the child said last may still be in the socket.
+            while self._pass_on(self._links.events, self._listener.on_events):
+                pass
+            self._gone.set_result(None)
+
+    def _note_guardian(self) -> None:
+        """Note who guards the child: its id comes first of all, so the child was started."""
+        first, end, _ = self._status.partition(b"\n")
+        if end:
+            self._links.guardian = int(first.removeprefix(b"pid "))
+            self._started = True
+
+    def _read(self, descriptor: int) -> bytes | None:
+        """Return what is there now, empty for nothing yet, None where nothing more will come."""
+        try:
+            data = os.read(descriptor, CHUNK_BYTES)
+        except BlockingIOError:
+            return b""
+        if data:
+            return data
+        self._loop.remove_reader(descriptor)
+        return None
+
+    @property
+    def _is_nobody(self) -> bool:
+        """Whether there is no process yet to wait for: the fork server has not forked."""
+        return self._links.process is None and not self._started
+
+    def _on_late(self) -> None:
+        if self._is_nobody and not self._late.done():
+            self.is_stuck = True
+            self._late.set_result(None)
+
+    async def _end(self) -> None:
+        """Let the guardian end what is left, and make sure that it does."""
+        self._loop.remove_writer(self._links.lifeline)
+        self._links.stop()
+        try:
+            # A child begins only after we were told of it, and with its lifeline whole: so one
+            # that we know nothing of now never will, and another can be started in its place.
+            self._on_status()
+            if not self._is_nobody:
+                await shielded(asyncio.wait_for(self._gone, MAX_STOP_SECONDS))
+        except TimeoutError:
+            self._links.kill()
+        finally:
+            for descriptor in (self._links.events, self._links.errors, self._links.status):
+                self._loop.remove_reader(descriptor)
+            self._links.release()
+
+    def _exit(self) -> ChildExit:
+        self.is_stuck = self.is_stuck and not self._started  # it forked at the last moment
+        last = self._status.decode(errors="replace").splitlines()[-1:]
+        kind, _, number = "".join(last).partition(" ")
+        if kind == "signal":
+            return ChildExit(self._started, int(number))
+        # No last word from the guardian: it was killed itself, and the child with it.
+        return ChildExit(self._started, KILL_SIGNAL if kind == "pid" else None)

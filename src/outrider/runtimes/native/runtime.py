@@ -1,0 +1,61 @@
+"""Runs a task in a child of our own: from a fork server, or cold where that starts none."""
+
+import sys
+from collections.abc import Mapping
+
+from outrider.protocol.brief import Brief
+from outrider.runtimes.native.cold import start_cold
+from outrider.runtimes.native.following import Following
+from outrider.runtimes.native.links import StartFailed
+from outrider.runtimes.runtime import ChildExit, Listener
+
+
+class NativeRuntime:
+    """Starts children for one caller.
+
+    `keep_minutes` is how long a fork server waits for the next command; 0 starts every child cold.
+    A `one_shot` command shares the user's fork server, a host has one of its own.
+    """
+
+    def __init__(self, env: Mapping[str, str], *, keep_minutes: int, one_shot: bool) -> None:
+        self._env = env
+        self._keep_minutes = keep_minutes
+        self._one_shot = one_shot
+
+    async def run(
+        self, brief: Brief, environment: Mapping[str, str], listener: Listener
+    ) -> ChildExit:
+        """Run one task and return when the child and everything it started are gone."""
+        forked = await self._run_forked(brief, environment, listener)
+        # A child that was not started has done nothing that another one would repeat.
+        if forked.started:
+            return forked
+        try:
+            return await Following(start_cold(brief, environment), listener).run()
+        except StartFailed as error:
+            return ChildExit(started=False, reason=str(error))
+
+    async def _run_forked(
+        self, brief: Brief, environment: Mapping[str, str], listener: Listener
+    ) -> ChildExit:
+        if not self._keep_minutes or sys.platform != "linux":
+            return ChildExit(started=False)
+        from outrider.runtimes.native.fork_server import (
+            NoForkServer,
+            UserForkServer,
+            hosted_fork_server,
+        )
+
+        server = (
+            UserForkServer(self._env, self._keep_minutes)
+            if self._one_shot
+            else hosted_fork_server()
+        )
+        try:
+            following = Following(await server.start_child(brief, environment), listener)
+        except NoForkServer:
+            return ChildExit(started=False)
+        ended = await following.run()
+        if following.is_stuck:
+            server.kill()
+        return ended
