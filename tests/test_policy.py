@@ -1,7 +1,6 @@
 """What an agent may do: one function decides, and no definition gets around it."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -304,12 +303,12 @@ def test_trust_reaches_down_from_a_folder_and_nowhere_else(
     (tmp_path / "link").symlink_to(tmp_path / "code")
     monkeypatch.chdir(tmp_path)
     settings = config(trusted_projects=(entry.format(base=tmp_path),))
-    assert is_trusted(tmp_path / project, settings, tmp_path) is trusted
+    assert is_trusted(tmp_path / project, {"HOME": str(tmp_path)}, settings) is trusted
 
 
 def test_nothing_is_trusted_by_default_or_without_a_project(tmp_path):
-    assert not is_trusted(tmp_path, DEFAULTS, tmp_path)
-    assert not is_trusted(None, config(trusted_projects=("/",)), Path("/"))
+    assert not is_trusted(tmp_path, {"HOME": "/"}, DEFAULTS)
+    assert not is_trusted(tmp_path, {"HOME": str(tmp_path)}, config(trusted_projects=("/",)))
 
 
 def test_delegation_policy_of_the_builtin_agents_stays_small():

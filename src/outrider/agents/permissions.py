@@ -14,6 +14,7 @@ from outrider.agents.definitions import AgentDefinition, Source
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
 from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config
+from outrider.settings.places import home, project_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +130,19 @@ def _origin(definition: AgentDefinition) -> str:
     return f"{definition.name} is defined by this repository ({definition.path})"
 
 
-def is_trusted(project_root: Path | None, config: Config, home: Path) -> bool:
-    """Return whether the user trusts the project: it is, or is below, a trusted folder.
+def is_trusted(folder: Path, env: Mapping[str, str], config: Config) -> bool:
+    """Return whether the user trusts the project of `folder`: it is in a trusted folder.
 
-    `~` stands for `home`. A relative entry would trust whatever the working directory happens to
-    be, so it counts for nothing.
+    `~` stands for HOME. A relative entry would trust whatever the working directory happens to
+    be, so it is ignored.
     """
-    if project_root is None:
+    entries = config.subagents.trusted_projects
+    root = project_root(folder, env) if entries else None
+    if root is None:
         return False
-    real = Path(os.path.realpath(project_root))
-    for entry in config.subagents.trusted_projects:
-        folder = home / entry[2:] if entry == "~" or entry.startswith("~/") else Path(entry)
-        if folder.is_absolute() and real.is_relative_to(os.path.realpath(folder)):
+    real, own_home = Path(os.path.realpath(root)), home(env)
+    for entry in entries:
+        trusted = own_home / entry[2:] if entry == "~" or entry.startswith("~/") else Path(entry)
+        if trusted.is_absolute() and real.is_relative_to(os.path.realpath(trusted)):
             return True
     return False

@@ -3,16 +3,13 @@
 from collections.abc import Mapping
 
 from outrider.delegation.request import current_depth
-from outrider.masking import without_secrets
 
 
-def child_environment(env: Mapping[str, str], provider: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` without secrets, with the provider's own variables and the marks of a child."""
-    kept = {
-        name: value
-        for name, value in without_secrets(env).items()
-        if not name.startswith("OUTRIDER_")
-    }
+def child_environment(
+    env: Mapping[str, str], plain: Mapping[str, str], provider: Mapping[str, str]
+) -> dict[str, str]:
+    """Return `plain`, which is `env` without secrets, for a child of `provider`'s variables."""
+    kept = {name: value for name, value in plain.items() if not name.startswith("OUTRIDER_")}
     # A proxy may ask for a password, and be the only way to the provider.
     proxies = {name: value for name, value in env.items() if name.lower().endswith("_proxy")}
     return {

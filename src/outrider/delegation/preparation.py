@@ -23,12 +23,11 @@ from outrider.delegation.request import (
     invalid,
     working_directory,
 )
-from outrider.masking import Masker, secret_environment_values
+from outrider.masking import Masker
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.brief import Brief, BudgetLimits
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.keys import Config
-from outrider.settings.places import home
 
 Confirm = Callable[[str], bool]
 
@@ -110,7 +109,6 @@ def prepare(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
-    masker = Masker(project=str(cwd), home=str(home(env)), secrets=secret_environment_values(env))
     return Prepared(
         request=request,
         config=config,
@@ -119,9 +117,9 @@ def prepare(
         choice=choice,
         cwd=cwd,
         schema=_schema(request, definition),
-        environment=child_environment(env, choice.environment(env)),
-        masker=masker,
-        shown_task=masker.text(request.task),
+        environment=child_environment(env, project.plain_env, choice.environment(env)),
+        masker=project.masker,
+        shown_task=project.masker.text(request.task),
         warnings=(*project.settings.warnings, *problems),
     )
 

@@ -1,23 +1,34 @@
 """A folder as delegation sees it: its settings, agents, trust and permits, worked out in one place.
 
-The command line, delegation and every other surface ask here.
+The command line, delegation and every other surface ask here. A host that delegates again and
+again pays for it once: what was read is kept until one of the files and folders that it depends on
+changes.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from outrider.agents.definitions import AgentDefinition
+from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import Discovery, discover
 from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run, permit
+from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
 from outrider.models.resolution import ModelChoice, choose_model
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry, is_own
+from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import Config
 from outrider.settings.layers import Settings
-from outrider.settings.places import home, project_root
+
+MAX_KEPT_PROJECTS = 8
+SETTLED_SECONDS = 2.0
+"""How old a change must be: within a clock tick, another one would leave the same time stamp."""
+
+Stamp = tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +39,10 @@ class Project:
     env: Mapping[str, str]
     settings: Settings
     discovery: Discovery
+    masker: Masker
+    """Masks the secrets of this environment, and paths of this folder and of HOME."""
+    plain_env: Mapping[str, str]
+    """The environment without its secrets."""
     trusted: bool
     """Whether the user's own settings trust the repository."""
     _local_servers: Callable[[], LocalServer | None]
@@ -73,17 +88,95 @@ def open_project(
     folder: Path, env: Mapping[str, str], flags: Mapping[str, object] | None = None
 ) -> Project:
     """Return what is known of `folder`; raises `Refusal` where its settings can't be used."""
-    return project_with(folder, env, load_settings(folder, env, flags))
+    key = (str(folder), repr(flags))
+    kept = _kept.get(key)
+    if kept is None or kept.project.env != env or kept.stamps != kept.looked_at():
+        settings = load_settings(folder, env, flags)
+        kept = _Kept(_read(folder, dict(env), settings))
+        _keep(key, kept)
+    return _opened(kept.project)
 
 
 def project_with(folder: Path, env: Mapping[str, str], settings: Settings) -> Project:
     """Return what is known of `folder` under these settings."""
-    root = project_root(folder, env)
+    return _opened(_read(folder, dict(env), settings))
+
+
+def _read(folder: Path, env: Mapping[str, str], settings: Settings) -> Project:
+    secrets = secret_environment_values(env)
     return Project(
         folder=folder,
         env=env,
         settings=settings,
         discovery=discover(folder, env),
-        trusted=is_trusted(root, settings.config, home=home(env)),
+        masker=Masker(project=str(folder), home=str(places.home(env)), secrets=secrets),
+        plain_env=without_secrets(env),
+        trusted=False,
+        _local_servers=probe_local_servers,
+    )
+
+
+def _opened(read: Project) -> Project:
+    """Return a project with what can change without any file of it changing."""
+    return replace(
+        read,
+        trusted=is_trusted(read.folder, read.env, read.config),
         _local_servers=cache(probe_local_servers),  # asked once, however many agents there are
     )
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A project, and the state of all that it was read from."""
+
+    project: Project
+    stamps: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
+
+    def __post_init__(self) -> None:
+        self.stamps = {path: _stamp(path, whole) for path, whole in self._paths()}
+
+    def looked_at(self) -> dict[str, Stamp]:
+        """Return the state of the same paths now."""
+        return {path: _stamp(path, len(stamp or ()) > 3) for path, stamp in self.stamps.items()}
+
+    def is_settled(self) -> bool:
+        """Whether the last change was long enough ago to be told from the next one."""
+        now = time.time_ns()
+        changed = (stamp[3] for stamp in self.stamps.values() if stamp and len(stamp) > 3)
+        return all(now - at > SETTLED_SECONDS * 1e9 for at in changed)
+
+    def _paths(self) -> Iterator[tuple[str, bool]]:
+        """Yield what the project depends on, and whether on its content or on whose it is."""
+        folder, env = self.project.folder, self.project.env
+        for level in places.project_levels(folder, env):
+            yield str(level), False
+            yield str(level / ".git"), False
+            yield from ((str(path), True) for path in places.project_files(level))
+        yield str(places.user_config_file(env)), True
+        yield from ((str(path), True) for path in places.user_agent_folders(env))
+        discovery = self.project.discovery
+        for agent in (*discovery.agents.values(), *discovery.shadowed):
+            if agent.source is not Source.BUILTIN:
+                yield agent.path, True
+                yield agent.output_schema or agent.path, True
+        yield from ((note.path, True) for note in discovery.diagnostics)
+
+
+def _stamp(path: str, whole: bool) -> Stamp:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    owner = (found.st_dev, found.st_ino, found.st_uid)
+    return (*owner, found.st_ctime_ns, found.st_mtime_ns, found.st_size) if whole else owner
+
+
+_kept: dict[tuple[str, str], _Kept] = {}
+
+
+def _keep(key: tuple[str, str], kept: _Kept) -> None:
+    _kept.pop(key, None)
+    if kept.is_settled():
+        _kept[key] = kept
+        for oldest in list(_kept)[:-MAX_KEPT_PROJECTS]:
+            _kept.pop(oldest, None)

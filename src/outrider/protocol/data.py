@@ -1,7 +1,7 @@
 """From frozen dataclasses to JSON objects and back: snake_case here, camelCase there."""
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
@@ -20,18 +20,19 @@ def to_json(value: Any) -> Any:
 
     A field `has_x` beside `x` says whether there is one: then null is a value, and `x` is written.
     """
-    if is_dataclass(value):
-        pairs = ((flag, name, getattr(value, field)) for field, name, flag in _names(type(value)))
+    kind = cast("type[Any]", type(value))
+    if kind in _PLAIN:
+        return value
+    if kind is tuple or kind is list:
+        return [to_json(item) for item in value]
+    if is_dataclass(kind):
         return {
-            name: to_json(item)
-            for flag, name, item in pairs
-            if item is not None or (flag is not None and getattr(value, flag))
+            one.name: to_json(item)
+            for one in _fields(kind)
+            if (item := getattr(value, one.attribute)) is not None
+            or (one.flag and getattr(value, one.flag))
         }
-    if isinstance(value, tuple | list):
-        return [to_json(item) for item in cast("list[Any]", value)]
-    if isinstance(value, Enum):
-        return value.value
-    return value
+    return value.value if isinstance(value, Enum) else value
 
 
 def from_json(cls: type[T], data: object) -> T:
@@ -42,62 +43,86 @@ def from_json(cls: type[T], data: object) -> T:
     if not isinstance(data, Mapping):
         raise ValueError(f"{cls.__name__}: {type(data).__name__} is not an object")
     entries = cast("Mapping[str, Any]", data)
-    hints = _hints(cls)
     values: dict[str, Any] = {}
-    for field, name, flag in _names(cls):
-        if name in entries:
-            values[field] = _read(hints[field], entries[name], f"{cls.__name__}.{name}")
-            if flag is not None:
-                values[flag] = True
+    for one in _fields(cls):
+        if one.name in entries:
+            values[one.attribute] = one.read(entries[one.name], one.label)
+            if one.flag:
+                values[one.flag] = True
     try:
         return cls(**values)
     except TypeError as error:
         raise ValueError(f"{cls.__name__}: {error}") from None
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None), dict})
+
+Reader = Callable[[Any, str], Any]
+"""Turns a JSON value into a field's; the text says where it stands, for the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    attribute: str
+    name: str
+    """Its name in JSON."""
+    label: str
+    flag: str | None
+    """The attribute that says whether there is a value, where null can be one."""
+    read: Reader
+
+
 @cache
-def _names(cls: type) -> tuple[tuple[str, str, str | None], ...]:
-    """Return each field, its name in JSON, and the field that says whether there is one."""
+def _fields(cls: type) -> tuple[_Field, ...]:
+    hints = get_type_hints(cls)
     names = [item.name for item in fields(cls)]
     flags = {name.removeprefix("has_"): name for name in names if name.startswith("has_")}
     return tuple(
-        (name, camel(name), flags.get(name)) for name in names if name not in flags.values()
+        _Field(
+            name,
+            camel(name),
+            f"{cls.__name__}.{camel(name)}",
+            flags.get(name),
+            _reader(hints[name]),
+        )
+        for name in names
+        if name not in flags.values()
     )
 
 
-@cache
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
-
-
-def _read(hint: Any, value: Any, where: str) -> Any:
-    if hint is Any:
-        return value
+def _reader(hint: Any) -> Reader:
     arguments: tuple[Any, ...] = getattr(hint, "__args__", ())
     origin = getattr(hint, "__origin__", None)
+    if hint is Any:
+        return lambda value, where: value
     if origin is tuple:
+        return _list_reader(_reader(arguments[0]))
+    if origin is None and arguments:  # a union with None
+        inner = _reader(next(part for part in arguments if part is not type(None)))
+        return lambda value, where: None if value is None else inner(value, where)
+    kind = origin or hint
+    if is_dataclass(kind):
+        return lambda value, where: from_json(cast("type[Any]", kind), value)
+    return _plain_reader(kind)
+
+
+def _list_reader(item: Reader) -> Reader:
+    def read(value: Any, where: str) -> Any:
         if not isinstance(value, list):
             raise ValueError(f"{where}: {type(value).__name__} is not a list")
-        return tuple(_read(arguments[0], item, where) for item in cast("list[Any]", value))
-    if origin is None and arguments:  # a union with None
-        return _read_union(arguments, value, where)
-    return _read_plain(origin or hint, value, where)
+        return tuple(item(one, where) for one in cast("list[Any]", value))
+
+    return read
 
 
-def _read_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and type(None) in choices:
-        return None
-    rest = [choice for choice in choices if choice is not type(None)]
-    return _read(rest[0], value, where)
-
-
-def _read_plain(kind: Any, value: Any, where: str) -> Any:
-    if is_dataclass(kind):
-        return from_json(cast("type[Any]", kind), value)
+def _plain_reader(kind: type[Any]) -> Reader:
     if issubclass(kind, Enum):
-        return kind(value)
-    if kind is float and isinstance(value, int):
+        return lambda value, where: kind(value)
+    accepted = (float, int) if kind is float else kind
+
+    def read(value: Any, where: str) -> Any:
+        if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{where}: {type(value).__name__} is not {kind.__name__}")
         return value
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{where}: {type(value).__name__} is not {kind.__name__}")
-    return value
+
+    return read

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+_PROJECT_CONFIG = ".outrider/config.json"
 _PROJECT_AGENTS = (".outrider/agents", ".pi/agents", ".agents", ".claude/agents")
 
 
@@ -94,11 +95,16 @@ def project_root(cwd: Path, env: Mapping[str, str]) -> Path | None:
     return levels[-1] if levels else None
 
 
+def project_files(level: Path) -> tuple[Path, ...]:
+    """Return the files and folders of a level that can hold settings or agents."""
+    return (level / _PROJECT_CONFIG, *(level / name for name in _PROJECT_AGENTS))
+
+
 def project_config_file(cwd: Path, env: Mapping[str, str]) -> Path | None:
     """Return the nearest `.outrider/config.json` of the project, or None."""
     owners = _owners(cwd)
     for level in project_levels(cwd, env):
-        path = level / ".outrider/config.json"
+        path = level / _PROJECT_CONFIG
         if os.path.isfile(path) and _belongs(path, owners):
             return path
     return None
