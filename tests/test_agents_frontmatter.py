@@ -1,8 +1,7 @@
 """Reading agent files: every form people write, and nothing that breaks it."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from outrider.agents.definitions import DEFAULT_ROLE, Source, parse_definition
 from outrider.agents.frontmatter import Frontmatter, parse

@@ -15,8 +15,7 @@ from typing import Any
 import orjson
 import psutil
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bad_arguments import bad_arguments
 from outrider.tools import shell_session

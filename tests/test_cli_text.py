@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from outrider.surfaces.cli.text import clean, duration, escape_json, fit, one_line, pad, width
 

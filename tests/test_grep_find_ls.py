@@ -10,8 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from file_tools import FileTools
 from outrider.masking import Masker

@@ -9,8 +9,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from conftest import unmeasured_environment
 from outrider import masking

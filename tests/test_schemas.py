@@ -9,8 +9,7 @@ from typing import Any
 import jsonschema
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.internal.conjecture import utils as conjecture
 from hypothesis_jsonschema import from_schema
 

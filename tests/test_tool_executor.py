@@ -9,8 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from outrider.masking import Masker
 from outrider.protocol.receipt import MAX_ENTRIES, Receipt

@@ -1,6 +1,7 @@
 """Delegate one focused task to a child agent in its own process.
 
 The names below are loaded when they are first used: `import outrider` costs next to nothing.
+What authors of tools need is in `outrider.tools`.
 """
 
 __version__ = "0.1.0"
@@ -10,73 +11,91 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from outrider.agents.definitions import AgentDefinition as AgentDefinition
+    from outrider.agents.discovery import Discovery as Discovery
+    from outrider.agents.permissions import Permit as Permit
+    from outrider.child.report_back import ReportBackTool as ReportBackTool
+    from outrider.child.turn import TurnResult as TurnResult
     from outrider.delegation.api import (
-        Delegation,
-        DelegationError,
-        delegate,
-        subagent,
-        subagent_sync,
+        Delegation as Delegation,
+        DelegationError as DelegationError,
+        delegate as delegate,
+        subagent as subagent,
+        subagent_sync as subagent_sync,
     )
+    from outrider.delegation.delegation_policy import delegation_policy as delegation_policy
+    from outrider.delegation.perform import Caller as Caller
     from outrider.delegation.profiles import (
-        SubAgentManager,
-        SubAgentProfile,
-        SubAgentResult,
-        SubAgentState,
-        SubAgentTool,
-        offered_tools,
-        register_sub_agent,
+        SubAgentManager as SubAgentManager,
+        SubAgentProfile as SubAgentProfile,
+        SubAgentResult as SubAgentResult,
+        SubAgentState as SubAgentState,
+        SubAgentTool as SubAgentTool,
+        offered_tools as offered_tools,
+        register_sub_agent as register_sub_agent,
+        sub_agent_profile as sub_agent_profile,
     )
-    from outrider.protocol.catalogue import REPORT_BACK
-    from outrider.protocol.errors import ErrorCode
-    from outrider.protocol.events import TaskFinishEvent
-    from outrider.protocol.outcomes import Outcome
-    from outrider.protocol.results import SingleResult, ToolResult
-    from outrider.protocol.usage import Usage
+    from outrider.delegation.project import Project as Project, open_project as open_project
+    from outrider.protocol.catalogue import REPORT_BACK as REPORT_BACK
+    from outrider.protocol.errors import (
+        SUBAGENT_ERROR_CODES as SUBAGENT_ERROR_CODES,
+        ErrorCode as ErrorCode,
+        OutriderError as OutriderError,
+    )
+    from outrider.protocol.events import (
+        MessageEndEvent as MessageEndEvent,
+        MessageUpdateEvent as MessageUpdateEvent,
+        RetryEvent as RetryEvent,
+        SessionEvent as SessionEvent,
+        TaskFinishEvent as TaskFinishEvent,
+        ToolResultEndEvent as ToolResultEndEvent,
+        ToolStartEvent as ToolStartEvent,
+        TurnEndEvent as TurnEndEvent,
+        TurnStartEvent as TurnStartEvent,
+    )
+    from outrider.protocol.outcomes import Outcome as Outcome, TimeoutReason as TimeoutReason
+    from outrider.protocol.results import (
+        Details as Details,
+        ErrorInfo as ErrorInfo,
+        SingleResult as SingleResult,
+        Streaming as Streaming,
+        ToolResult as ToolResult,
+        WithheldTool as WithheldTool,
+    )
+    from outrider.protocol.usage import Usage as Usage
+    from outrider.settings.keys import Config as Config
+    from outrider.settings.layers import Settings as Settings
 
-__all__ = [
-    "REPORT_BACK",
-    "Delegation",
-    "DelegationError",
-    "ErrorCode",
-    "Outcome",
-    "SingleResult",
-    "SubAgentManager",
-    "SubAgentProfile",
-    "SubAgentResult",
-    "SubAgentState",
-    "SubAgentTool",
-    "TaskFinishEvent",
-    "ToolResult",
-    "Usage",
-    "__version__",
-    "delegate",
-    "offered_tools",
-    "register_sub_agent",
-    "subagent",
-    "subagent_sync",
-]
-
-_HOMES = {
-    "Delegation": "outrider.delegation.api",
-    "DelegationError": "outrider.delegation.api",
-    "ErrorCode": "outrider.protocol.errors",
-    "Outcome": "outrider.protocol.errors",
-    "REPORT_BACK": "outrider.protocol.brief",
-    "SingleResult": "outrider.protocol.results",
-    "SubAgentManager": "outrider.delegation.profiles",
-    "SubAgentProfile": "outrider.delegation.profiles",
-    "SubAgentResult": "outrider.delegation.profiles",
-    "SubAgentState": "outrider.delegation.profiles",
-    "SubAgentTool": "outrider.delegation.profiles",
-    "TaskFinishEvent": "outrider.protocol.events",
-    "ToolResult": "outrider.protocol.results",
-    "Usage": "outrider.protocol.usage",
-    "delegate": "outrider.delegation.api",
-    "offered_tools": "outrider.delegation.profiles",
-    "register_sub_agent": "outrider.delegation.profiles",
-    "subagent": "outrider.delegation.api",
-    "subagent_sync": "outrider.delegation.api",
+# Which module has which names, for `__getattr__`.
+_MODULES = {
+    "agents.definitions": "AgentDefinition",
+    "agents.discovery": "Discovery",
+    "agents.permissions": "Permit",
+    "child.report_back": "ReportBackTool",
+    "child.turn": "TurnResult",
+    "delegation.api": "Delegation DelegationError delegate subagent subagent_sync",
+    "delegation.delegation_policy": "delegation_policy",
+    "delegation.perform": "Caller",
+    "delegation.profiles": (
+        "SubAgentManager SubAgentProfile SubAgentResult SubAgentState SubAgentTool "
+        "offered_tools register_sub_agent sub_agent_profile"
+    ),
+    "delegation.project": "Project open_project",
+    "protocol.catalogue": "REPORT_BACK",
+    "protocol.errors": "SUBAGENT_ERROR_CODES ErrorCode OutriderError",
+    "protocol.events": (
+        "MessageEndEvent MessageUpdateEvent RetryEvent SessionEvent TaskFinishEvent "
+        "ToolResultEndEvent ToolStartEvent TurnEndEvent TurnStartEvent"
+    ),
+    "protocol.outcomes": "Outcome TimeoutReason",
+    "protocol.results": "Details ErrorInfo SingleResult Streaming ToolResult WithheldTool",
+    "protocol.usage": "Usage",
+    "settings.keys": "Config",
+    "settings.layers": "Settings",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> "Any":
@@ -85,7 +104,7 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module 'outrider' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(home), name)
+    value = getattr(import_module(f"outrider.{home}"), name)
     globals()[name] = value
     return value
 

@@ -21,7 +21,6 @@ from outrider.delegation.request import (
     check_input,
     check_schema,
     invalid,
-    working_directory,
 )
 from outrider.masking import Masker
 from outrider.models.resolution import ModelChoice
@@ -95,9 +94,8 @@ def prepare(
 
     `confirm` asks the user whether a repository's agent may run; without it nobody can be asked.
     """
-    cwd = working_directory(request.cwd)
-    project = open_project(cwd, env, flags)
-    config = project.config
+    project = open_project(request.cwd, env, flags)
+    config, cwd = project.config, project.folder
     check_enabled(config)
     check_depth(config, env)
     check_input(request)

@@ -15,6 +15,7 @@ from pathlib import Path
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import Discovery, discover
 from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run, permit
+from outrider.delegation.request import working_directory
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
 from outrider.models.resolution import ModelChoice, choose_model
@@ -85,14 +86,22 @@ class Project:
 
 
 def open_project(
-    folder: Path, env: Mapping[str, str], flags: Mapping[str, object] | None = None
+    folder: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
 ) -> Project:
-    """Return what is known of `folder`; raises `Refusal` where its settings can't be used."""
+    """Return what is known of a folder (the current one) in an environment (this process's).
+
+    `flags` are settings by their dotted names. Raises `Refusal` where the settings or the folder
+    can't be used.
+    """
+    folder = working_directory(folder)
+    env = dict(os.environ if env is None else env)
     key = (str(folder), repr(flags))
     kept = _kept.get(key)
     if kept is None or kept.project.env != env or kept.stamps != kept.looked_at():
         settings = load_settings(folder, env, flags)
-        kept = _Kept(_read(folder, dict(env), settings))
+        kept = _Kept(_read(folder, env, settings))
         _keep(key, kept)
     return _opened(kept.project)
 

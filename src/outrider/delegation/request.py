@@ -113,7 +113,7 @@ def check_schema(schema: Any) -> None:
         raise invalid(f"output_schema can't be used: {error}") from None
 
 
-def working_directory(cwd: Path | None) -> Path:
+def working_directory(cwd: str | os.PathLike[str] | None) -> Path:
     """Return the real path of the folder to work in, or refuse."""
     try:
         path = Path(os.path.realpath(Path.cwd() if cwd is None else cwd))

@@ -9,8 +9,7 @@ import re
 from functools import cache
 
 from .headers import mask_authorization, mask_cookies
-from .literals import QUOTE as _QUOTE
-from .literals import quoted_end
+from .literals import QUOTE as _QUOTE, quoted_end
 from .names import NAME_LETTERS, Promise, promise_of
 from .spans import Findings, worth_searching
 from .values import Style, is_literal_secret, is_plain_word

@@ -1,6 +1,5 @@
 """`outrider agents`: who can be delegated to here, with which tools and model."""
 
-import os
 import sys
 from argparse import Namespace
 from typing import Any
@@ -10,7 +9,7 @@ from outrider.agents.permissions import Clearance
 from outrider.delegation.project import Project, open_project
 from outrider.protocol.data import to_json
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser, folder_of
+from outrider.surfaces.cli.parser import CommandParser
 from outrider.surfaces.cli.text import clean, fit, one_line, pad, width
 
 EXAMPLES = """\
@@ -32,7 +31,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """List the agents."""
-    project = open_project(folder_of(arguments), os.environ)
+    project = open_project(arguments.cwd)
     if arguments.json:
         output.write_json(_listing(project))
         return 0

@@ -19,7 +19,7 @@ from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
 from outrider.surfaces.cli.text import one_line
-from outrider.surfaces.cli.views import QuietView, View, summary
+from outrider.surfaces.cli.views import QuietView, View, summary, without_tools
 
 EXAMPLES = """\
 examples:
@@ -156,7 +156,7 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
         # From here on there is a child to end in good order. Before, Python's own way is right:
         # nothing would look at an event while a person is asked for a confirmation.
         _on_signals(stop)
-        for warning in prepared.warnings:
+        for warning in (*prepared.warnings, *without_tools(prepared)):
             output.say(f"warning: {warning}.")
         view.started(prepared, run_id)
 

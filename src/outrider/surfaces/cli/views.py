@@ -74,6 +74,15 @@ def opening(prepared: Prepared, run_id: str) -> str:
     return f"{begun}; {choice.model} answers ({choice.reason})."
 
 
+def without_tools(prepared: Prepared) -> list[str]:
+    """Return what to say of tools that the agent lists and doesn't get, a line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for one in prepared.permit.withheld:
+        by_reason.setdefault(one.reason, []).append(one.tool)
+    name = prepared.definition.name
+    return [f"{name} works without {', '.join(tools)}: {why}" for why, tools in by_reason.items()]
+
+
 def summary(result: SingleResult, run_id: str) -> list[str]:
     """Return the lines a run ends with: how, what it took, and where to read on."""
     calls = int(result.receipt.get("toolCalls", 0))
