@@ -106,7 +106,7 @@ def _opening(prepared: Prepared, run: Run) -> dict[str, object]:
         "modelReason": prepared.choice.reason,
         "tools": list(prepared.permit.tools),
         "withheld": to_json(prepared.permit.withheld),
-        "cwd": prepared.masker.text(str(prepared.cwd)),
+        "cwd": prepared.shown_cwd,
     }
 
 

@@ -45,7 +45,8 @@ class Prepared:
     environment: Mapping[str, str]
     masker: Masker
     shown_task: str
-    """The task as records and results show it, masked."""
+    shown_cwd: str
+    """The task and the folder as records and results show them, masked."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -118,6 +119,7 @@ def prepare(
         environment=child_environment(env, project.plain_env, choice.environment(env)),
         masker=project.masker,
         shown_task=project.masker.text(request.task),
+        shown_cwd=project.masker.text(str(cwd)),
         warnings=(*project.settings.warnings, *problems),
     )
 
