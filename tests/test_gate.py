@@ -104,4 +104,4 @@ def test_no_other_module_of_delegation_masks() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module == "outrider.masking"
     }
-    assert using == {"gate.py", "project.py", "preparation.py"}
+    assert using == {"gate.py", "project.py"}

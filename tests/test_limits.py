@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 
 from outrider.delegation.admission import Admission, admission
 from outrider.delegation.collecting import Collector
+from outrider.delegation.concluding import truncate
 from outrider.delegation.gate import Gate
 from outrider.delegation.lines import ErrorText, Flooded, LineReader
-from outrider.delegation.truncate import truncate
 from outrider.masking import Masker
 from outrider.protocol import jsonl
 from outrider.protocol.data import from_json

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
-from outrider.delegation.output_types import schema_of, value_of
 from outrider.delegation.perform import Caller, OnUpdate, perform, refused
-from outrider.delegation.request import Request
+from outrider.delegation.request import Request, invalid
+from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.protocol.usage import Usage
@@ -169,3 +169,22 @@ async def delegate(
         # The schema can't say all that a type checks; and masking may have changed the value.
         raise DelegationError(ErrorCode.SUBAGENT_OUTPUT_INVALID, str(error), result) from error
     return Delegation(value, result)
+
+
+def schema_of(output_type: Any) -> Any:
+    """Return the JSON Schema of a type; raises `Refusal` for one that has none."""
+    from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+
+    try:
+        return TypeAdapter(output_type).json_schema()
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        reason = error.message.split("\n", 1)[0]
+        raise invalid(f"output_type {output_type!r} has no JSON Schema: {reason}") from error
+
+
+def value_of(output_type: Any, value: Any) -> Any:
+    """Return a reported value as the type; raises `ValueError` where the type refuses it."""
+    from pydantic import TypeAdapter
+
+    # Read as JSON, which it was: a tuple, a date or an enum then counts even in strict models.
+    return TypeAdapter(output_type).validate_json(jsonl.encode(value))

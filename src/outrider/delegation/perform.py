@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from outrider.delegation.admission import admission, max_children
+from outrider.delegation.briefing import brief_for, child_environment
 from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
 from outrider.delegation.gate import Gate
@@ -120,15 +121,16 @@ async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) 
             collector.last_retry = None
         updates.changed()
 
-    supervisor = Supervisor(Gate(prepared.masker), collector, prepared.config, changed)
+    supervisor = Supervisor(Gate(prepared.project.masker), collector, prepared.config, changed)
     runtime = NativeRuntime(
         caller.env,
         keep_minutes=prepared.config.warm.keep_minutes,
         one_shot=caller.one_shot,
     )
-    brief = prepared.brief(collector.run.id, collector.run.spill)
+    brief = brief_for(prepared, collector.run.id, collector.run.spill)
+    environment = child_environment(prepared)
     try:
-        return await supervisor.run(runtime, brief, prepared.environment, caller.cancelled)
+        return await supervisor.run(runtime, brief, environment, caller.cancelled)
     finally:
         updates.close()
 

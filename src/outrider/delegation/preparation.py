@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,7 @@ from typing import Any
 from outrider.agents.definitions import AgentDefinition
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Clearance, Permit
-from outrider.delegation.environment import child_environment
 from outrider.delegation.project import Project, open_project
-from outrider.delegation.prompt import system_prompt
 from outrider.delegation.request import (
     Request,
     check_depth,
@@ -22,9 +20,7 @@ from outrider.delegation.request import (
     check_schema,
     invalid,
 )
-from outrider.masking import Masker
 from outrider.models.resolution import ModelChoice
-from outrider.protocol.brief import Brief, BudgetLimits
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.keys import Config
 
@@ -36,52 +32,25 @@ class Prepared:
     """A delegation that nothing stands in the way of any more; only its run id is missing."""
 
     request: Request
-    config: Config
+    project: Project
     definition: AgentDefinition
     permit: Permit
     choice: ModelChoice
-    cwd: Path
     schema: Any
-    environment: Mapping[str, str]
-    masker: Masker
     shown_task: str
     shown_cwd: str
     """The task and the folder as records and results show them, masked."""
     warnings: tuple[str, ...] = ()
 
     @property
+    def config(self) -> Config:
+        """The effective settings."""
+        return self.project.config
+
+    @property
     def provider(self) -> str:
         """The provider of the model, whose patience all children share."""
         return self.choice.model.partition(":")[0]
-
-    def brief(self, run_id: str, spill: Path) -> Brief:
-        """Return what the child is told."""
-        config, retry = self.config, self.config.subagents.retry
-        wants_report = self.schema is not None
-        return Brief(
-            run_id=run_id,
-            agent=self.definition.name,
-            system_prompt=system_prompt(self.definition, str(self.cwd), report_back=wants_report),
-            task=self.request.task,
-            model=self.choice.model,
-            cwd=str(self.cwd),
-            tools=self.permit.tools,
-            lsp_actions=self.permit.lsp_actions,
-            tool_modules=config.tools.modules,
-            allowed_roots=config.files.allowed_roots,
-            allow_credential_files=config.files.allow_credential_files,
-            mask_tool_results=_masks(config.subagents.mask_tool_results, self.permit),
-            output_schema=self.schema,
-            report_back_attempts=config.subagents.report_back_attempts,
-            timeout_ms=config.subagents.timeout_ms,
-            spill_folder=str(spill),
-            request_attempts=retry.max_attempts if retry.enabled else 1,
-            budget=BudgetLimits(**asdict(config.subagents.budget)),
-        )
-
-
-def _masks(setting: str, given: Permit) -> bool:
-    return setting == "always" or (setting == "readonly" and given.readonly)
 
 
 def prepare(
@@ -96,9 +65,8 @@ def prepare(
     `confirm` asks the user whether a repository's agent may run; without it nobody can be asked.
     """
     project = open_project(request.cwd, env, flags)
-    config, cwd = project.config, project.folder
-    check_enabled(config)
-    check_depth(config, env)
+    check_enabled(project.config)
+    check_depth(project.config, env)
     check_input(request)
     check_schema(request.output_schema)
     definition = request.definition or _find(request.agent, project.discovery)
@@ -110,16 +78,13 @@ def prepare(
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
     return Prepared(
         request=request,
-        config=config,
+        project=project,
         definition=definition,
         permit=given,
         choice=choice,
-        cwd=cwd,
         schema=_schema(request, definition),
-        environment=child_environment(env, project.plain_env, choice.environment(env)),
-        masker=project.masker,
         shown_task=project.masker.text(request.task),
-        shown_cwd=project.masker.text(str(cwd)),
+        shown_cwd=project.masker.text(str(project.folder)),
         warnings=(*project.settings.warnings, *problems),
     )
 
