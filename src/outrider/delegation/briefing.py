@@ -34,9 +34,7 @@ def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
     return Brief(
         run_id=run_id,
         agent=prepared.definition.name,
-        system_prompt=system_prompt(
-            prepared.definition, str(prepared.project.folder), report_back=wants_report
-        ),
+        system_prompt=system_prompt(prepared, report_back=wants_report),
         task=prepared.request.task,
         model=prepared.choice.model,
         cwd=str(prepared.project.folder),
