@@ -4,17 +4,29 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from outrider.delegation.perform import Caller, OnUpdate, perform, refused
 from outrider.delegation.request import Request, invalid
 from outrider.protocol import jsonl
-from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.protocol.usage import Usage
 
 T = TypeVar("T")
+
+
+class Options(TypedDict, total=False):
+    """What a caller may say beside the task; `subagent` takes the same by name."""
+
+    model: str | None
+    """The model, as `provider:name`."""
+    cwd: str | os.PathLike[str] | None
+    """The folder to work in; the current one by default."""
+    on_update: OnUpdate | None
+    """Called with partial results while the child works."""
+    config: Mapping[str, object] | None
+    """Settings by their dotted names, as `{"subagents.timeoutMs": 60_000}`; they count as flags."""
 
 
 async def subagent(
@@ -27,18 +39,8 @@ async def subagent(
     *,
     config: Mapping[str, object] | None = None,
 ) -> ToolResult:
-    """Return the result of delegating `task` to `agent`, however it ended.
-
-    `config` holds settings by their dotted names, as `{"subagents.timeoutMs": 60_000}`; they
-    count as flags do. `on_update` is called with partial results while the child works.
-    """
-    request = Request(
-        agent=agent,
-        task=task,
-        output_schema=output_schema,
-        model=model,
-        cwd=None if cwd is None else Path(cwd),
-    )
+    """Return the result of delegating `task` to `agent`, however it ended."""
+    request = Request(agent, task, output_schema, model, cwd)
     return await perform(request, Caller(os.environ, flags=config, on_update=on_update))
 
 
@@ -46,23 +48,17 @@ def subagent_sync(
     agent: str,
     task: str,
     output_schema: Mapping[str, Any] | bool | None = None,
-    model: str | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    on_update: OnUpdate | None = None,
-    *,
-    config: Mapping[str, object] | None = None,
+    **options: Unpack[Options],
 ) -> ToolResult:
     """Do as `subagent` does, where there is no event loop; where there is one, RuntimeError."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(
-            subagent(agent, task, output_schema, model, cwd, on_update, config=config)
-        )
-    raise RuntimeError("An event loop runs here already: write `await subagent(…)` instead.")
+        return asyncio.run(subagent(agent, task, output_schema, **options))
+    raise RuntimeError("An event loop is running: write `await subagent(…)` instead.")
 
 
-class DelegationError(Exception):
+class DelegationError(OutriderError):
     """A delegation that didn't complete: `code` says why, `result` holds all there is."""
 
     def __init__(self, code: ErrorCode, message: str, result: ToolResult) -> None:
@@ -100,52 +96,24 @@ class Delegation(Generic[T]):
 
 @overload
 async def delegate(
-    agent: str,
-    task: str,
-    *,
-    output_type: type[T],
-    model: str | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    on_update: OnUpdate | None = None,
-    config: Mapping[str, object] | None = None,
+    agent: str, task: str, *, output_type: type[T], **options: Unpack[Options]
 ) -> Delegation[T]: ...
 
 
 @overload
 async def delegate(
-    agent: str,
-    task: str,
-    *,
-    output_type: None = None,
-    model: str | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    on_update: OnUpdate | None = None,
-    config: Mapping[str, object] | None = None,
+    agent: str, task: str, *, output_type: None = None, **options: Unpack[Options]
 ) -> Delegation[str]: ...
 
 
 @overload
 async def delegate(
-    agent: str,
-    task: str,
-    *,
-    output_type: Any,
-    model: str | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    on_update: OnUpdate | None = None,
-    config: Mapping[str, object] | None = None,
+    agent: str, task: str, *, output_type: Any, **options: Unpack[Options]
 ) -> Delegation[Any]: ...
 
 
 async def delegate(
-    agent: str,
-    task: str,
-    *,
-    output_type: Any = None,
-    model: str | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    on_update: OnUpdate | None = None,
-    config: Mapping[str, object] | None = None,
+    agent: str, task: str, *, output_type: Any = None, **options: Unpack[Options]
 ) -> Delegation[Any]:
     """Return the answer of a delegation that completed; raises `DelegationError` for any other.
 
@@ -155,7 +123,7 @@ async def delegate(
         schema = None if output_type is None else schema_of(output_type)
     except Refusal as refusal:
         raise DelegationError(refusal.code, refusal.message, refused(refusal)) from refusal
-    result = await subagent(agent, task, schema, model, cwd, on_update, config=config)
+    result = await subagent(agent, task, schema, **options)
     single = result.result
     if single is None or not result.completed:
         error = result.details.error

@@ -24,7 +24,7 @@ class Request:
     task: str
     output_schema: Any = None
     model: str | None = None
-    cwd: Path | None = None
+    cwd: str | os.PathLike[str] | None = None
     definition: AgentDefinition | None = None
     """The agent itself, where it isn't one of those that are discovered."""
 
