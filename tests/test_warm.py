@@ -22,8 +22,7 @@ from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
 from outrider.protocol.outcomes import Outcome
 from outrider.runtimes.fork_server import UserWarmth, code_identity, hosted_warmth
-from outrider.testing import Request as ModelRequest
-from outrider.testing import ScriptedModel, Step, answer, silence
+from outrider.testing import ModelRequest, ScriptedModel, Step, answer, silence
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are warm on Linux only")
 
