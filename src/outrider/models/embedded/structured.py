@@ -1,7 +1,7 @@
-"""A structured result out of what was read, where the schema asks for nothing else.
+"""A structured result made only of what was read, if the schema asks for nothing else.
 
-Nothing is invented: a required value that isn't a place, a quote or a count leaves the whole
-report unmade.
+Nothing is invented: with a required value that isn't a place, a quote or a count there is no
+report at all.
 """
 
 import re
@@ -11,6 +11,7 @@ from typing import Any, cast
 from outrider.models.embedded.evidence import Evidence
 from outrider.models.embedded.ranking import Finding
 from outrider.models.embedded.report import ABOUT, enclosing, snippet
+from outrider.protocol.errors import OutriderError
 
 _MAX_DEPTH = 6
 _PATH = re.compile(r"(file|path|filename|filepath|location|source|module)s?", re.IGNORECASE)
@@ -25,14 +26,14 @@ _NAME = re.compile(r"(symbol|function|name|identifier)s?", re.IGNORECASE)
 _COUNT = re.compile(r"(count|total|matches|number)", re.IGNORECASE)
 
 
-class _Unfillable(Exception):
+class _Unfillable(OutriderError):
     """The schema wants something that wasn't read."""
 
 
 def fill_report(
     schema: Mapping[str, Any], evidence: Evidence, findings: list[Finding]
 ) -> dict[str, Any] | None:
-    """Return arguments for `report_back` that fit `schema`; None where they'd be made up."""
+    """Return arguments for `report_back` that fit `schema`; None if they would be invented."""
     if not findings:
         return None
     try:
@@ -127,7 +128,7 @@ class _Filler:
         raise _Unfillable
 
 
-# A schema with any other word in it narrows its values in a way that isn't looked at here.
+# A schema with any other keyword restricts its values in a way that isn't handled here.
 _PLAIN_KEYS = frozenset(
     (
         "$defs", "$schema", "$id", "additionalProperties", "definitions", "description", "items",
