@@ -49,6 +49,7 @@ def classify(error: BaseException, model: str = "") -> Failure:
 
 
 def _kind(error: BaseException) -> FailureKind:
+    import httpx2
     from pydantic_ai import exceptions as known
 
     # Most specific first: some of these are subclasses of others.
@@ -69,6 +70,8 @@ def _kind(error: BaseException) -> FailureKind:
         (ConnectionError, FailureKind.CONNECTION),
         (json.JSONDecodeError, FailureKind.MALFORMED),
         (UnicodeDecodeError, FailureKind.MALFORMED),
+        (httpx2.TimeoutException, FailureKind.TIMEOUT),
+        (httpx2.TransportError, FailureKind.CONNECTION),
     )
     for error_class, kind in by_class:
         if isinstance(error, error_class):
@@ -78,9 +81,12 @@ def _kind(error: BaseException) -> FailureKind:
         return _KIND_OF_STATUS.get(error.status_code, other)
     if isinstance(error, known.ModelRequestRejectedError):
         return FailureKind.REJECTED
-    if isinstance(error, known.ModelAPIError):
-        return _kind_of_plain(error)
-    return _kind_of_transport(error)
+    if not isinstance(error, known.ModelAPIError):
+        return FailureKind.UNKNOWN
+    # An error without a class of its own: a stream that couldn't be decoded, or that was cut.
+    if isinstance(error.__cause__, ValueError):
+        return FailureKind.MALFORMED
+    return FailureKind.CUT_STREAM if error.__cause__ is None else FailureKind.UNKNOWN
 
 
 _KIND_OF_STATUS = {
@@ -94,23 +100,6 @@ _KIND_OF_STATUS = {
     503: FailureKind.OVERLOADED,
     529: FailureKind.OVERLOADED,
 }
-
-
-def _kind_of_plain(error: BaseException) -> FailureKind:
-    """Tell a stream that couldn't be decoded from one that was cut."""
-    if isinstance(error.__cause__, ValueError):
-        return FailureKind.MALFORMED
-    return FailureKind.CUT_STREAM if error.__cause__ is None else FailureKind.UNKNOWN
-
-
-def _kind_of_transport(error: BaseException) -> FailureKind:
-    import httpx2
-
-    if isinstance(error, httpx2.TimeoutException):
-        return FailureKind.TIMEOUT
-    if isinstance(error, httpx2.TransportError):
-        return FailureKind.CONNECTION
-    return FailureKind.UNKNOWN
 
 
 _WORDS = {

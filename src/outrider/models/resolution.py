@@ -3,7 +3,7 @@
 A child gets the variables of its own provider and no other secret: see `provider_environment`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -56,7 +56,7 @@ def choose_model(
     keyed = {
         key: provider
         for provider in PROVIDERS.values()
-        if provider.default and (key := _first_key(provider, env))
+        if provider.default and (key := _first_set(provider.keys, env))
     }
     for key, provider in keyed.items():
         if not _missing_package(provider):
@@ -75,7 +75,7 @@ def is_embedded(model: str) -> bool:
 
 def needs(model: str) -> tuple[str, ...]:
     """Return the variables of which `model`'s provider needs one; empty if it needs none."""
-    provider = PROVIDERS.get(_provider_name(model))
+    provider = PROVIDERS.get(model.partition(":")[0])
     return provider.keys if provider else ()
 
 
@@ -83,7 +83,7 @@ def provider_environment(model: str, env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of `env` that the provider of `model` reads: only its own."""
     if is_embedded(model):
         return {}
-    name = _provider_name(model)
+    name = model.partition(":")[0]
     provider = PROVIDERS.get(name, Provider(name))
     wanted = (*provider.keys, *provider.others, *NETWORK_VARIABLES)
     chosen = {variable: env[variable] for variable in wanted if env.get(variable, "").strip()}
@@ -110,11 +110,11 @@ def _agent_model(model: str | None, env: Mapping[str, str]) -> str | None:
     """Return an agent file's model; a short name counts only if its provider's key is set."""
     if model is None or (full := ALIASES.get(model.strip().lower())) is None:
         return model
-    return full if _first_key(PROVIDERS[_provider_name(full)], env) else None
+    return full if _first_set(needs(full), env) else None
 
 
-def _first_key(provider: Provider, env: Mapping[str, str]) -> str | None:
-    return next((key for key in provider.keys if _has(env, key)), None)
+def _first_set(variables: Iterable[str], env: Mapping[str, str]) -> str | None:
+    return next((name for name in variables if env.get(name, "").strip()), None)
 
 
 def _default_of(provider: Provider, reason: str, env: Mapping[str, str]) -> ModelChoice:
@@ -147,8 +147,8 @@ def _install(provider: Provider) -> str:
 def _missing_key(model: str, env: Mapping[str, str]) -> str | None:
     keys = needs(model)
     # An endpoint of the user's own may need no key.
-    own_endpoint = model.startswith("openai") and _has(env, "OPENAI_BASE_URL")
-    if not keys or own_endpoint or any(_has(env, key) for key in keys):
+    own_endpoint = model.startswith("openai") and _first_set(["OPENAI_BASE_URL"], env)
+    if not keys or own_endpoint or _first_set(keys, env):
         return None
     return f"{model} needs a key, and {' or '.join(keys)} isn't set."
 
@@ -165,11 +165,3 @@ def _nearest_provider(name: str) -> str:
     if near := get_close_matches(name.lower(), PROVIDERS, n=1):
         return f"did you mean {near[0]}"
     return f"known ones are {', '.join(PROVIDERS)}"
-
-
-def _provider_name(model: str) -> str:
-    return model.partition(":")[0]
-
-
-def _has(env: Mapping[str, str], variable: str) -> bool:
-    return bool(env.get(variable, "").strip())
