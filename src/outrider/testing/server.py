@@ -20,58 +20,6 @@ Script: TypeAlias = Sequence[Step] | Callable[[ModelRequest], Step]
 _BACKLOG = 4096
 
 
-class _Chooser:
-    """Hands out the steps of a script, and records what is wrong with the script."""
-
-    def __init__(self, script: Script, *, repeat: bool) -> None:
-        if not callable(script):
-            script = tuple(script)
-            if wrong := [step for step in script if not _is_step(step)]:
-                raise TypeError(_not_a_step(wrong[0]))
-        if repeat and (callable(script) or not script):
-            raise ValueError(
-                "repeat=True repeats the last step of a sequence; the script has none."
-            )
-        self._script = script
-        self._repeat = repeat
-        self.faults: list[str] = []
-
-    def step_for(self, request: ModelRequest) -> Step:
-        """Return the step for this request; an HTTP 500 if the script has none."""
-        if callable(self._script):
-            return self._ask(self._script, request)
-        if request.number < len(self._script):
-            return self._script[request.number]
-        if self._repeat:
-            return self._script[-1]
-        return self._fault(
-            "script_exhausted",
-            f"The script is exhausted: it has {len(self._script)} steps, and this is request "
-            f"{request.number + 1}. Add a step, or pass repeat=True.",
-        )
-
-    def _ask(self, script: Callable[[ModelRequest], Step], request: ModelRequest) -> Step:
-        try:
-            step = script(request)
-        except Exception as error:
-            return self._fault("script_raised", f"The script raised {error!r}.")
-        if not _is_step(step):
-            return self._fault("script_wrong", _not_a_step(step))
-        return step
-
-    def _fault(self, code: str, message: str) -> HttpFailure:
-        self.faults.append(message)
-        return fail(500, message=message, code=code, type="script_error")
-
-
-def _is_step(given: object) -> bool:
-    return isinstance(given, get_args(Step))
-
-
-def _not_a_step(given: object) -> str:
-    return f"The script gave {given!r}, which is not a step; use answer(...), fail(...) and so on."
-
-
 class ScriptedModel:
     """A model server that answers from a script until its `with` block ends.
 
@@ -82,7 +30,9 @@ class ScriptedModel:
     def __init__(
         self, script: Script, *, repeat: bool = False, name: str = "scripted", port: int = 0
     ) -> None:
-        self._chooser = _Chooser(script, repeat=repeat)
+        self._script = _checked(script, repeat=repeat)
+        self._repeat = repeat
+        self._faults: list[str] = []
         self._name = name
         self._port = port
         self._key = f"test-key-{secrets.token_hex(8)}"
@@ -132,7 +82,7 @@ class ScriptedModel:
     @property
     def faults(self) -> list[str]:
         """What was wrong with the script: requests past its end, exceptions, wrong values."""
-        return list(self._chooser.faults)
+        return list(self._faults)
 
     def wait_for_requests(self, count: int, timeout: float = 30) -> list[ModelRequest]:
         """Wait until there are `count` requests and return them. Raises TimeoutError."""
@@ -206,9 +156,49 @@ class ScriptedModel:
             self._answering += 1
             self._changed.notify_all()
         try:
-            await deliver(self._chooser.step_for(request), request, connection)
+            await deliver(self._step(request), request, connection)
             await connection.flush()
         finally:
             with self._changed:
                 self._answering -= 1
                 self._changed.notify_all()
+
+    def _step(self, request: ModelRequest) -> Step:
+        """Return the step for a request; an HTTP 500 if the script has none."""
+        if callable(self._script):
+            try:
+                step = self._script(request)
+            except Exception as error:
+                return self._fault("script_raised", f"The script raised {error!r}.")
+            return step if _is_step(step) else self._fault("script_wrong", _not_a_step(step))
+        if request.number < len(self._script):
+            return self._script[request.number]
+        if self._repeat:
+            return self._script[-1]
+        return self._fault(
+            "script_exhausted",
+            f"The script is exhausted: it has {len(self._script)} steps, and this is request "
+            f"{request.number + 1}. Add a step, or pass repeat=True.",
+        )
+
+    def _fault(self, code: str, message: str) -> Step:
+        self._faults.append(message)
+        return fail(500, message=message, code=code, type="script_error")
+
+
+def _checked(script: Script, *, repeat: bool) -> Script:
+    if not callable(script):
+        script = tuple(script)
+        if wrong := [step for step in script if not _is_step(step)]:
+            raise TypeError(_not_a_step(wrong[0]))
+    if repeat and (callable(script) or not script):
+        raise ValueError("repeat=True repeats the last step of a sequence; the script has none.")
+    return script
+
+
+def _is_step(given: object) -> bool:
+    return isinstance(given, get_args(Step))
+
+
+def _not_a_step(given: object) -> str:
+    return f"The script gave {given!r}, which is not a step; use answer(...), fail(...) and so on."

@@ -6,6 +6,7 @@ report at all.
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from outrider.models.embedded.evidence import Evidence
@@ -43,13 +44,11 @@ def fill_report(
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
+@dataclass(frozen=True, slots=True)
 class _Filler:
-    def __init__(
-        self, root: Mapping[str, Any], evidence: Evidence, findings: list[Finding]
-    ) -> None:
-        self._root = root
-        self._evidence = evidence
-        self._findings = findings
+    _root: Mapping[str, Any]
+    _evidence: Evidence
+    _findings: list[Finding]
 
     def value(self, schema: Any, name: str, finding: Finding | None, depth: int) -> Any:
         """The value for one place in the schema; `finding` is set inside a list of findings."""
@@ -69,19 +68,13 @@ class _Filler:
                 raise _Unfillable
 
     def _resolved(self, schema: Any) -> dict[str, Any]:
+        if isinstance(schema, dict) and "$ref" in schema:
+            prefix, _, key = str(cast("dict[str, Any]", schema)["$ref"]).rpartition("/")
+            known = prefix in ("#/$defs", "#/definitions")
+            schema = self._root.get(prefix.removeprefix("#/"), {}).get(key) if known else None
         if not isinstance(schema, dict):
             raise _Unfillable
-        entry = cast("dict[str, Any]", schema)
-        reference = entry.get("$ref")
-        if reference is None:
-            return entry
-        prefix, _, key = str(reference).rpartition("/")
-        if prefix not in ("#/$defs", "#/definitions"):
-            raise _Unfillable
-        target = self._root.get(prefix.removeprefix("#/"), {}).get(key)
-        if not isinstance(target, dict) or "$ref" in target:
-            raise _Unfillable
-        return cast("dict[str, Any]", target)
+        return cast("dict[str, Any]", schema)
 
     def _object(
         self, schema: dict[str, Any], finding: Finding | None, depth: int
