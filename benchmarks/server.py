@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from outrider.testing import Request, ScriptedModel, Step, answer, tool_call
+from outrider.testing import ModelRequest, ScriptedModel, Step, answer, tool_call
 
 MARK = re.compile(r"bench-([0-9a-f]+)-t(\d+)-h(\d+)")
 NOTE = "note.txt"
@@ -25,9 +25,9 @@ class Model:
 
     def __init__(self) -> None:
         self.seen: dict[str, list[float]] = defaultdict(list)
-        self.last: dict[str, Request] = {}
+        self.last: dict[str, ModelRequest] = {}
 
-    def step(self, request: Request) -> Step:
+    def step(self, request: ModelRequest) -> Step:
         """Return the next step of the task that this request belongs to."""
         if relayed := relay(request):
             return relayed
@@ -52,7 +52,7 @@ class Model:
         return {"times": times, "tools": body.get("tools") or [], "bytes": size}
 
 
-def relay(request: Request) -> Step | None:
+def relay(request: ModelRequest) -> Step | None:
     """Return what a parent's model does that was told to hand a task on; None for any other."""
     if "subagent" not in request.tool_names:
         return None
@@ -65,7 +65,7 @@ def relay(request: Request) -> Step | None:
     return None
 
 
-def marked(request: Request) -> tuple[str, int, int]:
+def marked(request: ModelRequest) -> tuple[str, int, int]:
     """Return a task's id, its number of turns, and how long its answer is held back."""
     for message in request.messages:
         content = message.get("content")

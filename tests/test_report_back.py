@@ -17,7 +17,7 @@ from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.testing import (
-    Request,
+    ModelRequest,
     ScriptedModel,
     Step,
     answer,
@@ -80,12 +80,12 @@ def events(result: ToolResult, kind: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["type"] == kind]
 
 
-def report_tool(request: Request) -> dict[str, Any]:
+def report_tool(request: ModelRequest) -> dict[str, Any]:
     [tool] = [t["function"] for t in request.tools if t["function"]["name"] == "report_back"]
     return tool
 
 
-def answers(request: Request) -> list[str]:
+def answers(request: ModelRequest) -> list[str]:
     return [str(m["content"]) for m in request.messages if m["role"] == "tool"]
 
 
@@ -688,7 +688,7 @@ async def test_a_secret_in_a_report_that_failed_is_masked_too() -> None:
 
 
 async def test_a_hundred_children_never_see_one_anothers_schema() -> None:
-    def script(request: Request) -> Step:
+    def script(request: ModelRequest) -> Step:
         [name] = report_tool(request)["parameters"]["properties"]
         assert name in request.last_user_text
         return tool_call("report_back", {name: name})

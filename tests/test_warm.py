@@ -22,7 +22,7 @@ from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
 from outrider.protocol.outcomes import Outcome
 from outrider.runtimes.native.fork_server import UserForkServer, code_identity, hosted_fork_server
-from outrider.testing import Request as ModelRequest, ScriptedModel, Step, answer, silence
+from outrider.testing import ModelRequest, ScriptedModel, Step, answer, silence
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are warm on Linux only")
 

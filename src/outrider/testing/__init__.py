@@ -9,18 +9,10 @@ with ScriptedModel([tool_call("grep", {"pattern": "x"}), answer("Found it.")]) a
 ```
 """
 
-from outrider.testing.request import Request
 from outrider.testing.server import ScriptedModel
 from outrider.testing.steps import (
-    Ending,
-    Endless,
-    Failure,
-    Garbage,
-    HangUp,
     Reply,
-    Silence,
     Step,
-    ToolCall,
     Usage,
     answer,
     context_overflow,
@@ -39,19 +31,13 @@ from outrider.testing.steps import (
     tool_call,
     tool_calls,
 )
+from outrider.testing.wire import ModelRequest
 
 __all__ = [
-    "Ending",
-    "Endless",
-    "Failure",
-    "Garbage",
-    "HangUp",
+    "ModelRequest",
     "Reply",
-    "Request",
     "ScriptedModel",
-    "Silence",
     "Step",
-    "ToolCall",
     "Usage",
     "answer",
     "context_overflow",

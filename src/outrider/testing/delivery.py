@@ -2,46 +2,36 @@
 
 import asyncio
 
-from outrider.testing import wire
+from outrider.testing import steps, wire
 from outrider.testing.connection import Connection
-from outrider.testing.request import Request
-from outrider.testing.steps import (
-    Ending,
-    Endless,
-    Failure,
-    Garbage,
-    HangUp,
-    Reply,
-    Silence,
-    Step,
-)
+from outrider.testing.steps import Endless, Reply, Step, StreamEnd
+from outrider.testing.wire import ModelRequest
 
-EVENTS = "text/event-stream"
-JSON = "application/json"
+_EVENTS = "text/event-stream"
+_JSON = "application/json"
 
 
-async def deliver(step: Step, request: Request, connection: Connection) -> None:
+async def deliver(step: Step, request: ModelRequest, connection: Connection) -> None:
     """Do what the step says; cancelled when the client leaves or the server closes."""
     match step:
         case Reply() if request.stream:
             await _stream(step, request, connection)
         case Reply():
             await _complete(step, request, connection)
-        case Failure():
-            body = wire.error_body(step)
-            connection.respond(step.status, body, headers=step.headers)
+        case steps.HttpFailure():
+            connection.respond(step.status, wire.error_body(step), headers=step.headers)
         case Endless():
             await _go_on_for_ever(step, request, connection)
-        case Garbage():
+        case steps.Garbage():
             connection.respond(200, step.body.encode(), content_type=step.content_type)
-        case Silence():
+        case steps.Silence():
             await _wait_for_ever()
-        case HangUp():
+        case steps.HangUp():
             connection.hang_up()
 
 
-async def _stream(reply: Reply, request: Request, connection: Connection) -> None:
-    connection.begin_chunks(EVENTS)
+async def _stream(reply: Reply, request: ModelRequest, connection: Connection) -> None:
+    connection.begin_chunks(_EVENTS)
     connection.chunk(wire.opening(request))
     for piece in wire.pieces(reply, request):
         if reply.delay:
@@ -49,23 +39,23 @@ async def _stream(reply: Reply, request: Request, connection: Connection) -> Non
             await asyncio.sleep(reply.delay)
         connection.chunk(piece)
     connection.chunk(wire.closing(reply, request))
-    if reply.ending in (Ending.SILENT, Ending.RESET):
+    if reply.ending in (StreamEnd.SILENT, StreamEnd.RESET):
         await _break_off(reply, connection)
     else:
         connection.end_chunks()
 
 
-async def _complete(reply: Reply, request: Request, connection: Connection) -> None:
+async def _complete(reply: Reply, request: ModelRequest, connection: Connection) -> None:
     if reply.delay:
         await asyncio.sleep(reply.delay * sum(1 for _ in wire.pieces(reply, request)))
     body = wire.completion_body(reply, request)
     half = body[: len(body) // 2]
     match reply.ending:
-        case Ending.FINISHED:
+        case StreamEnd.FINISHED:
             connection.respond(200, body)
-        case Ending.MALFORMED:
+        case StreamEnd.MALFORMED:
             connection.respond(200, half)
-        case Ending.ERROR if reply.error:
+        case StreamEnd.ERROR if reply.error:
             connection.respond(reply.error.status, wire.error_body(reply.error))
         case _:
             connection.respond(200, half, promised=len(body))
@@ -75,17 +65,17 @@ async def _complete(reply: Reply, request: Request, connection: Connection) -> N
 async def _break_off(reply: Reply, connection: Connection) -> None:
     await connection.flush()
     match reply.ending:
-        case Ending.SILENT:
+        case StreamEnd.SILENT:
             await _wait_for_ever()
-        case Ending.RESET:
+        case StreamEnd.RESET:
             connection.reset()
         case _:
             connection.hang_up()
 
 
-async def _go_on_for_ever(step: Endless, request: Request, connection: Connection) -> None:
+async def _go_on_for_ever(step: Endless, request: ModelRequest, connection: Connection) -> None:
     first, again = wire.endless_parts(step, request)
-    connection.begin_chunks(EVENTS if request.stream else JSON)
+    connection.begin_chunks(_EVENTS if request.stream else _JSON)
     connection.chunk(first)
     for _ in range(step.max_bytes // max(len(again), 1)):
         connection.chunk(again)

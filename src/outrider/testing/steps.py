@@ -12,7 +12,7 @@ ToolArgs: TypeAlias = Mapping[str, object] | str
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens that a reply reports; `cached` is the part of `input` read from a cache."""
+    """The tokens that a reply reports; `cached` is the part of `input` that came from a cache."""
 
     input: int = 10
     output: int = 5
@@ -25,7 +25,7 @@ DEFAULT_USAGE = Usage()
 DEFAULT_CHUNK_SIZE = 32
 
 
-class Ending(Enum):
+class StreamEnd(Enum):
     """What happens after the last piece of a reply."""
 
     FINISHED = "finished"
@@ -38,7 +38,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool call of a reply; without an `id` the server makes one up."""
+    """One tool call of a reply; without an `id` the server generates one."""
 
     name: str
     arguments: str
@@ -46,7 +46,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class HttpFailure:
     """An HTTP error with the provider's error body."""
 
     status: int
@@ -67,11 +67,11 @@ class Reply:
     chunk_size: int = DEFAULT_CHUNK_SIZE
     delay: float = 0
     finish_reason: FinishReason | None = "stop"
-    ending: Ending = Ending.FINISHED
-    error: Failure | None = None
+    ending: StreamEnd = StreamEnd.FINISHED
+    error: HttpFailure | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be streamed."""
+        """Raise ValueError for a reply that can't be streamed."""
         if self.chunk_size < 1:
             raise ValueError(f"chunk_size is {self.chunk_size}; it must be at least 1 character.")
 
@@ -87,7 +87,7 @@ class Endless:
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """A successful response whose body is no answer at all."""
+    """A successful response whose body isn't an answer."""
 
     body: str
     content_type: str
@@ -95,7 +95,7 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A request that is taken and never answered."""
+    """A request that is accepted and never answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class HangUp:
     """A connection closed without a byte of response."""
 
 
-Step: TypeAlias = Reply | Failure | Endless | Garbage | Silence | HangUp
+Step: TypeAlias = Reply | HttpFailure | Endless | Garbage | Silence | HangUp
 
 
 def answer(
@@ -118,22 +118,16 @@ def answer(
 
     With `finish_reason=None` the stream ends properly but never says why.
     """
-    return Reply(
-        text,
-        usage=_usage(usage),
-        chunk_size=chunk_size,
-        delay=delay,
-        finish_reason=finish_reason,
-    )
+    return Reply(text, "", (), _usage(usage), chunk_size, delay, finish_reason)
 
 
 def empty(*, usage: UsageLike = DEFAULT_USAGE) -> Reply:
-    """A finished answer without a word."""
+    """A finished answer without any text."""
     return Reply(usage=_usage(usage))
 
 
 def refusal(text: str, *, usage: UsageLike = DEFAULT_USAGE) -> Reply:
-    """A refusal, in the field the provider keeps for it."""
+    """A refusal, in the field that the provider has for it."""
     return Reply(refusal=text, usage=_usage(usage))
 
 
@@ -145,7 +139,7 @@ def tool_call(
     text: str = "",
     usage: UsageLike = DEFAULT_USAGE,
 ) -> Reply:
-    """One tool call; `args` given as text are sent as they are, malformed or not."""
+    """One tool call; `args` given as text are sent unchanged, malformed or not."""
     call = ToolCall(name, args if isinstance(args, str) else json.dumps(args), id)
     return Reply(text, calls=(call,), usage=_usage(usage), chunk_size=8, finish_reason="tool_calls")
 
@@ -159,32 +153,28 @@ def tool_calls(
 ) -> Reply:
     """Several tool calls in one turn, each a `tool_call(...)` or a pair of name and arguments."""
     parts = [tool_call(*call) if isinstance(call, tuple) else call for call in calls]
-    return Reply(
-        text + "".join(part.text for part in parts),
-        calls=tuple(call for part in parts for call in part.calls),
-        usage=_usage(usage),
-        chunk_size=8,
-        finish_reason=finish_reason,
-    )
+    texts = [text, *(part.text for part in parts)]
+    each = tuple(call for part in parts for call in part.calls)
+    return Reply("".join(texts), "", each, _usage(usage), 8, finish_reason=finish_reason)
 
 
 def fail(
     status: int,
     *,
-    message: str = "The scripted model failed as told.",
+    message: str = "The scripted model failed, as the script says.",
     retry_after: float | str | None = None,
     code: str | None = None,
     type: str | None = None,  # noqa: A002 - the wire format's own word
     headers: Mapping[str, str] | None = None,
-) -> Failure:
+) -> HttpFailure:
     """An HTTP error: 401, 429 with `Retry-After`, 500, 529, or any other."""
     pairs = dict(headers or {})
     if retry_after is not None:
         pairs["Retry-After"] = str(retry_after)
-    return Failure(status, message, type, code, tuple(pairs.items()))
+    return HttpFailure(status, message, type, code, tuple(pairs.items()))
 
 
-def context_overflow() -> Failure:
+def context_overflow() -> HttpFailure:
     """The error for a conversation that no longer fits the model's window."""
     return fail(
         400,
@@ -196,12 +186,12 @@ def context_overflow() -> Failure:
 
 def cut(text: str = "", *, reset: bool = False) -> Reply:
     """Text, then the end of the stream without a finish; with `reset` a reset connection."""
-    return Reply(text, ending=Ending.RESET if reset else Ending.CUT)
+    return Reply(text, ending=StreamEnd.RESET if reset else StreamEnd.CUT)
 
 
 def malformed(text: str = "") -> Reply:
     """Text, then an event that is not JSON, then an ordinary finish."""
-    return Reply(text, ending=Ending.MALFORMED)
+    return Reply(text, ending=StreamEnd.MALFORMED)
 
 
 def garbage(
@@ -212,13 +202,13 @@ def garbage(
 
 
 def silence() -> Silence:
-    """No answer, for as long as the client and the server stay."""
+    """No answer until the client or the server closes the connection."""
     return Silence()
 
 
 def silence_after(text: str) -> Reply:
     """Text, then silence on an open stream."""
-    return Reply(text, ending=Ending.SILENT)
+    return Reply(text, ending=StreamEnd.SILENT)
 
 
 def drip(text: str, seconds_per_chunk: float, *, chunk_size: int = 8) -> Reply:
@@ -243,8 +233,8 @@ def stream_error(
     text: str = "",
 ) -> Reply:
     """Text, then an error event in a stream that began with status 200."""
-    error = Failure(500, message, "server_error", code)
-    return Reply(text, ending=Ending.ERROR, error=error)
+    error = HttpFailure(500, message, "server_error", code)
+    return Reply(text, ending=StreamEnd.ERROR, error=error)
 
 
 def _usage(given: UsageLike) -> Usage:

@@ -1,7 +1,7 @@
-"""What the tools have shown so far: lines of files with their numbers, out of the tools' text.
+"""What the tools have shown so far: lines of files with their numbers, parsed from their text.
 
-The one place that knows how `grep`, `read` and `find` write their results. What it can't read it
-leaves out; a file's content can add lines to quote, and nothing else.
+The only module that knows how `grep`, `read` and `find` write their results. It skips what it
+can't parse; a file's content can add lines to quote, and nothing else.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MAX_LINE = 400
+_MAX_LINE = 400
 
 _HIT = re.compile(r"(?P<path>[^\t\n]{1,1000}?):(?P<line>\d{1,9}): ?(?P<text>.*)")
 _NUMBERED = re.compile(r" *(?P<line>\d{1,9})(?:\t|: ?| ?[|│→] ?)(?P<text>.*)")
@@ -36,8 +36,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Evidence:
-    """Everything seen: lines by file, files by name, how often each pattern was found, and what
-    the tools said where they couldn't look for it."""
+    """Everything seen: lines by file, file names, hits by pattern, and the faults of searches."""
 
     lines: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
     files: list[str] = field(default_factory=list[str])
@@ -48,7 +47,7 @@ class Evidence:
 
     def add_line(self, path: str, number: int, text: str) -> None:
         """Keep one line of one file."""
-        self.lines.setdefault(path, {})[number] = text[:MAX_LINE]
+        self.lines.setdefault(path, {})[number] = text[:_MAX_LINE]
 
 
 def collect(exchanges: Iterable[Exchange]) -> Evidence:
@@ -61,18 +60,17 @@ def collect(exchanges: Iterable[Exchange]) -> Evidence:
             case "read":
                 _take_window(evidence, exchange)
             case "find":
-                evidence.files += [
-                    path for path in _entries(exchange.text) if path not in evidence.files
-                ]
+                found = _entries(exchange.text)
+                evidence.files += [path for path in found if path not in evidence.files]
             case "ls":
-                evidence.listing += list(_entries(exchange.text))
+                evidence.listing += _entries(exchange.text)
             case _:
                 pass
     return evidence
 
 
 def _take_hits(evidence: Evidence, exchange: Exchange) -> None:
-    """A path with its `line: text` below it; `path:line: text` on one line is understood too."""
+    """Parse a path with `line: text` rows below it, or rows of `path:line: text`."""
     pattern, heading, count = str(exchange.call.arguments.get("pattern", "")), "", 0
     for row in exchange.text.split("\n"):
         if heading and (numbered := _NUMBERED.fullmatch(row)):
@@ -85,7 +83,7 @@ def _take_hits(evidence: Evidence, exchange: Exchange) -> None:
             count = max(count, int(total[1].replace(",", "")))
         elif row.strip() and not _NOTE.fullmatch(row.strip()):
             heading = _plain(row)
-    # A file may be called like an error, but then it has lines.
+    # A file may be named like an error, but then it has lines.
     if count == 0 and (fault := _FAULT.match(exchange.text)):
         evidence.faults[pattern] = fault.group()
         return
@@ -103,10 +101,9 @@ def _take_window(evidence: Evidence, exchange: Exchange) -> None:
         evidence.read.setdefault(path, []).append((numbers[0], numbers[-1]))
 
 
-def _entries(text: str) -> Iterable[str]:
-    for row in text.split("\n"):
-        if row.strip() and not _NOTE.fullmatch(row.strip()):
-            yield row.rstrip()
+def _entries(text: str) -> list[str]:
+    rows = [row.rstrip() for row in text.split("\n")]
+    return [row for row in rows if row and not _NOTE.fullmatch(row.strip())]
 
 
 def _plain(path: str) -> str:

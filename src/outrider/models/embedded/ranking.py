@@ -1,4 +1,4 @@
-"""Which of the lines that were seen answer the question best. Pure, and the same every time."""
+"""Which of the lines seen answer the question best. Pure and deterministic."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -19,10 +19,10 @@ from outrider.models.embedded.kinds import (
     routine_name,
     value_name,
 )
-from outrider.models.embedded.words import WEIGHTS, Intent, Kind, Question, Term, split_name
+from outrider.models.embedded.words import Intent, Kind, Question, Term, split_name
 
-MAX_FINDINGS = 6
-MAX_PER_FILE = 2
+_MAX_FINDINGS = 6
+_MAX_PER_FILE = 2
 _NEAR = 6
 _BODY = 15
 _NAMED = 1.0
@@ -70,7 +70,7 @@ class _Scale:
         return sum(self.weights[i] for i in matched)
 
     def coverage(self, matched: frozenset[int]) -> float:
-        return sum(WEIGHTS[self.terms[i].kind] for i in matched) / self.whole
+        return sum(self.terms[i].kind.weight for i in matched) / self.whole
 
 
 def rank(question: Question, evidence: Evidence) -> list[Finding]:
@@ -88,7 +88,7 @@ def rank(question: Question, evidence: Evidence) -> list[Finding]:
     best = 0.0
     for one in candidates:
         if one.promise * _BEST_SHAPE < best * _MIN_OF_BEST:
-            break  # Most lines are dropped in the end, and a line's shape takes long to tell.
+            break  # Most lines are dropped in the end, and judging a line's shape is slow.
         score = one.promise * _shape(one.text, one.own, one.kind, scale, question.intent)
         terms = tuple(scale.terms[i].text for i in sorted(one.everything))
         scored.append(Finding(one.path, one.line, round(score, 6), terms))
@@ -101,10 +101,10 @@ def _scale(question: Question, evidence: Evidence) -> _Scale:
     """Rare terms weigh more: the fewer lines have one, the more such a line says."""
     present = [term for term in question.terms if _frequency(term, evidence)]
     weights = tuple(
-        WEIGHTS[term.kind] * log2(2 + 400 / (1 + _frequency(term, evidence))) for term in present
+        term.kind.weight * log2(2 + 400 / (1 + _frequency(term, evidence))) for term in present
     )
     patterns = tuple(re.compile(term.pattern, re.IGNORECASE) for term in present)
-    whole = sum(WEIGHTS[term.kind] for term in present)
+    whole = sum(term.kind.weight for term in present)
     return _Scale(tuple(present), patterns, weights, whole or 1.0)
 
 
@@ -126,7 +126,7 @@ def _candidates(
     standing = _standing(kind, path, question) * _density(scale, matched.values())
     for number, own in matched.items():
         name = routine_name(lines[number]) if kind is not FileKind.DOCS else None
-        # What a function does stands below its head.
+        # The body of a function is below its first line.
         first = bisect_left(numbers, number - (1 if name else _NEAR))
         last = bisect_right(numbers, number + (_BODY if name else _NEAR))
         near = frozenset[int]().union(*(matched[n] for n in numbers[first:last])) - own
@@ -138,14 +138,14 @@ def _candidates(
 
 
 def _aptness(name: str, scale: _Scale) -> float:
-    """How much of a name is words of the question: half of `format_help_text`, all of `speed`."""
+    """Return how much of a name is words of the question, from 0 to 1."""
     parts = split_name(name)
     return sum(bool(scale.matches(part)) for part in parts) / len(parts) if parts else 0.0
 
 
 def _standing(kind: FileKind, path: str, question: Question) -> float:
-    """How much a file of this kind counts, for this question."""
-    named = 2.5 if any(path.endswith(name.removeprefix("./")) for name in question.paths) else 1.0
+    """Return how much a file of this kind counts for this question."""
+    named = 2.5 if question.names(path) else 1.0
     if kind is FileKind.GENERATED:
         return named * 0.1
     if question.wants_tests or question.wants_docs:
@@ -157,19 +157,19 @@ def _standing(kind: FileKind, path: str, question: Question) -> float:
 
 
 def _density(scale: _Scale, matched: Iterable[frozenset[int]]) -> float:
-    """A file that speaks of the thing again and again is more likely the one about it."""
+    """Return more for a file that mentions the thing often: it is more likely about it."""
     mass = sum(scale.weigh(own) for own in matched) / max(scale.weights)
     return 1 + 0.1 * log2(1 + min(mass, 30.0))
 
 
 def _shape(line: str, own: frozenset[int], kind: FileKind, scale: _Scale, intent: Intent) -> float:
-    """How much a line of this shape counts: what defines or does over what mentions."""
+    """Return how much a line of this shape counts: code that defines or acts counts most."""
     if kind is FileKind.DOCS:
         return 1.1 if line.startswith("#") else 1.0
     if is_import(line):
         return 0.4
     if not _names(own_words(line), own, scale):
-        # A message that has the words; wanted only where the question quotes it.
+        # Only a message has the words; that counts only if the question quotes it.
         return 1.0 if any(scale.terms[i].kind is Kind.QUOTED for i in own) else 0.4
     if is_comment(line):
         return 0.65
@@ -180,7 +180,7 @@ def _shape(line: str, own: frozenset[int], kind: FileKind, scale: _Scale, intent
         return (_BEST_SHAPE if intent is Intent.TYPE else 1.3) if wanted else 1.0
     if (name := value_name(line)) and _names(name, own, scale):
         if intent is Intent.BEHAVIOUR:
-            # What happens under a name that was followed happens elsewhere, not where it is set.
+            # A followed name is used elsewhere, not where it is set.
             return 0.6 if any(scale.terms[i].kind is Kind.FOLLOWED for i in own) else 0.9
         if is_argument(line):
             return 1.0
@@ -195,10 +195,10 @@ def _names(text: str, own: frozenset[int], scale: _Scale) -> bool:
 def _spread(scored: list[Finding]) -> list[Finding]:
     chosen: list[Finding] = []
     for finding in scored:
-        if len(chosen) == MAX_FINDINGS or finding.score < scored[0].score * _MIN_OF_BEST:
+        if len(chosen) == _MAX_FINDINGS or finding.score < scored[0].score * _MIN_OF_BEST:
             break
         same_file = [other for other in chosen if other.path == finding.path]
         close = any(abs(other.line - finding.line) <= _APART for other in same_file)
-        if not close and len(same_file) < MAX_PER_FILE:
+        if not close and len(same_file) < _MAX_PER_FILE:
             chosen.append(finding)
     return chosen
