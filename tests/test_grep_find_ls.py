@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from file_tools import FileTools
 from outrider.masking import Masker
-from outrider.tools.files import searching
+from outrider.tools.files import grep
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.matches import MAX_RECORD_BYTES, Records
-from outrider.tools.files.ripgrep import ignoring_from, ripgrep, running
+from outrider.tools.files.ripgrep import searching
+from outrider.workspaces.folder import FolderWorkspace
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ async def test_a_search_of_many_matches_says_how_many_more_there_are(tmp_path: P
 async def test_a_search_without_end_is_stopped_and_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(searching, "MAX_COUNTED", 1_000)
+    monkeypatch.setattr(grep, "MAX_COUNTED", 1_000)
     (tmp_path / "a.txt").write_text("hit\n" * 200_000)
     text = await FileTools(tmp_path).text("grep", pattern="hit", limit=3)
     assert text.splitlines()[:4] == ["a.txt", "1: hit", "2: hit", "3: hit"]
@@ -228,13 +229,13 @@ async def test_without_ripgrep_the_answer_says_what_to_install(
 
 async def test_a_search_from_the_root_keeps_out_of_the_kernels_files():
     """Some of them have no end, and some wait for one."""
-    folder = os.open("/", os.O_RDONLY)
-    arguments = ["--files", "--null", "--max-depth=2", *ignoring_from("/")]
-    try:
-        with running(ripgrep(()), arguments, threading.Event(), folder=folder) as run:
-            found = run.paths()
-    finally:
-        os.close(folder)
+    workspace = FolderWorkspace(("/",))
+    arguments = ["--files", "--null", "--max-depth=2"]
+    with (
+        workspace.open_folder(workspace.resolve("/")) as folder,
+        searching((), arguments, threading.Event(), folder) as search,
+    ):
+        found = search.paths()
     assert found
     assert not [path for path in found if path.startswith(("proc/", "sys/", "dev/"))]
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from file_tools import FileTools, snapshot
-from outrider.tools.files import storing
-from outrider.tools.files.ripgrep import TEMPORARY_PREFIX
+from outrider.workspaces import storing
+from outrider.workspaces.workspace import TEMPORARY_PREFIX
 
 BAD, MISSING, DENIED, CONFLICT, TOO_LARGE = 1002, 1003, 1004, 1006, 1007
 
@@ -199,7 +199,7 @@ async def test_what_is_not_text_or_too_large_is_not_edited(
 ):
     (tmp_path / "a.bin").write_bytes(b"a\0b\1\2")
     (tmp_path / "large.txt").write_text("a" * 2_000)
-    monkeypatch.setattr(storing, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(storing, "MAX_CONTENT_BYTES", 1_000)
     tools = FileTools(tmp_path)
     assert await tools.code("edit", path="a.bin", edits=[one("a", "b")]) == TOO_LARGE
     assert await tools.code("edit", path="large.txt", edits=[one("a", "b")]) == TOO_LARGE
@@ -239,12 +239,14 @@ async def test_a_change_by_somebody_else_during_the_call_is_not_overwritten(
 WRITERS = """
 import asyncio, os, sys
 from pathlib import Path
+from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.files import FILE_TOOLS
+
+TOOLS = builtin_tools()  # before the fork: a writer shall write at once
 
 async def write_on_and_on():
-    executor = ToolExecutor(FILE_TOOLS, ToolContext(cwd=Path(sys.argv[1])))
+    executor = ToolExecutor(TOOLS, ToolContext(cwd=Path(sys.argv[1])))
     old, new = "a" * 200_000, "b" * 300_000
     while True:
         await executor.execute("write", {"path": "written.txt", "content": new})

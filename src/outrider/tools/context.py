@@ -8,6 +8,8 @@ from pathlib import Path
 
 from outrider.masking import Masker
 from outrider.tools.effects import EffectsRecorder
+from outrider.workspaces.folder import FolderWorkspace
+from outrider.workspaces.workspace import Workspace
 
 SPILL_PREFIX = "outrider-result:"
 
@@ -32,11 +34,17 @@ class ToolContext:
     spill: Path | None = None
     """The folder for what was cut from results; without it only the cut form remains."""
     effects: EffectsRecorder = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below
+    workspace: Workspace = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below
+    """Where the files are: the folder `cwd` and the allowed roots, unless another is given."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cwd", Path(self.cwd).resolve())
         if self.effects is None:  # pyright: ignore[reportUnnecessaryComparison]  # the default
             object.__setattr__(self, "effects", EffectsRecorder(self.cwd))
+        if self.workspace is None:  # pyright: ignore[reportUnnecessaryComparison]  # the default
+            roots = tuple(map(str, (self.cwd, *self.allowed_roots)))
+            workspace = FolderWorkspace(roots, self.allow_credential_files)
+            object.__setattr__(self, "workspace", workspace)
 
     def for_call(self) -> "ToolContext":
         """Return the context of one call: the same, with effects of its own."""

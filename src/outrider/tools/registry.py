@@ -74,19 +74,23 @@ def tool(
     *,
     name: str | None = None,
     timeout_ms: int = DEFAULT_TIMEOUT_MS,
-    writes: bool = True,
+    writes: bool | None = None,
     format: Formatter | None = None,  # noqa: A002  # the tool's own word for it
     session: SessionFactory | None = None,
     keep: Literal["head", "ends"] = "head",
 ) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that makes a tool of a function or method, under `resource:action`.
 
-    Models see it as `resource_action`, or by `name`. The function stays what it was.
+    Models see it as `resource_action`, or by `name`. The function stays what it was. Without
+    `writes` the catalogue says whether the tool writes; one that isn't in it is taken to.
     """
     resource, action = _split(address)
     name = name or f"{resource}_{action}"
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} can't be a tool's name: use up to 64 letters, digits, _ and -")
+
+    if writes is None:
+        writes = CATALOGUE[name].writes if name in CATALOGUE else True
 
     def decorate(function: FunctionT) -> FunctionT:
         signature = read_signature(function, with_session=session is not None)

@@ -1,13 +1,29 @@
-"""The file tools: what a child can see and change of the working tree."""
+"""The file tools: what a child can see and change in its workspace. One module for each tool."""
 
-from outrider.tools.files.editing import edit
-from outrider.tools.files.finding import find
-from outrider.tools.files.listing import ls
-from outrider.tools.files.reading import read
-from outrider.tools.files.searching import grep
-from outrider.tools.files.writing import write
-from outrider.tools.registry import Tool, collect_tools
+import threading
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec
 
-FILE_TOOLS: tuple[Tool, ...] = tuple(collect_tools([read, grep, find, ls, write, edit]))
+from outrider.processes.threads import in_thread
+from outrider.protocol.envelope import Envelope, build_error_response, build_success_response
+from outrider.tools.faults import ToolFault
+from outrider.workspaces.workspace import WorkspaceFault
 
-__all__ = ["FILE_TOOLS", "edit", "find", "grep", "ls", "read", "write"]
+P = ParamSpec("P")
+
+
+async def answer(
+    work: Callable[Concatenate[threading.Event, P], Any], *args: P.args, **kwargs: P.kwargs
+) -> Envelope:
+    """Return the envelope of `work`, done in a thread so that tools of one turn overlap.
+
+    `work` gets an event first. Once it is set the caller has given up: what isn't done yet must
+    not be done.
+    """
+    stop = threading.Event()
+    try:
+        return build_success_response(await in_thread(work)(stop, *args, **kwargs))
+    except (ToolFault, WorkspaceFault) as fault:
+        return build_error_response(fault.code, fault.message, fault.data)
+    finally:
+        stop.set()

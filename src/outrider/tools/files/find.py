@@ -1,18 +1,16 @@
 """The tool `find`: files by the pattern of their names or paths."""
 
 import heapq
-import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import Envelope
+from outrider.protocol.envelope import Envelope, ToolCode
 from outrider.tools.context import ToolContext
-from outrider.tools.files.faults import answer, denied, fault_of
+from outrider.tools.faults import ToolFault
+from outrider.tools.files import answer
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.opening import opened_folder
-from outrider.tools.files.paths import Place, Realm, locate, realm_of, shown_path
-from outrider.tools.files.ripgrep import ignoring_from, narrowed_to, ripgrep, running
+from outrider.tools.files.ripgrep import narrowed_to, searching
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 
@@ -41,7 +39,7 @@ def format_short(data: Any, arguments: Arguments) -> str:
     return f"find {arguments.get('pattern')!r} → {data['total']} files"
 
 
-@tool("file:find", name="find", writes=False, format=Formatter(format_long, format_short))
+@tool("file:find", name="find", format=Formatter(format_long, format_short))
 async def find(
     context: ToolContext,
     pattern: Annotated[str, {"minLength": 1}],
@@ -62,41 +60,40 @@ async def find(
 def _find(
     stop: threading.Event, context: ToolContext, pattern: str, path: str, limit: int
 ) -> dict[str, Any]:
-    realm = realm_of(context)
-    place = locate(realm, path, folder=True)
-    glob = Glob(below(place.path, pattern))
-    arguments = ["--files", "--null", *ignoring_from(place.path), *narrowed_to(glob.names())]
-    try:
-        with (
-            opened_folder(place, listing=True) as folder,
-            running(ripgrep(realm.roots), arguments, stop, folder=folder) as run,
-        ):
-            found = run.paths()
-    except OSError as error:
-        raise fault_of(error, place.shown) from None
+    workspace = context.workspace
+    place = workspace.resolve(path)
+    glob = Glob(_relative(place.path, pattern))
+    arguments = ["--files", "--null", *narrowed_to(glob.names())]
+    with (
+        workspace.open_folder(place) as folder,
+        searching(workspace.roots, arguments, stop, folder) as search,
+    ):
+        found = search.paths()
     if not glob.settled_by_names:
         found = [name for name in found if glob.matches(name)]
-    files = list(_shown(realm, place, heapq.nsmallest(limit, found)))
-    return {"files": files, "total": len(found), "unreadable": run.unreadable()}
+    first = heapq.nsmallest(limit, found)
+    files = list(_fitting(workspace.below(place, name).shown for name in first))
+    return {"files": files, "total": len(found), "unreadable": search.unreadable()}
 
 
-def below(folder: str, pattern: str) -> str:
+def _relative(folder: str, pattern: str) -> str:
     """Return a pattern relative to the folder that is searched; faults where it leads out of it."""
     if pattern.startswith("/"):
         inside = folder.rstrip("/") + "/"
         if not pattern.startswith(inside) or pattern == inside:
-            raise denied(f"{pattern[:200]!r} is outside {folder}: write it relative to path")
+            message = f"{pattern[:200]!r} is outside {folder}: write it relative to path"
+            raise ToolFault(ToolCode.DENIED, message)
         return "/" + pattern[len(inside) :]
     if ".." in pattern.split("/"):
-        raise denied(f"{pattern[:200]!r} leads upwards: name the folder to search as path")
+        message = f"{pattern[:200]!r} leads upwards: name the folder to search as path"
+        raise ToolFault(ToolCode.DENIED, message)
     return pattern
 
 
-def _shown(realm: Realm, place: Place, names: list[str]) -> Iterator[str]:
+def _fitting(paths: Iterable[str]) -> Iterator[str]:
     room = MAX_BYTES
-    for name in names:
-        shown = shown_path(realm, os.path.join(place.path, name))
-        room -= len(shown.encode()) + 1
+    for path in paths:
+        room -= len(path.encode()) + 1
         if room < 0:
             return
-        yield shown
+        yield path

@@ -1,0 +1,271 @@
+"""The tool `grep`: matching lines of files, in a fixed order, without what is not to be seen.
+
+Of credential files nothing is shown, not even whether they would match: they are counted by their
+names, whatever the pattern. A number that depended on the pattern would give away their content,
+one question at a time. Nor is a line shown that is a secret only among its neighbours.
+"""
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Annotated, Any
+
+from outrider.masking import Masker
+from outrider.protocol.envelope import Envelope
+from outrider.tools.context import ToolContext
+from outrider.tools.files import answer
+from outrider.tools.files.globs import Glob
+from outrider.tools.files.matches import MAX_LINE_CHARACTERS, FoundFile, Matches, Records
+from outrider.tools.files.ripgrep import Search, narrowed_to, searching
+from outrider.tools.files.text import Encoding, detect
+from outrider.tools.formatting import Arguments, Formatter
+from outrider.tools.registry import tool
+from outrider.workspaces.workspace import Place, Workspace, WorkspaceFault, raise_if_stopped
+
+DEFAULT_MATCHES = 100
+MAX_MATCHES = 5_000
+MAX_COUNTED = 200_000
+MAX_BYTES = 48_000
+MAX_PATTERN_CHARACTERS = 10_000
+# The largest file that is looked at to tell whether a line in it is part of a secret.
+MAX_BYTES_AROUND = 8 * 1024 * 1024
+# One line of a private key looks like any other base64, `value: …` like any other setting.
+_UNCLEAR = re.compile(r"[A-Za-z0-9+/]{40}|\bvalue\b[\"']?[ \t]*[:=]")
+_UNCHECKED = "[not shown: it may be part of a secret, and its file can't be looked at]"
+
+
+def format_long(data: Any, arguments: Arguments) -> str:
+    """Return the matches under the names of their files, and how many there are beyond."""
+    if not data["matches"]:
+        shown = ["No matches."]
+    elif "counts" in data:
+        shown = [f"{entry['path']}: {entry['count']}" for entry in data["counts"]]
+    else:
+        shown = [line for found in data["results"] for line in _file_lines(found)]
+    return "\n".join([*shown, *_notes(data)])
+
+
+def _file_lines(found: Any) -> Iterator[str]:
+    yield found["path"]
+    lines = found["lines"]
+    with_context = not all(entry["match"] for entry in lines)
+    before = lines[0]["line"]
+    for entry in lines:
+        number = entry["line"]
+        if with_context and number is not None and before is not None and number > before + 1:
+            yield "--"
+        before = number
+        yield f"{'?' if number is None else number}{':' if entry['match'] else '-'} {entry['text']}"
+
+
+def _notes(data: Any) -> Iterator[str]:
+    total = f"{'' if data['exact'] else 'more than '}{data['matches']:,}"
+    where = f"in {data['files']:,} file{'' if data['files'] == 1 else 's'}"
+    if "counts" in data:
+        left = data["files"] - len(data["counts"])
+        rest = f"; {left:,} more files not shown" if left else ""
+        yield f"[{total} matching lines {where}{rest}]"
+    elif data["shown"] < data["matches"]:
+        yield (
+            f"[{data['shown']:,} of {total} matching lines {where} shown: narrow the pattern, "
+            "path or glob, or raise the limit]"
+        )
+    if data["credentialFiles"]:
+        yield f"[{data['credentialFiles']} credential file(s) not searched]"
+    if data["unreadable"]:
+        yield f"[{data['unreadable']} entries could not be read]"
+
+
+def format_short(data: Any, arguments: Arguments) -> str:
+    """Return one line that says how much was found."""
+    return f"grep {arguments.get('pattern')!r} → {data['matches']} lines in {data['files']} files"
+
+
+@tool("file:grep", name="grep", format=Formatter(format_long, format_short))
+async def grep(
+    tool_context: ToolContext,
+    pattern: Annotated[str, {"minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}],
+    path: Annotated[str, {"minLength": 1}] = ".",
+    glob: Annotated[str | None, {"minLength": 1}] = None,
+    type_: Annotated[str | None, {"pattern": "^[a-z0-9]+$"}] = None,
+    literal: bool = False,
+    ignore_case: bool = False,
+    context: Annotated[int, {"minimum": 0, "maximum": 50}] = 0,
+    count: bool = False,
+    limit: Annotated[int, {"minimum": 1, "maximum": MAX_MATCHES}] = DEFAULT_MATCHES,
+) -> Envelope:
+    """Search file contents with a regular expression (ripgrep's). Honours .gitignore; hidden
+    files are searched, .git and credential files are not.
+
+    Args:
+        pattern: The regular expression, or plain text with literal.
+        path: The file or folder to search.
+        glob: Only files whose name or path matches, such as *.py or src/**/*.ts.
+        type_: Only files of this type, such as py, js, rust.
+        literal: Take the pattern as plain text.
+        ignore_case: Don't distinguish upper and lower case.
+        context: How many lines to show before and after each match.
+        count: Only say how many lines match in each file.
+        limit: How many matches (with count: files) to show.
+    """
+    arguments = ["--json", "--crlf", f"--regexp={pattern}"]
+    arguments.append("--ignore-case" if ignore_case else "--case-sensitive")
+    if literal:
+        arguments.append("--fixed-strings")
+    if context and not count:
+        arguments.append(f"--context={context}")
+    matches = Matches(limit, with_lines=not count, mask=tool_context.mask)
+    return await answer(_grep, tool_context, path, glob, type_, arguments, matches)
+
+
+def _grep(
+    stop: threading.Event,
+    context: ToolContext,
+    path: str,
+    glob: str | None,
+    type_: str | None,
+    arguments: list[str],
+    matches: Matches,
+) -> dict[str, Any]:
+    workspace = context.workspace
+    place = workspace.resolve(path)
+    data: dict[str, Any] = {"credentialFiles": 0, "unreadable": 0}
+    if place.is_folder:
+        wanted = None if glob is None else Glob(glob)
+        data |= _search_folder(stop, workspace, place, wanted, type_, arguments, matches)
+    else:
+        with (
+            workspace.open_file(place) as file,
+            searching(workspace.roots, arguments, stop, file) as search,
+        ):
+            _collect(search, matches)
+    files = [
+        (workspace.below(place, found.path) if place.is_folder else place, found)
+        for found in matches.kept
+    ]
+    for file, found in files:
+        context.effects.file_read(file.path)
+        if context.mask is not None:
+            raise_if_stopped(stop)
+            _hide_secrets(workspace, file, found, context.mask)
+    return data | _data(matches, files)
+
+
+def _search_folder(
+    stop: threading.Event,
+    workspace: Workspace,
+    place: Place,
+    glob: Glob | None,
+    type_: str | None,
+    arguments: list[str],
+    matches: Matches,
+) -> dict[str, int]:
+    """Search a folder; returns how many files were passed over, by the reason."""
+
+    base = place.path
+
+    def is_credential(path: str) -> bool:
+        return workspace.is_credential(os.path.join(base, path))
+
+    def is_asked_for(path: str) -> bool:
+        return glob is None or glob.matches(path)
+
+    matches.wanted = lambda path: is_asked_for(path) and not is_credential(path)
+    names = glob.names() if glob else ()
+    narrowed = [f"--type={type_}"] if type_ else narrowed_to(names)
+    credentials = _credential_globs(workspace, names)
+    listed = ["--files", "--null", *(f"--iglob={one}" for one in credentials)]
+    roots = workspace.roots
+    with (
+        workspace.open_folder(place) as folder,
+        # Both at once: the list of names is there long before the search is done.
+        searching(roots, listed, stop, folder) if credentials else nullcontext() as listing,
+        searching(roots, [*arguments, *narrowed], stop, folder) as search,
+    ):
+        _collect(search, matches)
+        found = listing.paths() if listing else []
+    return {
+        "credentialFiles": sum(is_asked_for(path) and is_credential(path) for path in found),
+        "unreadable": search.unreadable(),
+    }
+
+
+def _credential_globs(workspace: Workspace, names: Sequence[str]) -> Sequence[str]:
+    """Return globs for the credential files that a search passes over.
+
+    None where it only asks for names like *.py, which hardly any of them has.
+    """
+    globs = workspace.credential_globs
+    endings = {os.path.splitext(name)[1] for name in names}
+    if endings and "" not in endings and endings.isdisjoint(os.path.splitext(g)[1] for g in globs):
+        return ()
+    return globs
+
+
+def _collect(search: Search, matches: Matches) -> None:
+    """Read what ripgrep finds, up to the most that is counted; faults where it refuses to run."""
+    records = Records()
+    for chunk in search.chunks():
+        for record in records.feed(chunk):
+            matches.feed(record)
+        if matches.total > MAX_COUNTED:
+            return
+    if not matches.complete:
+        raise search.refusal()
+
+
+def _hide_secrets(workspace: Workspace, place: Place, found: FoundFile, mask: Masker) -> None:
+    """Mask the kept lines of a file that are secret for what stands around them."""
+    unclear = [line for line in found.lines if _UNCLEAR.search(line.text)]
+    if not unclear:
+        return
+    try:
+        with workspace.open_file(place) as file:
+            content = file.read(MAX_BYTES_AROUND + 1)
+    except WorkspaceFault:
+        content = None
+    if content is None or len(content) > MAX_BYTES_AROUND:
+        for line in unclear:
+            line.text = _UNCHECKED
+        return
+    lines = (detect(content, len(content)) or Encoding()).readable(content).split("\n")
+    masked = dict(enumerate(zip(lines, mask.lines(lines), strict=True), 1))
+    for line in found.lines:
+        before, after = masked.get(line.number or 0, ("", ""))
+        # A longer one was looked at before it was cut.
+        if before != after and len(before) <= MAX_LINE_CHARACTERS:
+            line.text = after
+
+
+def _data(matches: Matches, files: list[tuple[Place, FoundFile]]) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "matches": matches.total,
+        "files": matches.files,
+        "exact": matches.complete,
+    }
+    if not matches.with_lines:
+        counts = [{"path": place.shown, "count": found.matches} for place, found in files]
+        return data | {"counts": counts}
+    results = list(_results(files, matches.limit))
+    shown = sum(line["match"] for result in results for line in result["lines"])
+    return data | {"results": results, "shown": shown}
+
+
+def _results(files: list[tuple[Place, FoundFile]], matches: int) -> Iterator[dict[str, Any]]:
+    """Yield the files with their lines, until there were enough matches or bytes."""
+    room = MAX_BYTES
+    for place, found in files:
+        lines: list[dict[str, Any]] = []
+        for line in found.lines:
+            room -= len(line.text.encode(errors="replace")) + 10
+            matches -= line.is_match
+            if room < 0 or matches < 0:
+                break
+            lines.append({"line": line.number, "text": line.text, "match": line.is_match})
+        if lines:
+            yield {"path": place.shown, "lines": lines}
+        if room < 0 or matches < 0:
+            return
+        room -= len(place.shown)

@@ -1,0 +1,115 @@
+"""The tool `ls`: what is in a folder, as a tree to a depth, with sizes."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from outrider.protocol.envelope import Envelope
+from outrider.tools.context import ToolContext
+from outrider.tools.files import answer
+from outrider.tools.files.text import shown_size
+from outrider.tools.formatting import Arguments, Formatter
+from outrider.tools.registry import tool
+from outrider.workspaces.names import shown_name
+from outrider.workspaces.workspace import FolderEntry, WorkspaceFault, raise_if_stopped
+
+DEFAULT_ENTRIES = 500
+MAX_ENTRIES = 5_000
+MAX_DEPTH = 20
+
+
+def format_long(data: Any, arguments: Arguments) -> str:
+    """Return the tree, one entry a line."""
+    lines = [f"{data['name'].rstrip('/')}/{_remark(data)}", *_lines(data, 1)]
+    if data["cut"]:
+        lines.append("[not all is shown: name a folder further down, or raise the limit]")
+    return "\n".join(lines)
+
+
+def _lines(folder: Any, level: int) -> Iterator[str]:
+    indent = "  " * level
+    for entry in folder.get("entries", ()):
+        yield f"{indent}{_line(entry)}{_remark(entry)}"
+        yield from _lines(entry, level + 1)
+    if folder.get("unlisted"):
+        yield f"{indent}[{folder['unlisted']:,} more]"
+
+
+def _line(entry: Any) -> str:
+    if entry["kind"] == "folder":
+        return f"{entry['name']}/"
+    if "size" in entry:
+        return f"{entry['name']}  {shown_size(entry['size'])}"
+    if "target" in entry:
+        return f"{entry['name']} -> {entry['target']}"
+    return f"{entry['name']}  ({entry['kind']})"
+
+
+def _remark(entry: Any) -> str:
+    return f"  [{entry['note']}]" if "note" in entry else ""
+
+
+def format_short(data: Any, arguments: Arguments) -> str:
+    """Return one line that says how much is in the folder."""
+    return f"ls {data['name']} → {len(data.get('entries', ())) + data.get('unlisted', 0)} entries"
+
+
+@tool("file:ls", name="ls", format=Formatter(format_long, format_short))
+async def ls(
+    context: ToolContext,
+    path: Annotated[str, {"minLength": 1}] = ".",
+    depth: Annotated[int, {"minimum": 1, "maximum": MAX_DEPTH}] = 1,
+    limit: Annotated[int, {"minimum": 1, "maximum": MAX_ENTRIES}] = DEFAULT_ENTRIES,
+) -> Envelope:
+    """List a folder with sizes, folders first, as a tree down to a depth. Hidden entries are
+    included; links are not followed.
+
+    Args:
+        path: The folder.
+        depth: How many levels to show.
+        limit: How many entries to show.
+    """
+    return await answer(_ls, context, path, depth, limit)
+
+
+def _ls(
+    stop: threading.Event, context: ToolContext, path: str, depth: int, room: int
+) -> dict[str, Any]:
+    workspace = context.workspace
+    place = workspace.resolve(path)
+    root: dict[str, Any] = {"name": place.shown, "kind": "folder", "cut": False}
+    # Level by level, so that one deep folder doesn't take the room of all the others.
+    waiting = deque([(place, root, 1)])
+    while waiting and room > 0:
+        raise_if_stopped(stop)
+        folder, data, level = waiting.popleft()
+        try:
+            listing = workspace.list_folder(folder, room)
+        except WorkspaceFault as fault:
+            if folder is place:
+                raise
+            data["note"] = f"unreadable: {fault.message.removeprefix(f'{folder.shown}: ')}"
+            continue
+        data["entries"] = [_data(entry) for entry in listing.entries]
+        room -= len(listing.entries)
+        if unlisted := listing.total - len(listing.entries):
+            data["unlisted"] = unlisted
+            root["cut"] = True
+        if level < depth:
+            for entry, inner in zip(listing.entries, data["entries"], strict=True):
+                if entry.kind == "folder" and entry.name != ".git":
+                    waiting.append((workspace.below(folder, entry.name), inner, level + 1))
+    root["cut"] |= bool(waiting)
+    return root
+
+
+def _data(entry: FolderEntry) -> dict[str, Any]:
+    fields = {
+        "name": shown_name(entry.name),
+        "kind": entry.kind,
+        "size": entry.size,
+        "target": None if entry.target is None else shown_name(entry.target),
+        "note": entry.note,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
