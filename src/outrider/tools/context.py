@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ class ToolContext:
     """The session of calls that name none; without it they get a temporary one."""
     spill: Path | None = None
     """The folder for what was cut from results; without it only the cut form remains."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when the caller has given the call up: what isn't done yet must not be done."""
     effects: EffectsRecorder = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below
     workspace: Workspace = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below
     """Where the files are: the folder `cwd` and the allowed roots, unless another is given."""
@@ -47,8 +50,8 @@ class ToolContext:
             object.__setattr__(self, "workspace", workspace)
 
     def for_call(self) -> "ToolContext":
-        """Return the context of one call: the same, with effects of its own."""
-        return replace(self, effects=EffectsRecorder(self.cwd))
+        """Return the context of one call: the same, with effects and an end of its own."""
+        return replace(self, effects=EffectsRecorder(self.cwd), stop=threading.Event())
 
     def keep_whole(self, text: str) -> str | None:
         """Return a name under which `read` finds this text again, or None where none is kept."""

@@ -8,9 +8,12 @@ from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
+from outrider.protocol.envelope import build_error_response
 from outrider.tools.context import ToolContext
+from outrider.tools.faults import ToolFault
 from outrider.tools.formatting import Formatter
 from outrider.tools.signatures import Signature, describe, read_signature
+from outrider.workspaces.workspace import WorkspaceFault
 
 DEFAULT_TIMEOUT_MS = 120_000
 _TOOL = "__outrider_tool__"
@@ -142,11 +145,24 @@ def _split(address: str) -> tuple[str, str]:
 
 
 def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """Return an async form of a function; a plain one runs in a thread, to block no other call."""
     if inspect.iscoroutinefunction(function):
         return function
     from outrider.processes.threads import in_thread
 
-    return in_thread(function)
+    run_in_thread = in_thread(function)
+
+    async def run(**arguments: Any) -> Any:
+        try:
+            return await run_in_thread(**arguments)
+        except (ToolFault, WorkspaceFault) as fault:
+            return build_error_response(fault.code, fault.message, fault.data)
+        finally:  # a thread can't be ended, only asked to end
+            for argument in arguments.values():
+                if isinstance(argument, ToolContext):
+                    argument.stop.set()
+
+    return run
 
 
 def _members(holder: object) -> Iterator[Tool]:

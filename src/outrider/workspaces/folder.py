@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -33,10 +33,9 @@ from outrider.workspaces.workspace import (
     TEMPORARY_PREFIX,
     FileVersion,
     FolderEntry,
-    Listing,
     OpenFolder,
     Place,
-    Replaced,
+    Rewrite,
     WorkspaceFault,
 )
 
@@ -133,7 +132,7 @@ class FolderWorkspace:
             path = _path_of(listing)
             yield OpenFolder(path, os.path.lexists(f"{path}/.git"), excluded)
 
-    def list_folder(self, place: Place, limit: int) -> Listing:
+    def list_folder(self, place: Place, limit: int) -> tuple[list[FolderEntry], int]:
         """Return the first entries of a folder, folders first, each group by name."""
         with (
             faults_about(place),
@@ -145,19 +144,14 @@ class FolderWorkspace:
             named = (entry for entry in found if not entry.name.startswith(TEMPORARY_PREFIX))
             counted = (entry for entry, _ in zip(named, counter, strict=False))
             first = heapq.nsmallest(limit, counted, key=_folders_first)
-            return Listing([_entry(listing, entry.name) for entry in first], next(counter))
+            return [_entry(listing, entry.name) for entry in first], next(counter)
 
     def replace(
-        self,
-        place: Place,
-        make: Callable[[FileVersion | None], bytes],
-        stop: threading.Event,
-        *,
-        make_folders: bool = False,
-    ) -> Replaced:
-        """Replace a file's content by what `make` makes of the old, in one step or not at all."""
+        self, place: Place, rewrite: Rewrite, stop: threading.Event, *, make_folders: bool = False
+    ) -> tuple[FileVersion | None, str]:
+        """Replace a file's content by what `rewrite` returns, in one step or not at all."""
         with faults_about(place):
-            return store(place, make, stop, make_folders=make_folders)
+            return store(place, rewrite, stop, make_folders=make_folders)
 
     def _is_disguised(self, path: str) -> bool:
         """Whether characters that only look like dots and slashes would lead out."""

@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from outrider.protocol.envelope import ToolCode
 from outrider.workspaces.opening import READ, listable, open_plain, opened_parent
@@ -20,7 +20,7 @@ from outrider.workspaces.workspace import (
     TEMPORARY_PREFIX,
     FileVersion,
     Place,
-    Replaced,
+    Rewrite,
     WorkspaceFault,
     raise_if_stopped,
 )
@@ -31,17 +31,13 @@ _LOCKS = tuple(threading.Lock() for _ in range(64))
 
 
 def store(
-    place: Place,
-    make: Callable[[FileVersion | None], bytes],
-    stop: threading.Event,
-    *,
-    make_folders: bool,
-) -> Replaced:
-    """Replace a file's content by what `make` makes of it, in one step, keeping mode and owner."""
+    place: Place, rewrite: Rewrite, stop: threading.Event, *, make_folders: bool
+) -> tuple[FileVersion | None, str]:
+    """Replace a file's content by what `rewrite` returns, in one step, keeping mode and owner."""
     lock = _LOCKS[hash(place.path) % len(_LOCKS)]
     with lock, opened_parent(place, make=make_folders) as folder, _listing(folder) as listing:
         before, status = _existing(folder, place) or (None, None)
-        content = make(before)
+        content = rewrite(before)
         _remove_stale(listing)
         with _temporary(folder, 0o666 if status is None else 0o600) as (temporary, file):
             _write_durably(file, content, status)
@@ -50,7 +46,7 @@ def store(
             os.rename(temporary, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
         if listing is not None:
             os.fsync(listing)
-    return Replaced(before, hashlib.sha256(content).hexdigest())
+    return before, hashlib.sha256(content).hexdigest()
 
 
 @contextlib.contextmanager

@@ -77,14 +77,6 @@ class FolderEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """The first entries of a folder, folders before all else, and how many there are in all."""
-
-    entries: list[FolderEntry]
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
 class FileVersion:
     """A file as it was: its SHA-256, and its content unless that is too large."""
 
@@ -93,12 +85,8 @@ class FileVersion:
     content: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """What a file held before, None where there was none, and the new content's SHA-256."""
-
-    before: FileVersion | None
-    hash: str
+Rewrite = Callable[[FileVersion | None], bytes]
+"""Makes a file's new content from what it holds; it gets None where there is no file."""
 
 
 class Workspace(Protocol):
@@ -134,17 +122,15 @@ class Workspace(Protocol):
         """Hold a folder open for a program to run in."""
         ...
 
-    def list_folder(self, place: Place, limit: int) -> Listing:
-        """Return the first `limit` entries of a folder, none of them followed where it links."""
+    def list_folder(self, place: Place, limit: int) -> tuple[list[FolderEntry], int]:
+        """Return the first entries of a folder, folders before all else, and how many it has."""
         ...
 
     def replace(
-        self,
-        place: Place,
-        make: Callable[[FileVersion | None], bytes],
-        stop: threading.Event,
-        *,
-        make_folders: bool = False,
-    ) -> Replaced:
-        """Replace a file's content by what `make` makes of the old, in one step or not at all."""
+        self, place: Place, rewrite: Rewrite, stop: threading.Event, *, make_folders: bool = False
+    ) -> tuple[FileVersion | None, str]:
+        """Replace a file's content by what `rewrite` returns, in one step or not at all.
+
+        Returns what the file held before, None where there was none, and the new SHA-256.
+        """
         ...

@@ -1,15 +1,13 @@
 """The tool `edit`: exact replacements in a file, all of them or none."""
 
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
-from outrider.protocol.envelope import Envelope, ToolCode
+from outrider.protocol.envelope import ToolCode
 from outrider.tools.context import ToolContext
 from outrider.tools.faults import ToolFault
-from outrider.tools.files import answer
 from outrider.tools.files.diffs import change, nearest_lines
 from outrider.tools.files.text import Encoding, detect, shown_size
 from outrider.tools.formatting import Arguments, Formatter
@@ -40,11 +38,11 @@ def format_short(data: Any, arguments: Arguments) -> str:
 
 
 @tool("file:edit", name="edit", format=Formatter(format_long, format_short))
-async def edit(
+def edit(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}],
     edits: Annotated[list[Edit], {"minItems": 1, "maxItems": MAX_EDITS}],
-) -> Envelope:
+) -> dict[str, Any]:
     """Replace exact pieces of text in a file. All edits are made against the file as it is, and
     either all are made or none. Line endings and encoding are kept.
 
@@ -52,12 +50,6 @@ async def edit(
         path: The file, relative to the working tree.
         edits: The replacements; they must not overlap.
     """
-    return await answer(_edit, context, path, edits)
-
-
-def _edit(
-    stop: threading.Event, context: ToolContext, path: str, edits: list[Edit]
-) -> dict[str, Any]:
     place = context.workspace.resolve(path, writing=True)
     changes: list[dict[str, Any]] = []
 
@@ -67,10 +59,11 @@ def _edit(
         changes.append(change(before, after))
         return _encoded(after, encoding)
 
-    done = context.workspace.replace(place, make, stop)
-    hashes = {"before": done.before and done.before.hash, "after": done.hash}
-    context.effects.file_written(place.path, hashes["before"], hashes["after"])
-    return {"path": place.shown, "edits": len(edits), **changes[0], **hashes}
+    old, after = context.workspace.replace(place, make, context.stop)
+    before = old and old.hash
+    context.effects.file_written(place.path, before, after)
+    counts = {"edits": len(edits), **changes[0]}
+    return {"path": place.shown, **counts, "before": before, "after": after}
 
 
 def _decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:

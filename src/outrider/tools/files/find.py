@@ -1,14 +1,12 @@
 """The tool `find`: files by the pattern of their names or paths."""
 
 import heapq
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import Envelope, ToolCode
+from outrider.protocol.envelope import ToolCode
 from outrider.tools.context import ToolContext
 from outrider.tools.faults import ToolFault
-from outrider.tools.files import answer
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.ripgrep import narrowed_to, searching
 from outrider.tools.formatting import Arguments, Formatter
@@ -40,12 +38,12 @@ def format_short(data: Any, arguments: Arguments) -> str:
 
 
 @tool("file:find", name="find", format=Formatter(format_long, format_short))
-async def find(
+def find(
     context: ToolContext,
     pattern: Annotated[str, {"minLength": 1}],
     path: Annotated[str, {"minLength": 1}] = ".",
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_FILES}] = DEFAULT_FILES,
-) -> Envelope:
+) -> dict[str, Any]:
     """Find files by a glob such as *.py, src/**/*.ts or *.{js,jsx}, in the order of their paths.
     Honours .gitignore; hidden files are included.
 
@@ -54,19 +52,13 @@ async def find(
         path: The folder to search in.
         limit: How many files to show.
     """
-    return await answer(_find, context, pattern, path, limit)
-
-
-def _find(
-    stop: threading.Event, context: ToolContext, pattern: str, path: str, limit: int
-) -> dict[str, Any]:
     workspace = context.workspace
     place = workspace.resolve(path)
     glob = Glob(_relative(place.path, pattern))
     arguments = ["--files", "--null", *narrowed_to(glob.names())]
     with (
         workspace.open_folder(place) as folder,
-        searching(workspace.roots, arguments, stop, folder) as search,
+        searching(workspace.roots, arguments, context.stop, folder) as search,
     ):
         found = search.paths()
     if not glob.settled_by_names:

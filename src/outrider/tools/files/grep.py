@@ -7,22 +7,25 @@ one question at a time. Nor is a line shown that is a secret only among its neig
 
 import os
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 from outrider.masking import Masker
-from outrider.protocol.envelope import Envelope
 from outrider.tools.context import ToolContext
-from outrider.tools.files import answer
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.matches import MAX_LINE_CHARACTERS, FoundFile, Matches, Records
-from outrider.tools.files.ripgrep import Search, narrowed_to, searching
+from outrider.tools.files.matches import MAX_LINE_CHARACTERS, FoundFile, Matches, records
+from outrider.tools.files.ripgrep import narrowed_to, searching
 from outrider.tools.files.text import Encoding, detect
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.workspaces.workspace import Place, Workspace, WorkspaceFault, raise_if_stopped
+from outrider.workspaces.workspace import (
+    OpenFolder,
+    Place,
+    Workspace,
+    WorkspaceFault,
+    raise_if_stopped,
+)
 
 DEFAULT_MATCHES = 100
 MAX_MATCHES = 5_000
@@ -84,7 +87,7 @@ def format_short(data: Any, arguments: Arguments) -> str:
 
 
 @tool("file:grep", name="grep", format=Formatter(format_long, format_short))
-async def grep(
+def grep(
     tool_context: ToolContext,
     pattern: Annotated[str, {"minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}],
     path: Annotated[str, {"minLength": 1}] = ".",
@@ -95,7 +98,7 @@ async def grep(
     context: Annotated[int, {"minimum": 0, "maximum": 50}] = 0,
     count: bool = False,
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_MATCHES}] = DEFAULT_MATCHES,
-) -> Envelope:
+) -> dict[str, Any]:
     """Search file contents with a regular expression (ripgrep's). Honours .gitignore; hidden
     files are searched, .git and credential files are not.
 
@@ -117,79 +120,61 @@ async def grep(
     if context and not count:
         arguments.append(f"--context={context}")
     matches = Matches(limit, with_lines=not count, mask=tool_context.mask)
-    return await answer(_grep, tool_context, path, glob, type_, arguments, matches)
-
-
-def _grep(
-    stop: threading.Event,
-    context: ToolContext,
-    path: str,
-    glob: str | None,
-    type_: str | None,
-    arguments: list[str],
-    matches: Matches,
-) -> dict[str, Any]:
-    workspace = context.workspace
-    place = workspace.resolve(path)
-    data: dict[str, Any] = {"credentialFiles": 0, "unreadable": 0}
+    place = tool_context.workspace.resolve(path)
     if place.is_folder:
         wanted = None if glob is None else Glob(glob)
-        data |= _search_folder(stop, workspace, place, wanted, type_, arguments, matches)
+        passed_over = _search_folder(tool_context, place, wanted, type_, arguments, matches)
     else:
-        with (
-            workspace.open_file(place) as file,
-            searching(workspace.roots, arguments, stop, file) as search,
-        ):
-            _collect(search, matches)
-    files = [
-        (workspace.below(place, found.path) if place.is_folder else place, found)
-        for found in matches.kept
-    ]
-    for file, found in files:
-        context.effects.file_read(file.path)
-        if context.mask is not None:
-            raise_if_stopped(stop)
-            _hide_secrets(workspace, file, found, context.mask)
-    return data | _data(matches, files)
+        with tool_context.workspace.open_file(place) as file:
+            passed_over = {"unreadable": _search(tool_context, file, arguments, matches)}
+    return _data(matches, _found_files(tool_context, place, matches)) | passed_over
+
+
+def _search(
+    context: ToolContext, where: OpenFolder | BinaryIO, arguments: list[str], matches: Matches
+) -> int:
+    """Take what ripgrep finds, as far as it is counted; returns how much could not be read."""
+    with searching(context.workspace.roots, arguments, context.stop, where) as search:
+        for record in records(search.chunks()):
+            matches.feed(record)
+            if matches.total > MAX_COUNTED:
+                break
+        else:
+            if not matches.complete:
+                raise search.refusal()
+    return search.unreadable()
 
 
 def _search_folder(
-    stop: threading.Event,
-    workspace: Workspace,
+    context: ToolContext,
     place: Place,
     glob: Glob | None,
     type_: str | None,
     arguments: list[str],
     matches: Matches,
 ) -> dict[str, int]:
-    """Search a folder; returns how many files were passed over, by the reason."""
-
-    base = place.path
-
-    def is_credential(path: str) -> bool:
-        return workspace.is_credential(os.path.join(base, path))
+    """Search a folder; returns how many of its files were passed over, by the reason."""
+    workspace, folder_path = context.workspace, place.path
 
     def is_asked_for(path: str) -> bool:
         return glob is None or glob.matches(path)
 
+    def is_credential(path: str) -> bool:
+        return workspace.is_credential(os.path.join(folder_path, path))
+
     matches.wanted = lambda path: is_asked_for(path) and not is_credential(path)
     names = glob.names() if glob else ()
-    narrowed = [f"--type={type_}"] if type_ else narrowed_to(names)
-    credentials = _credential_globs(workspace, names)
-    listed = ["--files", "--null", *(f"--iglob={one}" for one in credentials)]
-    roots = workspace.roots
-    with (
-        workspace.open_folder(place) as folder,
+    arguments += [f"--type={type_}"] if type_ else narrowed_to(names)
+    globs = _credential_globs(workspace, names)
+    listed = ["--files", "--null", *(f"--iglob={one}" for one in globs)]
+    with workspace.open_folder(place) as folder:
         # Both at once: the list of names is there long before the search is done.
-        searching(roots, listed, stop, folder) if credentials else nullcontext() as listing,
-        searching(roots, [*arguments, *narrowed], stop, folder) as search,
-    ):
-        _collect(search, matches)
-        found = listing.paths() if listing else []
-    return {
-        "credentialFiles": sum(is_asked_for(path) and is_credential(path) for path in found),
-        "unreadable": search.unreadable(),
-    }
+        listing = searching(workspace.roots, listed, context.stop, folder)
+        with listing if globs else nullcontext() as credentials:
+            unreadable = _search(context, folder, arguments, matches)
+            found = credentials.paths() if credentials else []
+    passed_over = sum(is_asked_for(path) and is_credential(path) for path in found)
+    return {"credentialFiles": passed_over, "unreadable": unreadable}
 
 
 def _credential_globs(workspace: Workspace, names: Sequence[str]) -> Sequence[str]:
@@ -204,16 +189,19 @@ def _credential_globs(workspace: Workspace, names: Sequence[str]) -> Sequence[st
     return globs
 
 
-def _collect(search: Search, matches: Matches) -> None:
-    """Read what ripgrep finds, up to the most that is counted; faults where it refuses to run."""
-    records = Records()
-    for chunk in search.chunks():
-        for record in records.feed(chunk):
-            matches.feed(record)
-        if matches.total > MAX_COUNTED:
-            return
-    if not matches.complete:
-        raise search.refusal()
+def _found_files(
+    context: ToolContext, place: Place, matches: Matches
+) -> list[tuple[Place, FoundFile]]:
+    """Return the kept files with their places: recorded as read, their lines masked."""
+    files: list[tuple[Place, FoundFile]] = []
+    for found in matches.kept:
+        file = context.workspace.below(place, found.path) if place.is_folder else place
+        context.effects.file_read(file.path)
+        if context.mask is not None:
+            raise_if_stopped(context.stop)
+            _hide_secrets(context.workspace, file, found, context.mask)
+        files.append((file, found))
+    return files
 
 
 def _hide_secrets(workspace: Workspace, place: Place, found: FoundFile, mask: Masker) -> None:
@@ -244,6 +232,7 @@ def _data(matches: Matches, files: list[tuple[Place, FoundFile]]) -> dict[str, A
         "matches": matches.total,
         "files": matches.files,
         "exact": matches.complete,
+        "credentialFiles": 0,
     }
     if not matches.with_lines:
         counts = [{"path": place.shown, "count": found.matches} for place, found in files]

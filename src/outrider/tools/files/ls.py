@@ -1,18 +1,21 @@
 """The tool `ls`: what is in a folder, as a tree to a depth, with sizes."""
 
-import threading
 from collections import deque
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import Envelope
 from outrider.tools.context import ToolContext
-from outrider.tools.files import answer
 from outrider.tools.files.text import shown_size
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.workspace import FolderEntry, WorkspaceFault, raise_if_stopped
+from outrider.workspaces.workspace import (
+    FolderEntry,
+    Place,
+    Workspace,
+    WorkspaceFault,
+    raise_if_stopped,
+)
 
 DEFAULT_ENTRIES = 500
 MAX_ENTRIES = 5_000
@@ -56,12 +59,12 @@ def format_short(data: Any, arguments: Arguments) -> str:
 
 
 @tool("file:ls", name="ls", format=Formatter(format_long, format_short))
-async def ls(
+def ls(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}] = ".",
     depth: Annotated[int, {"minimum": 1, "maximum": MAX_DEPTH}] = 1,
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_ENTRIES}] = DEFAULT_ENTRIES,
-) -> Envelope:
+) -> dict[str, Any]:
     """List a folder with sizes, folders first, as a tree down to a depth. Hidden entries are
     included; links are not followed.
 
@@ -70,38 +73,42 @@ async def ls(
         depth: How many levels to show.
         limit: How many entries to show.
     """
-    return await answer(_ls, context, path, depth, limit)
-
-
-def _ls(
-    stop: threading.Event, context: ToolContext, path: str, depth: int, room: int
-) -> dict[str, Any]:
-    workspace = context.workspace
+    workspace, room = context.workspace, limit
     place = workspace.resolve(path)
     root: dict[str, Any] = {"name": place.shown, "kind": "folder", "cut": False}
     # Level by level, so that one deep folder doesn't take the room of all the others.
     waiting = deque([(place, root, 1)])
     while waiting and room > 0:
-        raise_if_stopped(stop)
+        raise_if_stopped(context.stop)
         folder, data, level = waiting.popleft()
         try:
-            listing = workspace.list_folder(folder, room)
+            folders = _fill(data, workspace, folder, room)
         except WorkspaceFault as fault:
             if folder is place:
                 raise
             data["note"] = f"unreadable: {fault.message.removeprefix(f'{folder.shown}: ')}"
             continue
-        data["entries"] = [_data(entry) for entry in listing.entries]
-        room -= len(listing.entries)
-        if unlisted := listing.total - len(listing.entries):
-            data["unlisted"] = unlisted
-            root["cut"] = True
+        room -= len(data["entries"])
+        root["cut"] |= "unlisted" in data
         if level < depth:
-            for entry, inner in zip(listing.entries, data["entries"], strict=True):
-                if entry.kind == "folder" and entry.name != ".git":
-                    waiting.append((workspace.below(folder, entry.name), inner, level + 1))
+            waiting += ((inner, entry, level + 1) for inner, entry in folders)
     root["cut"] |= bool(waiting)
     return root
+
+
+def _fill(
+    data: dict[str, Any], workspace: Workspace, folder: Place, room: int
+) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Put the first entries of a folder into its data; returns the folders to look into next."""
+    entries, total = workspace.list_folder(folder, room)
+    data["entries"] = [_data(entry) for entry in entries]
+    if total > len(entries):
+        data["unlisted"] = total - len(entries)
+    return (
+        (workspace.below(folder, entry.name), inner)
+        for entry, inner in zip(entries, data["entries"], strict=True)
+        if entry.kind == "folder" and entry.name != ".git"
+    )
 
 
 def _data(entry: FolderEntry) -> dict[str, Any]:

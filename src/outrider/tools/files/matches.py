@@ -8,7 +8,7 @@ import base64
 import bisect
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,21 +108,17 @@ class Matches:
         return min(found.matches, self.limit) if self.with_lines else 1
 
 
-class Records:
-    """Cuts a stream into its lines; of a line that is too long only the two ends are kept."""
-
-    def __init__(self) -> None:
-        self._open = b""
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that `chunk` completes."""
-        *complete, rest = chunk.split(b"\n")
-        if not complete:
-            self._open = _ends(self._open + rest)
-            return
-        yield self._open + complete[0]
-        yield from complete[1:]
-        self._open = rest
+def records(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a stream; of a line that is too long only the two ends are kept."""
+    rest = b""
+    for chunk in chunks:
+        *complete, last = chunk.split(b"\n")
+        if complete:
+            yield rest + complete[0]
+            yield from complete[1:]
+            rest = last
+        else:
+            rest = _ends(rest + last)
 
 
 def _ends(record: bytes) -> bytes:

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, BinaryIO
 
 from outrider.masking import Masker
-from outrider.protocol.envelope import Envelope, ToolCode
+from outrider.protocol.envelope import ToolCode
 from outrider.tools.context import ToolContext
 from outrider.tools.faults import ToolFault
-from outrider.tools.files import answer
 from outrider.tools.files.text import (
-    MAX_NOTEBOOK_BYTES,
     SAMPLE_BYTES,
     Encoding,
     binary_kind,
@@ -35,8 +33,8 @@ MAX_BYTES_COUNTED = 32 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
 # How far above what is shown a secret may have begun: the largest private keys have 200 lines.
 _LINES_ABOVE = 250
-# How much more of a line is kept until its secrets are masked, so that none is cut in two.
-_CHARACTERS_BEYOND = 2_000
+# How much of a line is kept until its secrets are masked, so that none is cut in two.
+_MAX_KEPT = 2 * MAX_LINE_CHARACTERS
 # What a line number and its separators take.
 _BYTES_AROUND_LINE = 8
 
@@ -77,12 +75,12 @@ def format_short(data: Any, arguments: Arguments) -> str:
 
 
 @tool("file:read", name="read", format=Formatter(format_long, format_short))
-async def read(
+def read(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}],
     offset: Annotated[int, {"minimum": 1}] = 1,
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_LINES}] = DEFAULT_LINES,
-) -> Envelope:
+) -> dict[str, Any]:
     """Read a text file with line numbers. Notebooks are shown as cells; images and other binary
     files are only named.
 
@@ -91,8 +89,72 @@ async def read(
         offset: The first line to show, counted from 1.
         limit: How many lines to show.
     """
-    above = 0 if context.mask is None else min(offset - 1, _LINES_ABOVE)
-    return await answer(_read, context, path, LineWindow(offset, limit, MAX_BYTES, above))
+    with _opened(context, path) as (shown, file):
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        sample = file.read(SAMPLE_BYTES)
+        about = {"path": shown, "size": size}
+        encoding = None if sample.startswith(b"%PDF-") else detect(sample, size)
+        if encoding is None:
+            return about | binary_kind(sample)
+        above = 0 if context.mask is None else min(offset - 1, _LINES_ABOVE)
+        window = LineWindow(offset, limit, MAX_BYTES, above)
+        file.seek(0)
+        cells = notebook_text(file, size) if shown.endswith(".ipynb") else None
+        if cells is not None:
+            window.feed(cells)
+        counted = cells is not None or _feed(window, file, size, encoding, context.stop)
+        window.finish(context.mask)
+        return about | _window_data(window, encoding, cells is not None, counted)
+
+
+@contextmanager
+def _opened(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], None, None]:
+    """Hold a file open, and yield its name for the caller too. It may be a result kept whole."""
+    kept = context.spilled(path)
+    if kept is not None:
+        with kept.open("rb") as file:
+            yield path, file
+        return
+    place = context.workspace.resolve(path)
+    with context.workspace.open_file(place) as file:
+        yield place.shown, file
+    context.effects.file_read(place.path)
+
+
+def _feed(
+    window: "LineWindow", file: BinaryIO, size: int, encoding: Encoding, stop: threading.Event
+) -> bool:
+    """Feed a file to the window; returns whether all of it was, and so its lines are counted."""
+    decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
+    at = file.seek(len(encoding.mark))
+    while chunk := file.read(_CHUNK_BYTES):
+        raise_if_stopped(stop)
+        at += len(chunk)
+        window.feed(decoder.decode(chunk))
+        if window.more and size - at > MAX_BYTES_COUNTED:
+            return False
+    window.feed(decoder.decode(b"", True))
+    return True
+
+
+def _window_data(
+    window: "LineWindow", encoding: Encoding, is_notebook: bool, counted: bool
+) -> dict[str, Any]:
+    if not window.lines and window.first > max(window.total, 1):
+        lines = f"{window.total} line{'' if window.total == 1 else 's'}"
+        message = f"offset {window.first} is past the end: the file has {lines}"
+        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+    return {
+        "kind": "notebook" if is_notebook else "text",
+        "encoding": encoding.shown,
+        "startLine": window.first,
+        "lines": window.lines,
+        "cut": [{"line": line, "characters": length} for line, length in window.cut.items()],
+        "totalLines": window.total if counted else None,
+        "nextOffset": window.first + len(window.lines) if window.more else None,
+        "damaged": encoding.codec == "utf-8" and any("\ufffd" in line for line in window.lines),
+    }
 
 
 @dataclass(slots=True)
@@ -116,151 +178,61 @@ class LineWindow:
     _newlines: int = 0
     _open: bool = False
     """Whether the text so far ends within a line."""
-    _kept: list[str] = field(default_factory=list[str])
+    _kept: str = ""
     _length: int = 0
     _bytes: int = 0
-
-    @property
-    def full(self) -> bool:
-        """Whether there is no room for another line."""
-        return len(self.lines) - self.above >= self.max_lines or self._bytes >= self.max_bytes
 
     @property
     def total(self) -> int:
         """How many lines the text fed so far has."""
         return self._newlines + self._open
 
+    @property
+    def _room(self) -> int:
+        """How many more lines may be kept, if they are short enough."""
+        lines = self.above + self.max_lines - len(self.lines)
+        return lines if self._bytes < self.max_bytes else 0
+
     def feed(self, text: str) -> None:
         """Take the next piece of the text."""
         if not text:
             return
+        found, skipped = text.count("\n"), self.first - self.above - 1 - self._newlines
+        self._newlines += found
         self._open = not text.endswith("\n")
-        start = self._skip(text)
-        while start < len(text):
-            if self.full:
+        if found < skipped:
+            return
+        if skipped > 0:
+            text = text.split("\n", skipped)[-1]
+        *ended, rest = text.split("\n", self._room)
+        for piece in ended:
+            if self._bytes >= self.max_bytes:
                 self.more = True
-                self._newlines += text.count("\n", start)
                 return
-            end = text.find("\n", start)
-            self._keep(text, start, len(text) if end < 0 else end)
-            if end < 0:
-                return
-            self._newlines += 1
-            self._end_line()
-            start = end + 1
+            self._end_line(piece)
+        if rest and not self._room:
+            self.more = True
+        elif rest:
+            self._kept = (self._kept + rest[:_MAX_KEPT])[:_MAX_KEPT]
+            self._length += len(rest)
 
     def finish(self, mask: Masker | None = None) -> None:
         """Take the end of the text, mask the lines, and drop what was kept only for that."""
-        if self._length and not self.full:  # a last line needs no newline
-            self._end_line()
+        if self._length:  # a last line needs no newline
+            self._end_line("")
         self.lines = (mask.lines(self.lines) if mask else self.lines)[self.above :]
         for number in self.cut:
             at = number - self.first
             self.lines[at] = self.lines[at][:MAX_LINE_CHARACTERS]
 
-    def _skip(self, text: str) -> int:
-        """Return where in `text` the window starts, or its length where that is further on."""
-        wanted = self.first - self.above - 1 - self._newlines
-        if wanted <= 0:
-            return 0
-        found = text.count("\n")
-        self._newlines += min(found, wanted)
-        return len(text) if found < wanted else len(text) - len(text.split("\n", wanted)[-1])
-
-    def _keep(self, text: str, start: int, end: int) -> None:
-        room = MAX_LINE_CHARACTERS + _CHARACTERS_BEYOND - self._length
-        if room > 0:
-            self._kept.append(text[start : min(end, start + room)])
-        self._length += end - start
-
-    def _end_line(self) -> None:
-        number = self.first - self.above + len(self.lines)
-        line = "".join(self._kept)
-        if self._length <= MAX_LINE_CHARACTERS:
+    def _end_line(self, piece: str) -> None:
+        line, length = self._kept + piece[:_MAX_KEPT], self._length + len(piece)
+        self._kept, self._length = "", 0
+        if length <= MAX_LINE_CHARACTERS:
             line = line.removesuffix("\r")
-        elif number >= self.first:
-            self.cut[number] = self._length
-        if number >= self.first:
-            shown = line[:MAX_LINE_CHARACTERS].encode(errors="replace")
-            self._bytes += len(shown) + _BYTES_AROUND_LINE
+        elif len(self.lines) >= self.above:
+            self.cut[self.first + len(self.lines) - self.above] = length
         self.lines.append(line)
-        self._kept.clear()
-        self._length = 0
-
-
-def _read(
-    stop: threading.Event, context: ToolContext, path: str, window: LineWindow
-) -> dict[str, Any]:
-    with _opened(context, path) as (shown, file):
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        sample = file.read(SAMPLE_BYTES)
-        about = {"path": shown, "size": size}
-        encoding = None if sample.startswith(b"%PDF-") else detect(sample, size)
-        if encoding is None:
-            return about | binary_kind(sample)
-        cells = _cells(file, size) if shown.endswith(".ipynb") else None
-        counted = True
-        if cells is not None:
-            window.feed(cells)
-        else:
-            counted = _feed(stop, file, size, encoding, window)
-        window.finish(context.mask)
-        return about | _window_data(window, encoding, cells is not None, counted)
-
-
-@contextmanager
-def _opened(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], None, None]:
-    """Hold a file open, and yield its name for the caller too. It may be a result kept whole."""
-    kept = context.spilled(path)
-    if kept is not None:
-        with kept.open("rb") as file:
-            yield path, file
-        return
-    place = context.workspace.resolve(path)
-    with context.workspace.open_file(place) as file:
-        yield place.shown, file
-    context.effects.file_read(place.path)
-
-
-def _cells(file: BinaryIO, size: int) -> str | None:
-    if size > MAX_NOTEBOOK_BYTES:
-        return None
-    file.seek(0)
-    return notebook_text(file.read(MAX_NOTEBOOK_BYTES))
-
-
-def _feed(
-    stop: threading.Event, file: BinaryIO, size: int, encoding: Encoding, window: LineWindow
-) -> bool:
-    """Feed the file to the window; returns whether all of it was, and so its lines are counted."""
-    decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
-    at = file.seek(len(encoding.mark))
-    while chunk := file.read(_CHUNK_BYTES):
-        raise_if_stopped(stop)
-        at += len(chunk)
-        window.feed(decoder.decode(chunk))
-        if window.more and size - at > MAX_BYTES_COUNTED:
-            return False
-    window.feed(decoder.decode(b"", True))
-    return True
-
-
-def _window_data(
-    window: LineWindow, encoding: Encoding, is_notebook: bool, counted: bool
-) -> dict[str, Any]:
-    if not window.lines and window.first > max(window.total, 1):
-        lines = f"{window.total} line{'' if window.total == 1 else 's'}"
-        message = f"offset {window.first} is past the end: the file has {lines}"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
-    cut = [{"line": n, "characters": length} for n, length in window.cut.items()]
-    return {
-        "kind": "notebook" if is_notebook else "text",
-        "encoding": encoding.shown,
-        "startLine": window.first,
-        "lines": window.lines,
-        "cut": cut,
-        "totalLines": window.total if counted else None,
-        "nextOffset": window.first + len(window.lines) if window.more else None,
-        "damaged": encoding.codec == "utf-8" and any("\ufffd" in line for line in window.lines),
-    }
+        if len(self.lines) > self.above:
+            shown = line[:MAX_LINE_CHARACTERS]
+            self._bytes += len(shown.encode(errors="replace")) + _BYTES_AROUND_LINE

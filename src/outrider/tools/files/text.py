@@ -5,7 +5,7 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 SAMPLE_BYTES = 8_192
 MAX_NOTEBOOK_BYTES = 32 * 1024 * 1024
@@ -145,11 +145,12 @@ def _media_type(sample: bytes) -> str:
     return next(known, "application/octet-stream")
 
 
-def notebook_text(content: bytes) -> str | None:
+def notebook_text(file: BinaryIO, size: int) -> str | None:
     """Return the cells of a Jupyter notebook in order, with their outputs; None if it isn't one."""
+    if size > MAX_NOTEBOOK_BYTES:
+        return None
     try:
-        notebook: Any = json.loads(content)
-        cells: Any = notebook["cells"]
+        cells: Any = json.loads(file.read(size))["cells"]
         text = "\n".join(
             line for number, cell in enumerate(cells, 1) for line in _cell_lines(number, cell)
         )

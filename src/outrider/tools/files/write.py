@@ -1,12 +1,10 @@
 """The tool `write`: a whole file, made or replaced in one step."""
 
-import threading
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import Envelope, ToolCode
+from outrider.protocol.envelope import ToolCode
 from outrider.tools.context import ToolContext
 from outrider.tools.faults import ToolFault
-from outrider.tools.files import answer
 from outrider.tools.files.diffs import change
 from outrider.tools.files.text import detect, shown_size
 from outrider.tools.formatting import Arguments, Formatter
@@ -30,9 +28,9 @@ def format_short(data: Any, arguments: Arguments) -> str:
 
 
 @tool("file:write", name="write", format=Formatter(format_long, format_short))
-async def write(
+def write(
     context: ToolContext, path: Annotated[str, {"minLength": 1}], content: str
-) -> Envelope:
+) -> dict[str, Any]:
     """Write a whole file, making it and its folders, or replacing what it held. Use edit to
     change parts of a file.
 
@@ -40,10 +38,6 @@ async def write(
         path: The file, relative to the working tree.
         content: All that the file shall hold.
     """
-    return await answer(_write, context, path, content)
-
-
-def _write(stop: threading.Event, context: ToolContext, path: str, content: str) -> dict[str, Any]:
     place = context.workspace.resolve(path, writing=True)
     if path.endswith("/"):
         message = f"{place.shown} is named as a folder: leave out the slash at its end"
@@ -53,23 +47,24 @@ def _write(stop: threading.Event, context: ToolContext, path: str, content: str)
     except UnicodeEncodeError:
         message = "content holds half a surrogate pair, which no file can hold as text"
         raise ToolFault(ToolCode.BAD_PARAMETER, message) from None
-    replaced = context.workspace.replace(place, lambda old: encoded, stop, make_folders=True)
-    before = replaced.before
-    context.effects.file_written(place.path, before and before.hash, replaced.hash)
+    workspace, stop = context.workspace, context.stop
+    old, after = workspace.replace(place, lambda old: encoded, stop, make_folders=True)
+    before = old and old.hash
+    context.effects.file_written(place.path, before, after)
     return {
         "path": place.shown,
-        "created": before is None,
+        "created": old is None,
         "size": len(encoded),
         "lines": content.count("\n") + (not content.endswith("\n") and bool(content)),
-        "before": before and before.hash,
-        "after": replaced.hash,
-        **_change(before, content),
+        "before": before,
+        "after": after,
+        **_change(old, content),
     }
 
 
-def _change(before: FileVersion | None, content: str) -> dict[str, Any]:
+def _change(old: FileVersion | None, content: str) -> dict[str, Any]:
     """Return what changed, where both are text and small enough to be compared."""
-    if before is None or before.content is None or len(content) > MAX_CONTENT_BYTES:
+    if old is None or old.content is None or len(content) > MAX_CONTENT_BYTES:
         return {}
-    encoding = detect(before.content, before.size)
-    return {} if encoding is None else change(encoding.readable(before.content), content)
+    encoding = detect(old.content, old.size)
+    return {} if encoding is None else change(encoding.readable(old.content), content)
