@@ -2,56 +2,22 @@
 
 `resolve` decides from the text of a path and from where its links lead. It refuses what is outside,
 credential files, and for writers the folders that hold code or configuration. What was decided on
-is opened by `opening`, which a link put there later can't lead astray.
+is opened by `opening`, which a link put there later can't lead astray, and written by `storing`.
 """
 
-import contextlib
-import fcntl
-import heapq
-import itertools
 import os
-import stat
-import sys
-import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from outrider.protocol.envelope import ToolCode
-from outrider.workspaces import credentials
+from outrider.workspaces import credentials, opening, storing
 from outrider.workspaces.names import folded, shown_name, undisguised, unescaped
-from outrider.workspaces.opening import (
-    faults_about,
-    listable,
-    open_plain,
-    opened_folder,
-    opened_parent,
-    why_not,
-)
-from outrider.workspaces.storing import store
-from outrider.workspaces.workspace import (
-    TEMPORARY_PREFIX,
-    FileVersion,
-    FolderEntry,
-    OpenFolder,
-    Place,
-    Rewrite,
-    WorkspaceFault,
-)
+from outrider.workspaces.workspace import Place, WorkspaceFault
 
 MAX_PATH_BYTES = 4_096
 MAX_NAME_BYTES = 255
 _KERNEL_FOLDERS = ("/proc", "/sys")
 _NEVER_WRITTEN = {".git": "git's own folder", ".outrider": "this runtime's configuration"}
-_KINDS = {
-    stat.S_IFDIR: "folder",
-    stat.S_IFREG: "file",
-    stat.S_IFLNK: "link",
-    stat.S_IFIFO: "pipe",
-    stat.S_IFSOCK: "socket",
-    stat.S_IFBLK: "device",
-    stat.S_IFCHR: "device",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +27,12 @@ class FolderWorkspace:
     roots: tuple[str, ...]
     """The working tree first; links in these paths are resolved once, here."""
     allow_credential_files: bool = False
+
+    # A place was decided on: what is done there needs nothing else.
+    open_file = staticmethod(opening.open_file)
+    open_folder = staticmethod(opening.open_folder)
+    list_folder = staticmethod(opening.list_folder)
+    replace = staticmethod(storing.replace)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(map(os.path.realpath, self.roots)))
@@ -110,48 +82,6 @@ class FolderWorkspace:
         """Return the place of a path that a search or a listing found in `folder`."""
         shown = self._shown(os.path.join(folder.path, path))
         return Place(folder.root, (*folder.parts, *path.split("/")), shown)
-
-    @contextlib.contextmanager
-    def open_file(self, place: Place) -> Generator[BinaryIO, None, None]:
-        """Hold a plain file open for reading."""
-        with faults_about(place):
-            with opened_parent(place) as folder:
-                try:
-                    file = open_plain(folder, place)
-                except OSError as error:
-                    raise why_not(folder, place.parts[-1], place, error) from None
-            with open(file, "rb") as opened:
-                yield opened
-
-    @contextlib.contextmanager
-    def open_folder(self, place: Place) -> Generator[OpenFolder, None, None]:
-        """Hold a folder open for a program to run in."""
-        # The kernel's files may have no end.
-        excluded = ("proc", "sys", "dev") if place.path == "/" else ()
-        with faults_about(place), opened_folder(place) as folder, listable(folder) as listing:
-            path = _path_of(listing)
-            yield OpenFolder(path, os.path.lexists(f"{path}/.git"), excluded)
-
-    def list_folder(self, place: Place, limit: int) -> tuple[list[FolderEntry], int]:
-        """Return the first entries of a folder, folders first, each group by name."""
-        with (
-            faults_about(place),
-            opened_folder(place) as folder,
-            listable(folder) as listing,
-            os.scandir(listing) as found,
-        ):
-            counter = itertools.count()
-            named = (entry for entry in found if not entry.name.startswith(TEMPORARY_PREFIX))
-            counted = (entry for entry, _ in zip(named, counter, strict=False))
-            first = heapq.nsmallest(limit, counted, key=_folders_first)
-            return [_entry(listing, entry.name) for entry in first], next(counter)
-
-    def replace(
-        self, place: Place, rewrite: Rewrite, stop: threading.Event, *, make_folders: bool = False
-    ) -> tuple[FileVersion | None, str]:
-        """Replace a file's content by what `rewrite` returns, in one step or not at all."""
-        with faults_about(place):
-            return store(place, rewrite, stop, make_folders=make_folders)
 
     def _is_disguised(self, path: str) -> bool:
         """Whether characters that only look like dots and slashes would lead out."""
@@ -213,24 +143,3 @@ def _malformed(why: str) -> WorkspaceFault:
 
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part)
-
-
-def _path_of(folder: int) -> str:
-    """Return a path that leads to an open folder, whatever its own path leads to by now."""
-    if sys.platform == "darwin":
-        return os.fsdecode(fcntl.fcntl(folder, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
-    return f"/proc/self/fd/{folder}"
-
-
-def _folders_first(entry: "os.DirEntry[str]") -> tuple[bool, str]:
-    return not entry.is_dir(follow_symlinks=False), entry.name
-
-
-def _entry(folder: int, name: str) -> FolderEntry:
-    try:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "other")
-        target = os.readlink(name, dir_fd=folder) if kind == "link" else None
-    except OSError as error:
-        return FolderEntry(name, "other", note=f"unreadable: {error.strerror}")
-    return FolderEntry(name, kind, status.st_size if kind == "file" else None, target)

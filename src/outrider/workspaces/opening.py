@@ -8,14 +8,24 @@ after opening, so that nothing can hang or flood a tool.
 import contextlib
 import difflib
 import errno
+import fcntl
+import heapq
+import itertools
 import os
 import stat
+import sys
 from collections.abc import Generator
-from itertools import islice
+from typing import BinaryIO
 
 from outrider.protocol.envelope import ToolCode
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.workspace import Place, WorkspaceFault
+from outrider.workspaces.workspace import (
+    TEMPORARY_PREFIX,
+    FolderEntry,
+    OpenFolder,
+    Place,
+    WorkspaceFault,
+)
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,6 +38,53 @@ _ERRNOS_OF_CODE = {
     ToolCode.TOO_LARGE: (errno.ENXIO, errno.EFBIG),
     ToolCode.NOT_AVAILABLE: (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE),
 }
+_KINDS = {
+    stat.S_IFDIR: "folder",
+    stat.S_IFREG: "file",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFBLK: "device",
+    stat.S_IFCHR: "device",
+}
+
+
+@contextlib.contextmanager
+def open_file(place: Place) -> Generator[BinaryIO, None, None]:
+    """Hold a plain file open for reading."""
+    with faults_about(place):
+        with opened_parent(place) as folder:
+            try:
+                file = open_plain(folder, place)
+            except OSError as error:
+                raise _why_not(folder, place.parts[-1], place, error) from None
+        with open(file, "rb") as opened:
+            yield opened
+
+
+@contextlib.contextmanager
+def open_folder(place: Place) -> Generator[OpenFolder, None, None]:
+    """Hold a folder open for a program to run in."""
+    # The kernel's files may have no end.
+    excluded = ("proc", "sys", "dev") if place.path == "/" else ()
+    with faults_about(place), _opened(place) as folder, listable(folder) as listing:
+        path = _path_of(listing)
+        yield OpenFolder(path, os.path.lexists(f"{path}/.git"), excluded)
+
+
+def list_folder(place: Place, limit: int) -> tuple[list[FolderEntry], int]:
+    """Return the first entries of a folder, folders before all else, and how many it has."""
+    with (
+        faults_about(place),
+        _opened(place) as folder,
+        listable(folder) as listing,
+        os.scandir(listing) as found,
+    ):
+        counter = itertools.count()
+        named = (entry for entry in found if not entry.name.startswith(TEMPORARY_PREFIX))
+        counted = (entry for entry, _ in zip(named, counter, strict=False))
+        first = heapq.nsmallest(limit, counted, key=_folders_first)
+        return [_entry(listing, entry.name) for entry in first], next(counter)
 
 
 @contextlib.contextmanager
@@ -40,20 +97,40 @@ def faults_about(place: Place) -> Generator[None, None, None]:
 
 
 @contextlib.contextmanager
-def opened_folder(place: Place, *, make: bool = False) -> Generator[int, None, None]:
-    """Hold a folder open, but not for listing; `make` makes it and those above it."""
+def opened_parent(place: Place, *, make: bool = False) -> Generator[int, None, None]:
+    """Hold the folder open that the place is in; `make` makes it and those above it."""
+    if place.is_folder or not place.parts:
+        raise _is_a_folder(place)
+    with _opened(Place(place.root, place.parts[:-1], place.shown), make=make) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _opened(place: Place, *, make: bool = False) -> Generator[int, None, None]:
+    """Hold a folder open, but not for listing."""
     folder = os.open(place.root, _PASS)
     try:
         for part in place.parts:
             try:
                 inner = _step(folder, part, make=make)
             except OSError as error:
-                raise why_not(folder, part, place, error) from None
+                raise _why_not(folder, part, place, error) from None
             os.close(folder)
             folder = inner
         yield folder
     finally:
         os.close(folder)
+
+
+def _step(folder: int, part: str, *, make: bool) -> int:
+    try:
+        return os.open(part, _PASS, dir_fd=folder)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(part, dir_fd=folder)
+    return os.open(part, _PASS, dir_fd=folder)
 
 
 @contextlib.contextmanager
@@ -64,15 +141,6 @@ def listable(folder: int) -> Generator[int, None, None]:
         yield listing
     finally:
         os.close(listing)
-
-
-@contextlib.contextmanager
-def opened_parent(place: Place, *, make: bool = False) -> Generator[int, None, None]:
-    """Hold the folder open that the place is in."""
-    if place.is_folder or not place.parts:
-        raise _is_a_folder(place)
-    with opened_folder(Place(place.root, place.parts[:-1], place.shown), make=make) as folder:
-        yield folder
 
 
 def open_plain(folder: int, place: Place) -> int:
@@ -98,18 +166,28 @@ def _require_plain(status: os.stat_result, place: Place) -> None:
         raise WorkspaceFault(ToolCode.TOO_LARGE, message)
 
 
-def _step(folder: int, part: str, *, make: bool) -> int:
+def _path_of(folder: int) -> str:
+    """Return a path that leads to an open folder, whatever its own path leads to by now."""
+    if sys.platform == "darwin":
+        return os.fsdecode(fcntl.fcntl(folder, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
+    return f"/proc/self/fd/{folder}"
+
+
+def _folders_first(entry: "os.DirEntry[str]") -> tuple[bool, str]:
+    return not entry.is_dir(follow_symlinks=False), entry.name
+
+
+def _entry(folder: int, name: str) -> FolderEntry:
     try:
-        return os.open(part, _PASS, dir_fd=folder)
-    except FileNotFoundError:
-        if not make:
-            raise
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(part, dir_fd=folder)
-    return os.open(part, _PASS, dir_fd=folder)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "other")
+        target = os.readlink(name, dir_fd=folder) if kind == "link" else None
+    except OSError as error:
+        return FolderEntry(name, "other", note=f"unreadable: {error.strerror}")
+    return FolderEntry(name, kind, status.st_size if kind == "file" else None, target)
 
 
-def why_not(folder: int, part: str, place: Place, error: OSError) -> WorkspaceFault:
+def _why_not(folder: int, part: str, place: Place, error: OSError) -> WorkspaceFault:
     """Return the fault for a name that couldn't be opened: a link put there late, or what it is."""
     with contextlib.suppress(OSError):
         status = os.stat(part, dir_fd=folder, follow_symlinks=False)
@@ -122,6 +200,15 @@ def why_not(folder: int, part: str, place: Place, error: OSError) -> WorkspaceFa
         message = f"there is no {place.shown}{_similar(folder, part)}"
         return WorkspaceFault(ToolCode.NOT_FOUND, message)
     return _fault_of(error, place)
+
+
+def _similar(folder: int, part: str) -> str:
+    """Return a hint at names in the same folder that come close, or nothing."""
+    names: list[str] = []
+    with contextlib.suppress(OSError), listable(folder) as listing, os.scandir(listing) as entries:
+        names = [entry.name for entry in itertools.islice(entries, 2_000)]
+    close = difflib.get_close_matches(part, names, n=3, cutoff=0.6)
+    return f"; near it are: {', '.join(map(shown_name, close))}" if close else ""
 
 
 def _fault_of(error: OSError, place: Place) -> WorkspaceFault:
@@ -139,12 +226,3 @@ def _is_a_folder(place: Place) -> WorkspaceFault:
 def _led_astray(place: Place) -> WorkspaceFault:
     message = f"{place.shown} is a link that leads nowhere, or became a link during the call"
     return WorkspaceFault(ToolCode.DENIED, message)
-
-
-def _similar(folder: int, part: str) -> str:
-    """Return a hint at names in the same folder that come close, or nothing."""
-    names: list[str] = []
-    with contextlib.suppress(OSError), listable(folder) as listing, os.scandir(listing) as entries:
-        names = [entry.name for entry in islice(entries, 2_000)]
-    close = difflib.get_close_matches(part, names, n=3, cutoff=0.6)
-    return f"; near it are: {', '.join(map(shown_name, close))}" if close else ""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Generator
 
 from outrider.protocol.envelope import ToolCode
-from outrider.workspaces.opening import READ, listable, open_plain, opened_parent
+from outrider.workspaces.opening import READ, faults_about, listable, open_plain, opened_parent
 from outrider.workspaces.workspace import (
     MAX_CONTENT_BYTES,
     TEMPORARY_PREFIX,
@@ -30,12 +30,20 @@ _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 
 
-def store(
-    place: Place, rewrite: Rewrite, stop: threading.Event, *, make_folders: bool
+def replace(
+    place: Place, rewrite: Rewrite, stop: threading.Event, *, make_folders: bool = False
 ) -> tuple[FileVersion | None, str]:
-    """Replace a file's content by what `rewrite` returns, in one step, keeping mode and owner."""
+    """Replace a file's content by what `rewrite` returns, in one step, keeping mode and owner.
+
+    Returns what the file held before, None where there was none, and the new SHA-256.
+    """
     lock = _LOCKS[hash(place.path) % len(_LOCKS)]
-    with lock, opened_parent(place, make=make_folders) as folder, _listing(folder) as listing:
+    with (
+        faults_about(place),
+        lock,
+        opened_parent(place, make=make_folders) as folder,
+        _listing(folder) as listing,
+    ):
         before, status = _existing(folder, place) or (None, None)
         content = rewrite(before)
         _remove_stale(listing)

@@ -2,6 +2,8 @@
 
 import difflib
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 MAX_COMPARED_LINES = 1_000
@@ -12,6 +14,7 @@ MAX_NEAREST_LINES = 12
 MAX_LINE_CHARACTERS = 300
 _CONTEXT_LINES = 2
 _MIN_RATIO = 0.5
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)")
 _NUMBERED = re.compile(r"\s*\d+\t")
 
 
@@ -25,7 +28,7 @@ def change(before: str, after: str) -> dict[str, Any]:
         return {"removed": removed, "added": added, "diff": ""}
     first = max(0, start - _CONTEXT_LINES)
     tail = end - min(end, _CONTEXT_LINES)
-    lines = _unified(old[first : len(old) - tail], new[first : len(new) - tail], first)
+    lines = list(_unified(old[first : len(old) - tail], new[first : len(new) - tail], first))
     return {
         "removed": sum(line.startswith("-") for line in lines),
         "added": sum(line.startswith("+") for line in lines),
@@ -39,18 +42,11 @@ def _shared(old: list[str], new: list[str]) -> int:
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
 
 
-def _unified(old: list[str], new: list[str], skipped: int) -> list[str]:
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=True)
-    lines: list[str] = []
-    for group in matcher.get_grouped_opcodes(_CONTEXT_LINES):
-        lines.append(f"@@ line {skipped + group[0][3] + 1} @@")
-        for tag, old_start, old_end, new_start, new_end in group:
-            if tag == "equal":
-                lines += [f" {line}" for line in old[old_start:old_end]]
-                continue
-            lines += [f"-{line}" for line in old[old_start:old_end]]
-            lines += [f"+{line}" for line in new[new_start:new_end]]
-    return lines
+def _unified(old: list[str], new: list[str], skipped: int) -> Iterator[str]:
+    """Yield a unified diff without its head; a hunk says where it starts in the whole new text."""
+    for line in islice(difflib.unified_diff(old, new, n=_CONTEXT_LINES, lineterm=""), 2, None):
+        hunk = _HUNK.match(line)
+        yield line if hunk is None else f"@@ line {skipped + int(hunk[1])} @@"
 
 
 def _shortened(lines: list[str]) -> list[str]:

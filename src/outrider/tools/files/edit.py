@@ -26,18 +26,16 @@ class Edit(TypedDict):
     all: NotRequired[Annotated[bool, "Replace it everywhere; else it must be there once."]]
 
 
-def format_long(data: Any, arguments: Arguments) -> str:
-    """Return what changed, as a diff."""
+def _format_long(data: Any, arguments: Arguments) -> str:
     head = f"Edited {data['path']}: +{data['added']:,} -{data['removed']:,} lines."
     return f"{head}\n{data['diff']}" if data["diff"] else head
 
 
-def format_short(data: Any, arguments: Arguments) -> str:
-    """Return one line that says how much changed."""
+def _format_short(data: Any, arguments: Arguments) -> str:
     return f"edit {data['path']} → +{data['added']} -{data['removed']} lines"
 
 
-@tool("file:edit", name="edit", format=Formatter(format_long, format_short))
+@tool("file:edit", name="edit", format=Formatter(_format_long, _format_short))
 def edit(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}],
@@ -51,19 +49,18 @@ def edit(
         edits: The replacements; they must not overlap.
     """
     place = context.workspace.resolve(path, writing=True)
-    changes: list[dict[str, Any]] = []
+    data: dict[str, Any] = {"path": place.shown, "edits": len(edits)}
 
-    def make(old: FileVersion | None) -> bytes:
+    def rewrite(old: FileVersion | None) -> bytes:
         encoding, before = _decoded(old, place.shown)
         after = replaced(before, edits, place.shown)
-        changes.append(change(before, after))
+        data.update(change(before, after))
         return _encoded(after, encoding)
 
-    old, after = context.workspace.replace(place, make, context.stop)
+    old, after = context.workspace.replace(place, rewrite, context.stop)
     before = old and old.hash
     context.effects.file_written(place.path, before, after)
-    counts = {"edits": len(edits), **changes[0]}
-    return {"path": place.shown, **counts, "before": before, "after": after}
+    return {**data, "before": before, "after": after}
 
 
 def _decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
@@ -109,7 +106,6 @@ def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
     """Return `text` with every edit made against the text as it was; faults if one can't."""
     spans: list[Span] = []
     for number, one in enumerate(edits, 1):
-        _refuse_pointless(one, number)
         spans += _spans(text, one, number, shown)
     spans.sort(key=lambda span: span.start)
     for one, following in pairwise(spans):
@@ -121,21 +117,9 @@ def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
             )
     after = "".join(_pieces(text, spans))
     if after == text:
-        message = "nothing would change: the edits differ in line endings only"
+        message = "nothing would change: the texts are the same, or differ in line endings only"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
     return after
-
-
-def _refuse_pointless(one: Edit, number: int) -> None:
-    old, new, why = one["oldText"], one["newText"], None
-    if not old:
-        why = "oldText is empty; use write to make or replace a whole file"
-    elif old == new:
-        why = "oldText and newText are the same, nothing would change"
-    elif any("\ud800" <= character <= "\udfff" for character in new):
-        why = "newText holds half a surrogate pair, which no file can hold"
-    if why is not None:
-        raise ToolFault(ToolCode.BAD_PARAMETER, f"edit {number}: {why}")
 
 
 def _pieces(text: str, spans: list[Span]) -> Iterator[str]:

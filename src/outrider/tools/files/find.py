@@ -17,8 +17,7 @@ MAX_FILES = 5_000
 MAX_BYTES = 48_000
 
 
-def format_long(data: Any, arguments: Arguments) -> str:
-    """Return one path a line, and how many there are beyond."""
+def _format_long(data: Any, arguments: Arguments) -> str:
     return "\n".join([*(data["files"] or ["No files match."]), *_notes(data)])
 
 
@@ -32,12 +31,11 @@ def _notes(data: Any) -> Iterator[str]:
         yield f"[{data['unreadable']} entries could not be read]"
 
 
-def format_short(data: Any, arguments: Arguments) -> str:
-    """Return one line that says how much was found."""
+def _format_short(data: Any, arguments: Arguments) -> str:
     return f"find {arguments.get('pattern')!r} → {data['total']} files"
 
 
-@tool("file:find", name="find", format=Formatter(format_long, format_short))
+@tool("file:find", name="find", format=Formatter(_format_long, _format_short))
 def find(
     context: ToolContext,
     pattern: Annotated[str, {"minLength": 1}],

@@ -39,8 +39,7 @@ _UNCLEAR = re.compile(r"[A-Za-z0-9+/]{40}|\bvalue\b[\"']?[ \t]*[:=]")
 _UNCHECKED = "[not shown: it may be part of a secret, and its file can't be looked at]"
 
 
-def format_long(data: Any, arguments: Arguments) -> str:
-    """Return the matches under the names of their files, and how many there are beyond."""
+def _format_long(data: Any, arguments: Arguments) -> str:
     if not data["matches"]:
         shown = ["No matches."]
     elif "counts" in data:
@@ -81,12 +80,11 @@ def _notes(data: Any) -> Iterator[str]:
         yield f"[{data['unreadable']} entries could not be read]"
 
 
-def format_short(data: Any, arguments: Arguments) -> str:
-    """Return one line that says how much was found."""
+def _format_short(data: Any, arguments: Arguments) -> str:
     return f"grep {arguments.get('pattern')!r} → {data['matches']} lines in {data['files']} files"
 
 
-@tool("file:grep", name="grep", format=Formatter(format_long, format_short))
+@tool("file:grep", name="grep", format=Formatter(_format_long, _format_short))
 def grep(
     tool_context: ToolContext,
     pattern: Annotated[str, {"minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}],

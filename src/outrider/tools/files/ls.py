@@ -22,8 +22,7 @@ MAX_ENTRIES = 5_000
 MAX_DEPTH = 20
 
 
-def format_long(data: Any, arguments: Arguments) -> str:
-    """Return the tree, one entry a line."""
+def _format_long(data: Any, arguments: Arguments) -> str:
     lines = [f"{data['name'].rstrip('/')}/{_remark(data)}", *_lines(data, 1)]
     if data["cut"]:
         lines.append("[not all is shown: name a folder further down, or raise the limit]")
@@ -53,12 +52,11 @@ def _remark(entry: Any) -> str:
     return f"  [{entry['note']}]" if "note" in entry else ""
 
 
-def format_short(data: Any, arguments: Arguments) -> str:
-    """Return one line that says how much is in the folder."""
+def _format_short(data: Any, arguments: Arguments) -> str:
     return f"ls {data['name']} → {len(data.get('entries', ())) + data.get('unlisted', 0)} entries"
 
 
-@tool("file:ls", name="ls", format=Formatter(format_long, format_short))
+@tool("file:ls", name="ls", format=Formatter(_format_long, _format_short))
 def ls(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}] = ".",

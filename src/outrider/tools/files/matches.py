@@ -40,6 +40,8 @@ class FoundFile:
     path: str
     lines: list[FoundLine] = field(default_factory=list[FoundLine])
     matches: int = 0
+    held: int = 0
+    """How much of the limit it takes: its matches that are kept, or one for the file."""
 
 
 @dataclass(slots=True)
@@ -80,12 +82,11 @@ class Matches:
         self._counted = self.wanted(path)
         self.files += self._counted
         self._current = None
-        full = self._held >= self.limit
-        if self._counted and not (full and path > self.kept[-1].path):
+        if self._counted and (self._held < self.limit or path < self.kept[-1].path):
             self._current = FoundFile(path)
             bisect.insort(self.kept, self._current, key=lambda found: found.path)
             if not self.with_lines:
-                self._hold_one_more()
+                self._hold_one_more(self._current)
 
     def _take_match(self, record: bytes) -> None:
         self.total += self._counted
@@ -93,19 +94,16 @@ class Matches:
         if current is None:
             return
         current.matches += 1
-        if self.with_lines and current.matches <= self.limit:
+        if self.with_lines and current.held < self.limit:
             current.lines.append(_line(record, self.mask, is_match=True))
-            self._hold_one_more()
+            self._hold_one_more(current)
 
-    def _hold_one_more(self) -> None:
+    def _hold_one_more(self, current: FoundFile) -> None:
+        current.held += 1
         self._held += 1
-        while self._held - self._weight(last := self.kept[-1]) >= self.limit:
-            if last is self._current and self.with_lines:
-                return
-            self._held -= self._weight(self.kept.pop())
-
-    def _weight(self, found: FoundFile) -> int:
-        return min(found.matches, self.limit) if self.with_lines else 1
+        # The last files are let go as soon as those before them fill the limit.
+        while (last := self.kept[-1]) is not current and self._held - last.held >= self.limit:
+            self._held -= self.kept.pop().held
 
 
 def records(chunks: Iterable[bytes]) -> Iterator[bytes]:

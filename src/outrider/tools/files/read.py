@@ -39,8 +39,7 @@ _MAX_KEPT = 2 * MAX_LINE_CHARACTERS
 _BYTES_AROUND_LINE = 8
 
 
-def format_long(data: Any, arguments: Arguments) -> str:
-    """Return the lines with their numbers, and how to read on."""
+def _format_long(data: Any, arguments: Arguments) -> str:
     if data["kind"] not in ("text", "notebook"):
         pixels = data.get("pixels")
         size = f"{pixels[0]}x{pixels[1]} pixels, " if pixels else ""
@@ -68,13 +67,12 @@ def _notes(data: Any) -> Iterator[str]:
         yield f"[lines {first}-{following - 1} of {of}; read on with offset={following}]"
 
 
-def format_short(data: Any, arguments: Arguments) -> str:
-    """Return one line that says how much was read."""
+def _format_short(data: Any, arguments: Arguments) -> str:
     what = f"{len(data['lines'])} lines" if "lines" in data else data["mediaType"]
     return f"read {data['path']} → {what}"
 
 
-@tool("file:read", name="read", format=Formatter(format_long, format_short))
+@tool("file:read", name="read", format=Formatter(_format_long, _format_short))
 def read(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}],

@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import selectors
+import shutil
 import subprocess
 import sys
 import threading
@@ -59,19 +60,14 @@ def ripgrep(roots: Sequence[str]) -> str:
 
 @lru_cache(maxsize=16)
 def _found(search_path: str, roots: tuple[str, ...]) -> str | None:
-    for folder in search_path.split(os.pathsep):
-        candidate = os.path.join(folder, "rg")
-        if os.path.isabs(folder) and _is_program(candidate):
-            real = os.path.realpath(candidate)
-            if containing(roots, real) is None and containing(roots, candidate) is None:
-                return candidate
+    for folder in filter(os.path.isabs, search_path.split(os.pathsep)):
+        program = shutil.which("rg", path=folder)
+        if program is not None:
+            real = os.path.realpath(program)
+            if containing(roots, real) is None and containing(roots, program) is None:
+                return program
     # The wheel's is next to the interpreter, and as much to be trusted, wherever that is.
-    own = os.path.join(os.path.dirname(sys.executable), "rg")
-    return own if _is_program(own) else None
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
+    return shutil.which("rg", path=os.path.dirname(sys.executable))
 
 
 @dataclass(slots=True)

@@ -12,8 +12,7 @@ from outrider.tools.registry import tool
 from outrider.workspaces.workspace import MAX_CONTENT_BYTES, FileVersion
 
 
-def format_long(data: Any, arguments: Arguments) -> str:
-    """Return what was written, with a diff where a file was replaced."""
+def _format_long(data: Any, arguments: Arguments) -> str:
     size = f"{shown_size(data['size'])}, {data['lines']:,} lines"
     if data["created"]:
         return f"Made {data['path']} ({size})."
@@ -22,12 +21,11 @@ def format_long(data: Any, arguments: Arguments) -> str:
     return f"{head}\n{data['diff']}" if data.get("diff") else head
 
 
-def format_short(data: Any, arguments: Arguments) -> str:
-    """Return one line that says what was written."""
+def _format_short(data: Any, arguments: Arguments) -> str:
     return f"write {data['path']} → {data['lines']} lines"
 
 
-@tool("file:write", name="write", format=Formatter(format_long, format_short))
+@tool("file:write", name="write", format=Formatter(_format_long, _format_short))
 def write(
     context: ToolContext, path: Annotated[str, {"minLength": 1}], content: str
 ) -> dict[str, Any]:
@@ -42,11 +40,7 @@ def write(
     if path.endswith("/"):
         message = f"{place.shown} is named as a folder: leave out the slash at its end"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
-    try:
-        encoded = content.encode()
-    except UnicodeEncodeError:
-        message = "content holds half a surrogate pair, which no file can hold as text"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message) from None
+    encoded = content.encode()
     workspace, stop = context.workspace, context.stop
     old, after = workspace.replace(place, lambda old: encoded, stop, make_folders=True)
     before = old and old.hash
