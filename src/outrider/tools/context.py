@@ -1,6 +1,5 @@
 """What a tool may know of the child that calls it, and where its cut results are kept."""
 
-import os
 import re
 import threading
 from collections.abc import Mapping
@@ -59,8 +58,10 @@ class ToolContext:
             return None
         self.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = 1 + sum(1 for _ in self.spill.glob("result-*.txt"))
-        while not _write_new(self.spill / f"result-{number}.txt", text):
+        while (path := self.spill / f"result-{number}.txt").exists():
             number += 1
+        path.touch(0o600, exist_ok=False)
+        path.write_bytes(text.encode(errors="replace"))
         return f"{SPILL_PREFIX}{number}"
 
     def spilled(self, name: str) -> Path | None:
@@ -70,13 +71,3 @@ class ToolContext:
             return None
         path = self.spill / f"result-{match[1]}.txt"
         return path if path.is_file() and not path.is_symlink() else None
-
-
-def _write_new(path: Path, text: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return False
-    with open(descriptor, "wb") as file:
-        file.write(text.encode(errors="replace"))
-    return True

@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import wraps
 from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -87,11 +88,13 @@ def tool(
     Models see it as `resource_action`, or by `name`. The function stays what it was. Without
     `writes` the catalogue says whether the tool writes; one that isn't in it is taken to.
     """
-    resource, action = _split(address)
+    parts = _ADDRESS.fullmatch(address)
+    if parts is None:
+        raise ValueError(f'{address!r} is not a tool\'s address: write it as "resource:action"')
+    resource, action = parts.groups()
     name = name or f"{resource}_{action}"
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} can't be a tool's name: use up to 64 letters, digits, _ and -")
-
     if writes is None:
         writes = CATALOGUE[name].writes if name in CATALOGUE else True
 
@@ -137,32 +140,26 @@ def collect_tools(source: object) -> list[Tool]:
     return list(_members(source() if inspect.isclass(source) else source))
 
 
-def _split(address: str) -> tuple[str, str]:
-    match = _ADDRESS.fullmatch(address)
-    if match is None:
-        raise ValueError(f'{address!r} is not a tool\'s address: write it as "resource:action"')
-    return match[1], match[2]
-
-
 def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return an async form of a function; a plain one runs in a thread, to block no other call."""
-    if inspect.iscoroutinefunction(function):
-        return function
-    from outrider.processes.threads import in_thread
+    """Return what the executor calls: async, a plain function in a thread, faults as envelopes."""
+    run = function
+    if not inspect.iscoroutinefunction(function):
+        from outrider.processes.threads import in_thread
 
-    run_in_thread = in_thread(function)
+        run = in_thread(function)
 
-    async def run(**arguments: Any) -> Any:
+    @wraps(function)
+    async def answered(**arguments: Any) -> Any:
         try:
-            return await run_in_thread(**arguments)
+            return await run(**arguments)
         except (ToolFault, WorkspaceFault) as fault:
             return build_error_response(fault.code, fault.message, fault.data)
-        finally:  # a thread can't be ended, only asked to end
+        finally:  # a thread can't be ended, only told to end
             for argument in arguments.values():
                 if isinstance(argument, ToolContext):
                     argument.stop.set()
 
-    return run
+    return answered
 
 
 def _members(holder: object) -> Iterator[Tool]:

@@ -68,7 +68,9 @@ def open_folder(place: Place) -> Generator[OpenFolder, None, None]:
     # The kernel's files may have no end.
     excluded = ("proc", "sys", "dev") if place.path == "/" else ()
     with faults_about(place), _opened(place) as folder, listable(folder) as listing:
-        path = _path_of(listing)
+        path = f"/proc/self/fd/{listing}"
+        if sys.platform == "darwin":
+            path = os.fsdecode(fcntl.fcntl(listing, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
         yield OpenFolder(path, os.path.lexists(f"{path}/.git"), excluded)
 
 
@@ -83,8 +85,10 @@ def list_folder(place: Place, limit: int) -> tuple[list[FolderEntry], int]:
         counter = itertools.count()
         named = (entry for entry in found if not entry.name.startswith(TEMPORARY_PREFIX))
         counted = (entry for entry, _ in zip(named, counter, strict=False))
-        first = heapq.nsmallest(limit, counted, key=_folders_first)
-        return [_entry(listing, entry.name) for entry in first], next(counter)
+        folders_first = heapq.nsmallest(
+            limit, counted, key=lambda entry: (not entry.is_dir(follow_symlinks=False), entry.name)
+        )
+        return [_entry(listing, entry.name) for entry in folders_first], next(counter)
 
 
 @contextlib.contextmanager
@@ -164,17 +168,6 @@ def _require_plain(status: os.stat_result, place: Place) -> None:
     if not stat.S_ISREG(status.st_mode):
         message = f"{place.shown} is a device, pipe or socket: only plain files are opened"
         raise WorkspaceFault(ToolCode.TOO_LARGE, message)
-
-
-def _path_of(folder: int) -> str:
-    """Return a path that leads to an open folder, whatever its own path leads to by now."""
-    if sys.platform == "darwin":
-        return os.fsdecode(fcntl.fcntl(folder, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
-    return f"/proc/self/fd/{folder}"
-
-
-def _folders_first(entry: "os.DirEntry[str]") -> tuple[bool, str]:
-    return not entry.is_dir(follow_symlinks=False), entry.name
 
 
 def _entry(folder: int, name: str) -> FolderEntry:

@@ -120,12 +120,15 @@ def grep(
     matches = Matches(limit, with_lines=not count, mask=tool_context.mask)
     place = tool_context.workspace.resolve(path)
     if place.is_folder:
-        wanted = None if glob is None else Glob(glob)
-        passed_over = _search_folder(tool_context, place, wanted, type_, arguments, matches)
+        wanted = Glob(glob or "*")
+        arguments += [f"--type={type_}"] if type_ else narrowed_to(wanted.names())
+        passed_over = _search_folder(tool_context, place, wanted, arguments, matches)
     else:
         with tool_context.workspace.open_file(place) as file:
             passed_over = {"unreadable": _search(tool_context, file, arguments, matches)}
-    return _data(matches, _found_files(tool_context, place, matches)) | passed_over
+    for found in matches.kept:
+        _settle(tool_context, place, found)
+    return _data(matches) | passed_over
 
 
 def _search(
@@ -144,34 +147,23 @@ def _search(
 
 
 def _search_folder(
-    context: ToolContext,
-    place: Place,
-    glob: Glob | None,
-    type_: str | None,
-    arguments: list[str],
-    matches: Matches,
+    context: ToolContext, place: Place, glob: Glob, arguments: list[str], matches: Matches
 ) -> dict[str, int]:
     """Search a folder; returns how many of its files were passed over, by the reason."""
     workspace, folder_path = context.workspace, place.path
 
-    def is_asked_for(path: str) -> bool:
-        return glob is None or glob.matches(path)
-
     def is_credential(path: str) -> bool:
         return workspace.is_credential(os.path.join(folder_path, path))
 
-    matches.wanted = lambda path: is_asked_for(path) and not is_credential(path)
-    names = glob.names() if glob else ()
-    arguments += [f"--type={type_}"] if type_ else narrowed_to(names)
-    globs = _credential_globs(workspace, names)
-    listed = ["--files", "--null", *(f"--iglob={one}" for one in globs)]
+    matches.wanted = lambda path: glob.matches(path) and not is_credential(path)
+    globs = [f"--iglob={one}" for one in _credential_globs(workspace, glob.names())]
     with workspace.open_folder(place) as folder:
         # Both at once: the list of names is there long before the search is done.
-        listing = searching(workspace.roots, listed, context.stop, folder)
-        with listing if globs else nullcontext() as credentials:
+        names = searching(workspace.roots, ["--files", "--null", *globs], context.stop, folder)
+        with names if globs else nullcontext() as listing:
             unreadable = _search(context, folder, arguments, matches)
-            found = credentials.paths() if credentials else []
-    passed_over = sum(is_asked_for(path) and is_credential(path) for path in found)
+            found = listing.paths() if listing else []
+    passed_over = sum(map(is_credential, filter(glob.matches, found)))
     return {"credentialFiles": passed_over, "unreadable": unreadable}
 
 
@@ -187,19 +179,14 @@ def _credential_globs(workspace: Workspace, names: Sequence[str]) -> Sequence[st
     return globs
 
 
-def _found_files(
-    context: ToolContext, place: Place, matches: Matches
-) -> list[tuple[Place, FoundFile]]:
-    """Return the kept files with their places: recorded as read, their lines masked."""
-    files: list[tuple[Place, FoundFile]] = []
-    for found in matches.kept:
-        file = context.workspace.below(place, found.path) if place.is_folder else place
-        context.effects.file_read(file.path)
-        if context.mask is not None:
-            raise_if_stopped(context.stop)
-            _hide_secrets(context.workspace, file, found, context.mask)
-        files.append((file, found))
-    return files
+def _settle(context: ToolContext, place: Place, found: FoundFile) -> None:
+    """Record that a file was read, show its path to the caller, and mask its lines."""
+    file = context.workspace.below(place, found.path) if place.is_folder else place
+    found.path = file.shown
+    context.effects.file_read(file.path)
+    if context.mask is not None:
+        raise_if_stopped(context.stop)
+        _hide_secrets(context.workspace, file, found, context.mask)
 
 
 def _hide_secrets(workspace: Workspace, place: Place, found: FoundFile, mask: Masker) -> None:
@@ -225,7 +212,7 @@ def _hide_secrets(workspace: Workspace, place: Place, found: FoundFile, mask: Ma
             line.text = after
 
 
-def _data(matches: Matches, files: list[tuple[Place, FoundFile]]) -> dict[str, Any]:
+def _data(matches: Matches) -> dict[str, Any]:
     data: dict[str, Any] = {
         "matches": matches.total,
         "files": matches.files,
@@ -233,17 +220,16 @@ def _data(matches: Matches, files: list[tuple[Place, FoundFile]]) -> dict[str, A
         "credentialFiles": 0,
     }
     if not matches.with_lines:
-        counts = [{"path": place.shown, "count": found.matches} for place, found in files]
-        return data | {"counts": counts}
-    results = list(_results(files, matches.limit))
+        return data | {"counts": [{"path": f.path, "count": f.matches} for f in matches.kept]}
+    results = list(_results(matches.kept, matches.limit))
     shown = sum(line["match"] for result in results for line in result["lines"])
     return data | {"results": results, "shown": shown}
 
 
-def _results(files: list[tuple[Place, FoundFile]], matches: int) -> Iterator[dict[str, Any]]:
+def _results(files: list[FoundFile], matches: int) -> Iterator[dict[str, Any]]:
     """Yield the files with their lines, until there were enough matches or bytes."""
     room = MAX_BYTES
-    for place, found in files:
+    for found in files:
         lines: list[dict[str, Any]] = []
         for line in found.lines:
             room -= len(line.text.encode(errors="replace")) + 10
@@ -252,7 +238,7 @@ def _results(files: list[tuple[Place, FoundFile]], matches: int) -> Iterator[dic
                 break
             lines.append({"line": line.number, "text": line.text, "match": line.is_match})
         if lines:
-            yield {"path": place.shown, "lines": lines}
+            yield {"path": found.path, "lines": lines}
         if room < 0 or matches < 0:
             return
-        room -= len(place.shown)
+        room -= len(found.path)

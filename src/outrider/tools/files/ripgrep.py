@@ -123,10 +123,13 @@ def searching(
     """Run ripgrep in an open folder, or on an open file; it is ended on leaving."""
     program = ripgrep(roots)
     in_folder = isinstance(where, OpenFolder)
-    last = (*_kept_to(where), "--", "./") if in_folder else ("--", "-")
+    command = [program, *arguments, *_COMMON]
+    if in_folder:
+        command += ["--no-ignore-parent"] if where.is_repository else []
+        command += [f"--glob=!/{name}" for name in where.excluded]
     try:
         process = subprocess.Popen(
-            [program, *arguments, *_COMMON, *last],
+            [*command, "--", "./" if in_folder else "-"],
             stdin=subprocess.DEVNULL if in_folder else where,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -146,9 +149,3 @@ def searching(
             yield Search(process, stop)
         finally:
             process.kill()
-
-
-def _kept_to(folder: OpenFolder) -> list[str]:
-    """Return arguments that keep ripgrep to a tree: no ignore files above it, no excluded names."""
-    above = ["--no-ignore-parent"] if folder.is_repository else []
-    return above + [f"--glob=!/{name}" for name in folder.excluded]
