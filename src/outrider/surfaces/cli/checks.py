@@ -97,7 +97,7 @@ def _agents(project: Project) -> Iterator[Check]:
 
 
 def _ripgrep(folder: Path) -> Check:
-    from outrider.tools.files.faults import FileFault
+    from outrider.tools.faults import ToolFault
     from outrider.tools.files.ripgrep import ripgrep
 
     try:
@@ -105,7 +105,7 @@ def _ripgrep(folder: Path) -> Check:
         ran = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=10, check=True
         )
-    except FileFault as fault:
+    except ToolFault as fault:
         return Check("ripgrep", Status.FAIL, str(fault))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return Check("ripgrep", Status.FAIL, f"it is there, but doesn't run: {error}")

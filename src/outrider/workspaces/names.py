@@ -9,9 +9,7 @@ import os
 import re
 import unicodedata
 
-_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\"}
-_LONG = {shown[1]: real for real, shown in _SHORT.items()}
-_ESCAPE = re.compile(r"\\([nrt\\]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+_ESCAPE = re.compile(r"\\(?:[nrt\\]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 
 
 def shown_name(name: str | bytes) -> str:
@@ -23,16 +21,14 @@ def shown_name(name: str | bytes) -> str:
 
 
 def _shown_character(character: str) -> str:
-    if character in _SHORT:
-        return _SHORT[character]
-    if character.isprintable():
+    if character.isprintable() and character != "\\":
         return character
     number = ord(character)
     if 0xDC80 <= number <= 0xDCFF:  # a byte that isn't UTF-8, as Python smuggles it
         return f"\\x{number - 0xDC00:02x}"
-    if number < 0x80:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    if 0x80 <= number <= 0xFF:  # else it would read as such a byte
+        return f"\\u{number:04x}"
+    return character.encode("unicode_escape").decode()
 
 
 def unescaped(shown: str) -> str:
@@ -45,13 +41,13 @@ def unescaped(shown: str) -> str:
 
 
 def _real_character(match: re.Match[str]) -> str:
-    escape = match[1]
-    if escape in _LONG:
-        return _LONG[escape]
-    number = int(escape[1:], 16)
-    if escape[0] == "x" and number >= 0x80:
-        return chr(0xDC00 + number)
-    return chr(number) if number <= 0x10FFFF else match[0]
+    escape = match[0]
+    if escape[1] == "x" and escape >= r"\x80":
+        return chr(0xDC00 + int(escape[2:], 16))
+    try:
+        return escape.encode().decode("unicode_escape")
+    except UnicodeDecodeError:  # beyond the last character there is
+        return escape
 
 
 def undisguised(name: str) -> str:

@@ -5,10 +5,10 @@ Only the path decides, never the content: the question has to be answered before
 
 import re
 
-from outrider.tools.files.names import folded
+from outrider.workspaces.names import folded
 
-# Globs, so that the search program can be told the same thing; matched against folded names.
-CREDENTIAL_NAMES = (
+# Globs, so that a search program can be told the same; matched against folded names.
+_NAMES = (
     ".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass",
     ".my.cnf", ".htpasswd", ".git-credentials", ".vault-token", ".dockercfg", ".boto", ".s3cfg",
     "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx",
@@ -17,36 +17,39 @@ CREDENTIAL_NAMES = (
     "*service?account*.json", "*serviceaccount*.json", "*firebase-adminsdk*.json",
     "credentials.tfrc.json", ".terraformrc",
 )  # fmt: skip
-
 # The end of a path: folders, then a name.
-CREDENTIAL_PATHS = (
+_PATHS = (
     ".aws/credentials", ".aws/config", ".kube/config", ".docker/config.json", ".m2/settings.xml",
     ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".config/gh/hosts.yml",
     ".config/git/credentials", ".config/rclone/rclone.conf",
 )  # fmt: skip
-
 # Everything below such a folder, but for what is meant to be public.
-CREDENTIAL_FOLDERS = (".ssh", ".gnupg", ".azure", ".config/gcloud", ".aws/sso", ".aws/cli")
+_FOLDERS = (".ssh", ".gnupg", ".azure", ".config/gcloud", ".aws/sso", ".aws/cli")
+
+GLOBS = (
+    *_NAMES,
+    *(f"**/{path}" for path in _PATHS),
+    *(f"**/{folder}/**" for folder in _FOLDERS),
+)
+"""What every credential file matches, and some harmless files too."""
 
 _HARMLESS = re.compile(
     r"(?:.*\.)?env\.(?:example|sample|template|dist)|(?:example|sample|template)\.env"
     r"|.*\.pub|known_hosts",
     re.DOTALL,
 )
-_EXACT = frozenset(glob for glob in CREDENTIAL_NAMES if not set(glob) & set("*?"))
-_ENDS = tuple(
-    glob[1:] for glob in CREDENTIAL_NAMES if glob[0] == "*" and not set(glob[1:]) & set("*?")
-)
+_EXACT = frozenset(glob for glob in _NAMES if not set(glob) & set("*?"))
+_SUFFIXES = tuple(glob[1:] for glob in _NAMES if glob[0] == "*" and not set(glob[1:]) & set("*?"))
 _OTHERS = re.compile(
     "|".join(
         re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
-        for glob in CREDENTIAL_NAMES
+        for glob in _NAMES
         if set(glob[1:]) & set("*?")
     ),
     re.DOTALL,
 )
-_PATHS = tuple(f"/{path}" for path in CREDENTIAL_PATHS)
-_FOLDERS = tuple(f"/{folder}/" for folder in CREDENTIAL_FOLDERS)
+_PATH_ENDS = tuple(f"/{path}" for path in _PATHS)
+_INSIDE = tuple(f"/{folder}/" for folder in _FOLDERS)
 
 
 def is_credential(path: str) -> bool:
@@ -56,9 +59,9 @@ def is_credential(path: str) -> bool:
     name = plain[plain.rfind("/") + 1 :]
     suspect = (
         name in _EXACT
-        or name.endswith(_ENDS)
+        or name.endswith(_SUFFIXES)
         or _OTHERS.fullmatch(name) is not None
-        or plain.endswith(_PATHS)
-        or any(folder in plain for folder in _FOLDERS)
+        or plain.endswith(_PATH_ENDS)
+        or any(folder in plain for folder in _INSIDE)
     )
     return suspect and _HARMLESS.fullmatch(name) is None
