@@ -157,16 +157,38 @@ async def test_what_is_printed_is_never_taken_for_an_answer(tools: ToolExecutor)
     assert data["output"] == "end\n"
 
 
-@pytest.mark.parametrize(
-    "forged", [r"printf 'done\0001\000x\000/\000'", r"head -c 4000000 /dev/zero | tr '\0' x"]
-)
-async def test_a_command_that_finds_the_shells_own_pipe_ends_its_shell(
+FORGED = [r"printf '0 /\000'", r"printf 'x /\000'", r"head -c 4000000 /dev/zero | tr '\0' x"]
+
+
+@pytest.mark.parametrize("forged", FORGED)
+async def test_a_command_cannot_open_the_links_of_the_shell_and_its_keeper(
     tools: ToolExecutor, forged: str
 ):
-    everywhere = f"for fd in /proc/$PPID/fd/*; do ({forged} > $fd) & done 2>/dev/null"
-    outcome = await call(tools, f"{everywhere}; sleep 60")
+    fds = "/proc/$PPID/fd/* /proc/$$/fd/[3-9]* /proc/$$/fd/1?"
+    everywhere = f"for fd in {fds}; do ({forged} > $fd) & done 2>/dev/null; wait"
+    assert (await run(tools, f"{everywhere}; (exit 9)"))["exitCode"] == 9
+    assert (await run(tools, "echo still here"))["output"] == "still here\n"
+
+
+@pytest.mark.parametrize("forged", FORGED[1:])
+async def test_a_shell_that_answers_nonsense_is_replaced(tools: ToolExecutor, forged: str):
+    # bash keeps its own copy of the link open, above 9, while a command runs.
+    outcome = await call(tools, f"for fd in 10 11 12 13; do {forged} >&$fd; done; sleep 60")
     assert outcome.envelope["code"] == 2001
     assert (await run(tools, "echo still here"))["output"] == "still here\n"
+
+
+async def test_a_program_inherits_none_of_the_shells_links(tools: ToolExecutor):
+    assert (await run(tools, "ls /proc/self/fd"))["output"].split() == ["0", "1", "2", "3"]
+
+
+async def test_a_shell_that_ends_between_commands_is_told(tools: ToolExecutor, tmp_path: Path):
+    await run(tools, "export kept=1; (while [ ! -e go ]; do sleep 0.01; done; kill -9 $$) &")
+    shell = int((await run(tools, "echo $$"))["output"])
+    (tmp_path / "go").touch()
+    wait_until(lambda: not psutil.pid_exists(shell), "the shell to be killed")
+    outcome = await call(tools, "echo $kept")
+    assert outcome.text.startswith("1\n") and "started anew" in outcome.text
 
 
 async def test_a_shell_whose_folder_was_removed_is_replaced(

@@ -26,7 +26,7 @@ from outrider.child.turn import TurnExecutor
 from outrider.models.failures import ModelUnavailable
 from outrider.models.providers import build_model, has_price
 from outrider.models.retry import RetryPolicy
-from outrider.processes.guardian import seal
+from outrider.processes.reaping import seal
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.catalogue import run_commands
 from outrider.protocol.data import from_json

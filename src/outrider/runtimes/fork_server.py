@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from outrider.protocol.brief import Brief, Start
+from outrider.protocol.fork_server import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
 from outrider.runtimes.cold import PYTHON, Child, LaunchFailed, with_links
 
-READY = b"ready"
 MAX_SEND_SECONDS = 10.0
 LOOK_EVERY_SECONDS = 1.0
 """How often a host looks whether its warm process still has the code that a cold child would."""
@@ -78,7 +78,7 @@ async def start_child(connection: socket.socket, brief: Brief, env: Mapping[str,
 
 
 def _send(connection: socket.socket, brief: Brief, theirs: tuple[int, ...]) -> None:
-    message = f"start {brief.timeout_ms} {_provider(brief)}".encode()
+    message = StartRequest(brief.timeout_ms, _provider(brief)).to_bytes()
     socket.send_fds(connection, [message], list(theirs), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
@@ -220,11 +220,11 @@ class UserWarmth:
 
     def status(self) -> dict[str, Any] | None:
         """Return what the warm process says of itself; None where there is none."""
-        return json.loads(answer) if (answer := self._ask(b"status")) else None
+        return json.loads(answer) if (answer := self._ask(STATUS)) else None
 
     def stop(self) -> bool:
         """End the warm process; return whether there was one."""
-        return self._ask(b"stop") is not None
+        return self._ask(STOP) is not None
 
     def kill(self) -> None:
         """End the warm process that was last met, and doesn't answer."""
@@ -236,7 +236,7 @@ class UserWarmth:
         try:
             with self._connect() as connection:
                 connection.send(question)
-                return connection.recv(4096)
+                return connection.recv(MAX_PACKET_BYTES)
         except OSError:
             return None
 
