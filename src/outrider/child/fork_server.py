@@ -15,11 +15,10 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
 
 from outrider.child.main import run_child
 from outrider.child.rehearsal import load_provider, rehearse
-from outrider.processes.guardian import Guardian, run_guarded
+from outrider.processes.guardian import Guardian
 from outrider.processes.reaping import call_oneself, libc
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.fork_server import (
@@ -98,11 +97,8 @@ class _Listener:
         self._path = path
         self._idle_seconds = idle_seconds
         staged = f"{path}.{os.getpid()}"
-        old_mask = os.umask(0o177)
-        try:
-            self.socket.bind(staged)
-        finally:
-            os.umask(old_mask)
+        os.fchmod(self.socket.fileno(), 0o600)  # before the file exists
+        self.socket.bind(staged)
         self.socket.listen(128)
         # In one step, so that nobody meets a socket that doesn't listen yet.
         os.rename(staged, path)
@@ -132,9 +128,8 @@ class _Listener:
 
     def unlink(self) -> None:
         """Remove the socket's file, unless it is a newer server's."""
-        with contextlib.suppress(OSError):
-            if self._found() == self._identity:
-                os.unlink(self._path)
+        if self._found() == self._identity:
+            os.unlink(self._path)
 
     def _found(self) -> tuple[int, int] | None:
         try:
@@ -154,11 +149,11 @@ class _Server:
         connection: socket.socket | None = None,
         listener: _Listener | None = None,
     ) -> None:
-        self._loaded = {provider}
-        self._asked = {provider}
         self._connections = {connection.fileno(): connection} if connection else {}
         self._listener = listener
         self._spare: socket.socket | None = None
+        self._loaded = {provider}
+        self._asked = {provider}
         self._started = time.time()
         self._served = 0
         self._stopped = False
@@ -171,7 +166,7 @@ class _Server:
                 self._on_ready(descriptor)
             if not ready and self._spare is None:
                 self._learn()
-                self._make_spare()
+                self._spare = self._fork(rehearsed=True)
         if self._listener is not None:
             self._listener.unlink()
 
@@ -210,76 +205,74 @@ class _Server:
         elif packet == STOP:
             self._stopped = True
             connection.send(STOPPED)
-        elif (request := StartRequest.from_bytes(packet)) and len(ends) == _ENDS:
+        elif request := StartRequest.from_bytes(packet):
             self._served += 1
             self._asked.add(request.provider)
-            if not self._hand_over(packet, ends):
-                self._fork(lambda: _run_at_once(ChildEnds(*ends), request.timeout_ms))
+            # Where there is no room for another process, the caller sees its ends close.
+            with self._waiting_child() as child, contextlib.suppress(OSError):
+                socket.send_fds(child, [packet], ends)
         for end in ends:
             os.close(end)
 
-    def _hand_over(self, packet: bytes, ends: list[int]) -> bool:
-        """Pass a request on to the spare, if there is one and it is ready."""
+    def _waiting_child(self) -> socket.socket:
+        """Return the link to a child that waits for its request: the spare, if it is ready."""
         spare, self._spare = self._spare, None
-        if spare is None:
-            return False
-        with spare, contextlib.suppress(OSError):
-            if spare.recv(16, socket.MSG_DONTWAIT) == READY:
-                socket.send_fds(spare, [packet], ends)
-                return True
-        return False
+        if spare is not None:
+            with contextlib.suppress(OSError):
+                if spare.recv(16, socket.MSG_DONTWAIT) == READY:
+                    return spare
+            spare.close()
+        return self._fork(rehearsed=False)
 
     def _learn(self) -> None:
         """Load a provider that was asked for since, so that the next child finds it loaded.
 
         One that leaves a thread behind ends this process, and children start cold.
         """
-        for provider in sorted(self._asked - self._loaded)[:1]:  # one only: requests are waiting
+        for provider in sorted(self._asked - self._loaded)[:1]:  # one only: requests may wait
             self._loaded.add(provider)
             _load(provider)
 
-    def _make_spare(self) -> None:
-        self._spare, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._fork(lambda: _run_spare(theirs))
-
-    def _fork(self, guardian: Callable[[], None]) -> None:
-        """Run a guardian in a fork and a session of its own, without what the server alone holds.
-
-        Where there is no room for another process, the caller sees its ends close.
-        """
-        with contextlib.suppress(OSError):
+    def _fork(self, *, rehearsed: bool) -> socket.socket:
+        """Fork a guardian and a child that wait for a request; return the link to them."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.suppress(OSError):  # no room: then the link is broken
             if os.fork() == 0:
                 try:
+                    ours.close()
                     self._leave()
-                    guardian()
+                    _guard(theirs, rehearsed=rehearsed)
                 finally:
                     os._exit(1)
+        return ours
 
     def _leave(self) -> None:
+        """Let go, in a fork, of everything that only the server may hold."""
         os.setsid()
         for connection in self._connections.values():
             connection.close()
-        if self._spare is not None:
-            self._spare.close()
         if self._listener is not None:
             self._listener.socket.close()
             os.close(self._listener.lock)
 
 
-def _run_at_once(ends: ChildEnds, timeout_ms: int) -> None:
-    _take_standard(ends[:3])
-    run_guarded(run_child, lifeline=0, status=ends.status, timeout_ms=timeout_ms)
-
-
-def _run_spare(server: socket.socket) -> None:
-    """Fork a spare, a child that waits for its ends, and guard it once it is given them.
+def _guard(server: socket.socket, *, rehearsed: bool) -> None:
+    """Fork a child that waits for its ends, and guard it once it is given them.
 
     `server` brings them with the request, once; where it closes instead, both processes end.
     """
     call_oneself("spare")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    guardian = Guardian(lambda: _wait(server, theirs), not_the_childs=(ours.fileno(),))
+
+    def wait() -> None:
+        if rehearsed:
+            call_oneself("spare")
+            rehearse()  # takes up the memory that a task needs
+            server.send(READY)
+        server.close()
+        _wait_and_run(theirs)
+
+    guardian = Guardian(wait, not_the_childs=(ours.fileno(),))
     theirs.close()
     packet, received, _, _ = socket.recv_fds(server, MAX_PACKET_BYTES, _ENDS)
     request = StartRequest.from_bytes(packet)
@@ -297,25 +290,16 @@ def _run_spare(server: socket.socket) -> None:
     guardian.guard(ends.start, ends.status, request.timeout_ms)
 
 
-def _wait(server: socket.socket, guardian: socket.socket) -> None:
-    """Be a spare: take up memory in a rehearsal, wait for a task, and do it."""
-    call_oneself("spare")
-    rehearse()
-    server.send(READY)
-    server.close()
+def _wait_and_run(guardian: socket.socket) -> None:
     _, ends, _, _ = socket.recv_fds(guardian, 16, 3)
-    begins = guardian.recv(16) == _BEGIN
+    if guardian.recv(16) != _BEGIN:
+        return
     guardian.close()
-    if begins:
-        call_oneself("child")
-        _take_standard(ends)
-        run_child()
-
-
-def _take_standard(ends: Sequence[int]) -> None:
+    call_oneself("child")
     for standard, end in enumerate(ends):
         os.dup2(end, standard)
         os.close(end)
+    run_child()
 
 
 if __name__ == "__main__":

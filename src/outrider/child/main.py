@@ -1,10 +1,9 @@
-"""A child from its brief to its last event."""
+"""A child, from its brief to its last event."""
 
 import asyncio
 import json
 import os
 import resource
-import select
 import signal
 import sys
 import time
@@ -26,7 +25,7 @@ from outrider.child.turn import TurnExecutor
 from outrider.models.failures import ModelUnavailable
 from outrider.models.providers import build_model, has_price
 from outrider.models.retry import RetryPolicy
-from outrider.processes.reaping import seal
+from outrider.processes.reaping import is_broken, seal
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.catalogue import run_commands
 from outrider.protocol.data import from_json
@@ -34,13 +33,13 @@ from outrider.protocol.events import SessionEvent, TaskFinishEvent
 
 
 def run_child() -> None:
-    """Read the brief from stdin, do its task, tell all of it on stdout, and exit."""
+    """Read the brief from stdin, do its task, write the events to stdout, and exit."""
     brief_in, events_out = take_standard_streams()
     start = time.monotonic()
     emit = Emitter(events_out)
     try:
         told = from_json(Start, json.loads(read_line(brief_in)))
-        if _is_given_up(lifeline=brief_in):
+        if is_broken(brief_in):  # the parent let go, and may have started another child
             os._exit(1)
         _take_surroundings(told)
         if run_commands(told.brief.tools):
@@ -51,15 +50,8 @@ def run_child() -> None:
     asyncio.run(_until_stopped(told.brief, emit, start))
 
 
-def _is_given_up(lifeline: int) -> bool:
-    """Whether the parent has let go by now, who may have started another child in our place."""
-    poller = select.poll()
-    poller.register(lifeline, 0)
-    return bool(poller.poll(0))
-
-
 def _take_surroundings(told: Start) -> None:
-    """Become a process of the caller's: in its folder, with its variables and limits."""
+    """Take over the caller's folder, variables and limits."""
     os.chdir(told.brief.cwd)
     os.environ.clear()
     os.environ.update(told.environment)
@@ -72,13 +64,13 @@ def _take_surroundings(told: Start) -> None:
 
 
 async def _until_stopped(brief: Brief, emit: Emit, start: float) -> NoReturn:
-    """Do the task and exit; SIGTERM cancels it, so that its tools are ended in good order."""
+    """Do the task and exit; SIGTERM cancels it, so that its tools can close."""
     task = asyncio.ensure_future(_do(brief, emit, start))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with suppress(asyncio.CancelledError):
         await task
     sys.stderr.flush()
-    # Nothing is left to do, and taking an interpreter full of SDKs apart costs 100 ms.
+    # Nothing is left to do, and an orderly exit of an interpreter full of SDKs takes 100 ms.
     os._exit(0)
 
 
@@ -99,7 +91,7 @@ async def _do(brief: Brief, emit: Emit, start: float) -> None:
 async def run_task(
     brief: Brief, model: Model, emit: Emit, budget: Budget, start: float
 ) -> TaskFinishEvent:
-    """Return how the task ended that a brief sets for a model."""
+    """Do the task of a brief with a model, and return how it ended."""
     if brief.budget.max_cost is not None and not has_price(model):
         error = f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be kept."
         return TaskFinishEvent(brief.run_id, error=f"{error} Limit maxTokens instead.")

@@ -4,7 +4,6 @@ What a command prints can't be taken for an answer of the shell: they come throu
 """
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import re
@@ -12,7 +11,7 @@ import shlex
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,8 +83,7 @@ class ShellSession:
                     await self._link.answer()
             self._is_new = False
             self._command_file.write_bytes(command.encode())
-            with self._reading(output):
-                result = await self._result(timeout_ms / 1000)
+            result = await self._result(output, timeout_ms / 1000)
         except FileNotFoundError:  # `rm -rf /tmp/*`
             raise ShellEnded("the shell's own folder was removed") from None
         except ConnectionError:
@@ -99,9 +97,12 @@ class ShellSession:
         self._is_idle = False
         await self._link.aclose()
 
-    async def _result(self, seconds: float) -> CommandResult:
-        self._link.send(RUN)
+    async def _result(self, output: "OutputBuffer", seconds: float) -> CommandResult:
+        loop = asyncio.get_running_loop()
+        # Only during commands: between them, a process that floods its output has to wait.
+        loop.add_reader(self._link.output, self._read, output)
         answer = asyncio.create_task(self._link.answer())
+        self._link.send(RUN)
         try:
             # Not cancelled at the timeout: an answer that comes at that moment would be lost.
             done, _ = await asyncio.wait({answer}, timeout=seconds)
@@ -111,17 +112,8 @@ class ShellSession:
             async with asyncio.timeout(MAX_ANSWER_SECONDS):
                 return replace(await answer, exit_code=None)
         finally:
-            answer.cancel()
-
-    @contextlib.contextmanager
-    def _reading(self, output: "OutputBuffer") -> Generator[None]:
-        # Only during commands: between them, a process that floods its output has to wait.
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._link.output, self._read, output)
-        try:
-            yield
-        finally:
             loop.remove_reader(self._link.output)
+            answer.cancel()
 
     def _read(self, output: "OutputBuffer") -> int:
         try:
