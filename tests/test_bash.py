@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bad_arguments import bad_arguments
+from outrider.processes import reaping
 from outrider.tools import shell_session
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
@@ -285,6 +286,44 @@ async def test_jobs_that_escape_are_listed_and_ended_with_the_session(
     assert {one["pid"] for one in listed} == {process.pid for process in with_mark(mark)}
     await tools.aclose()
     assert not with_mark(mark)
+
+
+HEADLESS = """
+import ctypes, pathlib, threading, time, os
+threading.Thread(target=time.sleep, args=(1000,)).start()
+pathlib.Path("begun").write_text(str(os.getpid()))
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process ends with its main thread")
+async def test_a_process_whose_first_thread_has_ended_is_ended_too(
+    tools: ToolExecutor, tmp_path: Path
+):
+    (tmp_path / "headless.py").write_text(HEADLESS)
+    await run(tools, f"setsid {sys.executable} headless.py >/dev/null 2>&1 &")
+    begun = tmp_path / "begun"
+    wait_until(lambda: begun.exists() and bool(begun.read_text()), "the program never began")
+    process = psutil.Process(int(begun.read_text()))
+    wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE, "its first thread to end")
+    await tools.aclose()
+    assert not process.is_running()
+
+
+def test_processes_are_found_without_proc_too(mark: str, monkeypatch: pytest.MonkeyPatch):
+    command = ["sh", "-c", f"sleep {mark} & wait"]
+    with subprocess.Popen(command, start_new_session=True) as shell:
+        try:
+            wait_until(lambda: bool(with_mark(mark)), "the sleeper")
+            found = set(reaping.descendants())
+            lines = {pid: reaping.command_line(pid) for pid in found}
+            monkeypatch.setattr(reaping, "HAS_PROC", False)
+            assert shell.pid in found and f"sleep {mark}" in lines.values()
+            assert set(reaping.descendants()) == found
+            assert {pid: reaping.command_line(pid) for pid in found} == lines
+            assert reaping.descendants({shell.pid}) == []
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
 
 
 async def test_a_background_process_does_not_hold_the_call(tools: ToolExecutor, mark: str):

@@ -39,18 +39,16 @@ class Reply:
     failure: Failure | None = None
 
 
+@dataclass(slots=True)
 class Conversation:
     """Sends the history to one model, as often as the retry policy and the deadline allow."""
 
-    def __init__(
-        self, model: Model, name: str, emit: Emit, retry: RetryPolicy, deadline: float
-    ) -> None:
-        self._model = model
-        self._name = name
-        self._emit = emit
-        self._retry = retry
-        self._deadline = deadline
-        self._shown_at = 0.0
+    model: Model
+    model_name: str
+    emit: Emit
+    retry: RetryPolicy
+    deadline: float
+    _shown_at: float = 0.0
 
     async def request(self, turn: int, history: History, tools: Sequence[ToolDefinition]) -> Reply:
         """Return the model's reply; `usage` counts every attempt that was made for it."""
@@ -70,20 +68,20 @@ class Conversation:
         stream: StreamedResponse | None = None
         try:
             async with model_request_stream(
-                self._model,
+                self.model,
                 history.messages,
-                model_settings=request_settings(self._model),
+                model_settings=request_settings(self.model),
                 model_request_parameters=ModelRequestParameters(function_tools=list(tools)),
             ) as stream:
                 async for event in stream:
                     if delta := _text_of(event, has_text=bool(pieces)):
                         pieces.append(delta)
-                        self._emit(MessageUpdateEvent(turn, delta))
+                        self.emit(MessageUpdateEvent(turn, delta))
                     else:
                         self._show_life(turn)
             failure = cut_failure(stream.get())
         except Exception as error:
-            failure = classify(error, self._name)
+            failure = classify(error, self.model_name)
         response = stream.get() if stream is not None else None
         return Reply("".join(pieces), _usage_of(response), response, failure)
 
@@ -91,7 +89,7 @@ class Conversation:
         """Tell the parent now and then that the model thinks, or writes a long tool call."""
         if (now := time.monotonic()) - self._shown_at >= SIGN_OF_LIFE_SECONDS:
             self._shown_at = now
-            self._emit(MessageUpdateEvent(turn, ""))
+            self.emit(MessageUpdateEvent(turn, ""))
 
     async def _wait_to_retry(
         self, turn: int, attempt: int, failure: Failure, history: History
@@ -99,14 +97,14 @@ class Conversation:
         """Return whether to send the request again, when it is time to."""
         if failure.kind is FailureKind.WINDOW_OVERFLOW:
             return history.drop_bulk()
-        remaining_ms = int((self._deadline - time.monotonic()) * 1000)
+        remaining_ms = int((self.deadline - time.monotonic()) * 1000)
         jitter = random.random()  # noqa: S311
-        delay_ms = self._retry.delay_ms(
+        delay_ms = self.retry.delay_ms(
             failure.kind, attempt, failure.retry_after, remaining_ms, jitter
         )
         if delay_ms is None:
             return False
-        self._emit(RetryEvent(turn, attempt + 1, failure.kind, failure.message, delay_ms))
+        self.emit(RetryEvent(turn, attempt + 1, failure.kind, failure.message, delay_ms))
         await asyncio.sleep(delay_ms / 1000)
         return True
 

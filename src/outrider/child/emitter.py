@@ -39,14 +39,3 @@ def take_standard_streams() -> tuple[int, int]:
     os.close(null)
     os.dup2(2, 1)
     return brief, events
-
-
-def read_line(descriptor: int) -> bytes:
-    """Return the first line from a descriptor, without waiting for more."""
-    pieces: list[bytes] = []
-    while not (pieces and pieces[-1].endswith(b"\n")):
-        piece = os.read(descriptor, 1 << 20)
-        if not piece:
-            break
-        pieces.append(piece)
-    return b"".join(pieces)

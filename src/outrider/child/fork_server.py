@@ -102,7 +102,7 @@ class _Listener:
         self.socket.listen(128)
         # In one step, so that nobody meets a socket that doesn't listen yet.
         os.rename(staged, path)
-        self._identity = self._found()
+        self._file = os.stat(path)
         self.renew()
 
     def renew(self) -> None:
@@ -112,9 +112,8 @@ class _Listener:
     def seconds_left(self) -> float:
         """Return how long to wait for the next command; 0 where none is expected any more."""
         # A newer server may have taken the path, or something has removed it.
-        if self._found() != self._identity:
-            return 0.0
-        return max(0.0, min(self._until - time.monotonic(), LOOK_EVERY_SECONDS))
+        left = self._until - time.monotonic() if self._is_found() else 0.0
+        return max(0.0, min(left, LOOK_EVERY_SECONDS))
 
     def accept(self) -> socket.socket | None:
         """Return a connection of this user's, and none of anybody else's."""
@@ -128,15 +127,13 @@ class _Listener:
 
     def unlink(self) -> None:
         """Remove the socket's file, unless it is a newer server's."""
-        if self._found() == self._identity:
+        if self._is_found():
             os.unlink(self._path)
 
-    def _found(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+    def _is_found(self) -> bool:
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.stat(self._path), self._file)
+        return False
 
 
 class _Server:

@@ -16,7 +16,7 @@ from pydantic_ai.models import Model
 
 from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation
-from outrider.child.emitter import Emit, Emitter, read_line, take_standard_streams
+from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.history import History
 from outrider.child.report_back import ReportBackTool
 from outrider.child.task import TaskExecutor
@@ -38,7 +38,8 @@ def run_child() -> None:
     start = time.monotonic()
     emit = Emitter(events_out)
     try:
-        told = from_json(Start, json.loads(read_line(brief_in)))
+        with open(brief_in, "rb", closefd=False) as brief_file:
+            told = from_json(Start, json.loads(brief_file.readline()))
         if is_broken(brief_in):  # the parent let go, and may have started another child
             os._exit(1)
         _take_surroundings(told)
@@ -97,21 +98,14 @@ async def run_task(
         return TaskFinishEvent(brief.run_id, error=f"{error} Limit maxTokens instead.")
     wants_report = brief.output_schema is not None
     report_back = ReportBackTool.for_schema(brief.output_schema) if wants_report else None
+    attempts = brief.report_back_attempts
     history = History(brief.system_prompt, brief.task)
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
     async with tool_executor(brief, Path(brief.cwd), dict(os.environ)) as executor:
         turns = TurnExecutor(
-            conversation,
-            history,
-            executor,
-            budget,
-            emit,
-            report_back,
-            brief.report_back_attempts,
-            deadline,
+            conversation, history, executor, budget, emit, report_back, attempts, deadline
         )
-        return await TaskExecutor(
-            brief.run_id, turns, history, budget, wants_report, brief.report_back_attempts
-        ).run()
+        task = TaskExecutor(brief.run_id, turns, history, budget, wants_report, attempts)
+        return await task.run()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,13 @@ from outrider.models.providers import build_model
 from outrider.models.resolution import is_embedded, needs
 from outrider.protocol.brief import Brief
 
-_CALL = {"name": "grep", "arguments": '{"pattern":"x"}'}
-_STREAMS: tuple[list[dict[str, Any]], ...] = (
-    [
-        {"delta": {"role": "assistant", "content": ""}},
-        {"delta": {"tool_calls": [{"index": 0, "id": "0", "type": "function", "function": _CALL}]}},
-        {"delta": {}, "finish_reason": "tool_calls"},
-    ],
-    [
-        {"delta": {"role": "assistant", "content": ""}},
-        {"delta": {"content": "Wa"}},
-        {"delta": {"content": "rm."}},
-        {"delta": {}, "finish_reason": "stop"},
-    ],
-)
-"""What the model says in each turn: as much as possible of what occurs in any stream."""
+_GREP = {"name": "grep", "arguments": '{"pattern":"x"}'}
+_CALL = {"index": 0, "id": "0", "type": "function", "function": _GREP}
+_TURNS: dict[str, list[dict[str, Any]]] = {
+    "tool_calls": [{"tool_calls": [_CALL]}],
+    "stop": [{"content": "Wa"}, {"content": "rm."}],
+}
+"""What the model says before each reason to stop: as much as possible of what streams contain."""
 
 _USAGE = {
     "prompt_tokens": 9,
@@ -64,7 +57,7 @@ def rehearse() -> None:
 async def _rehearse() -> None:
     folder = Path(agents.__file__).parent / "builtin"
     brief = Brief("00000000", "warm", "You.", "Go.", "warm", str(folder), tools=("grep",))
-    serve = partial(_serve, map(_response, _STREAMS))
+    serve = partial(_serve, starmap(_response, _TURNS.items()))
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         address = f"http://127.0.0.1:{port}/v1"
@@ -98,9 +91,12 @@ async def _serve(
     writer.close()
 
 
-def _response(stream: list[dict[str, Any]]) -> bytes:
+def _response(reason: str, deltas: list[dict[str, Any]]) -> bytes:
     common = {"id": "0", "object": "chat.completion.chunk", "created": 0, "model": _MODEL}
-    chunks: list[Any] = [{"choices": [{"index": 0, **choice}]} for choice in stream]
+    deltas = [{"role": "assistant", "content": ""}, *deltas]
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": reason})
+    chunks: list[dict[str, Any]] = [{"choices": [choice]} for choice in choices]
     chunks.append({"choices": [], "usage": _USAGE})
     events = [json.dumps({**common, **chunk}) for chunk in chunks] + ["[DONE]"]
     body = "".join(f"data: {event}\n\n" for event in events)

@@ -65,34 +65,28 @@ class Guardian:
         call_oneself("guard")
         self._watch.hold(lifeline)
         # A backstop behind the parent's own deadline, for a parent that is stopped or stuck.
-        deadline = time.monotonic() + timeout_ms / 1000 + TERMINATE_GRACE_SECONDS
-        self._until_asked(lifeline, deadline)
+        self._wait(timeout_ms / 1000 + TERMINATE_GRACE_SECONDS, lifeline)
         self._watch.let_go(lifeline)
-        self._end_child()
+        number = signal.SIGTERM
+        while not self._ending:
+            self._signal(number)
+            self._wait(TERMINATE_GRACE_SECONDS)
+            number = signal.SIGKILL
         self._signal(signal.SIGKILL)
         sweep(self._on_end)
         os.write(status, f"{self._ending}\n".encode())
         os.close(status)  # a fork of a big process takes milliseconds to be taken down
         os._exit(0)
 
-    def _until_asked(self, lifeline: int, deadline: float) -> None:
-        """Return when the child has ended, or has to."""
+    def _wait(self, seconds: float, lifeline: int | None = None) -> None:
+        """Wait for the child's end, or until the lifeline or a signal asks for it."""
+        until = time.monotonic() + seconds
         asked = False
-        while not self._ending and not asked and time.monotonic() < deadline:
-            signals, ready = self._watch.wait(deadline - time.monotonic())
+        while not self._ending and not asked and (left := until - time.monotonic()) > 0:
+            signals, ready = self._watch.wait(left)
             reap(self._on_end)
-            asked = lifeline in ready or any(number != signal.SIGCHLD for number in signals)
-
-    def _end_child(self) -> None:
-        """Ask the child to end, and after a grace period, and another one, make it."""
-        number = signal.SIGTERM
-        while not self._ending:
-            self._signal(number)
-            number = signal.SIGKILL
-            give_up = time.monotonic() + TERMINATE_GRACE_SECONDS
-            while not self._ending and (left := give_up - time.monotonic()) > 0:
-                self._watch.wait(left)
-                reap(self._on_end)
+            if lifeline is not None:
+                asked = lifeline in ready or any(one != signal.SIGCHLD for one in signals)
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):

@@ -30,9 +30,8 @@ from outrider.processes.reaping import (
 
 RUN = b"r"
 STOP = b"s"
-ANSWER_FIELDS = 5
-"""Each ends in NUL: exit code, restarted, cwd, number of other processes, some of these."""
-MAX_LISTED = 50
+ANSWER_FIELDS = 4
+"""Each ends in NUL: exit code, restarted, cwd, a line for each process that runs on."""
 MAX_RECORD_BYTES = 1024 * 1024
 
 
@@ -136,9 +135,9 @@ class Keeper:
 
     def _answer(self, others: list[int]) -> None:
         lines = [f"{pid} {line}" for pid in others if (line := command_line(pid))]
-        listed = "\n".join(lines[:MAX_LISTED]).encode(errors="replace")
+        listed = "\n".join(lines).encode(errors="replace")
         restarted = b"restarted" if self._restarted else b""
-        fields = (b"%d" % self._exit_code, restarted, self._cwd, b"%d" % len(lines), listed)
+        fields = (b"%d" % self._exit_code, restarted, self._cwd, listed)
         self._state, self._restarted = "none", False
         self._lifeline.sendall(b"".join(field + b"\0" for field in fields))
 

@@ -35,9 +35,8 @@ class CommandResult:
     restarted: bool
     """Whether the shell was lost: only its directory and its exported variables remain."""
     cwd: str
-    background_count: int
     background: tuple[tuple[int, str], ...]
-    """Processes that were left running: ids and command lines, not all if there are many."""
+    """Processes that were left running: their ids and command lines."""
     output: str = ""
 
 
@@ -93,11 +92,11 @@ class KeeperLink:
             if not chunk:
                 raise ConnectionError("the keeper is gone")
             self._received += chunk
-        code, restarted, cwd, count, lines, _ = self._received.split(b"\0")
+        code, restarted, cwd, lines, _ = self._received.split(b"\0")
         self._received = b""
         processes = (line.split(" ", 1) for line in lines.decode().splitlines())
         background = tuple((int(pid), line) for pid, line in processes)
-        return CommandResult(int(code), bool(restarted), os.fsdecode(cwd), int(count), background)
+        return CommandResult(int(code), bool(restarted), os.fsdecode(cwd), background)
 
     async def aclose(self) -> None:
         """End the keeper and everything below it."""

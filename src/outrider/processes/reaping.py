@@ -48,9 +48,10 @@ class Watch:
         self._signals.setblocking(False)
         self._wakeup.setblocking(False)
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
-        # Handled, not ignored: what is ignored stays so in programs that are started.
+        # Handlers that do nothing: because they exist, Python writes to the socket. Signals that
+        # are ignored instead would stay so in programs that are started.
         for number in _SIGNALS:
-            signal.signal(number, _wake)
+            signal.signal(number, lambda _number, _frame: None)
         self._poll = select.poll()
         self.hold(self._signals.fileno(), select.POLLIN)
 
@@ -79,10 +80,6 @@ class Watch:
         signal.set_wakeup_fd(-1)
         self._signals.close()
         self._wakeup.close()
-
-
-def _wake(_number: int, _frame: object) -> None:
-    """Do nothing: Python writes the signal's number to the socket because a handler exists."""
 
 
 def is_broken(lifeline: int) -> bool:

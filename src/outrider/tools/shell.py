@@ -16,6 +16,7 @@ from outrider.tools.shell_session import ShellEnded, ShellSession
 
 MAX_TIMEOUT_MS = 3_600_000
 MAX_COMMAND_CHARACTERS = 4_000_000
+MAX_LISTED_PROCESSES = 50
 MAX_SHOWN_PROCESSES = 10
 
 
@@ -71,7 +72,11 @@ async def bash(
         return build_error_response(ToolCode.UPSTREAM_FAILED, message)
     context.effects.command(command, result.exit_code)
     if result.exit_code is None:
-        return build_error_response(ToolCode.TIMEOUT, _timeout_text(timeout_ms), _data(result))
+        message = (
+            f"The command took longer than {timeout_ms} ms; it and what it started were ended. "
+            "Give a larger timeoutMs, or run it in the background with its output in a file."
+        )
+        return build_error_response(ToolCode.TIMEOUT, message, _data(result))
     return build_success_response(_data(result))
 
 
@@ -80,7 +85,9 @@ def _data(result: CommandResult) -> dict[str, Any]:
         "output": result.output,
         "exitCode": result.exit_code,
         "cwd": result.cwd,
-        "background": [{"pid": pid, "command": line} for pid, line in result.background],
+        "background": [
+            {"pid": pid, "command": line} for pid, line in result.background[:MAX_LISTED_PROCESSES]
+        ],
         "notes": _notes(result),
     }
 
@@ -91,14 +98,7 @@ def _notes(result: CommandResult) -> list[str]:
         kept = f"in {result.cwd}, with its exported variables"
         notes.append(f"the shell ended and was started anew {kept}")
     if shown := [f"{pid} {line}" for pid, line in result.background[:MAX_SHOWN_PROCESSES]]:
-        more = result.background_count - len(shown)
+        more = len(result.background) - len(shown)
         rest = f", and {more} more" if more else ""
         notes.append(f"in the background: {', '.join(shown)}{rest}")
     return notes
-
-
-def _timeout_text(timeout_ms: int) -> str:
-    return (
-        f"The command took longer than {timeout_ms} ms; it and what it started were ended. "
-        "Give a larger timeoutMs, or run it in the background with its output in a file."
-    )
