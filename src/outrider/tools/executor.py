@@ -22,7 +22,7 @@ from outrider.tools.cutting import Keep, cut_text, shrink
 from outrider.tools.formatting import ResultFormatter
 from outrider.tools.registry import DEFAULT_TIMEOUT_MS, Tool
 from outrider.tools.returned import envelope_of, envelope_of_fault
-from outrider.tools.sessions import SessionPool, Turn
+from outrider.tools.sessions import SessionLease, SessionPool
 
 RESULT_BYTES = 50_000
 DATA_FACTOR = 4
@@ -160,11 +160,11 @@ class ToolExecutor:
         if tool.session is None:
             return await self._in_time(call, tool, None)
         wanted = session_id or self.context.session_id
-        async with self._sessions.turn(tool.resource, wanted, tool.session) as turn:
+        async with self._sessions.lease(tool.resource, wanted, tool.session) as turn:
             call.session_id, call.temporary_session = turn.session_id, turn.temporary
             return await self._in_time(call, tool, turn)
 
-    async def _in_time(self, call: _Call, tool: Tool, turn: Turn | None) -> Envelope:
+    async def _in_time(self, call: _Call, tool: Tool, turn: SessionLease | None) -> Envelope:
         timeout_ms = _timeout_ms(tool, call.arguments)
         seconds = timeout_ms / 1000 + (OWN_TIMEOUT_SECONDS if tool.own_timeout else 0)
         task = asyncio.create_task(_contained(self._run(call, tool, turn)))
@@ -178,7 +178,7 @@ class ToolExecutor:
         await _let_go(task, turn)
         raise TimeoutError(f"{tool.name} took longer than {timeout_ms} ms and was ended.")
 
-    async def _run(self, call: _Call, tool: Tool, turn: Turn | None) -> Envelope:
+    async def _run(self, call: _Call, tool: Tool, turn: SessionLease | None) -> Envelope:
         arguments = call.arguments
         if tool.own_timeout:
             arguments = {**arguments, "timeoutMs": _timeout_ms(tool, arguments)}
@@ -242,7 +242,7 @@ async def _contained(running: Coroutine[Any, Any, Envelope]) -> Envelope:
         raise RuntimeError(f"the tool tried to end with {type(fault).__name__}") from None
 
 
-async def _let_go(task: asyncio.Task[Envelope], turn: Turn | None) -> None:
+async def _let_go(task: asyncio.Task[Envelope], turn: SessionLease | None) -> None:
     if turn is not None:
         turn.broken = True  # nobody knows in which state a call that was cut short left it
     task.add_done_callback(_forget_fault)
