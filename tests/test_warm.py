@@ -127,7 +127,7 @@ def test_any_change_of_the_code_is_another_identity(
     (package / "below").mkdir(parents=True)
     for file in (package / "__init__.py", package / "below/one.py"):
         file.write_text("a = 1\n")
-    own_file = str(package / "runtimes/fork_server.py")
+    own_file = str(package / "runtimes/native/fork_server.py")
     monkeypatch.setattr("outrider.runtimes.native.fork_server.__file__", own_file)
     seen = [code_identity(), code_identity()]
     (package / "below/one.py").write_text("ab = 1\n")

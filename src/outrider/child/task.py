@@ -6,10 +6,11 @@ from typing import Any
 
 from outrider.child.budget import Budget
 from outrider.child.history import History
-from outrider.child.report_back import NO_REPORT, REMINDER, Report
+from outrider.child.report_back import NO_REPORT, REMINDER
 from outrider.child.turn import TurnExecutor, TurnResult
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
+from outrider.schemas.output_schema import Report
 
 MAX_TEXT = 1 << 20
 CUT = "The model's answer was cut at its token limit."
@@ -119,7 +120,7 @@ class TaskExecutor:
             outcome=outcome,
             error=error,
             schema_faults=tuple(fault.to_dict() for fault in faults) or None,
-            last_report=last.raw if last else None,
+            last_report=last.value if last else None,
             has_last_report=last is not None,
             usage=self.budget.usage,
         )

@@ -1,4 +1,4 @@
-"""The fault of a tool call: raised anywhere in a tool, answered as an error envelope."""
+"""The exception that ends a tool call with an error envelope."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from outrider.protocol.errors import OutriderError
 
 
 class ToolFault(OutriderError):
-    """Why a tool call fails; the caller gets its code, message and data."""
+    """Why a tool call is refused or fails; the executor turns it into the caller's envelope."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)

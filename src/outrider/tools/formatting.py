@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.protocol.envelope import ToolCode, is_success
+from outrider.protocol.envelope import is_success, meaning_of
 
 MAX_SHORT_CHARACTERS = 160
 
@@ -61,8 +61,8 @@ class ResultFormatter:
 def error_line(envelope: Mapping[str, Any]) -> str:
     """Return what went wrong, with its code and the code's meaning."""
     code = envelope.get("code")
-    known = next((known for known in ToolCode if known == code), ToolCode.INTERNAL)
-    return f"Error {code} ({known.meaning}): {envelope.get('message')}"
+    meaning = meaning_of(code) if isinstance(code, int) else "not a code"
+    return f"Error {code} ({meaning}): {envelope.get('message')}"
 
 
 def default_long(data: Any) -> str:
