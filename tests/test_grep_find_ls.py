@@ -5,7 +5,6 @@ import json
 import os
 import stat
 import sys
-import threading
 from pathlib import Path
 
 import psutil
@@ -14,11 +13,11 @@ from hypothesis import given, settings, strategies as st
 
 from file_tools import FileTools
 from outrider.masking import Masker
+from outrider.tools.context import ToolContext
 from outrider.tools.files import grep
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.matches import MAX_RECORD_BYTES, records
 from outrider.tools.files.ripgrep import searching
-from outrider.workspaces.folder import FolderWorkspace
 
 
 @pytest.fixture
@@ -227,11 +226,11 @@ async def test_without_ripgrep_the_answer_says_what_to_install(
 
 async def test_a_search_from_the_root_keeps_out_of_the_kernels_files():
     """Some of them have no end, and some wait for one."""
-    workspace = FolderWorkspace(("/",))
+    context = ToolContext(cwd=Path("/"))
     arguments = ["--files", "--null", "--max-depth=2"]
     with (
-        workspace.open_folder(workspace.resolve("/")) as folder,
-        searching((), arguments, threading.Event(), folder) as search,
+        context.workspace.open_folder(context.workspace.resolve("/")) as folder,
+        searching(context, arguments, folder) as search,
     ):
         found = search.paths()
     assert found

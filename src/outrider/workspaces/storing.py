@@ -38,33 +38,19 @@ def replace(
     Returns what the file held before, None where there was none, and the new SHA-256.
     """
     lock = _LOCKS[hash(place.path) % len(_LOCKS)]
-    with (
-        faults_about(place),
-        lock,
-        opened_parent(place, make=make_folders) as folder,
-        _listing(folder) as listing,
-    ):
+    with faults_about(place), lock, opened_parent(place, make=make_folders) as folder:
         before, status = _existing(folder, place) or (None, None)
         content = rewrite(before)
-        _remove_stale(listing)
+        _remove_stale(folder)
         with _temporary(folder, 0o666 if status is None else 0o600) as (temporary, file):
             _write_durably(file, content, status)
             raise_if_stopped(stop)
             _refuse_changed(folder, place, status)
             os.rename(temporary, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
-        if listing is not None:
+        # A folder that may be written but not listed can't be synced.
+        with contextlib.suppress(PermissionError), listable(folder) as listing:
             os.fsync(listing)
     return before, hashlib.sha256(content).hexdigest()
-
-
-@contextlib.contextmanager
-def _listing(folder: int) -> Generator[int | None, None, None]:
-    """Hold the folder open for listing and syncing; None where that isn't allowed."""
-    with contextlib.ExitStack() as held:
-        listing = None
-        with contextlib.suppress(OSError):
-            listing = held.enter_context(listable(folder))
-        yield listing
 
 
 def _existing(folder: int, place: Place) -> tuple[FileVersion, os.stat_result] | None:
@@ -139,17 +125,16 @@ def _version(status: os.stat_result | None) -> tuple[int, ...] | None:
     return status and (status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns)
 
 
-def _remove_stale(listing: int | None) -> None:
+def _remove_stale(folder: int) -> None:
     """Remove the hidden files of processes that were killed: those that no process has locked."""
-    if listing is None:
-        return
-    with os.scandir(listing) as entries:
-        names = [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
+    names: list[str] = []
+    with contextlib.suppress(OSError), listable(folder) as listing, os.scandir(listing) as entries:
+        names += [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
     for name in names:
         with contextlib.suppress(OSError):
-            file = os.open(name, READ, dir_fd=listing)
+            file = os.open(name, READ, dir_fd=folder)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.unlink(name, dir_fd=listing)
+                os.unlink(name, dir_fd=folder)
             finally:
                 os.close(file)

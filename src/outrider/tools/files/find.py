@@ -54,10 +54,7 @@ def find(
     place = workspace.resolve(path)
     glob = Glob(_relative(place.path, pattern))
     arguments = ["--files", "--null", *narrowed_to(glob.names())]
-    with (
-        workspace.open_folder(place) as folder,
-        searching(workspace.roots, arguments, context.stop, folder) as search,
-    ):
+    with workspace.open_folder(place) as folder, searching(context, arguments, folder) as search:
         found = search.paths()
     if not glob.settled_by_names:
         found = [name for name in found if glob.matches(name)]

@@ -135,7 +135,7 @@ def _search(
     context: ToolContext, where: OpenFolder | BinaryIO, arguments: list[str], matches: Matches
 ) -> int:
     """Take what ripgrep finds, as far as it is counted; returns how much could not be read."""
-    with searching(context.workspace.roots, arguments, context.stop, where) as search:
+    with searching(context, arguments, where) as search:
         for record in records(search.chunks()):
             matches.feed(record)
             if matches.total > MAX_COUNTED:
@@ -159,7 +159,7 @@ def _search_folder(
     globs = [f"--iglob={one}" for one in _credential_globs(workspace, glob.names())]
     with workspace.open_folder(place) as folder:
         # Both at once: the list of names is there long before the search is done.
-        names = searching(workspace.roots, ["--files", "--null", *globs], context.stop, folder)
+        names = searching(context, ["--files", "--null", *globs], folder)
         with names if globs else nullcontext() as listing:
             unreadable = _search(context, folder, arguments, matches)
             found = listing.paths() if listing else []

@@ -46,12 +46,8 @@ def _format_long(data: Any, arguments: Arguments) -> str:
         return f"[{data['path']}: {data['mediaType']}, {size}{shown_size(data['size'])}; not shown]"
     if not data["totalLines"] and not data["lines"]:
         return f"[{data['path']} is empty]"
-    cut = {entry["line"]: entry["characters"] for entry in data["cut"]}
-    shown = [
-        f"{number}\t{line}" + (f"… [cut: {cut[number]:,} characters]" if number in cut else "")
-        for number, line in enumerate(data["lines"], data["startLine"])
-    ]
-    return "\n".join([*shown, *_notes(data)])
+    numbered = (f"{number}\t{line}" for number, line in enumerate(data["lines"], data["startLine"]))
+    return "\n".join([*numbered, *_notes(data)])
 
 
 def _notes(data: Any) -> Iterator[str]:
@@ -148,7 +144,6 @@ def _window_data(
         "encoding": encoding.shown,
         "startLine": window.first,
         "lines": window.lines,
-        "cut": [{"line": line, "characters": length} for line, length in window.cut.items()],
         "totalLines": window.total if counted else None,
         "nextOffset": window.first + len(window.lines) if window.more else None,
         "damaged": encoding.codec == "utf-8" and any("\ufffd" in line for line in window.lines),
@@ -170,7 +165,7 @@ class LineWindow:
     """How many lines before the first are kept to the end, to tell whether a secret began there."""
     lines: list[str] = field(default_factory=list[str])
     cut: dict[int, int] = field(default_factory=dict[int, int])
-    """By line number: how many characters a line has that was cut."""
+    """By their place in `lines`: how many characters the lines have that are to be cut."""
     more: bool = False
     """Whether there is text after the window."""
     _newlines: int = 0
@@ -218,18 +213,19 @@ class LineWindow:
         """Take the end of the text, mask the lines, and drop what was kept only for that."""
         if self._length:  # a last line needs no newline
             self._end_line("")
-        self.lines = (mask.lines(self.lines) if mask else self.lines)[self.above :]
-        for number in self.cut:
-            at = number - self.first
-            self.lines[at] = self.lines[at][:MAX_LINE_CHARACTERS]
+        self.lines = mask.lines(self.lines) if mask else self.lines
+        for at, length in self.cut.items():
+            line = self.lines[at][:MAX_LINE_CHARACTERS]
+            self.lines[at] = f"{line}… [cut: {length:,} characters]"
+        del self.lines[: self.above]
 
     def _end_line(self, piece: str) -> None:
         line, length = self._kept + piece[:_MAX_KEPT], self._length + len(piece)
         self._kept, self._length = "", 0
         if length <= MAX_LINE_CHARACTERS:
             line = line.removesuffix("\r")
-        elif len(self.lines) >= self.above:
-            self.cut[self.first + len(self.lines) - self.above] = length
+        else:
+            self.cut[len(self.lines)] = length
         self.lines.append(line)
         if len(self.lines) > self.above:
             shown = line[:MAX_LINE_CHARACTERS]

