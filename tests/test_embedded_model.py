@@ -434,7 +434,7 @@ async def test_what_a_file_says_does_not_steer_it(repository: Path):
 async def test_without_tools_it_answers_and_says_that_nothing_was_searched(repository: Path):
     run = await ask(repository, "Where is the idle timeout enforced?", tools=[])
     assert run.calls == []
-    assert "for want of a tool" in run.text
+    assert "because there is no tool for it" in run.text
 
 
 async def test_with_read_alone_it_reads_the_file_that_is_named(repository: Path):

@@ -102,32 +102,25 @@ _KIND_OF_STATUS = {
 }
 
 
-_WORDS = {
+# These are followed by the provider's own sentence.
+_WITH_DETAIL = {
     FailureKind.CONNECTION: "The connection to the model's provider failed or was lost",
-    FailureKind.RATE_LIMIT: "The model's provider limits the rate of requests",
-    FailureKind.OVERLOADED: "The model's provider is overloaded or unavailable",
     FailureKind.SERVER: "The model's provider failed",
-    FailureKind.TIMEOUT: "The model's provider didn't answer in time",
-    FailureKind.AUTHENTICATION: "The model's provider refused the key",
     FailureKind.NOT_FOUND: "The model's provider doesn't know this model",
-    FailureKind.QUOTA: "The account at the model's provider has no credit or quota left",
-    FailureKind.WINDOW_OVERFLOW: "The conversation no longer fits the model's context window",
-    FailureKind.CONTENT_FILTER: "The model's provider filtered the answer",
     FailureKind.REJECTED: "The model's provider rejected the request",
-    FailureKind.CUT_STREAM: "The model's answer was cut: its stream ended without an end",
     FailureKind.MALFORMED: "The model's provider sent something that can't be read",
     FailureKind.UNKNOWN: "The request to the model failed",
 }
-_WITH_DETAIL = frozenset(
-    {
-        FailureKind.CONNECTION,
-        FailureKind.SERVER,
-        FailureKind.NOT_FOUND,
-        FailureKind.REJECTED,
-        FailureKind.MALFORMED,
-        FailureKind.UNKNOWN,
-    }
-)
+_WORDS = _WITH_DETAIL | {
+    FailureKind.RATE_LIMIT: "The model's provider limits the rate of requests",
+    FailureKind.OVERLOADED: "The model's provider is overloaded or unavailable",
+    FailureKind.TIMEOUT: "The model's provider didn't answer in time",
+    FailureKind.AUTHENTICATION: "The model's provider refused the key",
+    FailureKind.QUOTA: "The account at the model's provider has no credit or quota left",
+    FailureKind.WINDOW_OVERFLOW: "The conversation no longer fits the model's context window",
+    FailureKind.CONTENT_FILTER: "The model's provider filtered the answer",
+    FailureKind.CUT_STREAM: "The model's answer was cut: its stream ended without an end",
+}
 
 
 def _message(kind: FailureKind, error: BaseException, status: int | None, model: str) -> str:
@@ -142,7 +135,7 @@ def _message(kind: FailureKind, error: BaseException, status: int | None, model:
 
 
 def _detail(error: BaseException) -> str:
-    """The provider's own sentence, if it sent one; never its whole answer."""
+    """Return the provider's own sentence, if it sent one; never its whole answer."""
     body: Any = getattr(error, "body", None)
     if isinstance(body, dict):
         fields = cast("dict[str, Any]", body)

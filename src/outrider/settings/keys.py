@@ -30,15 +30,9 @@ def _key(
 
 
 READ_ONLY_LSP_ACTIONS = (
-    "definition",
-    "references",
-    "hover",
-    "signature",
-    "symbols",
-    "diagnostics",
-    "workspace-diagnostics",
-    "servers",
-)
+    "definition", "references", "hover", "signature", "symbols", "diagnostics",
+    "workspace-diagnostics", "servers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 from typing import TypeAlias, cast
 
 _MAX_HEAD_BYTES = 64 * 1024
@@ -80,7 +79,6 @@ class Connection(asyncio.Protocol):
         self,
         status: int,
         body: bytes,
-        *,
         content_type: str = "application/json",
         headers: Iterable[tuple[str, str]] = (),
         promised: int | None = None,
@@ -130,7 +128,7 @@ class Connection(asyncio.Protocol):
         try:
             request = self._take_request()
         except ValueError as fault:
-            self.respond(400, str(fault).encode(), content_type="text/plain")
+            self.respond(400, str(fault).encode(), "text/plain")
             self._transport.write(bytes(self._outgoing))
             self._transport.close()
             return
@@ -166,7 +164,7 @@ class Connection(asyncio.Protocol):
     def _write_head(
         self, status: int, content_type: str, headers: Iterable[tuple[str, str]]
     ) -> None:
-        lines = [f"HTTP/1.1 {status} {_reason(status)}", f"Content-Type: {content_type}"]
+        lines = [f"HTTP/1.1 {status} Scripted", f"Content-Type: {content_type}"]
         lines += [f"{name}: {value}" for name, value in headers]
         self._outgoing += "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
@@ -186,10 +184,3 @@ def _parsed_head(head: bytes) -> tuple[HttpRequest, int]:
         raise ValueError(f"Content-Length is {length!r}; it must be a number.")
     path = words[1].partition("?")[0]
     return HttpRequest(words[0], path, headers, b""), int(length)
-
-
-def _reason(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Scripted"

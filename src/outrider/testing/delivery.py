@@ -18,12 +18,10 @@ async def deliver(step: Step, request: ModelRequest, connection: Connection) -> 
             await _stream(step, request, connection)
         case Reply():
             await _complete(step, request, connection)
-        case steps.HttpFailure():
-            connection.respond(step.status, wire.error_body(step), headers=step.headers)
+        case steps.HttpResponse():
+            connection.respond(step.status, step.body.encode(), step.content_type, step.headers)
         case Endless():
             await _go_on_for_ever(step, request, connection)
-        case steps.Garbage():
-            connection.respond(200, step.body.encode(), content_type=step.content_type)
         case steps.Silence():
             await _wait_for_ever()
         case steps.HangUp():
@@ -56,7 +54,7 @@ async def _complete(reply: Reply, request: ModelRequest, connection: Connection)
         case StreamEnd.MALFORMED:
             connection.respond(200, half)
         case StreamEnd.ERROR if reply.error:
-            connection.respond(reply.error.status, wire.error_body(reply.error))
+            connection.respond(reply.error.status, reply.error.body.encode())
         case _:
             connection.respond(200, half, promised=len(body))
             await _break_off(reply, connection)

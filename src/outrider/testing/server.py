@@ -12,7 +12,7 @@ from typing import Self, TypeAlias, get_args
 from outrider.testing import wire
 from outrider.testing.connection import Connection, HttpRequest
 from outrider.testing.delivery import deliver
-from outrider.testing.steps import HttpFailure, Step, fail
+from outrider.testing.steps import Step, fail
 from outrider.testing.wire import ModelRequest, is_chat
 
 Script: TypeAlias = Sequence[Step] | Callable[[ModelRequest], Step]
@@ -139,7 +139,7 @@ class ScriptedModel:
                     f"There is no {http.method} {http.path} here; "
                     "use POST /v1/chat/completions or GET /v1/models."
                 )
-                connection.respond(404, wire.error_body(HttpFailure(404, message)))
+                connection.respond(404, fail(404, message=message).body.encode())
 
     async def _chat(self, connection: Connection, http: HttpRequest) -> None:
         try:
@@ -148,7 +148,7 @@ class ScriptedModel:
             body = None
         if not is_chat(body):
             message = "The body is not a JSON object with a list of messages."
-            connection.respond(400, wire.error_body(HttpFailure(400, message)))
+            connection.respond(400, fail(400, message=message).body.encode())
             return
         with self._changed:
             request = ModelRequest(body, http.headers, time.monotonic(), len(self._requests))

@@ -9,6 +9,28 @@ from typing import Literal, TypeAlias
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "tool_calls"]
 ToolArgs: TypeAlias = Mapping[str, object] | str
 
+__all__ = [
+    "Reply",
+    "Step",
+    "Usage",
+    "answer",
+    "context_overflow",
+    "cut",
+    "drip",
+    "empty",
+    "endless",
+    "fail",
+    "garbage",
+    "hang_up",
+    "malformed",
+    "refusal",
+    "silence",
+    "silence_after",
+    "stream_error",
+    "tool_call",
+    "tool_calls",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -46,13 +68,12 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpFailure:
-    """An HTTP error with the provider's error body."""
+class HttpResponse:
+    """A whole HTTP response that isn't an answer: an error, or garbage."""
 
     status: int
-    message: str
-    type: str | None = None
-    code: str | None = None
+    body: str
+    content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -63,12 +84,12 @@ class Reply:
     text: str = ""
     refusal: str = ""
     calls: tuple[ToolCall, ...] = ()
-    usage: Usage = DEFAULT_USAGE
+    usage: UsageLike = DEFAULT_USAGE
     chunk_size: int = DEFAULT_CHUNK_SIZE
     delay: float = 0
     finish_reason: FinishReason | None = "stop"
     ending: StreamEnd = StreamEnd.FINISHED
-    error: HttpFailure | None = None
+    error: HttpResponse | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for a reply that can't be streamed."""
@@ -86,14 +107,6 @@ class Endless:
 
 
 @dataclass(frozen=True, slots=True)
-class Garbage:
-    """A successful response whose body isn't an answer."""
-
-    body: str
-    content_type: str
-
-
-@dataclass(frozen=True, slots=True)
 class Silence:
     """A request that is accepted and never answered."""
 
@@ -103,7 +116,7 @@ class HangUp:
     """A connection closed without a byte of response."""
 
 
-Step: TypeAlias = Reply | HttpFailure | Endless | Garbage | Silence | HangUp
+Step: TypeAlias = Reply | HttpResponse | Endless | Silence | HangUp
 
 
 def answer(
@@ -118,17 +131,17 @@ def answer(
 
     With `finish_reason=None` the stream ends properly but never says why.
     """
-    return Reply(text, "", (), _usage(usage), chunk_size, delay, finish_reason)
+    return Reply(text, "", (), usage, chunk_size, delay, finish_reason)
 
 
 def empty(*, usage: UsageLike = DEFAULT_USAGE) -> Reply:
     """A finished answer without any text."""
-    return Reply(usage=_usage(usage))
+    return Reply(usage=usage)
 
 
 def refusal(text: str, *, usage: UsageLike = DEFAULT_USAGE) -> Reply:
     """A refusal, in the field that the provider has for it."""
-    return Reply(refusal=text, usage=_usage(usage))
+    return Reply(refusal=text, usage=usage)
 
 
 def tool_call(
@@ -141,7 +154,7 @@ def tool_call(
 ) -> Reply:
     """One tool call; `args` given as text are sent unchanged, malformed or not."""
     call = ToolCall(name, args if isinstance(args, str) else json.dumps(args), id)
-    return Reply(text, calls=(call,), usage=_usage(usage), chunk_size=8, finish_reason="tool_calls")
+    return Reply(text, calls=(call,), usage=usage, chunk_size=8, finish_reason="tool_calls")
 
 
 def tool_calls(
@@ -155,7 +168,7 @@ def tool_calls(
     parts = [tool_call(*call) if isinstance(call, tuple) else call for call in calls]
     texts = [text, *(part.text for part in parts)]
     each = tuple(call for part in parts for call in part.calls)
-    return Reply("".join(texts), "", each, _usage(usage), 8, finish_reason=finish_reason)
+    return Reply("".join(texts), "", each, usage, 8, finish_reason=finish_reason)
 
 
 def fail(
@@ -166,15 +179,17 @@ def fail(
     code: str | None = None,
     type: str | None = None,  # noqa: A002 - the wire format's own word
     headers: Mapping[str, str] | None = None,
-) -> HttpFailure:
+) -> HttpResponse:
     """An HTTP error: 401, 429 with `Retry-After`, 500, 529, or any other."""
     pairs = dict(headers or {})
     if retry_after is not None:
         pairs["Retry-After"] = str(retry_after)
-    return HttpFailure(status, message, type, code, tuple(pairs.items()))
+    error = {"message": message, "type": type, "param": None, "code": code}
+    body = json.dumps({"error": error}, separators=(",", ":"))
+    return HttpResponse(status, body, headers=tuple(pairs.items()))
 
 
-def context_overflow() -> HttpFailure:
+def context_overflow() -> HttpResponse:
     """The error for a conversation that no longer fits the model's window."""
     return fail(
         400,
@@ -196,9 +211,9 @@ def malformed(text: str = "") -> Reply:
 
 def garbage(
     body: str = "<html><body>Bad gateway</body></html>", *, content_type: str = "text/html"
-) -> Garbage:
+) -> HttpResponse:
     """Status 200 with a body that is neither JSON nor an event stream."""
-    return Garbage(body, content_type)
+    return HttpResponse(200, body, content_type)
 
 
 def silence() -> Silence:
@@ -233,9 +248,5 @@ def stream_error(
     text: str = "",
 ) -> Reply:
     """Text, then an error event in a stream that began with status 200."""
-    error = HttpFailure(500, message, "server_error", code)
+    error = fail(500, message=message, code=code, type="server_error")
     return Reply(text, ending=StreamEnd.ERROR, error=error)
-
-
-def _usage(given: UsageLike) -> Usage:
-    return given if isinstance(given, Usage) else Usage(*given)

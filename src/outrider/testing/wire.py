@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
-from outrider.testing.steps import Endless, HttpFailure, Reply, StreamEnd, Usage
+from outrider.testing.steps import Endless, Reply, StreamEnd, Usage, UsageLike
 
 Json = dict[str, Any]
 
@@ -77,11 +77,6 @@ def is_chat(body: object) -> TypeGuard[Json]:
     )
 
 
-def error_body(failure: HttpFailure) -> bytes:
-    """The provider's error object for a failure."""
-    return _encode({"error": _error(failure)})
-
-
 def models_body(name: str) -> bytes:
     """The list of models, with the scripted one on it."""
     model = {"id": name, "object": "model", "created": 0, "owned_by": "outrider"}
@@ -130,7 +125,7 @@ def closing(reply: Reply, request: ModelRequest) -> bytes:
         case StreamEnd.MALFORMED:
             return b'data: {"choices": [{"delta": {"content": "\n\n' + _finish(reply, request)
         case StreamEnd.ERROR if reply.error:
-            return _event({"error": _error(reply.error)})
+            return _event(reply.error.body.encode())
         case _:
             return b""
 
@@ -147,12 +142,12 @@ def _finish(reply: Reply, request: ModelRequest) -> bytes:
     if not request.include_usage:
         return finish + _DONE
     usage: Json = {"choices": [], "usage": _usage(reply.usage)}
-    return finish + _event(_head(request, "chat.completion.chunk") | usage) + _DONE
+    return finish + _event(_encode(_head(request, "chat.completion.chunk") | usage)) + _DONE
 
 
 def _delta(request: ModelRequest, delta: Json, finish_reason: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
-    return _event(_head(request, "chat.completion.chunk") | {"choices": [choice]})
+    return _event(_encode(_head(request, "chat.completion.chunk") | {"choices": [choice]}))
 
 
 def _head(request: ModelRequest, kind: str) -> Json:
@@ -174,11 +169,8 @@ def _call(reply: Reply, request: ModelRequest, index: int, arguments: str) -> Js
     }
 
 
-def _error(failure: HttpFailure) -> Json:
-    return {"message": failure.message, "type": failure.type, "param": None, "code": failure.code}
-
-
-def _usage(usage: Usage) -> Json:
+def _usage(given: UsageLike) -> Json:
+    usage = given if isinstance(given, Usage) else Usage(*given)
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
@@ -191,8 +183,8 @@ def _split(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(0, len(text), size))
 
 
-def _event(data: Json) -> bytes:
-    return b"data: " + _encode(data) + b"\n\n"
+def _event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
 
 
 def _encode(data: Json) -> bytes:

@@ -11,7 +11,6 @@ from typing import Any
 
 _MAX_LINE = 400
 
-_HIT = re.compile(r"(?P<path>[^\t\n]{1,1000}?):(?P<line>\d{1,9}): ?(?P<text>.*)")
 _NUMBERED = re.compile(r" *(?P<line>\d{1,9})(?:\t|: ?| ?[|│→] ?)(?P<text>.*)")
 _TOTAL = re.compile(r"\[[\d,]+ of (?:more than )?([\d,]+) matching lines")
 _FAULT = re.compile(r"Error \d{4} \(.*")
@@ -70,14 +69,11 @@ def collect(exchanges: Iterable[Exchange]) -> Evidence:
 
 
 def _take_hits(evidence: Evidence, exchange: Exchange) -> None:
-    """Parse a path with `line: text` rows below it, or rows of `path:line: text`."""
+    """Parse paths, each with rows of `line: text` below it."""
     pattern, heading, count = str(exchange.call.arguments.get("pattern", "")), "", 0
     for row in exchange.text.split("\n"):
         if heading and (numbered := _NUMBERED.fullmatch(row)):
             evidence.add_line(heading, int(numbered["line"]), numbered["text"])
-            count += 1
-        elif hit := _HIT.fullmatch(row):
-            evidence.add_line(_plain(hit["path"]), int(hit["line"]), hit["text"])
             count += 1
         elif total := _TOTAL.match(row):
             count = max(count, int(total[1].replace(",", "")))
