@@ -6,12 +6,13 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contestants import CONTESTANTS, installed
 from benchmarks.environments import FOLDER, ROOT
-from benchmarks.measures import MEASURES, QUICK, Scale, Setting, machine
+from benchmarks.measures import PARTS, QUICK, Scale, Setting, machine
 from benchmarks.page import page
 from benchmarks.plots import plots
 
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     kept = RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
     results, failed = measured(options.only, options.peers, scale, kept)
     print(page(results))
-    whole = options.only == list(MEASURES) and not options.peers
+    whole = options.only == list(PARTS) and not options.peers
     if options.publish or (whole and not options.quick):
         if not whole and LATEST.exists():
             results = merged(json.loads(LATEST.read_text()), results)
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measured(only: list[str], peers: list[str], scale: Scale, kept: Path) -> tuple[Json, list[str]]:
     """Return the results, and the names of the parts that failed; each part is kept at once."""
-    commands, problems = installed(peers or CONTESTANTS)
+    commands, problems = installed(needed(only, peers or CONTESTANTS))
     versions: dict[str, str] = {}
     results: Json = {
         "date": datetime.date.today().isoformat(),
@@ -60,7 +61,7 @@ def measured(only: list[str], peers: list[str], scale: Scale, kept: Path) -> tup
         for part in only:
             start = time.monotonic()
             try:
-                results.update(MEASURES[part](setting))
+                results.update(PARTS[part].measure(setting))
             except Exception as error:
                 # One part that fails must not take the others with it.
                 print(f"{part} failed: {type(error).__name__}: {error}", file=sys.stderr)
@@ -68,6 +69,12 @@ def measured(only: list[str], peers: list[str], scale: Scale, kept: Path) -> tup
             print(f"{part}: {time.monotonic() - start:.0f} s", file=sys.stderr)
             kept.write_text(json.dumps(results, indent=1) + "\n")
     return results, failed
+
+
+def needed(parts: Iterable[str], peers: Iterable[str]) -> list[str]:
+    """Return those of the peers that take part in any of the parts."""
+    names = {name for part in parts for name in PARTS[part].contestants}
+    return [name for name in peers if name in names]
 
 
 def merged(old: Json, new: Json) -> Json:
@@ -89,8 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="on a smaller scale")
     parser.add_argument(
-        "--only", nargs="+", choices=list(MEASURES), default=list(MEASURES), metavar="PART",
-        help=f"only some parts: {', '.join(MEASURES)}",
+        "--only", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="PART",
+        help=f"only some parts: {', '.join(PARTS)}",
     )  # fmt: skip
     parser.add_argument(
         "--peers", nargs="+", choices=list(CONTESTANTS), default=[], metavar="NAME",

@@ -8,6 +8,8 @@ from benchmarks.contestants import PI, PI_CHILD, RUN, WARM
 from benchmarks.figures import median, milliseconds, number, ratio, times
 
 Json = dict[str, Any]
+MAX_PARENT_CPU_RATIO = 9
+"""Two thirds of the ratio measured before the parent's work was optimised."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ def verdicts(results: Json) -> list[Verdict]:
     return [
         *_speed(results),
         *_at_once(results),
+        _parent(results),
         *_history(results),
         *_throughput(results),
         _queue(results),
@@ -121,6 +124,19 @@ def _at_once(results: Json) -> list[Verdict]:
             f"{left.get('tasks')} at once",
         ),
     ]
+
+
+def _parent(results: Json) -> Verdict:
+    cpu = results.get("parent", {})
+    delegating, copying = median(cpu.get("delegating")), median(cpu.get("copying"))
+    factor = ratio(delegating, copying)
+    return _at_most(
+        f"the parent's own CPU for a delegation: at most {MAX_PARENT_CPU_RATIO} times that of "
+        "copying its events",
+        factor,
+        MAX_PARENT_CPU_RATIO,
+        f"{times(factor)} ({milliseconds(delegating)}, {milliseconds(copying)})",
+    )
 
 
 def _history(results: Json) -> list[Verdict]:

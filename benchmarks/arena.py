@@ -48,6 +48,8 @@ class Done:
     total_s: float
     requests: tuple[float, ...]
     """When each of its requests reached the model."""
+    parent_cpu_s: float
+    """Its share of the CPU time that the parent's own process spent, children not counted."""
 
 
 class Arena:
@@ -128,7 +130,8 @@ class Arena:
             if len(times) != turns:
                 raise Broken(f"{len(times)} requests for a task of {turns} turns")
             start = result["start"]
-            done.append(Done(start, times[0] - start, result["end"] - start, tuple(times)))
+            total_s = result["end"] - start
+            done.append(Done(start, times[0] - start, total_s, tuple(times), result["cpu_s"]))
         return done
 
     def outcomes(

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -45,6 +45,7 @@ Json = dict[str, Any]
 HISTORIES = (10, 50, 100, 200, 400)
 SETTLE_LIMIT_SECONDS = 10
 LOOP_ROUNDS = 5
+WARMING_ROUNDS = 5
 QUEUED = f"{WARM}, its queue of 8"
 
 
@@ -56,6 +57,7 @@ class Scale:
     ten_turns_rounds: int = 9
     at_once: tuple[int, ...] = (1, 10, 100, 1_000)
     rounds_at_once: int = 3
+    parent_rounds: int = 60
     held: int = 100
     heavy_held: int = 8
     most_held: int = 1_000
@@ -75,6 +77,7 @@ QUICK = Scale(
     ten_turns_rounds=3,
     at_once=(1, 10, 100),
     rounds_at_once=1,
+    parent_rounds=15,
     held=20,
     heavy_held=4,
     most_held=20,
@@ -129,7 +132,10 @@ def latency(setting: Setting) -> Json:
     """
     found: dict[str, dict[str, list[float]]] = {"first": {}, "one": {}, "ten": {}}
     forks: list[float] = []
-    with setting.arena("latency") as arena, _forker(setting) as forker:
+    with (
+        setting.arena("latency") as arena,
+        _yardstick(setting, "benchmarks.forking") as (forker, _),
+    ):
         for turn in range(setting.scale.one_turn_rounds):
             forks.append(round(forker.ask("fork", START_LIMIT_SECONDS)["seconds"] * 1000, 3))
             for name in arena.rotated(turn):
@@ -144,13 +150,12 @@ def latency(setting: Setting) -> Json:
 
 
 @contextmanager
-def _forker(setting: Setting) -> Iterator[Lines]:
-    environment = driver_environment(CONTESTANTS[WARM], setting.folder / "forker", "")
-    command = [outrider_python(), "-m", "benchmarks.forking"]
-    log = setting.folder / "forker.log"
-    with Lines(command, env=environment, cwd=ROOT, log=log) as forker:
-        forker.answer(START_LIMIT_SECONDS)
-        yield forker
+def _yardstick(setting: Setting, module: str, url: str = "") -> Iterator[tuple[Lines, Json]]:
+    """Yield a process to compare with, once it is ready, and what it said of itself."""
+    environment = driver_environment(CONTESTANTS[WARM], setting.folder / module, url)
+    log = setting.folder / f"{module}.log"
+    with Lines([outrider_python(), "-m", module], env=environment, cwd=ROOT, log=log) as process:
+        yield process, process.answer(START_LIMIT_SECONDS)
 
 
 def _add(found: dict[str, list[float]], name: str, seconds: float) -> None:
@@ -217,6 +222,24 @@ def _left_behind(arena: Arena, before: tuple[int, int]) -> Json:
     while any(map(gt, after, before)) and time.monotonic() < until:
         after = _held_by(arena, WARM)
     return {"descriptors": after[0] - before[0], "processes": after[1] - before[1]}
+
+
+def parent(setting: Setting) -> Json:
+    """The CPU time of the parent's own process for a delegation, and for copying its events."""
+    found: dict[str, list[float]] = {}
+    with (
+        setting.arena("parent", [WARM]) as arena,
+        _yardstick(setting, "benchmarks.copying", arena.url) as (copier, copied),
+    ):
+        for turn in range(setting.scale.parent_rounds + WARMING_ROUNDS):
+            done = arena.run(WARM, [new_task() for _ in range(copied["at_once"])])
+            if not done:
+                return {}
+            copy = copier.ask("copy", START_LIMIT_SECONDS)
+            if turn >= WARMING_ROUNDS:
+                _add(found, "delegating", done[0].parent_cpu_s)
+                _add(found, "copying", copy["cpu_s"])
+    return {"parent": {**copied, **found}}
 
 
 def memory(setting: Setting) -> Json:
@@ -429,14 +452,23 @@ def machine() -> Json:
     }
 
 
-MEASURES = {
-    "latency": latency,
-    "at-once": at_once,
-    "memory": memory,
-    "history": history,
-    "tool": tool,
-    "startup": startup,
-    "throughput": throughput,
-    "queue": queue,
-    "killed": killed,
+@dataclass(frozen=True)
+class Part:
+    """One part of the benchmark, and the contestants it needs."""
+
+    measure: Callable[[Setting], Json]
+    contestants: Sequence[str] = tuple(CONTESTANTS)
+
+
+PARTS = {
+    "latency": Part(latency),
+    "at-once": Part(at_once),
+    "parent": Part(parent, (WARM,)),
+    "memory": Part(memory),
+    "history": Part(history),
+    "tool": Part(tool),
+    "startup": Part(startup),
+    "throughput": Part(throughput, ()),
+    "queue": Part(queue, (WARM,)),
+    "killed": Part(killed, (WARM,)),
 }

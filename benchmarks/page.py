@@ -57,8 +57,8 @@ def page(results: Json, *, plots: Iterable[str] = ()) -> str:
     """Return the whole page; a part that was not measured is left out."""
     shown = set(plots)
     sections = [OPENING, _machine(results), _verdicts(results)]
-    sections += [_latency(results, shown), _at_once(results, shown), _memory(results)]
-    sections += [_history(results, shown), _tool(results), _startup(results)]
+    sections += [_latency(results, shown), _at_once(results, shown), _parent(results)]
+    sections += [_memory(results), _history(results, shown), _tool(results), _startup(results)]
     sections += [_throughput(results), COMPARABLE, _versions(results)]
     return "\n".join(section for section in sections if section)
 
@@ -153,6 +153,33 @@ def _at_once(results: Json, shown: set[str]) -> str:
         + "\n"
         + table(header, rows)
         + _image("at-once.svg", shown, "Tasks at once")
+    )
+
+
+def _parent(results: Json) -> str:
+    if not (found := results.get("parent")):
+        return ""
+    copying = found["copying"]
+    rows = [
+        [
+            title,
+            milliseconds(median(values)),
+            times(ratio(median(values), median(copying))),
+            milliseconds(min(values)),
+            times(ratio(min(values), min(copying))),
+        ]
+        for title, values in (
+            ("one delegation", found["delegating"]),
+            ("copying its events to a file", copying),
+        )
+    ]
+    header = ("", "median", f"{TIMES} copying", "best", f"{TIMES} copying")
+    return (
+        "## The parent's own CPU time\n\nThe CPU time of the process that delegates, without its "
+        f"children and the model server: tasks of one turn, {found['at_once']} at once, warm. "
+        "Beside it, in the same run, a process that opens the same descriptors, reads the same "
+        f"{found['events']} events ({found['bytes']:,} bytes) and writes them to a file.\n\n"
+        + table(header, rows)
     )
 
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import __main__ as command  # noqa: E402
 from benchmarks.aims import verdicts  # noqa: E402
 from benchmarks.arena import Arena, new_task  # noqa: E402
-from benchmarks.contestants import PI, PI_CHILD, RUN, WARM  # noqa: E402
+from benchmarks.contestants import CONTESTANTS, PI, PI_CHILD, RUN, WARM  # noqa: E402
 from benchmarks.figures import milliseconds, number, percentile, ratio, times, window  # noqa: E402
 from benchmarks.measures import Scale  # noqa: E402
 from benchmarks.page import page  # noqa: E402
@@ -23,6 +23,7 @@ TINY = Scale(
     ten_turns_rounds=1,
     at_once=(1, 3),
     rounds_at_once=1,
+    parent_rounds=2,
     queue=6,
     killed=8,
     kill_every_s=(0.05, 0.2),
@@ -104,6 +105,22 @@ def test_an_aim_is_judged_by_the_figures_and_against_the_faster_pi() -> None:
     assert verdict(results(killed={**killed, "kills": 0}), "killed at random") is None
 
 
+def test_the_parent_s_cpu_is_judged_against_a_copy_of_the_same_run() -> None:
+    aim = "the parent's own CPU"
+    cpu = {"at_once": 8, "events": 7, "bytes": 900, "copying": [0.5, 0.4, 0.6]}
+    within = results(parent={**cpu, "delegating": [9.0, 4.4, 3.0]})
+    beyond = results(parent={**cpu, "delegating": [4.6, 9.0, 4.4]})
+    assert verdict(within, aim) is True
+    assert verdict(beyond, aim) is False
+    assert "| one delegation | 4.40 ms | 8.80\N{MULTIPLICATION SIGN} |" in page(within)
+
+
+def test_only_the_contestants_that_a_part_measures_are_needed_for_it() -> None:
+    assert command.needed(["parent", "throughput"], CONTESTANTS) == [WARM]
+    assert command.needed(["latency"], [PI]) == [PI]
+    assert command.needed(["parent"], [PI]) == []
+
+
 def test_what_was_not_measured_is_never_called_met() -> None:
     assert all(each.met is None for each in verdicts({}))
     assert {each.found for each in verdicts({})} == {"not measured"}
@@ -181,7 +198,7 @@ def test_only_a_task_s_own_answer_answers_it() -> None:
 
 def test_outrider_is_measured_from_end_to_end(world: Path) -> None:
     kept = world / "kept.json"
-    parts = ["latency", "at-once", "queue", "killed"]
+    parts = ["latency", "at-once", "parent", "queue", "killed"]
     found, failed = command.measured(parts, [WARM], TINY, kept)
     assert failed == []
     assert found["problems"] == {}
@@ -190,6 +207,9 @@ def test_outrider_is_measured_from_end_to_end(world: Path) -> None:
     assert ten > 0
     assert found["at_once"][WARM]["3"]["throughput"] > 0
     assert found["left"] == {"tasks": 3, "descriptors": 0, "processes": 0}
+    delegating, copying = found["parent"]["delegating"], found["parent"]["copying"]
+    assert len(delegating) == len(copying) == 2
+    assert 0 < min(copying) < min(delegating)
     assert found["queue"]["most_at_once"] <= found["queue"]["width"]
     assert found["killed"]["answered"] == found["killed"]["tasks"] == 8
     assert found["killed"]["kills"] > 0

@@ -3,7 +3,8 @@
 At the start it says `{"ready": true, "version": …}`. Then:
 
 `{"op": "delegate", "tasks": […], "concurrent": n or null}`
-    runs the tasks at once, and answers `{"results": [{start, end, answer, error}]}`
+    runs the tasks at once, and answers `{"results": [{start, end, answer, error, cpu_s}]}`;
+    `cpu_s` is the CPU time of the driver's own process, shared equally by the tasks
 `{"op": "offer", "task": …}`
     lets a parent with the delegation tool ask the model once, and answers `{"tool": name, …}`
 
@@ -70,7 +71,10 @@ async def _serve(delegate, version, offer, prepare, answers) -> None:
         tasks = order["tasks"]
         if prepare:
             await prepare(len(tasks), order.get("concurrent"))
-        tell({"results": await asyncio.gather(*(_timed(delegate, task) for task in tasks))})
+        spent = time.process_time()
+        results = await asyncio.gather(*(_timed(delegate, task) for task in tasks))
+        cpu_s = (time.process_time() - spent) / len(tasks)
+        tell({"results": [{**result, "cpu_s": cpu_s} for result in results]})
 
 
 async def _timed(delegate: Delegate, task: str) -> dict[str, Any]:
