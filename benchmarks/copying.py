@@ -2,7 +2,7 @@
 
 It is the yardstick for the CPU time that a delegation costs the parent's own process: this much
 goes to creating the same descriptors, waiting for them and moving the same bytes. For each line on
-stdin it copies eight times and answers with the CPU seconds of its own process for one copy.
+stdin it copies for a while and answers with the CPU seconds of its own process for one copy.
 
 python -m benchmarks.copying             the host
 python -m benchmarks.copying feed FD     its helper, which plays the children: it records the
@@ -17,17 +17,20 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 AT_ONCE = 8
 CHUNK = 1 << 18
-PAUSE_SECONDS = 0.001
+REPEATS = 3
+"""How often eight copies are made for one answer: about as long as eight delegations take."""
+PAUSE_SECONDS = 0.005
 """Between two events of one child: each is to arrive on its own, as a real child's do."""
 
 
 class Copy:
-    """One child's events on their way into a file; `run` returns when the child is done."""
+    """One child's events on their way into a new file."""
 
     def __init__(self, helper: socket.socket, file: Path) -> None:
         self._helper = helper
@@ -37,7 +40,7 @@ class Copy:
         self._open: set[int] = set()
 
     async def run(self) -> int:
-        """Hand the child its ends, copy what it sends, and return the number of bytes."""
+        """Hand the child its ends, copy what it sends until it ends, and return the bytes."""
         # A lifeline, events, stderr and status, as a delegation has them.
         links = [_socket_pair(), _socket_pair(), os.pipe(), _socket_pair()]
         lifeline, *ours = (mine for mine, _ in links)
@@ -72,14 +75,13 @@ def _socket_pair() -> tuple[int, int]:
 
 
 async def copied(helper: socket.socket, folder: Path, expected: int) -> float:
-    """Return the CPU seconds of this process for one of eight copies made at once."""
+    """Return the CPU seconds of this process for one copy."""
     start = time.process_time()
-    sizes = await asyncio.gather(
-        *(Copy(helper, folder / f"{number}.jsonl").run() for number in range(AT_ONCE))
-    )
-    seconds = time.process_time() - start
-    assert sizes == [expected] * AT_ONCE, sizes
-    return seconds / AT_ONCE
+    for _ in range(REPEATS):
+        copies = (Copy(helper, folder / uuid.uuid4().hex) for _ in range(AT_ONCE))
+        sizes = await asyncio.gather(*(copy.run() for copy in copies))
+        assert sizes == [expected] * AT_ONCE, sizes
+    return (time.process_time() - start) / AT_ONCE / REPEATS
 
 
 async def serve(helper: socket.socket, folder: Path) -> None:

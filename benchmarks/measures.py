@@ -232,10 +232,12 @@ def parent(setting: Setting) -> Json:
         _yardstick(setting, "benchmarks.copying", arena.url) as (copier, copied),
     ):
         for turn in range(setting.scale.parent_rounds + WARMING_ROUNDS):
+            # At the same time, so that a busy machine slows both down.
+            copier.tell("copy")
             done = arena.run(WARM, [new_task() for _ in range(copied["at_once"])])
             if not done:
                 return {}
-            copy = copier.ask("copy", START_LIMIT_SECONDS)
+            copy = copier.answer(START_LIMIT_SECONDS)
             if turn >= WARMING_ROUNDS:
                 _add(found, "delegating", done[0].parent_cpu_s)
                 _add(found, "copying", copy["cpu_s"])
