@@ -200,8 +200,8 @@ def _queue(results: Json) -> JudgedAim:
 
 
 def _killed(results: Json) -> JudgedAim:
-    aim = "the warm process is killed at random during 500 delegations: each ends once, none with "
-    aim += "a wrong answer, 99 % with the right one"
+    aim = "the warm process is killed at random during 500 delegations: 99 % are answered, none "
+    aim += "is answered wrong, none runs twice"
     if not (killed := results.get("killed")):
         return JudgedAim(aim, "not measured", None)
     tasks, answered = killed["tasks"], killed["answered"]

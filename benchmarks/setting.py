@@ -27,7 +27,7 @@ class Scale:
     ten_turns_rounds: int = 9
     at_once: tuple[int, ...] = (1, 10, 100, 1_000)
     rounds_at_once: int = 3
-    parent_rounds: int = 60
+    parent_rounds: int = 120
     held: int = 100
     heavy_held: int = 8
     most_held: int = 1_000
