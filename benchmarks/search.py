@@ -1,4 +1,4 @@
-"""What `grep`, `find` and `read` cost, against plain ripgrep and against a small file.
+"""What `grep`, `find` and `read` cost, compared with plain ripgrep and with a small file.
 
     python benchmarks/search.py [files]
 
@@ -80,7 +80,7 @@ async def timed(executor: ToolExecutor, name: str, arguments: dict[str, Any]) ->
 
 
 def plain(folder: Path, arguments: list[str]) -> float:
-    """Return how long plain ripgrep takes, its output read by a pipe as ours is."""
+    """Return how long plain ripgrep takes, with its output read from a pipe as ours is."""
     program = ripgrep((str(folder),))
     start = time.perf_counter()
     subprocess.run([program, "--no-config", "--hidden", *arguments, "./"], cwd=folder,
@@ -90,7 +90,7 @@ def plain(folder: Path, arguments: list[str]) -> float:
 
 async def compare(folder: Path) -> bool:
     """Print each search's times side by side; returns whether all are within the aim."""
-    # As a child has it that may only read: what a tool returns is searched for secrets.
+    # As in a read-only child: secrets in what a tool returns are masked.
     mask = Masker(secrets=("k" * 20,), only_secrets=True)
     executor = ToolExecutor(builtin_tools(), ToolContext(cwd=folder, mask=mask))
     within = True

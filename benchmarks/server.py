@@ -1,9 +1,9 @@
-"""The scripted model server, in a process of its own: every peer asks it the same questions.
+"""The scripted model server, in its own process; all contestants use it.
 
 A task holds a mark such as `bench-a1b2-t10-h250`: the model reads a file nine times, waits 250 ms,
-and answers `answer-a1b2`. Where a parent is told `relay:` and a task, it calls its `subagent` tool.
-Told `{"ids": […]}` on stdin, the server answers for each id with the times of its requests, their
-bytes, and the tools offered in the last of them.
+and answers `answer-a1b2`. A parent that is told `relay:` and a task calls its `subagent` tool. For
+`{"ids": […]}` on stdin, the server reports the times of each task's requests, and the size and the
+tools of the last one.
 """
 
 import json
@@ -21,7 +21,7 @@ RELAY = "relay:"
 
 
 class Model:
-    """Answers by the mark in the task, and keeps what the runner wants to know of each request."""
+    """Answers by the mark in the task, and keeps the time of each request and the last request."""
 
     def __init__(self) -> None:
         self.seen: dict[str, list[float]] = defaultdict(list)
@@ -44,7 +44,7 @@ class Model:
         return answer(text, delay=hold_ms / 1000)
 
     def report(self, identity: str) -> dict[str, Any]:
-        """Return what is known of a task's requests."""
+        """Return what the runner needs to know about a task's requests."""
         request = self.last.get(identity)
         body = request.body if request else {}
         size = len(json.dumps(body, separators=(",", ":")).encode())
@@ -53,7 +53,7 @@ class Model:
 
 
 def relay(request: ModelRequest) -> Step | None:
-    """Return what a parent's model does that was told to hand a task on; None for any other."""
+    """Return the step of a parent's model that is told to delegate; None for other requests."""
     if "subagent" not in request.tool_names:
         return None
     text = request.last_user_text
