@@ -18,7 +18,7 @@ from outrider.delegation.gate import Gate
 from outrider.delegation.lines import LineReader
 from outrider.masking import Masker
 from outrider.protocol import jsonl
-from outrider.records.runs import Run
+from outrider.records.runs import RunRecorder
 from outrider.schemas.output_schema import load_schema
 from outrider.settings.keys import LimitsConfig
 
@@ -83,7 +83,7 @@ def collect(size: int, folder: Path, result: int = SMALL_RESULT) -> None:
     limits = LimitsConfig(stdout_bytes=NO_LIMIT, events=NO_LIMIT)
     lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
     masker = Masker(project="/home/someone/project", home="/home/someone", secrets=("k" * 20,))
-    with Run.create(folder) as run:
+    with RunRecorder.create(folder) as run:
         gate, collector = Gate(masker), Collector(run, limits.events)
         for chunk in chunks(size, result):
             for line in lines.feed(chunk):

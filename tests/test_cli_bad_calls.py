@@ -14,8 +14,8 @@ INVALID = "INVALID_INPUT"
 CALLS = {
     "no command": ((), "no command was given", INVALID),
     "unknown command": (("rnu",), "did you mean run?", INVALID),
-    "strange command": (("xyzzy",), "there are run, agents", INVALID),
-    "option first": (("--jsonn", "run"), "options stand after it", INVALID),
+    "strange command": (("xyzzy",), "the commands are run, agents", INVALID),
+    "option first": (("--jsonn", "run"), "options come after the command", INVALID),
     "nothing to run": (("run",), "run needs AGENT and TASK", INVALID),
     "no task": (("run", "explorer"), "run needs TASK", INVALID),
     "empty task": (("run", "explorer", "  "), "task is empty", INVALID),
@@ -49,7 +49,7 @@ CALLS = {
     ),
     "bad model": (("run", "explorer", "x", "--model", "gpt"), "provider:name", INVALID),
     "unknown run": (("show", "ffffffff"), "`outrider runs` lists", INVALID),
-    "lines backwards": (("show", "ffffffff", "--lines", "9:3"), "holds no line", INVALID),
+    "lines backwards": (("show", "ffffffff", "--lines", "9:3"), "selects no line", INVALID),
     "lines in words": (("show", "ffffffff", "--lines", "a:b"), "write A:B", INVALID),
     "config elsewhere": (("config", "--cwd", "/dev/null"), "isn't a folder", INVALID),
 }
@@ -91,8 +91,8 @@ def test_bad_call_is_one_clear_line_and_a_code(door, name):
         (b"", "task is empty"),
         (b" \n\t", "task is empty"),
         (b"nul \0 byte", "NUL"),
-        (b"\xff\xfe broken", "isn't UTF-8: byte 1"),
-        (b"half a \xed\xa0\x80 character", "isn't UTF-8: byte 8"),
+        (b"\xff\xfe broken", "isn't UTF-8: see byte 1"),
+        (b"half a \xed\xa0\x80 character", "isn't UTF-8: see byte 8"),
         (b"x" * (TASK_LIMIT + 1), "longer than 4,194,304 bytes"),
         (b"x" * (10 << 20), "longer than 4,194,304 bytes"),
     ],
@@ -156,7 +156,7 @@ def test_windows_is_refused_in_words(door):
 
 def test_fault_of_our_own_is_one_line_and_dev_mode_shows_the_rest(door):
     code = (
-        "import sys, outrider.surfaces.cli.runs as runs; runs.kept_runs = None; "
+        "import sys, outrider.surfaces.cli.runs as runs; runs.recorded_runs = None; "
         "sys.argv = ['outrider', 'runs']; from outrider.__main__ import main; sys.exit(main())"
     )
     ended = door.shell(f'exec "$0" -c "{code}"')

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from cli_door import Door
+from outrider.protocol.catalogue import CATALOGUE
 from outrider.testing import ScriptedModel, answer
 
 
@@ -53,6 +54,17 @@ def test_broken_things_are_findings_not_failures(door, tmp_path):
     assert found["configuration"][0] == "fail" and str(path) in found["configuration"][1]
     assert found["state folder"][0] == "fail"
     assert found["child"][0] == "ok"
+
+
+def test_tools_that_are_there_and_those_that_are_not_are_named(door):
+    status, message = findings(door, {"OUTRIDER_MODEL": "embedded"})["tools"]
+    there, *absent = message.split("; without ")
+    assert status == "ok"
+    assert there.split(", ") == [name for name, tool in CATALOGUE.items() if not tool.missing]
+    for name, tool in CATALOGUE.items():
+        if tool.missing:
+            (line,) = (line for line in absent if name in line.partition(":")[0].split(", "))
+            assert line.endswith(f": {tool.missing}")
 
 
 def test_each_trouble_is_noticed_and_named(door, tmp_path):

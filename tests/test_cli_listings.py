@@ -42,8 +42,28 @@ def test_agents_tell_name_source_tools_and_model(door):
     ended = door.run("agents", env=KEY)
     assert ended.code == 0
     assert "local        Knows: this place.\n" in ended.out
-    assert "  project, asks first · read · not given: write · openai:" in ended.out
+    assert "  project, asks first · read · openai:" in ended.out
     assert "explorer" in ended.out and "  builtin · read, grep" in ended.out
+
+
+def test_agents_tell_which_listed_tools_are_not_given_and_why(door):
+    door.write_agent("local", "tools: read, write, edit, teleport")
+    out = door.run("agents", env=KEY).out
+    assert "  without write, edit: subagents.allowWrite is off; teleport: no tool " in out
+
+
+def test_agent_that_gets_none_of_its_tools_is_listed_as_off(door):
+    door.write_agent("writer", "tools: write")
+    door.write_agent("thinker", "tools: []")
+    out = door.run("agents", env=KEY).out
+    assert "  project, off: gets none of its tools · openai:" in out
+    assert "  project, asks first · no tools · openai:" in out
+    listing = door.run("agents", "--json", env=KEY).json["agents"]
+    agents = {agent["name"]: agent for agent in listing}
+    assert agents["writer"]["mayRun"] == "refuse"
+    assert "write: subagents.allowWrite is off" in agents["writer"]["mayRunReason"]
+    assert agents["thinker"]["mayRun"] == "ask"
+    assert door.run("run", "writer", "x", "--json", env=KEY).error_code == "SUBAGENT_DISABLED"
 
 
 def test_agents_in_json_hold_the_reasons(door):

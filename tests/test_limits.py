@@ -24,7 +24,7 @@ from outrider.protocol.events import (
     event_from_json,
     event_to_json,
 )
-from outrider.records.runs import Run
+from outrider.records.runs import RunRecorder
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 7))
@@ -65,7 +65,7 @@ def test_stderr_keeps_its_beginning_and_its_end() -> None:
 class Fed(Collector):
     """A collector behind its gate, as a supervisor feeds it."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRecorder) -> None:
         super().__init__(run, max_events=50)
         self.gate = Gate(Masker())
 
@@ -78,7 +78,7 @@ class Fed(Collector):
 
 @pytest.fixture
 def collector(tmp_path: Path):
-    with Run.create(tmp_path / "runs") as run:
+    with RunRecorder.create(tmp_path / "runs") as run:
         yield Fed(run)
 
 

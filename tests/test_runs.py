@@ -12,13 +12,14 @@ import pytest
 
 from conftest import wait_until
 from outrider.delegation.api import subagent
-from outrider.records.runs import Run, find_run, kept_runs, prune, pruning_is_due
+from outrider.protocol.errors import Refusal
+from outrider.records.runs import RunRecorder, find_run, prune, pruning_is_due, recorded_runs
 from outrider.settings.keys import RunsConfig
 from outrider.testing import ScriptedModel, answer
 
 
 def finished(folder: Path, started: float, size: int = 10) -> str:
-    with Run.create(folder) as run:
+    with RunRecorder.create(folder) as run:
         run.add_event({"type": "run", "startedAt": started})
         run.add_output("x" * size)
         run.write_result({"details": {"results": [{"outcome": "completed"}]}})
@@ -26,7 +27,7 @@ def finished(folder: Path, started: float, size: int = 10) -> str:
     return run.id
 
 
-def aged(run: Run, changed: float) -> None:
+def aged(run: RunRecorder, changed: float) -> None:
     for path in (*run.folder.iterdir(), run.folder):
         os.utime(path, (changed, changed))
 
@@ -36,12 +37,12 @@ def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
     assert find_run(tmp_path, name).id == name
     assert find_run(tmp_path, name[:3]).id == name
     for wrong in ("", "zzz", "../" + name, name + "0"):
-        with pytest.raises(LookupError):
+        with pytest.raises(Refusal):
             find_run(tmp_path, wrong)
 
 
 def test_a_run_that_is_going_on_is_told_from_one_that_broke_off(tmp_path: Path) -> None:
-    with Run.create(tmp_path) as run:
+    with RunRecorder.create(tmp_path) as run:
         run.add_event({"type": "run", "startedAt": time.time()})
         assert find_run(tmp_path, run.id).state == "running"
     assert find_run(tmp_path, run.id).state == "interrupted"
@@ -51,19 +52,19 @@ def test_old_runs_go_first_and_running_ones_stay(tmp_path: Path) -> None:
     now = time.time()
     old = finished(tmp_path, now - 40 * 86_400)
     kept = finished(tmp_path, now)
-    with Run.create(tmp_path) as running:
+    with RunRecorder.create(tmp_path) as running:
         running.add_event({"type": "run", "startedAt": now - 90 * 86_400})
         aged(running, now - 90 * 86_400)
         assert prune(tmp_path, RunsConfig(), now=now) == 1
-        assert {run.id for run in kept_runs(tmp_path)} == {kept, running.id}
-    assert old not in {run.id for run in kept_runs(tmp_path)}
+        assert {run.id for run in recorded_runs(tmp_path)} == {kept, running.id}
+    assert old not in {run.id for run in recorded_runs(tmp_path)}
 
 
 def test_the_oldest_go_when_there_are_too_many_bytes(tmp_path: Path) -> None:
     now = time.time()
     names = [finished(tmp_path, now - age, size=10_000) for age in range(5)]
     prune(tmp_path, RunsConfig(keep_bytes=25_000), now=now)
-    assert [run.id for run in kept_runs(tmp_path)] == names[:2]
+    assert [run.id for run in recorded_runs(tmp_path)] == names[:2]
 
 
 async def test_runs_are_pruned_after_a_run_and_only_now_and_then(world: Path) -> None:
@@ -107,8 +108,8 @@ def test_a_folder_full_of_other_things_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "abcdefgh").symlink_to("/")
     (tmp_path / "12345679").mkdir()
     (tmp_path / "12345679/result.json").write_text("[" * 100_000)
-    assert [run.state for run in kept_runs(tmp_path)] == ["interrupted", "interrupted"]
-    assert kept_runs(tmp_path / "nowhere") == []
+    assert [run.state for run in recorded_runs(tmp_path)] == ["interrupted", "interrupted"]
+    assert recorded_runs(tmp_path / "nowhere") == []
 
 
 def test_a_disk_that_fills_up_costs_the_record_and_not_the_result(world: Path) -> None:

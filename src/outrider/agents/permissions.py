@@ -29,6 +29,11 @@ class Permit:
     lsp_actions: tuple[str, ...]
     withheld: tuple[WithheldTool, ...]
 
+    @property
+    def lacks_all_tools(self) -> bool:
+        """Whether the agent lists tools and gets none of them. Such an agent may not run."""
+        return bool(self.withheld) and not self.tools
+
 
 class Clearance(StrEnum):
     """Whether an agent may run: at once, when somebody says yes, or not."""

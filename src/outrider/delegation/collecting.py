@@ -22,7 +22,7 @@ from outrider.protocol.events import (
 from outrider.protocol.receipt import Receipt
 from outrider.protocol.results import Streaming
 from outrider.protocol.usage import Usage
-from outrider.records.runs import Run
+from outrider.records.runs import RunRecorder
 
 MAX_DISPLAY_ITEMS = 200
 MAX_DISPLAY_TEXT = 4_000
@@ -35,7 +35,7 @@ class PartialText:
     The beginning is held in memory; all of it is in the run's output file at once.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRecorder) -> None:
         self._run = run
         self._is_over = True
         self._pieces: list[str] = []
@@ -66,7 +66,7 @@ class PartialText:
 class Collector:
     """Keeps what the result needs of a child's events; all of them go to the transcript."""
 
-    def __init__(self, run: Run, max_events: int) -> None:
+    def __init__(self, run: RunRecorder, max_events: int) -> None:
         self.run = run
         self.partial = PartialText(run)
         self.receipt = Receipt()

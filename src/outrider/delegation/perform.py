@@ -19,7 +19,7 @@ from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.results import Details, ErrorInfo, ToolResult, text_result
-from outrider.records.runs import Run, prune, pruning_is_due
+from outrider.records.runs import RunRecorder, prune, pruning_is_due
 from outrider.runtimes.native.runtime import NativeRuntime
 from outrider.settings.places import runs_folder
 
@@ -56,7 +56,7 @@ async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
     async with admission().enter(most, prepared.provider):
         runs = runs_folder(caller.env)
         try:
-            run = Run.create(runs)
+            run = RunRecorder.create(runs)
         except OSError as error:
             message = f"The run can't be recorded under {runs}: {error.strerror or error}."
             advice = "Make room there, or name another folder in OUTRIDER_HOME."
@@ -78,7 +78,7 @@ def refused(refusal: Refusal) -> ToolResult:
     return text_result(refusal.message, details)
 
 
-async def _recorded(prepared: Prepared, caller: Caller, run: Run) -> ToolResult:
+async def _recorded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
     run.add_event(_opening(prepared, run))
     collector = Collector(run, prepared.config.limits.events)
     collector.model = prepared.choice.model
@@ -94,7 +94,7 @@ async def _recorded(prepared: Prepared, caller: Caller, run: Run) -> ToolResult:
     return result
 
 
-def _opening(prepared: Prepared, run: Run) -> dict[str, object]:
+def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
     """Return the first line of the transcript: what was asked, of whom, and with which tools."""
     return {
         "type": "run",

@@ -72,7 +72,6 @@ def prepare(
     definition = request.definition or _find(request.agent, project.discovery)
     _check_may_run(definition, project, confirm)
     given, problems = project.permit(definition)
-    _check_tools(definition, given)
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
@@ -113,17 +112,6 @@ def _check_may_run(definition: AgentDefinition, project: Project, confirm: Confi
         raise Refusal(
             ErrorCode.SUBAGENT_DISABLED, f"The agent {definition.name} {refused}: {reason}."
         )
-
-
-def _check_tools(definition: AgentDefinition, given: Permit) -> None:
-    """Refuse an agent that lists tools and is left with none of them."""
-    if given.tools or not definition.tools:
-        return
-    reasons = "; ".join(f"{one.tool}: {one.reason}" for one in given.withheld)
-    raise Refusal(
-        ErrorCode.SUBAGENT_DISABLED,
-        f"The agent {definition.name} can't work: it gets none of the tools it lists. {reasons}.",
-    )
 
 
 def _schema(request: Request, definition: AgentDefinition) -> Any:

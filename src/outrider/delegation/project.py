@@ -61,7 +61,13 @@ class Project:
 
     def clearance(self, agent: AgentDefinition, *, interactive: bool) -> tuple[Clearance, str]:
         """Return whether `agent` may run here, and the reason in words."""
-        return may_run(agent, self.config, trusted=self.trusted, interactive=interactive)
+        answer = may_run(agent, self.config, trusted=self.trusted, interactive=interactive)
+        if answer[0] is not Clearance.REFUSE:
+            given, _ = self.permit(agent)
+            if given.lacks_all_tools:
+                reasons = "; ".join(f"{one.tool}: {one.reason}" for one in given.withheld)
+                return Clearance.REFUSE, f"{agent.name} gets none of the tools it lists ({reasons})"
+        return answer
 
     def choice(self, agent: AgentDefinition | None = None, flag: str | None = None) -> ModelChoice:
         """Return the model that answers for `agent`, or for one that names none."""

@@ -1,1 +1,1 @@
-"""The command line: one module for each command, each with `configure` and `execute`."""
+"""The command line: a module for each command, with `EXAMPLES`, `configure` and `execute`."""

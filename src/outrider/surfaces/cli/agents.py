@@ -1,7 +1,7 @@
-"""`outrider agents`: who can be delegated to here, with which tools and model."""
+"""`outrider agents`: the agents that can be delegated to here, with their tools and models."""
 
-import sys
 from argparse import Namespace
+from dataclasses import asdict
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
@@ -10,62 +10,48 @@ from outrider.delegation.project import Project, open_project
 from outrider.protocol.data import to_json
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
-from outrider.surfaces.cli.text import clean, fit, one_line, pad, width
+from outrider.surfaces.cli.text import by_reason, clean, fit, one_line, pad, width
 
 EXAMPLES = """\
-A project's agents win over yours, and yours over the built-in ones. What is wrong with a
-file is told with its path and line.
+A project's agents win over yours, and yours over the built-in ones. A file that has a fault
+is listed with its path, the line and the fault.
 
 examples:
   outrider agents
   outrider agents --json --cwd ../other-project
 """
 
-STATES = {Clearance.RUN: "", Clearance.ASK: "asks first", Clearance.REFUSE: "off"}
+STATES = {Clearance.RUN: "", Clearance.ASK: ", asks first", Clearance.REFUSE: ", off"}
 
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `agents`."""
-    parser.add_cwd()
+configure = CommandParser.add_cwd
 
 
 def execute(arguments: Namespace) -> int:
     """List the agents."""
     project = open_project(arguments.cwd)
+    discovery, warnings = project.discovery, project.settings.warnings
     if arguments.json:
-        output.write_json(_listing(project))
+        output.write_json(
+            {
+                "agents": [_record(agent, project) for agent in discovery.agents.values()],
+                "shadowed": [
+                    {"name": lost.name, "source": lost.source, "path": lost.path}
+                    for lost in discovery.shadowed
+                ],
+                "diagnostics": [asdict(note) for note in discovery.diagnostics],
+                "warnings": list(warnings),
+            }
+        )
         return 0
-    for warning in project.settings.warnings:
-        output.say(f"warning: {warning}.")
+    output.warn(warnings)
     _write_agents(project)
-    for lost in project.discovery.shadowed:
-        winner = project.discovery.agents[lost.name]
+    for lost in discovery.shadowed:
+        winner = discovery.agents[lost.name]
         output.write_text(f"{lost.path}: not used; {winner.path} defines {lost.name} too")
-    for note in project.discovery.diagnostics:
+    for note in discovery.diagnostics:
         paint = "red" if note.severity == "error" else "yellow"
         output.write(output.coloured(clean(str(note)), paint) + "\n")
     return 0
-
-
-def _listing(project: Project) -> dict[str, Any]:
-    discovery = project.discovery
-    return {
-        "agents": [_record(agent, project) for agent in discovery.agents.values()],
-        "shadowed": [
-            {"name": lost.name, "source": lost.source, "path": lost.path}
-            for lost in discovery.shadowed
-        ],
-        "diagnostics": [
-            {
-                "path": note.path,
-                "line": note.line,
-                "severity": note.severity,
-                "message": note.message,
-            }
-            for note in discovery.diagnostics
-        ],
-        "warnings": list(project.settings.warnings),
-    }
 
 
 def _record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
@@ -89,24 +75,28 @@ def _record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
 
 
 def _write_agents(project: Project) -> None:
-    agents = list(project.discovery.agents.values())
+    agents = project.discovery.agents.values()
     names = max(width(agent.name) for agent in agents)
-    room = output.terminal_columns(sys.stdout)
+    columns = output.terminal_columns()
     for agent in agents:
         clearance, _ = project.clearance(agent, interactive=True)
-        about, means = one_line(agent.description), _means(agent, project, STATES[clearance])
-        if room:
-            about, means = (fit(line, max(room - names - 2, 8)) for line in (about, means))
+        first, *rest = _lines(agent, project, STATES[clearance])
+        if columns is not None:
+            first, *rest = (fit(line, max(columns - names - 2, 8)) for line in (first, *rest))
         paint = "red" if clearance is Clearance.REFUSE else "cyan"
-        output.write(f"{output.coloured(pad(agent.name, names), paint)}  {about}".rstrip() + "\n")
-        output.write(f"{' ' * names}  {output.coloured(means, 'dim')}\n")
+        output.write(f"{output.coloured(pad(agent.name, names), paint)}  {first}".rstrip() + "\n")
+        for line in rest:
+            output.write(f"{' ' * names}  {output.coloured(line, 'dim')}\n")
 
 
-def _means(agent: AgentDefinition, project: Project, state: str) -> str:
+def _lines(agent: AgentDefinition, project: Project, state: str) -> list[str]:
+    """Return what is said of an agent: what it is for, what it has, and what it doesn't get."""
     given, choice = project.permit(agent)[0], project.choice(agent)
-    tools = ", ".join(given.tools) or "no tools"
-    without = ", ".join(one.tool for one in given.withheld)
+    tools = f" · {', '.join(given.tools) or 'no tools'}"
+    if given.lacks_all_tools:
+        tools = ": gets none of its tools"
     problem = f" ({choice.problem})" if choice.problem else ""
-    source = f"{agent.source}, {state}" if state else str(agent.source)
-    parts = [source, tools, f"not given: {without}" if without else "", f"{choice.model}{problem}"]
-    return one_line(" · ".join(part for part in parts if part))
+    lines = [agent.description, f"{agent.source}{state}{tools} · {choice.model}{problem}"]
+    if given.withheld:
+        lines.append(f"without {'; '.join(by_reason(given.withheld))}")
+    return [one_line(line) for line in lines]

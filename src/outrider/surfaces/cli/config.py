@@ -5,11 +5,12 @@ import os
 from argparse import Namespace
 from typing import Any
 
+from outrider.delegation.request import working_directory
 from outrider.settings import places
 from outrider.settings.files import load_settings
-from outrider.settings.layers import Origin, Settings, effective
+from outrider.settings.layers import Origin, effective
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser, folder_of
+from outrider.surfaces.cli.parser import CommandParser
 
 EXAMPLES = """\
 A later place wins: default, your config.json, the project's .outrider/config.json (which can
@@ -21,40 +22,29 @@ examples:
   outrider config --json | jq '.values["subagents.timeoutMs"]'
 """
 
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `config`."""
-    parser.add_cwd()
+configure = CommandParser.add_cwd
 
 
 def execute(arguments: Namespace) -> int:
     """Show the settings."""
-    folder = folder_of(arguments)
+    folder = working_directory(arguments.cwd)
     settings = load_settings(folder, os.environ)
+    values: dict[str, dict[str, Any]] = {
+        key.name: {"value": value, "origin": settings.origins.get(key.name, Origin.DEFAULT)}
+        for key, value in effective(settings.config)
+    }
     if arguments.json:
         project = places.project_config_file(folder, os.environ)
         files = {
             "user": str(places.user_config_file(os.environ)),
             "project": str(project) if project else None,
         }
-        listing = {"values": _values(settings), "files": files}
-        output.write_json({**listing, "warnings": list(settings.warnings)})
+        output.write_json({"values": values, "files": files, "warnings": settings.warnings})
         return 0
-    for warning in settings.warnings:
-        output.say(f"warning: {warning}.")
+    output.warn(settings.warnings)
     rows = [
-        (name, json.dumps(entry["value"], ensure_ascii=False), str(entry["origin"]))
-        for name, entry in _values(settings).items()
+        (name, json.dumps(entry["value"], ensure_ascii=False), entry["origin"])
+        for name, entry in values.items()
     ]
     output.write_table(("key", "value", "from"), rows, colours=("cyan", None, "dim"))
     return 0
-
-
-def _values(settings: Settings) -> dict[str, dict[str, Any]]:
-    return {
-        key.name: {
-            "value": list(value) if isinstance(value, tuple) else value,  # pyright: ignore[reportUnknownArgumentType] - of names
-            "origin": settings.origins.get(key.name, Origin.DEFAULT.value),
-        }
-        for key, value in effective(settings.config)
-    }

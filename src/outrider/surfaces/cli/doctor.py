@@ -1,49 +1,276 @@
-"""`outrider doctor`: tries what a delegation needs, and says what it found."""
+"""`outrider doctor`: tries what a delegation needs, and reports what it found.
 
+Each check does the real thing: it runs ripgrep, writes a file, delegates a task. What doesn't
+work is a finding of the report, not a failure of the command.
+"""
+
+import asyncio
+import http.client
+import os
+import platform
+import shutil
+import site
+import subprocess
+import tempfile
+import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Literal
+from urllib.parse import SplitResult, urlsplit
 
+from outrider import __version__
+from outrider.delegation.perform import Caller, perform
+from outrider.delegation.project import Project, project_with
+from outrider.delegation.request import Request, working_directory
+from outrider.models.catalogue import EMBEDDED
+from outrider.models.resolution import ModelChoice, is_embedded, needs
+from outrider.protocol.catalogue import CATALOGUE
+from outrider.protocol.errors import Refusal
+from outrider.protocol.results import ToolResult, WithheldTool
+from outrider.settings import places
+from outrider.settings.files import load_settings
+from outrider.settings.layers import Settings
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.checks import Check, Status, all_checks
-from outrider.surfaces.cli.parser import CommandParser, folder_of
-from outrider.surfaces.cli.text import one_line
+from outrider.surfaces.cli.parser import CommandParser
+from outrider.surfaces.cli.text import by_reason, count, duration, one_line
+from outrider.tools.entry_points import load_tools
+from outrider.tools.faults import ToolFault
+from outrider.tools.files.ripgrep import ripgrep
 
 EXAMPLES = """\
 Nothing is guessed: ripgrep is run, a file is written, a child is started and does a task with
 the embedded model. A check that fails is a finding, not a failure of the command: the exit
-code is 0 whenever the report is whole. Use --json to decide on single checks.
+code is 0 whenever the report is complete. Use --json to decide on single checks.
 
 examples:
   outrider doctor
   outrider doctor --json | jq '.checks[] | select(.status != "ok")'
 """
 
-COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red"}
+MIN_FREE_BYTES = 64 << 20
+LOW_FREE_BYTES = 1 << 30
+SERVER_TIMEOUT_SECONDS = 3.0
+CHILD_TIMEOUT_MS = 60_000
+NOTE = "The doctor's stethoscope hangs in the hall.\n"
+TASK = "Where does the stethoscope hang?"
 
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+Status = Literal["ok", "warn", "fail"]
+Findings = Iterator[tuple[Status, str]]
+"""What one check finds: each status with what was found, and what to do if it isn't fine."""
 
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `doctor`."""
-    parser.add_cwd()
+configure = CommandParser.add_cwd
 
 
 def execute(arguments: Namespace) -> int:
-    """Check everything, and report."""
-    folder = folder_of(arguments)
-    done: list[Check] = []
-    for check in all_checks(folder):
-        done.append(check)
-        if not arguments.json:
-            status = output.coloured(f"{check.status:<4}", COLOURS[check.status])
-            output.write(f"{status}  {check.name}: {one_line(check.message)}\n")
-            output.flush()
+    """Check everything, and report each finding as soon as it is there."""
+    checks: list[dict[str, str]] = []
+    for name, findings in _checks(working_directory(arguments.cwd)):
+        for status, message in findings:
+            checks.append({"name": name, "status": status, "message": message})
+            if not arguments.json:
+                painted = output.coloured(f"{status:<4}", COLOURS[status])
+                output.write(f"{painted}  {name}: {one_line(message)}\n")
+                output.flush()
     if arguments.json:
-        checks = [
-            {"name": check.name, "status": check.status, "message": check.message} for check in done
-        ]
-        output.write_json({"status": _worst(done), "checks": checks})
+        found = {check["status"] for check in checks}
+        worst = next(status for status in ("fail", "warn", "ok") if status in found)
+        output.write_json({"status": worst, "checks": checks})
     return 0
 
 
-def _worst(checks: Sequence[Check]) -> Status:
-    found = {check.status for check in checks}
-    return next(status for status in (Status.FAIL, Status.WARN, Status.OK) if status in found)
+def _checks(folder: Path) -> Iterator[tuple[str, Findings]]:
+    """Yield the name and the findings of every check, in the order of the report."""
+    yield "platform", _platform()
+    try:
+        settings, refusal = load_settings(folder, os.environ), None
+    except Refusal as refused:
+        settings, refusal = Settings(), refused.message
+    yield "configuration", _configuration(folder, settings, refusal)
+    project = project_with(folder, os.environ, settings)
+    yield "agents", _agents(project)
+    yield "tools", _tools()
+    yield "tools of your own", _own_tools(settings)
+    yield "model", _model(project)
+    yield "ripgrep", _ripgrep(folder)
+    runs = places.runs_folder(os.environ)
+    yield "state folder", _state_folder(runs)
+    yield "disk", _disk(runs)
+    yield "child", _child()
+
+
+def _platform() -> Findings:
+    found = f"Outrider {__version__}, Python {platform.python_version()} on {platform.platform()}"
+    notes = {"Linux": "", "Darwin": "; children are started cold"}
+    note = notes.get(platform.system())
+    if note is None:
+        yield "warn", f"{found}; only Linux and macOS are supported"
+    else:
+        yield "ok", f"{found}{note}"
+
+
+def _configuration(folder: Path, settings: Settings, refusal: str | None) -> Findings:
+    if refusal is not None:
+        yield "fail", refusal
+        return
+    for warning in settings.warnings:
+        yield "warn", warning
+    if not settings.warnings:
+        user = places.user_config_file(os.environ)
+        project = places.project_config_file(folder, os.environ)
+        files = [str(path) for path in (user, project) if path and path.exists()]
+        yield "ok", " and ".join(files) or "no file, so the defaults apply"
+
+
+def _agents(project: Project) -> Findings:
+    for note in project.discovery.diagnostics:
+        yield "fail" if note.severity == "error" else "warn", str(note)
+    agents = project.discovery.agents
+    yield "ok", f"{count(len(agents), 'agent')}: {', '.join(agents)}"
+
+
+def _tools() -> Findings:
+    there = [name for name, entry in CATALOGUE.items() if not entry.missing]
+    # Not a warning: what isn't installed is nothing that is broken.
+    absent = by_reason(
+        WithheldTool(name, entry.missing) for name, entry in CATALOGUE.items() if entry.missing
+    )
+    yield "ok", "; ".join([", ".join(there), *(f"without {tools}" for tools in absent)])
+
+
+def _own_tools(settings: Settings) -> Findings:
+    tools, problems = load_tools(settings.config.tools.modules)
+    if tools:
+        yield "ok", ", ".join(sorted(tool.name for tool in tools))
+    for problem in problems:
+        yield "warn", problem
+
+
+def _model(project: Project) -> Findings:
+    """Check the model that answers for an agent that names none."""
+    choice = project.choice()
+    named = f"{choice.model or 'none'} ({choice.reason})"
+    if choice.problem:
+        yield "fail", f"{named}: {choice.problem}"
+    elif is_embedded(choice.model):
+        hint = "it finds and quotes, it doesn't reason; set a key such as OPENAI_API_KEY for more"
+        yield "ok", f"{named}: {hint}"
+    else:
+        status, message = _provider(choice)
+        yield status, f"{named}: {message}"
+
+
+def _provider(choice: ModelChoice) -> tuple[Status, str]:
+    variables = choice.environment(os.environ)
+    base = next((variables[name] for name in variables if name.endswith("_BASE_URL")), None)
+    if base is not None:
+        key = next((variables[name] for name in variables if name.endswith("_API_KEY")), None)
+        return _server(base, key)
+    key = next((name for name in needs(choice.model) if variables.get(name)), None)
+    return "ok", f"{f'{key} is set' if key else 'no key is needed'}; the provider was not asked"
+
+
+def _server(base: str, key: str | None) -> tuple[Status, str]:
+    """Ask a model server for its list of models. No redirect is followed with the key."""
+    address = urlsplit(base)
+    host = address.netloc.rpartition("@")[2]  # without a user's name and password
+    place = f"the server at {address.scheme}://{host}"
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        with closing(_connection(address)) as connection:
+            connection.request("GET", f"{address.path.rstrip('/')}/models", headers=headers)
+            status = connection.getresponse().status
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return "fail", f"{place} gives no answer: {error}"
+    if status in (401, 403):
+        return "fail", f"{place} refuses the key (status {status})"
+    return "ok", f"{place} answers"
+
+
+def _connection(address: SplitResult) -> http.client.HTTPConnection:
+    if not address.hostname or address.scheme not in ("http", "https"):
+        raise ValueError("its address is not an http address")
+    secure = address.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    return kind(address.hostname, address.port, timeout=SERVER_TIMEOUT_SECONDS)
+
+
+def _ripgrep(folder: Path) -> Findings:
+    try:
+        program = ripgrep([str(folder)])
+        ran = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=10, check=True
+        )
+    except ToolFault as fault:
+        yield "fail", str(fault)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        yield "fail", f"it is there, but doesn't run: {error}"
+    else:
+        version = next(iter(ran.stdout.splitlines()), "it prints no version")
+        yield "ok", f"{version} ({program})"
+
+
+def _state_folder(runs: Path) -> Findings:
+    try:
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=runs) as file:
+            file.write(b"doctor")
+            file.flush()
+        is_open = runs.stat().st_mode & 0o077
+    except OSError as error:
+        yield (
+            "fail",
+            f"{runs} can't be written: {error.strerror}. OUTRIDER_HOME names another place.",
+        )
+        return
+    if is_open:
+        yield "warn", f"{runs} is open to others; close it with: chmod 700 {runs}"
+    else:
+        yield "ok", f"{runs} can be written, and is yours alone"
+
+
+def _disk(runs: Path) -> Findings:
+    with suppress(OSError):  # then the state folder's check has said so
+        free = shutil.disk_usage(runs).free
+        message = f"{free / (1 << 30):,.1f} GiB free for runs"
+        if free < MIN_FREE_BYTES:
+            yield "fail", f"{message}; records would be cut short"
+        else:
+            yield "warn" if free < LOW_FREE_BYTES else "ok", message
+
+
+def _child() -> Findings:
+    try:
+        with tempfile.TemporaryDirectory(prefix="outrider-doctor-") as folder:
+            start = time.monotonic()
+            result = asyncio.run(_delegate(Path(folder)))
+            took = duration((time.monotonic() - start) * 1000)
+    except OSError as error:
+        yield "fail", f"no temporary folder to try it in: {error}"
+        return
+    if result.completed and "notes.txt" in result.text:
+        yield "ok", f"one was started and did a small task in {took}"
+        return
+    error = result.details.error
+    reason = error.message if error else "it answered, but didn't find what it was asked for"
+    yield "fail", f"a small task failed after {took}: {reason}"
+
+
+async def _delegate(folder: Path) -> ToolResult:
+    """Delegate a small task in a folder of its own, away from the user's settings and runs."""
+    work = folder / "work"
+    work.mkdir()
+    (work / "notes.txt").write_text(NOTE)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")}
+    env = kept | {
+        "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "OUTRIDER_HOME": str(folder / "state"),
+        # With another HOME, Python wouldn't find what was installed for this user only.
+        "PYTHONUSERBASE": site.getuserbase(),
+    }
+    flags = {"subagents.timeoutMs": CHILD_TIMEOUT_MS, "warm.keepMinutes": 0}
+    request = Request("explorer", TASK, model=EMBEDDED, cwd=work)
+    return await perform(request, Caller(env, flags=flags))

@@ -1,13 +1,12 @@
-"""The live view of a run on a terminal: its last steps, its turns, tool calls, tokens and time."""
+"""The live view of a run on a terminal: its last steps, turns, tool calls, tokens and time."""
 
 import asyncio
-import json
 import sys
 import time
 from collections import deque
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self, cast
+from functools import partial
+from typing import Any, cast
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,20 +15,21 @@ from rich.text import Text
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import ToolResult
 from outrider.protocol.usage import Usage
-from outrider.surfaces.cli import output
-from outrider.surfaces.cli.text import count, one_line
-from outrider.surfaces.cli.views import opening, spent
+from outrider.surfaces.cli.text import as_text, count, one_line
+from outrider.surfaces.cli.views import View, spent
 
 REFRESH_SECONDS = 0.1
-STEPS_SHOWN = 5
+MAX_STEPS = 5
 MAX_TEXT = 2_000
+MAX_ARGUMENTS = 500
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-# What says most about a call, in this order; else all of its arguments are shown.
-TELLING = ("path", "pattern", "command", "url", "query")
+# The argument that says most about a call, in this order; without one, all are shown.
+MAIN_ARGUMENTS = ("path", "pattern", "command", "url", "query")
+LINE = partial(Text, no_wrap=True, overflow="ellipsis")
 
 
-class LiveView:
-    """A few moving lines on stderr while the run lasts; they are gone when it ends."""
+class LiveView(View):
+    """A few moving lines on stderr while the run lasts; they disappear when it ends."""
 
     def __init__(self) -> None:
         self._console = Console(file=sys.stderr, highlight=False, emoji=False)
@@ -38,7 +38,6 @@ class LiveView:
         self._turns = 0
         self._usage = Usage()
         self._begun = 0.0
-        self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
         self._live = Live(
             console=self._console,
@@ -49,41 +48,33 @@ class LiveView:
             get_renderable=self._render,
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        # The terminal may be gone, and that is no reason to lose the answer.
-        with suppress(OSError):
-            self._live.stop()
-
     def started(self, prepared: Prepared, run_id: str) -> None:
         """Begin to show the run."""
-        output.say(opening(prepared, run_id))
+        super().started(prepared, run_id)
         self._name, self._model = prepared.definition.name, prepared.choice.model
         self._begun = time.monotonic()
         self._live.start()
         self._tick()
 
     def updated(self, result: ToolResult) -> None:
-        """Take in how far the run has come; it is shown with the next tick."""
+        """Take in a partial result; the next tick shows it."""
         streaming = result.details.streaming
         if streaming is not None:
             self._turns, self._usage = streaming.turn_count, streaming.usage
             items = streaming.display_items
-            # Where there is text under way, it is the last item.
+            # Text that is still being written is the last item.
             self._steps.take_in(items[:-1] if result.text else items, result.text)
 
     def stopping(self) -> None:
         """Show that Ctrl-C has arrived."""
-        self._stopping = True
+        self._name = "stopping"
+
+    def close(self) -> None:
+        """Remove the moving lines."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with suppress(OSError):  # a terminal that is gone must not cost the answer
+            self._live.stop()
 
     def _tick(self) -> None:
         with suppress(OSError):
@@ -91,16 +82,14 @@ class LiveView:
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
     def _render(self) -> Group:
-        room = max(self._console.height - 2, 0)
-        steps = self._steps.shown(min(STEPS_SHOWN, room))
-        lines = [_line(f"  {step}", "dim") for step in steps]
-        return Group(*lines, _line(self._status(), "bold"))
+        steps = self._steps.last(min(MAX_STEPS, max(self._console.height - 2, 0)))
+        return Group(*(LINE(f"  {step}", "dim") for step in steps), LINE(self._status(), "bold"))
 
     def _status(self) -> str:
         elapsed = time.monotonic() - self._begun
         spinner = SPINNER[int(elapsed / REFRESH_SECONDS) % len(SPINNER)]
         parts = [
-            f"{spinner} {'stopping' if self._stopping else self._name}",
+            f"{spinner} {self._name}",
             f"{int(elapsed) // 60}:{int(elapsed) % 60:02}",
             f"turn {self._turns}" if self._turns else "starting",
             count(self._steps.calls, "tool call"),
@@ -110,47 +99,37 @@ class LiveView:
         return one_line(" · ".join(parts))
 
 
-def _line(text: str, style: str) -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
-
-
 class Steps:
-    """The last things that a run did, as lines; counts its tool calls."""
+    """The last things that a run did, as lines, and how many tools it called."""
 
     def __init__(self) -> None:
         self.calls = 0
-        self._lines: deque[str] = deque(maxlen=STEPS_SHOWN)
+        self._lines: deque[str] = deque(maxlen=MAX_STEPS)
         self._last: dict[str, Any] | None = None
         self._text = ""
 
     def take_in(self, items: tuple[dict[str, Any], ...], text: str) -> None:
-        """Take in the run's items, of which only those behind the last known one are new."""
-        for item in items[self._known(items) :]:
+        """Take in the run's items; only those after the last known one are new."""
+        # By identity, from the end: the list is bounded, so positions in it change.
+        known = next((n for n in range(len(items), 0, -1) if items[n - 1] is self._last), 0)
+        for item in items[known:]:
             if item.get("type") == "toolCall":
                 self.calls += 1
                 self._lines.append(call_line(str(item.get("name")), item.get("args")))
             self._last = item
         self._text = text[-MAX_TEXT:]
 
-    def _known(self, items: tuple[dict[str, Any], ...]) -> int:
-        # By identity, from the end: the list is bounded, so places in it mean nothing.
-        for place in range(len(items), 0, -1):
-            if items[place - 1] is self._last:
-                return place
-        return 0
-
-    def shown(self, most: int) -> list[str]:
-        """Return the last lines, the newest of the model's own text among them."""
+    def last(self, number: int) -> list[str]:
+        """Return the last lines, ending with the newest line of the model's own text."""
         said = next((line for line in reversed(self._text.splitlines()) if line.strip()), "")
         lines = [*self._lines, one_line(said)] if said else list(self._lines)
-        return lines[-most:] if most else []
+        return lines[-number:] if number else []
 
 
 def call_line(name: str, args: object) -> str:
     """Return a tool call as one line: `grep idleTimeout`."""
-    told: object = ""
+    shown: object = ""
     if isinstance(args, dict):
         values = cast("dict[str, object]", args)
-        told = next((values[key] for key in TELLING if key in values), values or "")
-    text = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False, default=str)
-    return one_line(f"{name} {text[:500]}")
+        shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
+    return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")

@@ -1,22 +1,23 @@
-"""The command as a whole: which part of it is asked for, and one clear line for all that fails."""
+"""The command as a whole: it finds the command asked for, and ends every failure in one line."""
 
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
-from typing import Protocol
+from difflib import get_close_matches
+from importlib import import_module
 
 from outrider.protocol.errors import Refusal
 from outrider.protocol.outcomes import EXIT_CANCELLED, EXIT_FAILED, EXIT_REFUSED
+from outrider.protocol.results import Details, ErrorInfo, text_result
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser, bad_call
 
 COMMANDS = {
     "run": "Delegate a task to an agent and print its answer.",
     "agents": "List the agents that can be delegated to here.",
-    "runs": "List the runs that are kept, newest first.",
+    "runs": "List the recorded runs, newest first.",
     "show": "Print what a run said, or its whole transcript.",
     "config": "Show every setting, its value and where it came from.",
-    "warm": "Tell of, or end, the process that makes the next run start fast.",
+    "warm": "Show or stop the process that makes the next run start fast.",
     "doctor": "Check that everything Outrider needs is there and works.",
 }
 
@@ -33,22 +34,8 @@ Begin with:
   git diff | outrider run reviewer -
   outrider doctor
 
-'outrider COMMAND --help' tells more; 'outrider --version' tells the version.
+'outrider COMMAND --help' shows more; 'outrider --version' shows the version.
 """
-
-
-class Command(Protocol):
-    """What each command's module offers."""
-
-    EXAMPLES: str
-
-    def configure(self, parser: CommandParser) -> None:
-        """Declare the arguments it takes."""
-        ...
-
-    def execute(self, arguments: Namespace) -> int:
-        """Do it, and return the exit code. May raise `Refusal`."""
-        ...
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -82,7 +69,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise bad_call(_unknown(name))
-    command = _command(name)
+    command = import_module(f"outrider.surfaces.cli.{name}")
     parser = CommandParser(name, COMMANDS[name], command.EXAMPLES)
     command.configure(parser)
     try:
@@ -92,20 +79,12 @@ def _dispatch(arguments: Sequence[str]) -> int:
     return command.execute(values)
 
 
-def _command(name: str) -> Command:
-    from importlib import import_module
-
-    return import_module(f"outrider.surfaces.cli.{name}")  # pyright: ignore[reportReturnType] - a module is the command
-
-
 def _unknown(name: str) -> str:
     if name.startswith("-"):
-        return f"{name} comes without a command; options stand after it"
-    from difflib import get_close_matches
-
+        return f"{name} was given without a command; options come after the command"
     near = get_close_matches(name, COMMANDS, 1, 0.5)
-    rest = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
-    return f"unknown command {name!r}; {rest}"
+    hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
+    return f"unknown command {name!r}; {hint}"
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
@@ -115,8 +94,6 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 def _refuse(refusal: Refusal, *, as_json: bool) -> int:
     if as_json:
-        from outrider.protocol.results import Details, ErrorInfo, text_result
-
         details = Details(error=ErrorInfo(refusal.code, refusal.message))
         output.write_json(text_result(refusal.message, details).to_dict())
     else:
@@ -125,16 +102,16 @@ def _refuse(refusal: Refusal, *, as_json: bool) -> int:
 
 
 def _output_lost(lost: output.OutputLost) -> int:
-    output.give_up_stdout()
+    output.discard_stdout()
     if isinstance(lost.__cause__, BrokenPipeError):
-        return output.EXIT_READER_LEFT
+        return output.EXIT_READER_GONE
     reason = getattr(lost.__cause__, "strerror", None) or lost.__cause__
     output.say(f"the output can't be written: {reason}.")
     return EXIT_FAILED
 
 
 def _unexpected(error: Exception) -> int:
-    """Tell of a fault of ours. A person gets one line; Python's development mode the traceback."""
+    """Report a fault of ours in one line; Python's development mode adds the traceback."""
     if sys.flags.dev_mode:
         import traceback
 

@@ -1,32 +1,24 @@
-"""Reading a command's arguments; what is wrong with them comes out as one line, never as usage."""
+"""Reading a command's arguments. A bad call ends in one line, never in a page of usage."""
 
 import argparse
 from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import NoReturn
 
-from outrider.delegation.request import working_directory
 from outrider.protocol.errors import ErrorCode, Refusal
-
-
-def folder_of(arguments: argparse.Namespace) -> Path:
-    """Return the folder to work in; raises `Refusal`."""
-    return working_directory(None if arguments.cwd is None else Path(arguments.cwd))
-
 
 _REQUIRED = "the following arguments are required: "
 
 
 def bad_call(message: str, command: str = "") -> Refusal:
-    """Return the refusal of a call that can't be understood, with where to read on."""
-    help_of = f"outrider {command} --help" if command else "outrider --help"
+    """Return the refusal of a call that can't be understood; it names the help to read."""
+    help_command = f"outrider {command} --help" if command else "outrider --help"
     sentence = message if message.endswith((".", "?")) else f"{message}."
-    return Refusal(ErrorCode.INVALID_INPUT, f"{sentence} Try '{help_of}'.")
+    return Refusal(ErrorCode.INVALID_INPUT, f"{sentence} Try '{help_command}'.")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that raises `Refusal` instead of printing usage and leaving."""
+    """A parser that raises `Refusal` instead of printing usage and exiting."""
 
     def __init__(self, command: str, summary: str, epilog: str) -> None:
         super().__init__(
@@ -52,16 +44,16 @@ class CommandParser(argparse.ArgumentParser):
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the arguments, or raise `Refusal`."""
-        values, strangers = self.parse_known_args(arguments)
-        if strangers:
-            raise bad_call(self._stranger(strangers), self.command)
+        values, unknown = self.parse_known_args(arguments)
+        if unknown:
+            raise bad_call(self._unknown(unknown), self.command)
         return values
 
-    def _stranger(self, strangers: list[str]) -> str:
-        option = next((one for one in strangers if one.startswith("-") and one != "--"), None)
+    def _unknown(self, arguments: list[str]) -> str:
+        option = next((one for one in arguments if one.startswith("-") and one != "--"), None)
         if option is None:
             hint = "; put the task in quotes" if self.command == "run" else ""
-            return f"unexpected argument {strangers[0]!r}{hint}"
+            return f"unexpected argument {arguments[0]!r}{hint}"
         name = option.partition("=")[0]
         known = [string for action in self._actions for string in action.option_strings]
         near = get_close_matches(name, known, 1, 0.6)

@@ -1,21 +1,19 @@
-"""`outrider show`: what a run said, any part of it, without asking a model again."""
+"""`outrider show`: what a run said, or any part of it, without asking a model again."""
 
 import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.records.runs import OUTPUT, SESSION, KeptRun, find_run
+from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser, bad_call
 from outrider.surfaces.cli.runs import record
-from outrider.surfaces.cli.transcript import event_line
+from outrider.surfaces.cli.text import as_text, fit, one_line, pad
 
 EXAMPLES = """\
 examples:
@@ -24,32 +22,21 @@ examples:
   outrider show 1a2b --events         its transcript; JSON lines in a pipe
 """
 
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Lines from the first to the last, both counted from 1 and included; None is the end."""
-
-    first: int = 1
-    last: int | None = None
-
-    def __contains__(self, number: int) -> bool:
-        return self.first <= number and (self.last is None or number <= self.last)
+MAX_EVENT_TEXT = 300
+MAX_LINE = 10**15
 
 
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `show`."""
     parser.add_argument("run", metavar="RUN", help="a run's id, or how it begins")
-    parser.add_argument("--lines", metavar="A:B", help="only the lines from A to B")
+    parser.add_argument("--lines", metavar="A:B", default=":", help="only the lines from A to B")
     parser.add_argument("--events", action="store_true", help="the transcript, not the output")
 
 
 def execute(arguments: Namespace) -> int:
     """Print the part of the run that was asked for."""
-    lines = read_range(arguments.lines)
-    try:
-        run = find_run(runs_folder(os.environ), arguments.run)
-    except LookupError as error:
-        raise Refusal(ErrorCode.INVALID_INPUT, str(error.args[0])) from None
+    lines = _line_numbers(arguments.lines)
+    run = find_run(runs_folder(os.environ), arguments.run)
     if arguments.events:
         _write_events(run.folder / SESSION, lines, as_json=arguments.json)
     elif arguments.json:
@@ -59,67 +46,100 @@ def execute(arguments: Namespace) -> int:
     return 0
 
 
-def read_range(given: str | None) -> Range:
-    """Return the range that `A:B`, `A:`, `:B` or `A` stands for; raises `Refusal`."""
-    if given is None:
-        return Range()
+def _line_numbers(given: str) -> range:
+    """Return the numbers, from 1, that `A:B`, `A:`, `:B` or `A` stands for; raises `Refusal`."""
     first, colon, last = given.partition(":")
-    parts = (first or "1", last or "0") if colon else (first, first)
-    if not all(part.isascii() and part.isdigit() and len(part) < 16 for part in parts):
+    first, last = (first or "1", last or str(MAX_LINE)) if colon else (first, first)
+    if not all(part.isascii() and part.isdigit() and len(part) < 17 for part in (first, last)):
         raise bad_call(f"--lines {given!r} can't be read: write A:B, A: or :B", "show")
-    start, end = int(parts[0]), int(parts[1])
-    if start < 1 or ((last or not colon) and end < start):
-        raise bad_call(f"--lines {given!r} holds no line: lines are counted from 1, A to B", "show")
-    return Range(start, end or None)
+    numbers = range(int(first), int(last) + 1)
+    if not numbers or numbers.start == 0:
+        raise bad_call(f"--lines {given!r} selects no line: they are counted from 1", "show")
+    return numbers
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
-            yield from file
+            yield from enumerate(file, 1)
     except FileNotFoundError:
         return
 
 
-def _write_output(run: KeptRun, wanted: Range) -> None:
+def _write_output(run: RecordedRun, wanted: range) -> None:
     total = 0
-    for line in _lines(run.folder / OUTPUT):
-        total += 1
+    for total, line in _lines(run.folder / OUTPUT):
         if total in wanted:
             output.write_text(line)
     output.flush()
     if total == 0:
         output.say(
             f"run {run.id} ({run.state}) has no output. "
-            f"'outrider show {run.id} --events' tells what happened."
+            f"'outrider show {run.id} --events' shows what happened."
         )
-    elif wanted.first > total:
+    elif wanted.start > total:
         output.say(f"the output of run {run.id} ends with line {total}.")
 
 
-def _write_record(run: KeptRun, wanted: Range) -> None:
-    numbered = list(enumerate(_lines(run.folder / OUTPUT), 1))
-    shown = [line for number, line in numbered if number in wanted]
+def _write_record(run: RecordedRun, wanted: range) -> None:
+    lines = list(_lines(run.folder / OUTPUT))
+    shown = [line for number, line in lines if number in wanted]
     output.write_json(
         {
             **record(run),
-            "lines": {"first": wanted.first, "shown": len(shown), "total": len(numbered)},
+            "lines": {"first": wanted.start, "shown": len(shown), "total": len(lines)},
             "output": "".join(shown),
             "result": run.result or None,
         }
     )
 
 
-def _write_events(session: Path, wanted: Range, *, as_json: bool) -> None:
-    plain = as_json or not output.is_terminal(sys.stdout)
-    for number, line in enumerate(_lines(session), 1):
+def _write_events(session: Path, wanted: range, *, as_json: bool) -> None:
+    as_json = as_json or not sys.stdout.isatty()
+    for number, line in _lines(session):
         if number not in wanted:
             continue
         try:
             event: Any = json.loads(line)
         except (ValueError, RecursionError):
-            continue  # the last line of a run under way may be half written
-        if plain:
+            continue  # the last line of a run that goes on may be half written
+        if as_json:
             output.write_json_text(line.rstrip("\n"))
         else:
-            output.write(event_line(cast("dict[str, Any]", event)) + "\n")
+            output.write(_event_line(cast("dict[str, Any]", event)) + "\n")
+
+
+def _event_line(event: Mapping[str, Any]) -> str:
+    """Return an event as a line: when, what, and what it says."""
+    kind = str(event.get("type", "?"))
+    at = event.get("at")
+    seconds = f"{at / 1000:9.2f} s" if isinstance(at, int | float) else " " * 11
+    words = fit(one_line(_words(kind, event)[: MAX_EVENT_TEXT * 4]), MAX_EVENT_TEXT)
+    kind = pad(one_line(kind), 15)
+    return f"{output.coloured(seconds, 'dim')}  {output.coloured(kind, 'cyan')}  {words}"
+
+
+def _words(kind: str, event: Mapping[str, Any]) -> str:
+    match kind:
+        case "run":
+            return f"{event.get('agent')} on {event.get('model')}: {event.get('task')}"
+        case "session":
+            return f"{event.get('agent')} on {event.get('model')}"
+        case "turn_start" | "turn_end":
+            return f"turn {event.get('turn')}"
+        case "message_end":
+            calls = cast("list[dict[str, Any]]", event.get("toolCalls") or [])
+            names = ", ".join(str(call.get("name")) for call in calls)
+            return f"{event.get('text', '')} {f'→ {names}' if names else ''}"
+        case "tool_start":
+            return f"{event.get('name')} {as_text(event.get('args'))}"
+        case "tool_result_end":
+            envelope = cast("dict[str, Any]", event.get("envelope") or {})
+            told = f"{event.get('name')}: {envelope.get('code')} {envelope.get('message')}"
+            return str(event.get("summary") or told)
+        case "retry":
+            return f"{event.get('message')} (again in {event.get('delayMs')} ms)"
+        case "task_finish" | "end":
+            return f"{event.get('outcome')} {event.get('error') or ''}"
+        case _:
+            return as_text(event)

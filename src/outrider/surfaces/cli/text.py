@@ -1,18 +1,22 @@
-"""No text that passes `clean` can steer a terminal, whoever wrote it. Pure functions on text."""
+"""Text that passes `clean` can't control a terminal, whoever wrote it. Pure functions on text."""
 
+import json
 import re
 import unicodedata
+from collections.abc import Iterable
+
+from outrider.protocol.results import WithheldTool
 
 # All control characters but tab and newline, line separators, and what reorders text (bidi).
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """Return `text` with every character that could steer a terminal as one that only shows it."""
-    return _STEERING.sub(_picture, text.replace("\r\n", "\n"))
+    """Return `text` with every character that could control a terminal as a visible one."""
+    return _CONTROL.sub(_visible, text.replace("\r\n", "\n"))
 
 
-def _picture(match: re.Match[str]) -> str:
+def _visible(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code < 0x20:
         return chr(0x2400 + code)
@@ -20,8 +24,8 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Return JSON text with the same characters escaped: it means the same, and steers nothing."""
-    return _STEERING.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    """Return JSON text with the same characters escaped. Its meaning stays the same."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def one_line(text: str) -> str:
@@ -29,8 +33,13 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
+def as_text(value: object) -> str:
+    """Return a text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
 def width(text: str) -> int:
-    """Return how many columns a terminal takes for `text`."""
+    """Return how many terminal columns `text` takes."""
     return len(text) if text.isascii() else sum(_columns(char) for char in text)
 
 
@@ -41,7 +50,7 @@ def _columns(char: str) -> int:
 
 
 def fit(text: str, columns: int) -> str:
-    """Return as much of `text` as fits into `columns`, with a mark where something is missing."""
+    """Return as much of `text` as fits into `columns`, ending in `…` where it was cut."""
     if width(text) <= columns:
         return text
     kept, used = "", 0
@@ -54,7 +63,7 @@ def fit(text: str, columns: int) -> str:
 
 
 def pad(text: str, columns: int) -> str:
-    """Return `text` filled up with blanks to `columns`."""
+    """Return `text` padded with blanks to `columns`."""
     return text + " " * (columns - width(text))
 
 
@@ -71,3 +80,11 @@ def duration(milliseconds: float) -> str:
 def count(number: int, noun: str) -> str:
     """`1 turn`, `1,234 tokens`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def by_reason(withheld: Iterable[WithheldTool]) -> list[str]:
+    """`write, edit: subagents.allowWrite is off`: a text for each reason, with its tools."""
+    tools: dict[str, list[str]] = {}
+    for one in withheld:
+        tools.setdefault(one.reason, []).append(one.tool)
+    return [f"{', '.join(names)}: {reason}" for reason, names in tools.items()]

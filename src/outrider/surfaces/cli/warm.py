@@ -1,15 +1,16 @@
-"""`outrider warm`: the process that makes the next `outrider run` start in milliseconds."""
+"""`outrider warm`: the fork server that makes the next `outrider run` start in milliseconds."""
 
 import os
 import time
 from argparse import Namespace
 
+from outrider.runtimes.native.fork_server import UserForkServer
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser, bad_call
 from outrider.surfaces.cli.text import duration
 
 EXAMPLES = """\
-'outrider run' leaves a warmed process of yours behind, for as many minutes as the
+'outrider run' leaves a warm process of yours behind, for as many minutes as the
 setting warm.keepMinutes says (10; 0 for none). It holds no key and no task.
 
 examples:
@@ -21,34 +22,26 @@ examples:
 
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `warm`."""
-    parser.add_argument("--status", action="store_true", help="tell whether there is one")
-    parser.add_argument("--stop", action="store_true", help="end it; running tasks go on")
+    parser.add_argument("--status", action="store_true", help="show whether there is one")
+    parser.add_argument("--stop", action="store_true", help="stop it; running tasks go on")
 
 
 def execute(arguments: Namespace) -> int:
-    """Tell of the warm process, or end it."""
-    from outrider.runtimes.native.fork_server import UserForkServer
-
+    """Show the warm process, or stop it."""
     if arguments.status == arguments.stop:
         raise bad_call("give either --status or --stop", "warm")
-    warmth = UserForkServer(os.environ, minutes=0)
+    server = UserForkServer(os.environ, minutes=0)
     if arguments.stop:
-        stopped = warmth.stop()
-        _tell(arguments, {"stopped": stopped}, "stopped." if stopped else "there was none.")
-        return 0
-    status = warmth.status()
-    words = "there is none." if status is None else _words(status)
-    _tell(arguments, {"warm": status is not None, **(status or {})}, words)
-    return 0
-
-
-def _words(status: dict[str, float]) -> str:
-    age = duration((time.time() - status["startedAt"]) * 1000)
-    return f"process {status['pid']} is warm, {age} old, and has started {status['served']}."
-
-
-def _tell(arguments: Namespace, record: dict[str, object], words: str) -> None:
+        stopped = server.stop()
+        record, words = {"stopped": stopped}, "stopped." if stopped else "there was none."
+    elif status := server.status():
+        age = duration((time.time() - status["startedAt"]) * 1000)
+        record = {"warm": True, **status}
+        words = f"process {status['pid']} is warm, {age} old, and has started {status['served']}."
+    else:
+        record, words = {"warm": False}, "there is none."
     if arguments.json:
         output.write_json(record)
     else:
         output.write(f"{words}\n")
+    return 0
