@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from outrider.schemas.document import SAME_VALUE, Document, Node, SchemaError
-from outrider.schemas.values import Keys, is_array, path_text, survey
+from outrider.schemas.values import JSON, Keys, is_array, path_text, survey
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -16,31 +16,22 @@ MAX_BACKTRACKING = 10_000
 MAX_APPLICATIONS = 50_000
 """How many schemas may meet at one place of a value, references followed."""
 
-_ADDRESS = "json-schema:///schema"
+ADDRESS = "json-schema:///schema"
 
 
-def compiled(
-    document: Document, part: str = "", keywords: dict[str, type] | None = None
-) -> "Validator":
-    """Return a validator for the schema, or for the part of it that a fragment names.
+def compiled(document: Document, part: JSON = None, **options: Any) -> "Validator":
+    """Return a validator for the schema, or for a part that refers to it by `ADDRESS`.
 
     Patterns run in linear time, but for look-around and back-references: these are cut off. A
     pattern that was cut off fails the whole verdict, under `not` too. Nothing is ever fetched.
     """
     import jsonschema_rs as native
 
-    validator, draft = native.Draft202012Validator, native.Draft202012
-    if document.draft == 7:
-        validator, draft = native.Draft7Validator, native.Draft7
+    validator = native.Draft7Validator if document.draft == 7 else native.Draft202012Validator
+    limits = native.FancyRegexOptions(MAX_BACKTRACKING, MAX_PATTERN_BYTES, MAX_PATTERN_BYTES)
+    schema = document.root if part is None else part
     return validator(
-        {"$ref": _ADDRESS + part} if part else document.root,
-        registry=native.Registry([(_ADDRESS, document.root)], draft=draft) if part else None,
-        keywords=keywords,
-        offline=True,
-        validate_formats=False,
-        pattern_options=native.FancyRegexOptions(
-            MAX_BACKTRACKING, MAX_PATTERN_BYTES, MAX_PATTERN_BYTES
-        ),
+        schema, offline=True, validate_formats=False, pattern_options=limits, **options
     )
 
 

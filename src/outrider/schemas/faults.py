@@ -6,12 +6,12 @@ it can handle, and alternatives are looked into here, one level at a time.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, cast
 
-from outrider.schemas.bounds import compiled
+from outrider.schemas.bounds import ADDRESS, compiled
 from outrider.schemas.document import Document, fragment
 from outrider.schemas.values import (
     JSON,
@@ -23,18 +23,15 @@ from outrider.schemas.values import (
     is_object,
     listed,
     path_text,
+    survey,
 )
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-    Errors: TypeAlias = list[ValidationError]
-
 MAX_FAULTS = 20
 MAX_COUNTED = 1_000
-MAX_ERRORS = 50_000
-MAX_APPLICATIONS = 5_000
-"""Where more schemas meet, the errors at one place of a value are already too many."""
+MAX_ERRORS = 30_000
 CPU_SECONDS = 0.5
 
 
@@ -56,69 +53,68 @@ class FaultFinder:
     """Finds what is wrong with one value that doesn't fit a schema."""
 
     def __init__(self, document: Document, applications: int) -> None:
+        import jsonschema_rs
+
         self._document = document
-        lists = (part for schema in document.objects() for part in schema.values())
-        longest = max((len(part) for part in lists if is_array(part)), default=0)
-        room = MAX_ERRORS // (applications + longest // 10)
-        self._room = room if applications <= MAX_APPLICATIONS else 0
+        draft = jsonschema_rs.Draft7 if document.draft == 7 else jsonschema_rs.Draft202012
+        self._registry = jsonschema_rs.Registry([(ADDRESS, document.root)], draft=draft)
         self._validators: dict[tuple[Keys, bool], Validator] = {}
+        self._room = MAX_ERRORS // (applications + survey(document.root).values // 20)
+        if any("propertyNames" in schema for schema in document.objects()):
+            self._room = min(self._room, 500)  # an error for each name, with a copy of them all
         self._deadline = time.thread_time() + CPU_SECONDS
 
     def find(self, value: JSON) -> list[Fault]:
         """Return the faults of `value`, at least one, and a last one that counts the rest."""
+        part = _first_values(value, iter(range(self._room)))
+        is_all = part == value
         found: dict[Fault, None] = {}
-        part, cut_at = _first_values(value, self._room)
-        is_all = cut_at is None
         try:
-            for keys, message in islice(self._search(part, cut_at), MAX_COUNTED):
+            for keys, message in islice(self._search(value, part), MAX_COUNTED):
                 found[Fault(path_text(keys), cut(message))] = None
-            if not found:
-                found[self._first(value)] = None
         except (_OutOfTimeError, RecursionError):
             is_all = False
         faults = list(found)[:MAX_FAULTS] or [Fault("$", "the value does not fit the schema")]
-        more = len(found) - len(faults)
-        if more > 0:
+        if (more := len(found) - MAX_FAULTS) > 0:
             least = "" if is_all and len(found) < MAX_COUNTED else "at least "
             faults.append(Fault("$", f"and {least}{more:,} more faults"))
         elif not is_all:
             faults.append(Fault("$", "and maybe more: not all of the value was searched"))
         return faults
 
-    def _search(self, part: JSON, cut_at: Keys | None) -> Iterator[tuple[Keys, str]]:
-        for error in self._errors((), part) if self._room else ():
-            # What is wrong above the cut may be wrong only because of it.
-            path = tuple(error.instance_path)
-            if cut_at is None or path != cut_at[: len(path)]:
-                yield from self._explained(error, ())
+    def _search(self, value: JSON, part: JSON) -> Iterator[tuple[Keys, str]]:
+        errors = self._errors((), part) if self._room else []
+        # What is wrong with something that was cut may be wrong only because of that.
+        certain = [e for e in errors if at(part, e.instance_path) == at(value, e.instance_path)]
+        for error in certain or self._first_error(value):
+            yield from self._explained(error, ())
 
-    def _first(self, value: JSON) -> Fault:
+    def _first_error(self, value: JSON) -> list["ValidationError"]:
         from jsonschema_rs import ValidationError
 
         try:
             self._validator((), opaque=True).validate(value)
         except ValidationError as error:
-            words = "fits none of the alternatives"
-            if error.__cause__ is None:
-                words = next(self._explained(error, ()))[1]
-            return Fault(path_text(error.instance_path), cut(words))
-        return Fault("$", "the value does not fit the schema")
+            return [error]
+        return []
 
-    def _errors(self, pointer: Keys, value: JSON) -> "Errors":
+    def _errors(self, pointer: Keys, value: JSON) -> list["ValidationError"]:
         return list(self._validator(pointer, opaque=True).iter_errors(value))
 
     def _validator(self, pointer: Keys, *, opaque: bool) -> "Validator":
         """Return a validator for a part of the schema; `opaque` ones don't look into choices."""
         if time.thread_time() > self._deadline:
             raise _OutOfTimeError
-        key = (pointer, opaque)
-        if key not in self._validators:
-            choice = self._choice_class() if opaque else None
-            keywords = {"anyOf": choice, "oneOf": choice} if choice else None
-            self._validators[key] = compiled(self._document, fragment(pointer), keywords)
-        return self._validators[key]
+        if (pointer, opaque) not in self._validators:
+            self._validators[pointer, opaque] = compiled(
+                self._document,
+                {"$ref": ADDRESS + fragment(pointer)},
+                registry=self._registry,
+                keywords=dict.fromkeys(("anyOf", "oneOf"), self._choices()) if opaque else None,
+            )
+        return self._validators[pointer, opaque]
 
-    def _choice_class(self) -> type:
+    def _choices(self) -> type:
         validator = self._validator
 
         class Choice:
@@ -139,17 +135,16 @@ class FaultFinder:
         """Yield what an error says, by path, in more words where the validator has too few."""
         keys = (*above, *error.instance_path)
         path, told = error.schema_path, error.kind.value
-        given: JSON = error.instance
-        wanted = at(self._document.root, path)
+        given, wanted = cast("JSON", error.instance), at(self._document.root, path)
         match error.kind.name:
             case "anyOf" | "oneOf":
                 yield from self._choice(error.__cause__, keys)
             case "enum":
                 yield keys, f"{listed([given])} is not one of {listed(told)}"
             case "additionalProperties" | "unevaluatedProperties":
-                allowed = at(self._document.root, path[:-1]).get("properties", ())
+                allowed = listed(at(self._document.root, path[:-1]).get("properties", ()))
                 for name in told:
-                    words = f"this property is not allowed; allowed: {listed(allowed) or 'none'}"
+                    words = f"this property is not allowed; allowed: {allowed or 'none'}"
                     yield (*keys, name), words
             case "falseSchema":
                 what = "a property" if path[-1:] == ["additionalProperties"] else listed([given])
@@ -175,6 +170,9 @@ class FaultFinder:
         if choice.fitting:
             yield keys, f"fits {choice.fitting} of the {choice.count} alternatives, not just one"
             return
+        if survey(choice.value).values > self._room:
+            yield keys, f"fits none of the {choice.count} alternatives"
+            return
         pointers = [(*choice.pointer, index) for index in range(choice.count)]
         branches = [self._errors(pointer, choice.value) for pointer in pointers]
         meant = [errors for errors in branches if not any(map(_is_of_other_type, errors))]
@@ -191,7 +189,7 @@ class FaultFinder:
         for error in nearest:
             yield from self._explained(error, keys)
 
-    def _reason(self, errors: "Errors") -> str:
+    def _reason(self, errors: list["ValidationError"]) -> str:
         telling = (error for error in errors if _is_of_other_type(error) or _has_other_tag(error))
         keys, message = next(self._explained(next(telling, errors[0]), ()))
         return f"{path_text(keys)}: {cut(message, 100)}" if keys else cut(message, 100)
@@ -206,25 +204,11 @@ def _has_other_tag(error: "ValidationError") -> bool:
     return len(error.instance_path) == 1 and error.kind.name in ("const", "enum")
 
 
-def _first_values(value: JSON, room: int) -> tuple[JSON, Keys | None]:
-    """Return so many values of a value, and the path to where it was cut, if it was."""
-    cut_at: list[Keys] = []
-
-    def part(value: JSON, keys: Keys) -> JSON:
-        nonlocal room
-        room -= 1
-        if is_array(value):
-            entries: Iterable[tuple[str | int, JSON]] = enumerate(value)
-        elif is_object(value):
-            entries = value.items()
-        else:
-            return value
-        kept: dict[str | int, JSON] = {}
-        for key, item in entries:
-            if room <= 0:
-                cut_at.append(keys)
-                break
-            kept[key] = part(item, (*keys, key))
-        return list(kept.values()) if is_array(value) else kept
-
-    return part(value, ()), next(iter(cut_at), None)
+def _first_values(value: JSON, room: Iterator[int]) -> JSON:
+    """Return as many of the values in `value` as there is room for."""
+    if is_array(value):
+        return [_first_values(item, room) for item in value if next(room, None) is not None]
+    if is_object(value):
+        kept = {key: item for key, item in value.items() if next(room, None) is not None}
+        return {key: _first_values(item, room) for key, item in kept.items()}
+    return value
