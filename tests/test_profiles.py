@@ -103,6 +103,13 @@ def test_the_profiles_have_the_arguments_that_models_know() -> None:
         assert sub_agent_profile(name).output_schema_arg == "output_schema"
 
 
+@pytest.mark.parametrize("name", ["subagent", "Task", "Explore"])
+def test_the_description_says_what_an_output_schema_does(name: str) -> None:
+    described = tool(name).description
+    assert "With `output_schema` it has a tool `report_back`" in described
+    assert "returns data that fits the schema" in described
+
+
 # --- what a call does ----------------------------------------------------------------------------
 
 CALLS = {

@@ -1,6 +1,7 @@
-"""How many children run at once: first come, first served, and none into a provider's pause.
+"""Admission: how many children run at once, first come, first served.
 
-There is one for the whole process, whichever threads and event loops its callers are in.
+It is also the backpressure that a provider asks for: no child starts during its pause. There is
+one admission for the whole process, for callers in all threads and event loops.
 """
 
 import asyncio
@@ -12,78 +13,65 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 
-DESCRIPTORS_EACH = 8
-"""What one child takes: its connections, the files of its record, and what its start needs."""
-DESCRIPTORS_KEPT_FREE = 32
+DESCRIPTORS_PER_CHILD = 8
+"""Its connections, the files of its record, and what its start needs."""
+MIN_FREE_DESCRIPTORS = 32
 
 
 class Admission:
-    """Lets at most as many callers in as each of them allows; the others wait in order."""
+    """Admits callers up to the limit that each of them states; the others wait in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside = 0
+        self._admitted = 0
         self._queue: deque[tuple[Future[None], int]] = deque()
         self._pauses: dict[str, float] = {}
 
     @asynccontextmanager
-    async def enter(self, most: int, provider: str) -> AsyncGenerator[None]:
-        """Return an async context manager that is entered when it is the caller's turn."""
-        await self._wait(most, provider)
-        try:
-            yield
-        finally:
-            self._admit(left=True)
-
-    def pause(self, provider: str, seconds: float) -> None:
-        """Keep new children away from a provider that asked for patience."""
-        until = time.monotonic() + seconds
-        self._pauses[provider] = max(until, self._pauses.get(provider, 0.0))
-
-    async def _wait(self, most: int, provider: str) -> None:
-        turn = self._queued(most)
-        if turn is not None:
-            try:
-                await asyncio.wrap_future(turn)
-            except asyncio.CancelledError:
-                # Where it can't be cancelled, our turn had come just then: it is passed on.
-                self._admit(left=not turn.cancel())
-                raise
-        await self._sit_out_pause(provider)
-
-    def _queued(self, most: int) -> Future[None] | None:
-        """Return what to wait for; None where the caller is inside already."""
-        with self._lock:
-            if not self._queue and self._inside < most:
-                self._inside += 1
-                return None
-            turn: Future[None] = Future()
-            self._queue.append((turn, most))
-            return turn
-
-    async def _sit_out_pause(self, provider: str) -> None:
+    async def enter(self, limit: int, provider: str) -> AsyncGenerator[None]:
+        """Wait for admission; the place is free again when the context is left."""
+        await self._queued(limit)
         try:
             while (left := self._pauses.get(provider, 0.0) - time.monotonic()) > 0:
                 await asyncio.sleep(left)
+            yield
+        finally:
+            self._admit(leaving=True)
+
+    def pause(self, provider: str, seconds: float) -> None:
+        """Admit no caller to `provider` for so long: it is overloaded, or limits the rate."""
+        until = time.monotonic() + seconds
+        self._pauses[provider] = max(until, self._pauses.get(provider, 0.0))
+
+    async def _queued(self, limit: int) -> None:
+        with self._lock:
+            if not self._queue and self._admitted < limit:
+                self._admitted += 1
+                return
+            place: Future[None] = Future()
+            self._queue.append((place, limit))
+        try:
+            await asyncio.wrap_future(place)
         except asyncio.CancelledError:
-            self._admit(left=True)
+            # A future that can't be cancelled has just been admitted: its place is passed on.
+            self._admit(leaving=not place.cancel())
             raise
 
-    def _admit(self, *, left: bool) -> None:
-        """Let in whoever waits longest and finds room; `left` says that somebody went out."""
+    def _admit(self, *, leaving: bool) -> None:
+        """Admit those who waited longest, as far as there is room after a caller that leaves."""
         admitted: list[Future[None]] = []
         with self._lock:
-            self._inside -= left
-            while self._queue and (self._queue[0][0].done() or self._inside < self._queue[0][1]):
-                turn, _ = self._queue.popleft()
-                if turn.set_running_or_notify_cancel():
-                    self._inside += 1
-                    admitted.append(turn)
-        for turn in admitted:
-            turn.set_result(None)
+            self._admitted -= leaving
+            while self._queue and (self._queue[0][0].done() or self._admitted < self._queue[0][1]):
+                place, _ = self._queue.popleft()
+                if place.set_running_or_notify_cancel():
+                    self._admitted += 1
+                    admitted.append(place)
+        for place in admitted:
+            place.set_result(None)
 
 
-# By process: whoever is inside in a host is not inside in its fork.
+# By process: a fork has admitted none of those whom its parent has.
 _admissions: dict[int, Admission] = {}
 
 
@@ -93,10 +81,10 @@ def admission() -> Admission:
 
 
 def max_children(wanted: int) -> int:
-    """Return how many children at once this process has the descriptors for, up to `wanted`."""
+    """Return how many children at once this process has descriptors for, up to `wanted`."""
     import resource
 
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return wanted
-    return min(wanted, max(1, (limit - DESCRIPTORS_KEPT_FREE) // DESCRIPTORS_EACH))
+    return min(wanted, max(1, (limit - MIN_FREE_DESCRIPTORS) // DESCRIPTORS_PER_CHILD))

@@ -1,4 +1,7 @@
-"""The words that tell a host's model when to delegate; a repository's words stay quoted data."""
+"""The part of a host's system prompt that says when to delegate.
+
+What a repository wrote is quoted there: it stays data and gives no instructions.
+"""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,6 @@
-"""Delegation as a tool: what a host offers its model, and what a call of it comes to.
+"""Delegation as a tool that a host offers to its model.
 
-`subagent` is offered by default; `Task` and `Explore` are for hosts whose models know those names.
+`subagent` is offered by default; `Task` and `Explore` are for models that know those names.
 """
 
 import asyncio
@@ -12,18 +12,19 @@ from typing import Any, cast
 
 from outrider.agents.discovery import general_agent
 from outrider.delegation.perform import Caller, perform, refused
-from outrider.delegation.request import Request, invalid, read_arguments
+from outrider.delegation.request import Request, invalid
 from outrider.protocol import jsonl
+from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.settings.keys import Config
 
-MAX_NAMES = 12
+MAX_NAMED_AGENTS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class SubAgentProfile:
-    """A tool that delegates: its text for the model, and what each of its arguments means."""
+    """A tool that delegates: its text for the model, and what each argument is for."""
 
     name: str
     description: str
@@ -34,12 +35,12 @@ class SubAgentProfile:
     """The agent it always runs; None where `agent_arg` names it."""
     description_arg: str | None = None
     output_schema_arg: str | None = None
-    """The argument that holds an output schema; without one it has no structured output."""
+    """The argument that holds an output schema; None for a tool that returns only text."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubAgentState:
-    """One call of a profile: the request, in the profile's own words."""
+    """One call of a profile: the request."""
 
     sub_agent_type: str
     sub_agent_desc: str
@@ -50,7 +51,7 @@ class SubAgentState:
 
 @dataclass(frozen=True, slots=True)
 class SubAgentResult:
-    """What a call came to, in short; `task_metadata` has all of the run."""
+    """The result of a call, in short; `task_metadata` has all of the run."""
 
     task_result: str
     session_id: str
@@ -61,31 +62,19 @@ class SubAgentResult:
     """Whether a report was accepted: null is one too."""
 
 
-def _object(required: Sequence[str], **properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-_SCHEMA = {
-    "type": "object",
-    "description": "JSON Schema that the answer must satisfy. Leave out for text.",
-}
-_ISOLATED = (
+_ABOUT_ALL = (
     "It works in its own process and context, sees nothing of this conversation, and returns only "
-    "its result; so say all it needs to know. It can't ask back or delegate."
+    "its result, so say all it needs to know. It can't ask back or delegate. With `output_schema` "
+    f"it has a tool `{REPORT_BACK}` and returns data that fits the schema."
 )
 
 _profiles: dict[str, SubAgentProfile] = {}
 
 
 def register_sub_agent(profile: SubAgentProfile) -> None:
-    """Make a profile known; raises ValueError for a name that is taken or a profile that's broken.
+    """Add a profile; raises `ValueError` for a name that is taken, or a profile that can't work.
 
-    Its `parameters` are an object's schema with `properties` and what is `required` of them.
+    Its `parameters` are the schema of an object, with `properties` and `required`.
     """
     if profile.name in _profiles:
         raise ValueError(f"There is a profile {profile.name!r} already: give it another name.")
@@ -108,52 +97,55 @@ def sub_agent_profile(name: str) -> SubAgentProfile:
         raise LookupError(f"No profile {name!r}. There are: {', '.join(_profiles)}.") from None
 
 
-register_sub_agent(
-    SubAgentProfile(
-        name="subagent",
-        description=f"Delegate one focused task to a subagent. {_ISOLATED}",
-        parameters=_object(
-            ("agent", "task"),
-            agent={"type": "string", "minLength": 1, "description": "Who does it."},
-            task={"type": "string", "minLength": 1, "description": "What to do."},
-            output_schema=_SCHEMA,
-        ),
-        agent_arg="agent",
-        prompt_arg="task",
-        output_schema_arg="output_schema",
+def _register(name: str, agent: str | None, description: str, texts: Mapping[str, str]) -> None:
+    """Register a profile with two texts and an output schema as its arguments.
+
+    The second text is the task. The first one names the agent, or the task in short where the
+    profile has an `agent` of its own.
+    """
+    first, prompt = texts
+    properties: dict[str, Any] = {
+        argument: {"type": "string", "minLength": 1, "description": text}
+        for argument, text in texts.items()
+    }
+    schema = {"type": "object", "description": "JSON Schema of the result. Leave out for text."}
+    parameters = {
+        "type": "object",
+        "properties": {**properties, "output_schema": schema},
+        "required": list(texts),
+        "additionalProperties": False,
+    }
+    register_sub_agent(
+        SubAgentProfile(
+            name,
+            f"{description} {_ABOUT_ALL}",
+            parameters,
+            prompt_arg=prompt,
+            agent_arg=None if agent else first,
+            agent=agent,
+            description_arg=first if agent else None,
+            output_schema_arg="output_schema",
+        )
     )
+
+
+_register(
+    "subagent",
+    None,
+    "Delegate one focused task to a subagent.",
+    {"agent": "Who does it.", "task": "What to do."},
 )
-register_sub_agent(
-    SubAgentProfile(
-        name="Task",
-        description=f"Hand a task to a general subagent with the tools you allow. {_ISOLATED}",
-        parameters=_object(
-            ("description", "prompt"),
-            description={"type": "string", "description": "The task in three to five words."},
-            prompt={"type": "string", "minLength": 1, "description": "The whole task."},
-            output_schema=_SCHEMA,
-        ),
-        agent="general",
-        description_arg="description",
-        prompt_arg="prompt",
-        output_schema_arg="output_schema",
-    )
+_register(
+    "Task",
+    "general",
+    "Hand a task to a general subagent with the tools you allow.",
+    {"description": "The task in three to five words.", "prompt": "The whole task."},
 )
-register_sub_agent(
-    SubAgentProfile(
-        name="Explore",
-        description=f"Let a read-only subagent find its way in the code. {_ISOLATED}",
-        parameters=_object(
-            ("description", "prompt"),
-            description={"type": "string", "description": "The search in three to five words."},
-            prompt={"type": "string", "minLength": 1, "description": "What to find out."},
-            output_schema=_SCHEMA,
-        ),
-        agent="explorer",
-        description_arg="description",
-        prompt_arg="prompt",
-        output_schema_arg="output_schema",
-    )
+_register(
+    "Explore",
+    "explorer",
+    "Let a read-only subagent find its way in the code.",
+    {"description": "The search in three to five words.", "prompt": "What to find out."},
 )
 
 
@@ -165,7 +157,7 @@ class SubAgentManager:
         self._caller = caller or Caller(os.environ)
 
     async def run_sub_agent(self, state: SubAgentState) -> SubAgentResult:
-        """Return what delegating `state` came to, however it ended."""
+        """Return the short result of delegating `state`, however it ended."""
         result = await self.run(state)
         single = result.result
         return SubAgentResult(
@@ -180,58 +172,44 @@ class SubAgentManager:
     async def run(self, state: SubAgentState) -> ToolResult:
         """Return the tool result of delegating `state`."""
         try:
-            request = self._request(state)
+            agent = state.agent or sub_agent_profile(state.sub_agent_type).agent or ""
         except LookupError as error:
             return refused(invalid(str(error)))
-        return await perform(request, self._caller)
-
-    def _request(self, state: SubAgentState) -> Request:
-        name = state.agent or sub_agent_profile(state.sub_agent_type).agent or ""
-        return Request(
-            agent=name,
+        request = Request(
+            agent=agent,
             task=state.sub_agent_prompt,
             output_schema=state.output_schema,
             cwd=self._cwd,
-            definition=general_agent() if name == "general" and not state.agent else None,
+            definition=general_agent() if agent == "general" and not state.agent else None,
         )
+        return await perform(request, self._caller)
 
 
 class SubAgentTool:
-    """A profile as a host calls it: text for its model, arguments in, a tool result out."""
+    """A profile as a host calls it: text for its model, arguments in, a tool result out.
+
+    `parameters` is the JSON Schema of its arguments; where one of them names an agent, it lists
+    `agents`.
+    """
 
     def __init__(
         self, profile: SubAgentProfile, manager: SubAgentManager, agents: Sequence[str] = ()
     ) -> None:
         self.profile = profile
+        self.name = profile.name
+        self.description = profile.description
+        self.parameters = dict(profile.parameters)
         self._manager = manager
-        self._agents = tuple(agents)
-
-    @property
-    def name(self) -> str:
-        """What the host's model calls it."""
-        return self.profile.name
-
-    @property
-    def description(self) -> str:
-        """What the host's model is told about it."""
-        return self.profile.description
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The JSON Schema of its arguments; the agent's names are in it where it takes one."""
-        parameters = dict(self.profile.parameters)
-        if self.profile.agent_arg and self._agents:
-            names = ", ".join(self._agents[:MAX_NAMES])
-            properties = dict(parameters["properties"])
-            agent = properties[self.profile.agent_arg]
-            properties[self.profile.agent_arg] = {**agent, "description": f"Who does it: {names}."}
-            parameters["properties"] = properties
-        return parameters
+        if agents and profile.agent_arg:
+            names = ", ".join(agents[:MAX_NAMED_AGENTS])
+            properties: Mapping[str, Any] = profile.parameters["properties"]
+            agent = {**properties[profile.agent_arg], "description": f"Who does it: {names}."}
+            self.parameters["properties"] = {**properties, profile.agent_arg: agent}
 
     async def call(self, arguments: str | Mapping[str, Any]) -> ToolResult:
         """Return the result of one call. Arguments that can't be used are a result as well."""
         try:
-            state = self._state(arguments)
+            state = _state(self.profile, arguments)
         except Refusal as refusal:
             return refused(refusal)
         return await self._manager.run(state)
@@ -240,22 +218,26 @@ class SubAgentTool:
         """Do as `call` does, where there is no event loop."""
         return asyncio.run(self.call(arguments))
 
-    def _state(self, arguments: str | Mapping[str, Any]) -> SubAgentState:
-        profile = self.profile
-        given = read_arguments(_parsed(arguments), profile.name, profile.parameters)
-        schema = given.get(profile.output_schema_arg) if profile.output_schema_arg else None
-        return SubAgentState(
-            sub_agent_type=profile.name,
-            sub_agent_prompt=given[profile.prompt_arg],
-            sub_agent_desc=given.get(profile.description_arg or "", ""),
-            output_schema=schema,
-            agent=given[profile.agent_arg] if profile.agent_arg else None,
-        )
+
+def _state(profile: SubAgentProfile, arguments: str | Mapping[str, Any]) -> SubAgentState:
+    """Return the request of a call: with all that the profile requires, and nothing unknown."""
+    given = _parsed(arguments) if isinstance(arguments, str) else arguments
+    known, required = profile.parameters["properties"], profile.parameters["required"]
+    name = profile.name
+    if unknown := sorted(set(given) - set(known)):
+        raise invalid(f"Unknown field: {', '.join(unknown)}. `{name}` takes {', '.join(known)}.")
+    if missing := [one for one in required if given.get(one) in (None, "")]:
+        raise invalid(f"Missing: {' and '.join(missing)}. `{name}` needs {' and '.join(required)}.")
+    return SubAgentState(
+        sub_agent_type=name,
+        sub_agent_desc=given.get(profile.description_arg or "", ""),
+        sub_agent_prompt=given[profile.prompt_arg],
+        output_schema=given.get(profile.output_schema_arg or ""),
+        agent=given[profile.agent_arg] if profile.agent_arg else None,
+    )
 
 
-def _parsed(arguments: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    if not isinstance(arguments, str):
-        return arguments
+def _parsed(arguments: str) -> Mapping[str, Any]:
     try:
         parsed: object = jsonl.decode(arguments.encode(errors="replace"))
     except (ValueError, RecursionError) as error:

@@ -34,18 +34,6 @@ def invalid(message: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_INPUT, message)
 
 
-def read_arguments(
-    arguments: Mapping[str, Any], tool: str, parameters: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return a tool call's arguments: all that are required, and none but the tool's own."""
-    known, required = parameters["properties"], parameters["required"]
-    if unknown := sorted(set(arguments) - set(known)):
-        raise invalid(f"Unknown field: {', '.join(unknown)}. `{tool}` takes {', '.join(known)}.")
-    if missing := [name for name in required if arguments.get(name) in (None, "")]:
-        raise invalid(f"Missing: {' and '.join(missing)}. `{tool}` needs {' and '.join(required)}.")
-    return arguments
-
-
 def check_enabled(config: Config) -> None:
     """Refuse where delegation is switched off."""
     if not config.subagents.enabled:
