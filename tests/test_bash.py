@@ -312,17 +312,19 @@ async def test_a_process_whose_first_thread_has_ended_is_ended_too(
 
 
 def test_processes_are_found_without_proc_too(mark: str, monkeypatch: pytest.MonkeyPatch):
-    command = ["sh", "-c", f"sleep {mark} & wait"]
+    command = ["sh", "-c", f"sleep {mark} & wait # {'and so on ' * 10}end"]
     with subprocess.Popen(command, start_new_session=True) as shell:
         try:
             wait_until(lambda: bool(with_mark(mark)), "the sleeper")
-            found = set(reaping.descendants())
-            lines = {pid: reaping.command_line(pid) for pid in found}
-            monkeypatch.setattr(reaping, "HAS_PROC", False)
-            assert shell.pid in found and f"sleep {mark}" in lines.values()
-            assert set(reaping.descendants()) == found
-            assert {pid: reaping.command_line(pid) for pid in found} == lines
-            assert reaping.descendants({shell.pid}) == []
+            [sleeper] = with_mark(mark)
+            for has_proc in (True, False):
+                monkeypatch.setattr(reaping, "HAS_PROC", has_proc)
+                found = reaping.descendants()
+                assert {shell.pid, sleeper.pid} <= set(found)
+                assert not any(reaping.command_line(pid).startswith("ps ") for pid in found)
+                assert reaping.command_line(sleeper.pid) == f"sleep {mark}"
+                assert reaping.command_line(shell.pid) == " ".join(command)
+                assert {shell.pid, sleeper.pid}.isdisjoint(reaping.descendants({shell.pid}))
         finally:
             os.killpg(shell.pid, signal.SIGKILL)
 

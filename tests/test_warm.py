@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 
 import psutil
@@ -59,6 +60,31 @@ async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(warm: Path) -> None:
         running.cancel()
         await asyncio.wait({running})
         assert_nothing_left()
+
+
+async def test_a_warm_child_holds_no_link_but_its_own(warm: Path) -> None:
+    with ScriptedModel([silence()], repeat=True) as server:
+        os.environ.update(server.environment)
+        fork_server = await until_warm()
+        running = [
+            asyncio.ensure_future(subagent("explorer", "Wait.", model=server.model))
+            for _ in range(3)  # at most one of them is the spare
+        ]
+        await asyncio.to_thread(server.wait_for_requests, 3)
+        processes = [fork_server, *children_at_work()]
+        assert len(processes) == 7
+        for one, other in combinations(processes, 2):
+            are_guardian_and_child = one.pid == other.ppid() or one.ppid() == other.pid
+            shared = 1 if are_guardian_and_child and one != fork_server else 0  # the lifeline
+            assert len(_sockets(one) & _sockets(other)) == shared
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+
+
+def _sockets(process: psutil.Process) -> set[str]:
+    links = [os.readlink(link) for link in Path(f"/proc/{process.pid}/fd").iterdir()]
+    return {link for link in links if link.startswith("socket:")}
 
 
 @pytest.mark.parametrize(

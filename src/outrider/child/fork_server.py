@@ -15,6 +15,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Sequence
 
 from outrider.child.main import run_child
 from outrider.child.rehearsal import load_provider, rehearse
@@ -206,12 +207,12 @@ class _Server:
             self._served += 1
             self._asked.add(request.provider)
             # Where there is no room for another process, the caller sees its ends close.
-            with self._waiting_child() as child, contextlib.suppress(OSError):
+            with self._waiting_child(ends) as child, contextlib.suppress(OSError):
                 socket.send_fds(child, [packet], ends)
         for end in ends:
             os.close(end)
 
-    def _waiting_child(self) -> socket.socket:
+    def _waiting_child(self, ends: list[int]) -> socket.socket:
         """Return the link to a child that waits for its request: the spare, if it is ready."""
         spare, self._spare = self._spare, None
         if spare is not None:
@@ -219,7 +220,7 @@ class _Server:
                 if spare.recv(16, socket.MSG_DONTWAIT) == READY:
                     return spare
             spare.close()
-        return self._fork(rehearsed=False)
+        return self._fork(rehearsed=False, held=ends)
 
     def _learn(self) -> None:
         """Load a provider that was asked for since, so that the next child finds it loaded.
@@ -230,13 +231,17 @@ class _Server:
             self._loaded.add(provider)
             _load(provider)
 
-    def _fork(self, *, rehearsed: bool) -> socket.socket:
-        """Fork a guardian and a child that wait for a request; return the link to them."""
+    def _fork(self, *, rehearsed: bool, held: Sequence[int] = ()) -> socket.socket:
+        """Fork a guardian and a child that wait for a request; return the link to them.
+
+        They get their ends with the request: those that the server holds now are closed.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, contextlib.suppress(OSError):  # no room: then the link is broken
             if os.fork() == 0:
                 try:
-                    ours.close()
+                    for descriptor in (*held, ours.detach()):
+                        os.close(descriptor)
                     self._leave()
                     _guard(theirs, rehearsed=rehearsed)
                 finally:

@@ -181,7 +181,7 @@ def _ps(column: str, *options: str) -> dict[int, str]:
     """Return what `ps` says of processes, by their ids; it leaves itself out."""
     import subprocess
 
-    command = ["ps", *options, "-o", "pid=", "-o", f"{column}="]
+    command = ["ps", "-ww", *options, "-o", "pid=", "-o", f"{column}="]
     with suppress(OSError), subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ps:
         rows = [line.split(None, 1) for line in ps.communicate()[0].splitlines()]
         return {int(row[0]): row[-1] for row in rows if int(row[0]) != ps.pid}
