@@ -382,7 +382,7 @@ async def test_function_sees_the_conversation(connect):
     ("script", "fault"),
     [
         (lambda _: 1 / 0, "The script raised ZeroDivisionError"),
-        (lambda _: "text", "'text', which is not a step"),
+        (lambda _: "text", "'text' is not a step"),
     ],
 )
 async def test_faulty_function_is_named_to_client_and_test(connect, script, fault):

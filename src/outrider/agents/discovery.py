@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from heapq import nsmallest
 from pathlib import Path
-from typing import Literal
 
 from outrider.agents.definitions import AgentDefinition, Source, one_line, parse_definition
-from outrider.agents.frontmatter import Diagnostic
+from outrider.agents.frontmatter import Diagnostic, Notes
 from outrider.protocol.errors import OutriderError
 from outrider.settings.places import project_agent_folders, project_root, user_agent_folders
 
@@ -35,13 +34,11 @@ class AgentUnusable(OutriderError):
     """An agent file that can't be used; the message says why."""
 
 
-@cache
 def builtin_agents() -> tuple[AgentDefinition, ...]:
     """Return the five agents that come with Outrider."""
-    return tuple(_builtin(name) for name in BUILTIN_AGENTS)
+    return tuple(map(_builtin, BUILTIN_AGENTS))
 
 
-@cache
 def general_agent() -> AgentDefinition:
     """Return the agent behind the `Task` profile, which isn't listed among the others."""
     return _builtin("general")
@@ -83,7 +80,7 @@ def _bound_by_user(
         )
         if merged != theirs:
             message = f"readonly and disabled of {theirs.name} in {own.path} still count"
-            notes.append(_diagnostic(theirs.path, message, "warning"))
+            Notes(theirs.path, notes).warn(None, message)
         bound.append(merged)
     return bound
 
@@ -101,7 +98,7 @@ def _load(
             first = seen.setdefault(definition.name, name)
             if first != name:
                 message = f"{definition.name} is already defined in {first}, which counts"
-                notes.append(_diagnostic(definition.path, message, "warning"))
+                Notes(definition.path, notes).warn(None, message)
             definitions.append(definition)
     return definitions
 
@@ -114,11 +111,11 @@ def _agent_files(folder: Path, notes: list[Diagnostic]) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        notes.append(_diagnostic(folder, f"the folder can't be read: {error.strerror}", "error"))
+        Notes(str(folder), notes).error(None, f"the folder can't be read: {error.strerror}")
         return []
     if len(first) > MAX_FILES:
         message = f"more than {MAX_FILES} agent files; only the first {MAX_FILES} by name count"
-        notes.append(_diagnostic(folder, message, "warning"))
+        Notes(str(folder), notes).warn(None, message)
     return first[:MAX_FILES]
 
 
@@ -132,7 +129,7 @@ def _load_file(
         if definition and definition.output_schema:
             _check_schema(definition.output_schema, root)
     except AgentUnusable as fault:
-        notes.append(_diagnostic(path, str(fault), "error"))
+        Notes(one_line(str(path), 4096), notes).error(None, str(fault))
         return None
     notes += own_notes
     return definition
@@ -174,14 +171,9 @@ def _is_inside(real: str, root: Path | None) -> bool:
     return root is None or Path(real).is_relative_to(os.path.realpath(root))
 
 
+@cache
 def _builtin(name: str) -> AgentDefinition:
     path = _BUILTIN_FOLDER / f"{name}.md"
     definition, _ = parse_definition(path.read_text("utf-8"), str(path), Source.BUILTIN)
     assert definition is not None, f"{path} is broken"
     return definition
-
-
-def _diagnostic(
-    path: Path | str, message: str, severity: Literal["error", "warning"]
-) -> Diagnostic:
-    return Diagnostic(one_line(str(path), 4096), None, message, severity)

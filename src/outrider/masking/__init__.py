@@ -5,7 +5,7 @@ stack traces lose their middle. All of it takes linear time on any input.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -52,10 +52,7 @@ class Masker:
 
     def stream(self) -> StreamMasker:
         """Return a masker for text that comes in pieces."""
-        from .search import Search, spellings
-
-        search = Search(spellings(self.secrets), self.project, self.home, traces=False)
-        return StreamMasker(search)
+        return StreamMasker(replace(self._search, traces=False))
 
     @cached_property
     def _search(self) -> "Search":

@@ -41,16 +41,13 @@ def _folders(project: str | None, home: str | None) -> re.Pattern[str]:
     """Return what finds the project with the slash behind it, this home folder and any other."""
     if home and re.fullmatch(f"/(?:{_HOME})", home):
         home = None  # any other
-    own = [
-        rf"(?P<{name}>{_names(folder)})(?:(?P<{name}_slash>(?:{_SLASH})+){_PATH_GOES_ON}|{_NAME_ENDS})"
-        for name, folder in (("project", project), ("home", home))
-        if folder and folder.strip("/")
-    ]
+    own: list[str] = []
+    for name, folder in (("project", project), ("home", home)):
+        if folder and folder.strip("/"):
+            path = _SLASH.join(map(re.escape, folder.strip("/").split("/")))
+            after = rf"(?:(?P<{name}_slash>(?:{_SLASH})+){_PATH_GOES_ON}|{_NAME_ENDS})"
+            own.append(f"(?P<{name}>{path}){after}")
     return re.compile(f"/(?:{'|'.join([*own, _HOME])})")
-
-
-def _names(folder: str) -> str:
-    return _SLASH.join(re.escape(name) for name in folder.strip("/").split("/"))
 
 
 def find_paths(found: Findings, project: str | None, home: str | None) -> None:

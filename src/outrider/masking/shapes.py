@@ -56,6 +56,8 @@ _URL = r"""(?x)
     ))
 """
 
+_PLACEHOLDER = r"[$%]\w+|[$%]?[{(\[].*|[*.]+|x{3,}|.*\$\{.*"
+
 _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis",
               "rediss", "amqp", "amqps", "mssql", "clickhouse", "cockroachdb")  # fmt: skip
 
@@ -148,7 +150,8 @@ def _find_url_credentials(found: Findings) -> None:
             if is_literal_secret(Promise.TOKEN, match.group("name"), Style.QUOTED):
                 found.mask(*match.span("name"), "url-password")
         elif match.group("password") is not None:
-            if _is_url_password(found.text[match.start("password") : match.end("password")]):
+            password = found.text[match.start("password") : match.end("password")]
+            if not compiled(_PLACEHOLDER).fullmatch(password):
                 found.mask(*match.span("password"), "url-password")
         elif view[max(0, match.start() - 13) : match.start() - 1].endswith(_DATABASES):
             # Only there does a slash in a password occur in practice; elsewhere it is a path.
@@ -156,7 +159,3 @@ def _find_url_credentials(found: Findings) -> None:
     last = view.rfind("://", max(0, len(view) - 640))
     if last >= 0 and compiled(r"://[^\s\"'`<>\\]*+\Z").match(view, last):
         found.leave(last, len(view))
-
-
-def _is_url_password(password: str) -> bool:
-    return not compiled(r"[$%]\w+|[$%]?[{(\[].*|[*.]+|x{3,}|.*\$\{.*").fullmatch(password)

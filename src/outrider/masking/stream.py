@@ -88,9 +88,6 @@ class StreamMasker:
         self._buffer = self._buffer[forget:]
         self._released = cut - forget
         if spans and spans[-1][1] >= len(self._buffer) + forget - _HELD_BACK:
-            self._shorten(spans[-1][0] - forget)
-
-    def _shorten(self, start: int) -> None:
-        """Drop the middle of the secret that began at `start` and hasn't ended."""
-        if len(self._buffer) - start > _MAX_OPEN:
-            self._buffer = self._buffer[: start + _OPEN_HEAD] + self._buffer[-_OPEN_TAIL:]
+            start = spans[-1][0] - forget
+            if len(self._buffer) - start > _MAX_OPEN:
+                self._buffer = self._buffer[: start + _OPEN_HEAD] + self._buffer[-_OPEN_TAIL:]

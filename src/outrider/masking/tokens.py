@@ -1,7 +1,7 @@
 """Tokens of well-known services, found by their prefixes anywhere in a text."""
 
 import re
-from functools import cache
+from functools import cache, partial
 
 from .spans import Findings, compiled, find_rare
 
@@ -150,7 +150,9 @@ def _bounded(pattern: str) -> str:
 
 def _find_at(found: Findings, anchor: str) -> None:
     pattern, widths, around = _anchored(anchor)
-    hit = _next_hit(pattern, found.view, anchor, 0)
+    rare = partial(find_rare, pattern, found.view, anchor)
+    next_hit = rare if anchor in _RARE else partial(pattern.search, found.view)
+    hit = next_hit(0)
     while hit is not None:
         end = hit.end()
         before = found.view[max(0, end - 24) : end]
@@ -160,13 +162,7 @@ def _find_at(found: Findings, anchor: str) -> None:
                 break
         if around:
             end = max(end, _mask_around(found, hit, around))
-        hit = _next_hit(pattern, found.view, anchor, end)
-
-
-def _next_hit(pattern: re.Pattern[str], view: str, anchor: str, start: int) -> re.Match[str] | None:
-    if anchor in _RARE:
-        return find_rare(pattern, view, anchor, start)
-    return pattern.search(view, start)
+        hit = next_hit(end)
 
 
 def _mask_prefixed(found: Findings, position: int, prefix: str) -> int:

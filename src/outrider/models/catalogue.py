@@ -44,6 +44,7 @@ _AWS = (
     "AWS_SHARED_CREDENTIALS_FILE",
 )  # fmt: skip
 
+# Keys are looked for in this order.
 _PROVIDERS = (
     Provider("openai", _OPENAI_KEYS, _OPENAI_OTHERS, default="gpt-6.1-terra"),
     Provider("anthropic", ("ANTHROPIC_API_KEY",), _ANTHROPIC_OTHERS, "claude-sonnet-5-5"),

@@ -46,10 +46,8 @@ def probe_local_servers(
     # All are asked before any answer is read, so that they share one deadline.
     asked = [(kind, _ask(kind, seconds / 3)) for kind in kinds]
     answers = [(kind, _read(sock, deadline)) for kind, sock in asked if sock is not None]
-    for kind, answer in answers:
-        if name := first_model(answer):
-            return _server(kind, name)
-    return None
+    named = ((kind, first_model(answer)) for kind, answer in answers)
+    return next((_server(kind, name) for kind, name in named if name), None)
 
 
 def _server(kind: ServerKind, name: str) -> LocalServer:
@@ -64,15 +62,14 @@ def _server(kind: ServerKind, name: str) -> LocalServer:
 
 
 def _ask(kind: ServerKind, seconds: float) -> socket.socket | None:
+    request = f"GET {kind.path} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    sock = None
     try:
         sock = socket.create_connection(("127.0.0.1", kind.port), timeout=seconds)
-    except OSError:
-        return None
-    request = f"GET {kind.path} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-    try:
         sock.sendall(request.encode())
     except OSError:
-        sock.close()
+        if sock is not None:
+            sock.close()
         return None
     return sock
 

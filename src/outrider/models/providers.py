@@ -119,11 +119,9 @@ def request_settings(model: "Model") -> "ModelSettings":
     """Return the settings every request to `model` is sent with."""
     if model.system == EMBEDDED:
         return {}
-    settings: dict[str, float] = {"max_retries": 0, "timeout": _SILENCE_SECONDS}
-    supported = {
-        name: value for name, value in settings.items() if name not in model.unsupported_settings
-    }
-    return cast("ModelSettings", supported)
+    settings = {"max_retries": 0, "timeout": _SILENCE_SECONDS}
+    supported = settings.keys() - model.unsupported_settings
+    return cast("ModelSettings", {name: settings[name] for name in supported})
 
 
 def cost_of(response: "ModelResponse") -> tuple[float, bool]:

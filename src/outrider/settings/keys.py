@@ -23,8 +23,10 @@ def _key(
     *,
     minimum: float = 0,
     choices: tuple[str, ...] = (),
-    project: ProjectRule = ProjectRule.LOWER,
+    project: ProjectRule | None = None,
 ) -> Any:
+    # There is no lower value of a text.
+    project = project or (ProjectRule.NEVER if isinstance(default, str) else ProjectRule.LOWER)
     metadata = {"doc": doc, "minimum": minimum, "choices": choices, "project": project}
     return field(default=default, metadata=metadata)
 
@@ -72,16 +74,10 @@ class SubagentsConfig:
     report_back_attempts: int = _key(3, "Reports judged before a schema fails.", minimum=1)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     project_agent_policy: str = _key(
-        "confirm",
-        "Whether agents that a repository defines may run.",
-        choices=("allow", "confirm", "deny"),
-        project=ProjectRule.NEVER,
+        "confirm", "Whether a repository's agents may run.", choices=("allow", "confirm", "deny")
     )
     non_interactive_policy: str = _key(
-        "allow",
-        "What `confirm` means where nobody can be asked.",
-        choices=("allow", "deny"),
-        project=ProjectRule.NEVER,
+        "allow", "What `confirm` means where nobody can be asked.", choices=("allow", "deny")
     )
     trusted_projects: tuple[str, ...] = _key(
         (), "Repositories whose agents run unasked, and with network tools."
@@ -91,7 +87,6 @@ class SubagentsConfig:
         "readonly",
         "Which children see their tools' results with secrets masked.",
         choices=("readonly", "always", "never"),
-        project=ProjectRule.NEVER,
     )
     tools: tuple[str, ...] = _key(
         ("subagent",), "Tools a host offers.", choices=("subagent", "Task", "Explore")
@@ -139,9 +134,7 @@ class RunsConfig:
 class WarmConfig:
     """The warmed process that children are forked from."""
 
-    keep_minutes: int = _key(
-        10, "Minutes the warm process is kept for the next command; 0 for no such process."
-    )
+    keep_minutes: int = _key(10, "Minutes the warm process waits for a next command; 0 for none.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import reduce
 from typing import Any, cast
 
 from outrider.protocol.errors import OutriderError
@@ -161,7 +162,9 @@ def merge(layers: Sequence[Layer]) -> Settings:
                 warnings.append(f"{problem} (ignored)")
             else:
                 origins[name] = layer.label
-    config = _with_values(DEFAULTS, {KEYS[name].path: value for name, value in values.items()})
+    config = DEFAULTS
+    for name, value in values.items():
+        config = _with_value(config, KEYS[name].path, value)
     return Settings(config, origins, tuple(warnings))
 
 
@@ -178,22 +181,14 @@ def _applied(layer: Layer, name: str, raw: object, values: Mapping[str, Any]) ->
     return value
 
 
-def _with_values(section: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
-    """Return a section of the configuration with the values at these paths below it."""
-    below: dict[str, dict[tuple[str, ...], Any]] = {}
-    for path, value in values.items():
-        below.setdefault(path[0], {})[path[1:]] = value
-    changes = {
-        name: inner[()] if () in inner else _with_values(getattr(section, name), inner)
-        for name, inner in below.items()
-    }
-    return replace(section, **changes)
+def _with_value(section: Any, path: Sequence[str], value: Any) -> Any:
+    """Return a section of the configuration with `value` at `path` below it."""
+    name, *rest = path
+    return replace(
+        section, **{name: _with_value(getattr(section, name), rest, value) if rest else value}
+    )
 
 
 def effective(config: Config) -> Iterator[tuple[Key, Any]]:
     """Yield every key with its value in `config`."""
-    for key in KEYS.values():
-        value: Any = config
-        for part in key.path:
-            value = getattr(value, part)
-        yield key, value
+    return ((key, reduce(getattr, key.path, config)) for key in KEYS.values())

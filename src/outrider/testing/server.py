@@ -7,12 +7,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Self, TypeAlias, get_args
+from typing import Self, TypeAlias, cast, get_args
 
 from outrider.testing import wire
 from outrider.testing.connection import Connection, HttpRequest
-from outrider.testing.delivery import deliver
-from outrider.testing.steps import Step, fail
+from outrider.testing.steps import Endless, HttpResponse, NoResponse, Reply, Step, StreamEnd, fail
 from outrider.testing.wire import ModelRequest, is_chat
 
 Script: TypeAlias = Sequence[Step] | Callable[[ModelRequest], Step]
@@ -156,7 +155,7 @@ class ScriptedModel:
             self._answering += 1
             self._changed.notify_all()
         try:
-            await deliver(self._step(request), request, connection)
+            await _deliver(self._step(request), request, connection)
             await connection.flush()
         finally:
             with self._changed:
@@ -167,10 +166,11 @@ class ScriptedModel:
         """Return the step for a request; an HTTP 500 if the script has none."""
         if callable(self._script):
             try:
-                step = self._script(request)
+                return _as_step(self._script(request))
             except Exception as error:
-                return self._fault("script_raised", f"The script raised {error!r}.")
-            return step if _is_step(step) else self._fault("script_wrong", _not_a_step(step))
+                return self._fault(
+                    "script_raised", f"The script raised {type(error).__name__}: {error}"
+                )
         if request.number < len(self._script):
             return self._script[request.number]
         if self._repeat:
@@ -188,17 +188,89 @@ class ScriptedModel:
 
 def _checked(script: Script, *, repeat: bool) -> Script:
     if not callable(script):
-        script = tuple(script)
-        if wrong := [step for step in script if not _is_step(step)]:
-            raise TypeError(_not_a_step(wrong[0]))
+        script = tuple(map(_as_step, script))
     if repeat and (callable(script) or not script):
         raise ValueError("repeat=True repeats the last step of a sequence; the script has none.")
     return script
 
 
-def _is_step(given: object) -> bool:
-    return isinstance(given, get_args(Step))
+def _as_step(given: object) -> Step:
+    if isinstance(given, get_args(Step)):
+        return cast(Step, given)
+    raise TypeError(f"{given!r} is not a step; use answer(...), fail(...) and so on.")
 
 
-def _not_a_step(given: object) -> str:
-    return f"The script gave {given!r}, which is not a step; use answer(...), fail(...) and so on."
+async def _deliver(step: Step, request: ModelRequest, connection: Connection) -> None:
+    """Do what the step says; cancelled when the client leaves or the server closes."""
+    match step:
+        case Reply() if request.stream:
+            await _stream(step, request, connection)
+        case Reply():
+            await _complete(step, request, connection)
+        case HttpResponse():
+            connection.respond(step.status, step.body.encode(), step.content_type, step.headers)
+        case Endless():
+            await _send_endlessly(step, request, connection)
+        case NoResponse.SILENCE:
+            await _never_answer()
+        case NoResponse.HANG_UP:
+            connection.hang_up()
+
+
+async def _stream(reply: Reply, request: ModelRequest, connection: Connection) -> None:
+    connection.begin_chunks("text/event-stream")
+    connection.chunk(wire.opening(request))
+    for piece in wire.pieces(reply, request):
+        if reply.delay:
+            await connection.flush()
+            await asyncio.sleep(reply.delay)
+        connection.chunk(piece)
+    connection.chunk(wire.closing(reply, request))
+    if reply.ending in (StreamEnd.SILENT, StreamEnd.RESET):
+        await _break_off(reply, connection)
+    else:
+        connection.end_chunks()
+
+
+async def _complete(reply: Reply, request: ModelRequest, connection: Connection) -> None:
+    if reply.delay:
+        await asyncio.sleep(reply.delay * sum(1 for _ in wire.pieces(reply, request)))
+    body = wire.completion_body(reply, request)
+    half = body[: len(body) // 2]
+    match reply.ending:
+        case StreamEnd.FINISHED:
+            connection.respond(200, body)
+        case StreamEnd.MALFORMED:
+            connection.respond(200, half)
+        case StreamEnd.ERROR if reply.error:
+            connection.respond(reply.error.status, reply.error.body.encode())
+        case _:
+            connection.respond(200, half, promised=len(body))
+            await _break_off(reply, connection)
+
+
+async def _break_off(reply: Reply, connection: Connection) -> None:
+    await connection.flush()
+    match reply.ending:
+        case StreamEnd.SILENT:
+            await _never_answer()
+        case StreamEnd.RESET:
+            connection.reset()
+        case _:
+            connection.hang_up()
+
+
+async def _send_endlessly(step: Endless, request: ModelRequest, connection: Connection) -> None:
+    first, again = wire.endless_parts(step, request)
+    connection.begin_chunks("text/event-stream" if request.stream else "application/json")
+    connection.chunk(first)
+    for _ in range(step.max_bytes // max(len(again), 1)):
+        connection.chunk(again)
+        await connection.flush()
+        # Even with a delay of 0: the other connections and a cancellation need their turn.
+        await asyncio.sleep(step.delay)
+    connection.end_chunks()
+
+
+async def _never_answer() -> None:
+    await asyncio.get_running_loop().create_future()

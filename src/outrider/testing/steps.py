@@ -106,17 +106,14 @@ class Endless:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """A request that is accepted and never answered."""
+class NoResponse(Enum):
+    """What happens to a request that gets no response."""
+
+    SILENCE = "silence"
+    HANG_UP = "hang up"
 
 
-@dataclass(frozen=True, slots=True)
-class HangUp:
-    """A connection closed without a byte of response."""
-
-
-Step: TypeAlias = Reply | HttpResponse | Endless | Silence | HangUp
+Step: TypeAlias = Reply | HttpResponse | Endless | NoResponse
 
 
 def answer(
@@ -216,9 +213,9 @@ def garbage(
     return HttpResponse(200, body, content_type)
 
 
-def silence() -> Silence:
+def silence() -> Step:
     """No answer until the client or the server closes the connection."""
-    return Silence()
+    return NoResponse.SILENCE
 
 
 def silence_after(text: str) -> Reply:
@@ -236,9 +233,9 @@ def endless(chunk_text: str = "…", *, delay: float = 0, max_bytes: int = 256 <
     return Endless(chunk_text, delay, max_bytes)
 
 
-def hang_up() -> HangUp:
+def hang_up() -> Step:
     """A closed connection instead of a response."""
-    return HangUp()
+    return NoResponse.HANG_UP
 
 
 def stream_error(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
-from outrider.testing.steps import Endless, Reply, StreamEnd, Usage, UsageLike
+from outrider.testing.steps import Endless, Reply, StreamEnd, ToolCall, Usage, UsageLike
 
 Json = dict[str, Any]
 
@@ -92,8 +92,7 @@ def completion_body(reply: Reply, request: ModelRequest) -> bytes:
     }
     if reply.calls:
         message["tool_calls"] = [
-            _call(reply, request, index, reply.calls[index].arguments)
-            for index in range(len(reply.calls))
+            _call(call, request, index, call.arguments) for index, call in enumerate(reply.calls)
         ]
     choice: Json = {"index": 0, "message": message, "finish_reason": reply.finish_reason}
     body = _head(request, "chat.completion")
@@ -111,7 +110,7 @@ def pieces(reply: Reply, request: ModelRequest) -> Iterator[bytes]:
         for piece in _split(text, reply.chunk_size):
             yield _delta(request, {field: piece})
     for index, call in enumerate(reply.calls):
-        yield _delta(request, {"tool_calls": [_call(reply, request, index, "")]})
+        yield _delta(request, {"tool_calls": [_call(call, request, index, "")]})
         for piece in _split(call.arguments, reply.chunk_size):
             part = {"index": index, "function": {"arguments": piece}}
             yield _delta(request, {"tool_calls": [part]})
@@ -141,13 +140,16 @@ def _finish(reply: Reply, request: ModelRequest) -> bytes:
     finish = _delta(request, {}, reply.finish_reason) if reply.finish_reason else b""
     if not request.include_usage:
         return finish + _DONE
-    usage: Json = {"choices": [], "usage": _usage(reply.usage)}
-    return finish + _event(_encode(_head(request, "chat.completion.chunk") | usage)) + _DONE
+    return finish + _chunk(request, {"choices": [], "usage": _usage(reply.usage)}) + _DONE
 
 
 def _delta(request: ModelRequest, delta: Json, finish_reason: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
-    return _event(_encode(_head(request, "chat.completion.chunk") | {"choices": [choice]}))
+    return _chunk(request, {"choices": [choice]})
+
+
+def _chunk(request: ModelRequest, content: Json) -> bytes:
+    return _event(_encode(_head(request, "chat.completion.chunk") | content))
 
 
 def _head(request: ModelRequest, kind: str) -> Json:
@@ -159,8 +161,7 @@ def _head(request: ModelRequest, kind: str) -> Json:
     }
 
 
-def _call(reply: Reply, request: ModelRequest, index: int, arguments: str) -> Json:
-    call = reply.calls[index]
+def _call(call: ToolCall, request: ModelRequest, index: int, arguments: str) -> Json:
     return {
         "index": index,
         "id": call.id or f"call_{request.number}_{index}",

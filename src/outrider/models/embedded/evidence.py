@@ -44,27 +44,21 @@ class Evidence:
     listing: list[str] = field(default_factory=list[str])
     faults: dict[str, str] = field(default_factory=dict[str, str])
 
-    def add_line(self, path: str, number: int, text: str) -> None:
-        """Keep one line of one file."""
-        self.lines.setdefault(path, {})[number] = text[:_MAX_LINE]
-
 
 def collect(exchanges: Iterable[Exchange]) -> Evidence:
     """Return what all of the exchanges have shown."""
     evidence = Evidence()
     for exchange in exchanges:
-        match exchange.call.name:
-            case "grep":
-                _take_hits(evidence, exchange)
-            case "read":
-                _take_window(evidence, exchange)
-            case "find":
-                found = _entries(exchange.text)
-                evidence.files += [path for path in found if path not in evidence.files]
-            case "ls":
-                evidence.listing += _entries(exchange.text)
-            case _:
-                pass
+        name = exchange.call.name
+        if name == "grep":
+            _take_hits(evidence, exchange)
+        elif name == "read":
+            _take_window(evidence, exchange)
+        elif name == "find":
+            found = _entries(exchange.text)
+            evidence.files += [path for path in found if path not in evidence.files]
+        elif name == "ls":
+            evidence.listing += _entries(exchange.text)
     return evidence
 
 
@@ -73,7 +67,8 @@ def _take_hits(evidence: Evidence, exchange: Exchange) -> None:
     pattern, heading, count = str(exchange.call.arguments.get("pattern", "")), "", 0
     for row in exchange.text.split("\n"):
         if heading and (numbered := _NUMBERED.fullmatch(row)):
-            evidence.add_line(heading, int(numbered["line"]), numbered["text"])
+            lines = evidence.lines.setdefault(heading, {})
+            lines[int(numbered["line"])] = numbered["text"][:_MAX_LINE]
             count += 1
         elif total := _TOTAL.match(row):
             count = max(count, int(total[1].replace(",", "")))
@@ -92,7 +87,8 @@ def _take_window(evidence: Evidence, exchange: Exchange) -> None:
     for row in exchange.text.split("\n"):
         if numbered := _NUMBERED.fullmatch(row):
             numbers.append(int(numbered["line"]))
-            evidence.add_line(path, numbers[-1], numbered["text"])
+            lines = evidence.lines.setdefault(path, {})
+            lines[numbers[-1]] = numbered["text"][:_MAX_LINE]
     if numbers:
         evidence.read.setdefault(path, []).append((numbers[0], numbers[-1]))
 

@@ -99,11 +99,6 @@ def value_name(line: str) -> str | None:
     return found["name"] if found else None
 
 
-def is_argument(line: str) -> bool:
-    """Whether a line that sets a value only passes it: `timeout=DEFAULT_TIMEOUT,`."""
-    return "=" in line and line.rstrip().endswith(",")
-
-
 def own_words(line: str) -> str:
     """Return a line without its messages, and without what it passes on: `timeout=timeout`."""
     return _HANDED_ON.sub("", _STRING.sub('""', line.replace('"""', "")))

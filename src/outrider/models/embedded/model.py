@@ -64,7 +64,7 @@ def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[Exc
         if isinstance(part, UserPromptPart):
             prompts.append(part.content if isinstance(part.content, str) else "")
         elif isinstance(part, ToolCallPart):
-            calls[part.tool_call_id] = Call(part.tool_name, _arguments(part))
+            calls[part.tool_call_id] = Call(part.tool_name, part.args_as_dict())
         elif isinstance(part, ToolReturnPart) and part.tool_call_id in calls:
             text = part.content if isinstance(part.content, str) else ""
             exchanges.append(Exchange(calls[part.tool_call_id], text))
@@ -131,10 +131,3 @@ def _size(part: object) -> int:
     if isinstance(part, SystemPromptPart | UserPromptPart | ToolReturnPart | TextPart):
         return len(part.content) if isinstance(part.content, str) else 0
     return len(part.args_as_json_str()) if isinstance(part, ToolCallPart) else 0
-
-
-def _arguments(part: ToolCallPart) -> dict[str, Any]:
-    try:
-        return part.args_as_dict()
-    except (ValueError, AssertionError):
-        return {}

@@ -60,14 +60,10 @@ def _readings(question: Question, evidence: Evidence) -> list[Call]:
         was_read = evidence.read.get(finding.path, ())
         if not covered and not any(first <= finding.line <= last for first, last in was_read):
             windows.append((finding.path, max(1, finding.line - _BEFORE)))
-    calls = [
-        Call("read", {"path": path, "offset": start, "limit": _WINDOW}) for path, start in windows
-    ]
     opened = {*evidence.read, *(path for path, _ in windows)}
-    for path in _whole_files(question, evidence):
-        if path not in opened:
-            calls.append(Call("read", {"path": path, "offset": 1, "limit": _OPENING}))
-    return calls[:_MAX_WINDOWS]
+    whole = [path for path in _whole_files(question, evidence) if path not in opened]
+    calls = [_read(path, start, _WINDOW) for path, start in windows]
+    return [*calls, *(_read(path, 1, _OPENING) for path in whole)][:_MAX_WINDOWS]
 
 
 def _follow_ups(question: Question, evidence: Evidence) -> list[Call]:
@@ -122,6 +118,10 @@ def _whole_files(question: Question, evidence: Evidence) -> Iterator[str]:
         yield from files[:1]
     unseen = [path for path in files if path not in evidence.lines]
     yield from [path for path in unseen if file_kind(path) is FileKind.CODE][:2]
+
+
+def _read(path: str, offset: int, limit: int) -> Call:
+    return Call("read", {"path": path, "offset": offset, "limit": limit})
 
 
 def _grep(pattern: str) -> Call:

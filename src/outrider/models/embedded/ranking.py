@@ -6,19 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import log2
 
+from outrider.models.embedded import kinds
 from outrider.models.embedded.evidence import Evidence
-from outrider.models.embedded.kinds import (
-    FileKind,
-    file_kind,
-    is_argument,
-    is_comment,
-    is_flow,
-    is_import,
-    is_type,
-    own_words,
-    routine_name,
-    value_name,
-)
+from outrider.models.embedded.kinds import FileKind, routine_name
 from outrider.models.embedded.words import Intent, Kind, Question, Term, split_name
 
 _MAX_FINDINGS = 6
@@ -89,7 +79,7 @@ def rank(question: Question, evidence: Evidence) -> list[Finding]:
     for one in candidates:
         if one.promise * _BEST_SHAPE < best * _MIN_OF_BEST:
             break  # Most lines are dropped in the end, and judging a line's shape is slow.
-        score = one.promise * _shape(one.text, one.own, one.kind, scale, question.intent)
+        score = one.promise * _shape(one, scale, question.intent)
         terms = tuple(scale.terms[i].text for i in sorted(one.everything))
         scored.append(Finding(one.path, one.line, round(score, 6), terms))
         best = max(best, score)
@@ -122,7 +112,11 @@ def _candidates(
     matched = {number: own for number, text in lines.items() if (own := scale.matches(text))}
     if not matched:
         return
-    in_path, kind, numbers = scale.matches(path.replace("/", " ")), file_kind(path), sorted(matched)
+    in_path, kind, numbers = (
+        scale.matches(path.replace("/", " ")),
+        kinds.file_kind(path),
+        sorted(matched),
+    )
     standing = _standing(kind, path, question) * _density(scale, matched.values())
     for number, own in matched.items():
         name = routine_name(lines[number]) if kind is not FileKind.DOCS else None
@@ -148,11 +142,9 @@ def _standing(kind: FileKind, path: str, question: Question) -> float:
     named = 2.5 if question.names(path) else 1.0
     if kind is FileKind.GENERATED:
         return named * 0.1
-    if question.wants_tests or question.wants_docs:
-        wanted = (question.wants_tests and kind is FileKind.TEST) or (
-            question.wants_docs and kind is FileKind.DOCS
-        )
-        return named * (1.4 if wanted else 0.6)
+    wanted = {FileKind.TEST: question.wants_tests, FileKind.DOCS: question.wants_docs}
+    if any(wanted.values()):
+        return named * (1.4 if wanted.get(kind) else 0.6)
     return named * {FileKind.TEST: 0.3, FileKind.DOCS: 0.45, FileKind.CODE: 1.0}.get(kind, 0.8)
 
 
@@ -162,30 +154,31 @@ def _density(scale: _Scale, matched: Iterable[frozenset[int]]) -> float:
     return 1 + 0.1 * log2(1 + min(mass, 30.0))
 
 
-def _shape(line: str, own: frozenset[int], kind: FileKind, scale: _Scale, intent: Intent) -> float:
+def _shape(one: _Candidate, scale: _Scale, intent: Intent) -> float:
     """Return how much a line of this shape counts: code that defines or acts counts most."""
-    if kind is FileKind.DOCS:
+    line, own = one.text, one.own
+    if one.kind is FileKind.DOCS:
         return 1.1 if line.startswith("#") else 1.0
-    if is_import(line):
+    if kinds.is_import(line):
         return 0.4
-    if not _names(own_words(line), own, scale):
+    if not _names(kinds.own_words(line), own, scale):
         # Only a message has the words; that counts only if the question quotes it.
         return 1.0 if any(scale.terms[i].kind is Kind.QUOTED for i in own) else 0.4
-    if is_comment(line):
+    if kinds.is_comment(line):
         return 0.65
     if name := routine_name(line):
         if not _names(name, own, scale):
             return 1.0
-        wanted = is_type(line) is (intent is Intent.TYPE)
+        wanted = kinds.is_type(line) is (intent is Intent.TYPE)
         return (_BEST_SHAPE if intent is Intent.TYPE else 1.3) if wanted else 1.0
-    if (name := value_name(line)) and _names(name, own, scale):
+    if (name := kinds.value_name(line)) and _names(name, own, scale):
         if intent is Intent.BEHAVIOUR:
             # A followed name is used elsewhere, not where it is set.
             return 0.6 if any(scale.terms[i].kind is Kind.FOLLOWED for i in own) else 0.9
-        if is_argument(line):
-            return 1.0
+        if "=" in line and line.rstrip().endswith(","):
+            return 1.0  # an argument, which only passes the value: `timeout=DEFAULT_TIMEOUT,`
         return 1.6 if intent is Intent.DEFINITION else 1.25
-    return 1.35 if intent is Intent.BEHAVIOUR and is_flow(line) else 1.0
+    return 1.35 if intent is Intent.BEHAVIOUR and kinds.is_flow(line) else 1.0
 
 
 def _names(text: str, own: frozenset[int], scale: _Scale) -> bool:

@@ -106,7 +106,7 @@ def _findings(evidence: Evidence, findings: list[Finding]) -> str:
         title = f"### {number}. `{finding.path}:{finding.line}`"
         title += f" in `{inside}`" if inside else ""
         terms = ", ".join(finding.terms[:8])
-        rows = [f"{at:>5}  {text[:_MAX_WIDTH]}" for at, text in snippet(evidence, finding)]
+        rows = _numbered(snippet(evidence, finding))
         blocks.append(f"{title}\n\nMatches: {terms}\n\n{_fenced(rows)}")
     return "\n\n".join(blocks)
 
@@ -117,10 +117,8 @@ def _overview(question: Question, evidence: Evidence) -> str:
     blocks: list[str] = []
     for path, windows in sorted(evidence.read.items())[:1]:
         first, last = windows[0]
-        rows = [
-            f"{at:>5}  {evidence.lines[path].get(at, '')[:_MAX_WIDTH]}"
-            for at in range(first, min(last, first + 30) + 1)
-        ]
+        shown = range(first, min(last, first + 30) + 1)
+        rows = _numbered((at, evidence.lines[path].get(at, "")) for at in shown)
         blocks.append(f"### `{path}:{first}`\n\n{_fenced(rows)}")
     if evidence.listing:
         rows = [row[:_MAX_WIDTH] for row in evidence.listing[:_MAX_LISTING]]
@@ -146,6 +144,10 @@ def _counted(hits: int | None) -> str:
     if hits is None:
         return "not searched, because there is no tool for it"
     return f"{hits} line{'' if hits == 1 else 's'}" if hits else "nothing"
+
+
+def _numbered(lines: Iterable[tuple[int, str]]) -> list[str]:
+    return [f"{number:>5}  {text[:_MAX_WIDTH]}" for number, text in lines]
 
 
 def _inline(text: str) -> str:

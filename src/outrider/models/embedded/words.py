@@ -119,7 +119,11 @@ def _tokens(clause: str) -> list[str]:
 
 
 def _terms(quoted: list[str], clauses: list[list[str]], skip: set[str]) -> tuple[Term, ...]:
-    found = [_quoted_term(text) for text in quoted if text not in skip and " " in text]
+    sentences = [text for text in quoted if text not in skip and " " in text]
+    found = [
+        Term(text, _portable(r"\s+".join(map(re.escape, text.split()))), Kind.QUOTED)
+        for text in sentences
+    ]
     plain: list[str | None] = []
     for token in (token for clause in clauses for token in (*clause, None)):
         if token is None or token in skip or token.lower() in skip:
@@ -170,11 +174,6 @@ def _compounds(plain: list[str | None]) -> list[Term]:
 
 def _joined(first: str, second: str) -> str:
     return f"{_flexible(first)}[a-z]{{0,3}}{_SEPARATOR}{_flexible(second)}"
-
-
-def _quoted_term(text: str) -> Term:
-    pattern = r"\s+".join(re.escape(part) for part in text.split())
-    return Term(text, _portable(pattern), Kind.QUOTED)
 
 
 def _identifier_term(token: str) -> Term:
