@@ -97,15 +97,19 @@ class Document:
         """Take the schema's own names out of it, and return the base of its references."""
         if pointer:
             schema.pop("$schema", None)
-        if "$dynamicRef" in schema and is_array(schema.setdefault("allOf", [])):
+        is_modern = self.draft != 7 and "$dynamicRef" in schema
+        if is_modern and is_array(schema.setdefault("allOf", [])):
             # Anchors are unique here, so that it leads to the same place as a static one.
             schema["allOf"].append({"$ref": schema.pop("$dynamicRef")})
         names = [f"#{schema.pop(key)}" for key in ("$anchor", "$dynamicAnchor") if key in schema]
         identity = str(schema.pop("$id", "#"))
-        if not identity.startswith("#"):
+        if identity.startswith("#"):
+            names += [identity] if identity != "#" else []
+        else:
             base = _joined(base, identity).rstrip("#")
-        for name in (*names, base if not identity.startswith("#") else identity):
-            if name != "#" and self._names.setdefault(name, pointer) != pointer:
+            names.append(base)
+        for name in names:
+            if self._names.setdefault(name, pointer) != pointer:
                 where = path_text(pointer)
                 raise SchemaError(f"{where}: {cut(name, 120)!r} is named twice; rename it")
         return base

@@ -34,6 +34,8 @@ MAX_COUNTED = 1_000
 MAX_ERRORS = 30_000
 CPU_SECONDS = 0.5
 
+_REFUSED = "this property is not allowed"
+
 
 @dataclass
 class _NoChoiceError(Exception):
@@ -43,10 +45,6 @@ class _NoChoiceError(Exception):
     count: int
     fitting: int
     value: JSON
-
-
-class _OutOfTimeError(Exception):
-    pass
 
 
 class FaultFinder:
@@ -72,7 +70,7 @@ class FaultFinder:
         try:
             for keys, message in islice(self._search(value, part), MAX_COUNTED):
                 found[Fault(path_text(keys), cut(message))] = None
-        except (_OutOfTimeError, RecursionError):
+        except Exception:  # out of time, or not to be explained: the verdict stands all the same
             is_all = False
         faults = list(found)[:MAX_FAULTS] or [Fault("$", "the value does not fit the schema")]
         if (more := len(found) - MAX_FAULTS) > 0:
@@ -104,7 +102,7 @@ class FaultFinder:
     def _validator(self, pointer: Keys, *, opaque: bool) -> "Validator":
         """Return a validator for a part of the schema; `opaque` ones don't look into choices."""
         if time.thread_time() > self._deadline:
-            raise _OutOfTimeError
+            raise TimeoutError
         if (pointer, opaque) not in self._validators:
             self._validators[pointer, opaque] = compiled(
                 self._document,
@@ -141,11 +139,11 @@ class FaultFinder:
                 yield from self._choice(error.__cause__, keys)
             case "enum":
                 yield keys, f"{listed([given])} is not one of {listed(told)}"
-            case "additionalProperties" | "unevaluatedProperties":
-                allowed = listed(at(self._document.root, path[:-1]).get("properties", ()))
-                for name in told:
-                    words = f"this property is not allowed; allowed: {allowed or 'none'}"
-                    yield (*keys, name), words
+            case "additionalProperties":
+                allowed = listed(at(self._document.root, path[:-1]).get("properties", ())) or "none"
+                yield from (((*keys, name), f"{_REFUSED}; allowed: {allowed}") for name in told)
+            case "unevaluatedProperties":
+                yield from (((*keys, name), _REFUSED) for name in told)
             case "falseSchema":
                 what = "a property" if path[-1:] == ["additionalProperties"] else listed([given])
                 yield keys, f"{what} is not allowed here"
@@ -166,7 +164,7 @@ class FaultFinder:
     def _choice(self, choice: BaseException | None, keys: Keys) -> Iterator[tuple[Keys, str]]:
         """Yield what is wrong inside the one alternative that was meant, where that shows."""
         if not isinstance(choice, _NoChoiceError):
-            raise _OutOfTimeError
+            raise TimeoutError
         if choice.fitting:
             yield keys, f"fits {choice.fitting} of the {choice.count} alternatives, not just one"
             return
@@ -175,9 +173,9 @@ class FaultFinder:
             return
         pointers = [(*choice.pointer, index) for index in range(choice.count)]
         branches = [self._errors(pointer, choice.value) for pointer in pointers]
-        meant = [errors for errors in branches if not any(map(_is_of_other_type, errors))]
+        meant = [errors for errors in branches if max(map(_strangeness, errors)) < 2]
         if len(meant) > 1:
-            meant = [errors for errors in meant if not any(map(_has_other_tag, errors))]
+            meant = [errors for errors in meant if max(map(_strangeness, errors)) < 1]
         if not meant:
             reasons = "; ".join(dict.fromkeys(map(self._reason, branches)))
             yield keys, f"fits none of the {choice.count} alternatives: {reasons}"
@@ -190,18 +188,16 @@ class FaultFinder:
             yield from self._explained(error, keys)
 
     def _reason(self, errors: list["ValidationError"]) -> str:
-        telling = (error for error in errors if _is_of_other_type(error) or _has_other_tag(error))
-        keys, message = next(self._explained(next(telling, errors[0]), ()))
+        keys, message = next(self._explained(max(errors, key=_strangeness), ()))
         return f"{path_text(keys)}: {cut(message, 100)}" if keys else cut(message, 100)
 
 
-def _is_of_other_type(error: "ValidationError") -> bool:
-    kinds = ("type", "const", "enum", "falseSchema")
-    return not error.instance_path and error.kind.name in kinds
-
-
-def _has_other_tag(error: "ValidationError") -> bool:
-    return len(error.instance_path) == 1 and error.kind.name in ("const", "enum")
+def _strangeness(error: "ValidationError") -> int:
+    """Return 2 where a value is of another type than the schema's, 1 where maybe its tag is."""
+    kind, depth = error.kind.name, len(error.instance_path)
+    if depth == 0 and kind in ("type", "const", "enum", "falseSchema"):
+        return 2
+    return 1 if depth == 1 and kind in ("const", "enum") else 0
 
 
 def _first_values(value: JSON, room: Iterator[int]) -> JSON:
