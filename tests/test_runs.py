@@ -55,7 +55,7 @@ def test_old_runs_go_first_and_running_ones_stay(tmp_path: Path) -> None:
     with RunRecorder.create(tmp_path) as running:
         running.add_event({"type": "run", "startedAt": now - 90 * 86_400})
         aged(running, now - 90 * 86_400)
-        assert prune(tmp_path, RunsConfig(), now=now) == 1
+        assert prune(tmp_path, RunsConfig()) == 1
         assert {run.id for run in recorded_runs(tmp_path)} == {kept, running.id}
     assert old not in {run.id for run in recorded_runs(tmp_path)}
 
@@ -63,7 +63,7 @@ def test_old_runs_go_first_and_running_ones_stay(tmp_path: Path) -> None:
 def test_the_oldest_go_when_there_are_too_many_bytes(tmp_path: Path) -> None:
     now = time.time()
     names = [finished(tmp_path, now - age, size=10_000) for age in range(5)]
-    prune(tmp_path, RunsConfig(keep_bytes=25_000), now=now)
+    prune(tmp_path, RunsConfig(keep_bytes=25_000))
     assert [run.id for run in recorded_runs(tmp_path)] == names[:2]
 
 
@@ -98,7 +98,7 @@ def test_pruning_reads_none_of_the_runs(tmp_path: Path) -> None:
             path = tmp_path / name / file
             path.unlink()
             os.mkfifo(path)  # to read it is to wait for ever
-    assert prune(tmp_path, RunsConfig(), now=now) == 0
+    assert prune(tmp_path, RunsConfig()) == 0
     assert {path.name for path in tmp_path.iterdir()} == names
 
 

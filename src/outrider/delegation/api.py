@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
-from outrider.delegation.perform import Caller, OnUpdate, perform, refused
+from outrider.delegation.perform import Caller, OnUpdate, perform
 from outrider.delegation.request import Request, invalid
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
-from outrider.protocol.results import SingleResult, ToolResult
+from outrider.protocol.results import SingleResult, ToolResult, refused
 from outrider.protocol.usage import Usage
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from outrider.delegation.supervision import Ending, Supervisor
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.outcomes import FailureKind
-from outrider.protocol.results import Details, ErrorInfo, ToolResult, text_result
+from outrider.protocol.results import Details, ToolResult, refused, text_result
 from outrider.records.runs import RunRecorder, prune, pruning_is_due
 from outrider.runtimes.native.runtime import NativeRuntime
 from outrider.settings.places import runs_folder
@@ -66,16 +66,6 @@ async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
     if pruning_is_due(runs):
         asyncio.get_running_loop().run_in_executor(None, prune, runs, prepared.config.runs)
     return result
-
-
-def refused(refusal: Refusal) -> ToolResult:
-    """Return the result of a request that no child was started for."""
-    too_deep = refusal.code is ErrorCode.SUBAGENT_DEPTH_EXCEEDED
-    details = Details(
-        mode="management" if too_deep else "single",
-        error=ErrorInfo(refusal.code, refusal.message),
-    )
-    return text_result(refusal.message, details)
 
 
 async def _recorded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from outrider.agents.discovery import general_agent
-from outrider.delegation.perform import Caller, perform, refused
+from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request, invalid
 from outrider.protocol import jsonl
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.errors import Refusal
-from outrider.protocol.results import SingleResult, ToolResult
+from outrider.protocol.results import SingleResult, ToolResult, refused
 from outrider.settings.keys import Config
 
 MAX_NAMED_AGENTS = 12
@@ -98,11 +98,7 @@ def sub_agent_profile(name: str) -> SubAgentProfile:
 
 
 def _register(name: str, agent: str | None, description: str, texts: Mapping[str, str]) -> None:
-    """Register a profile with two texts and an output schema as its arguments.
-
-    The second text is the task. The first one names the agent, or the task in short where the
-    profile has an `agent` of its own.
-    """
+    """Register a profile that takes two texts, the second of them the task, and a schema."""
     first, prompt = texts
     properties: dict[str, Any] = {
         argument: {"type": "string", "minLength": 1, "description": text}

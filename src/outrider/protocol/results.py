@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.protocol.data import to_json
-from outrider.protocol.errors import ErrorCode
+from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.outcomes import Outcome, TimeoutReason
 from outrider.protocol.usage import Usage
 
@@ -117,3 +117,13 @@ class ToolResult:
 def text_result(text: str, details: Details) -> ToolResult:
     """Return a tool result with one text."""
     return ToolResult((TextContent(text),), details)
+
+
+def refused(refusal: Refusal) -> ToolResult:
+    """Return the result of a request that no child was started for."""
+    too_deep = refusal.code is ErrorCode.SUBAGENT_DEPTH_EXCEEDED
+    details = Details(
+        mode="management" if too_deep else "single",
+        error=ErrorInfo(refusal.code, refusal.message),
+    )
+    return text_result(refusal.message, details)

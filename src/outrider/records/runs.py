@@ -43,25 +43,23 @@ class RunRecorder:
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             folder = runs / uuid.uuid4().hex[:8]
-            try:
+            with suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
-            except FileExistsError:
-                continue
-            try:
-                return cls(folder)
-            except OSError:
-                folder.rmdir()
-                raise
+                break
+        try:
+            return cls(folder)
+        except OSError:
+            folder.rmdir()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Unlock the run, and remove what its tools spilled."""
-        for file in (self._session, self._output):
-            if file is not None:
-                with suppress(OSError):
-                    file.close()
+        for file in filter(None, (self._session, self._output)):
+            with suppress(OSError):
+                file.close()
         shutil.rmtree(self.spill, ignore_errors=True)
 
     def add_event(self, event: Mapping[str, Any]) -> None:
@@ -141,10 +139,9 @@ def find_run(runs: Path, name: str) -> RecordedRun:
     matching = [name] if name in ids else [one for one in ids if name and one.startswith(name)]
     if len(matching) == 1:
         return _read(runs / matching[0])
+    problem = f"No run {name!r}. `outrider runs` lists the recorded ones."
     if matching:
         problem = f"{len(matching)} runs start with {name!r}: write more of the id."
-    else:
-        problem = f"No run {name!r}. `outrider runs` lists the recorded ones."
     raise Refusal(ErrorCode.INVALID_INPUT, problem)
 
 
@@ -188,14 +185,13 @@ def _is_running(folder: Path) -> bool:
     return False
 
 
-def prune(runs: Path, keep: RunsConfig, *, now: float | None = None) -> int:
+def prune(runs: Path, keep: RunsConfig) -> int:
     """Remove runs that are too old, then the oldest while there are too many bytes.
 
     Returns how many were removed. A run's age counts from its last write. No file is opened
     except those of runs to remove: there may be very many.
     """
-    now = time.time() if now is None else now
-    removed, total = 0, 0
+    now, removed, total = time.time(), 0, 0
     sizes = ((*_changed_and_size(folder), folder) for folder in _folders(runs))
     for changed, size, folder in sorted(sizes, reverse=True):
         total += size

@@ -6,7 +6,6 @@ A file that isn't JSON could say anything, so it is refused and never taken for 
 import json
 import os
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +24,7 @@ from outrider.settings.layers import (
 
 MAX_BYTES = 1 << 20
 NOT_SETTINGS = ("OUTRIDER_HOME", "OUTRIDER_SUBAGENT_CHILD", "OUTRIDER_SUBAGENT_DEPTH")
+_KEY_OF_VARIABLE = {key.variable: name for name, key in KEYS.items()}
 
 
 def load_settings(
@@ -81,16 +81,11 @@ def _variables(env: Mapping[str, str]) -> tuple[list[Layer], list[str]]:
     for variable in sorted(env):
         if not variable.startswith("OUTRIDER_") or variable in NOT_SETTINGS:
             continue
-        if name := _keys_by_variable().get(variable):
+        if name := _KEY_OF_VARIABLE.get(variable):
             layers.append(Layer(Origin.ENVIRONMENT, variable, {name: env[variable]}))
         else:
             unknown.append(f"{variable}: {unknown_key(_dotted(variable))} (ignored)")
     return layers, unknown
-
-
-@cache
-def _keys_by_variable() -> dict[str, str]:
-    return {key.variable: name for name, key in KEYS.items()}
 
 
 def _dotted(variable: str) -> str:

@@ -1,5 +1,6 @@
 """`outrider agents`: the agents that can be delegated to here, with their tools and models."""
 
+import sys
 from argparse import Namespace
 from dataclasses import asdict
 from typing import Any
@@ -26,7 +27,7 @@ STATES = {Clearance.RUN: "", Clearance.ASK: ", asks first", Clearance.REFUSE: ",
 configure = CommandParser.add_cwd
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """List the agents."""
     project = open_project(arguments.cwd)
     discovery, warnings = project.discovery, project.settings.warnings
@@ -42,7 +43,7 @@ def execute(arguments: Namespace) -> int:
                 "warnings": list(warnings),
             }
         )
-        return 0
+        return
     output.warn(warnings)
     _write_agents(project)
     for lost in discovery.shadowed:
@@ -51,7 +52,6 @@ def execute(arguments: Namespace) -> int:
     for note in discovery.diagnostics:
         paint = "red" if note.severity == "error" else "yellow"
         output.write(output.coloured(clean(str(note)), paint) + "\n")
-    return 0
 
 
 def _record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
@@ -77,12 +77,10 @@ def _record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
 def _write_agents(project: Project) -> None:
     agents = project.discovery.agents.values()
     names = max(width(agent.name) for agent in agents)
-    columns = output.terminal_columns()
+    room = max((output.terminal_columns() or sys.maxsize) - names - 2, 8)
     for agent in agents:
         clearance, _ = project.clearance(agent, interactive=True)
-        first, *rest = _lines(agent, project, STATES[clearance])
-        if columns is not None:
-            first, *rest = (fit(line, max(columns - names - 2, 8)) for line in (first, *rest))
+        first, *rest = (fit(line, room) for line in _lines(agent, project, STATES[clearance]))
         paint = "red" if clearance is Clearance.REFUSE else "cyan"
         output.write(f"{output.coloured(pad(agent.name, names), paint)}  {first}".rstrip() + "\n")
         for line in rest:

@@ -25,7 +25,7 @@ examples:
 configure = CommandParser.add_cwd
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Show the settings."""
     folder = working_directory(arguments.cwd)
     settings = load_settings(folder, os.environ)
@@ -40,11 +40,10 @@ def execute(arguments: Namespace) -> int:
             "project": str(project) if project else None,
         }
         output.write_json({"values": values, "files": files, "warnings": settings.warnings})
-        return 0
+        return
     output.warn(settings.warnings)
     rows = [
         (name, json.dumps(entry["value"], ensure_ascii=False), entry["origin"])
         for name, entry in values.items()
     ]
     output.write_table(("key", "value", "from"), rows, colours=("cyan", None, "dim"))
-    return 0

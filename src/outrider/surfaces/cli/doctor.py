@@ -1,8 +1,4 @@
-"""`outrider doctor`: tries what a delegation needs, and reports what it found.
-
-Each check does the real thing: it runs ripgrep, writes a file, delegates a task. What doesn't
-work is a finding of the report, not a failure of the command.
-"""
+"""`outrider doctor`: tries everything that a delegation needs, and reports what it found."""
 
 import asyncio
 import http.client
@@ -14,11 +10,11 @@ import subprocess
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from outrider import __version__
 from outrider.delegation.perform import Caller, perform
@@ -58,13 +54,13 @@ TASK = "Where does the stethoscope hang?"
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 Status = Literal["ok", "warn", "fail"]
-Findings = Iterator[tuple[Status, str]]
+Findings = Iterable[tuple[Status, str]]
 """What one check finds: each status with what was found, and what to do if it isn't fine."""
 
 configure = CommandParser.add_cwd
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Check everything, and report each finding as soon as it is there."""
     checks: list[dict[str, str]] = []
     for name, findings in _checks(working_directory(arguments.cwd)):
@@ -75,20 +71,20 @@ def execute(arguments: Namespace) -> int:
                 output.write(f"{painted}  {name}: {one_line(message)}\n")
                 output.flush()
     if arguments.json:
-        found = {check["status"] for check in checks}
-        worst = next(status for status in ("fail", "warn", "ok") if status in found)
+        worst = max((check["status"] for check in checks), key=list(COLOURS).index)
         output.write_json({"status": worst, "checks": checks})
-    return 0
 
 
 def _checks(folder: Path) -> Iterator[tuple[str, Findings]]:
     """Yield the name and the findings of every check, in the order of the report."""
     yield "platform", _platform()
     try:
-        settings, refusal = load_settings(folder, os.environ), None
-    except Refusal as refused:
-        settings, refusal = Settings(), refused.message
-    yield "configuration", _configuration(folder, settings, refusal)
+        settings = load_settings(folder, os.environ)
+    except Refusal as refusal:
+        settings = Settings()
+        yield "configuration", [("fail", refusal.message)]
+    else:
+        yield "configuration", _configuration(folder, settings)
     project = project_with(folder, os.environ, settings)
     yield "agents", _agents(project)
     yield "tools", _tools()
@@ -111,10 +107,7 @@ def _platform() -> Findings:
         yield "ok", f"{found}{note}"
 
 
-def _configuration(folder: Path, settings: Settings, refusal: str | None) -> Findings:
-    if refusal is not None:
-        yield "fail", refusal
-        return
+def _configuration(folder: Path, settings: Settings) -> Findings:
     for warning in settings.warnings:
         yield "warn", warning
     if not settings.warnings:
@@ -132,12 +125,11 @@ def _agents(project: Project) -> Findings:
 
 
 def _tools() -> Findings:
-    there = [name for name, entry in CATALOGUE.items() if not entry.missing]
-    # Not a warning: what isn't installed is nothing that is broken.
-    absent = by_reason(
-        WithheldTool(name, entry.missing) for name, entry in CATALOGUE.items() if entry.missing
-    )
-    yield "ok", "; ".join([", ".join(there), *(f"without {tools}" for tools in absent)])
+    tools = CATALOGUE.values()
+    there = ", ".join(tool.name for tool in tools if not tool.missing)
+    absent = [WithheldTool(tool.name, tool.missing) for tool in tools if tool.missing]
+    # Not a warning: a tool that isn't installed is not a broken one.
+    yield "ok", "; without ".join([there, *by_reason(absent)])
 
 
 def _own_tools(settings: Settings) -> Findings:
@@ -174,12 +166,19 @@ def _provider(choice: ModelChoice) -> tuple[Status, str]:
 
 def _server(base: str, key: str | None) -> tuple[Status, str]:
     """Ask a model server for its list of models. No redirect is followed with the key."""
-    address = urlsplit(base)
+    try:
+        address = urlsplit(base)
+    except ValueError as error:
+        return "fail", f"the server's address can't be read: {error}"
     host = address.netloc.rpartition("@")[2]  # without a user's name and password
+    if not host or address.scheme not in ("http", "https"):
+        return "fail", "the server's address isn't an http address"
     place = f"the server at {address.scheme}://{host}"
+    secure = address.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        with closing(_connection(address)) as connection:
+        with closing(kind(host, timeout=SERVER_TIMEOUT_SECONDS)) as connection:
             connection.request("GET", f"{address.path.rstrip('/')}/models", headers=headers)
             status = connection.getresponse().status
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -187,14 +186,6 @@ def _server(base: str, key: str | None) -> tuple[Status, str]:
     if status in (401, 403):
         return "fail", f"{place} refuses the key (status {status})"
     return "ok", f"{place} answers"
-
-
-def _connection(address: SplitResult) -> http.client.HTTPConnection:
-    if not address.hostname or address.scheme not in ("http", "https"):
-        raise ValueError("its address is not an http address")
-    secure = address.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    return kind(address.hostname, address.port, timeout=SERVER_TIMEOUT_SECONDS)
 
 
 def _ripgrep(folder: Path) -> Findings:
@@ -220,10 +211,8 @@ def _state_folder(runs: Path) -> Findings:
             file.flush()
         is_open = runs.stat().st_mode & 0o077
     except OSError as error:
-        yield (
-            "fail",
-            f"{runs} can't be written: {error.strerror}. OUTRIDER_HOME names another place.",
-        )
+        problem = f"{runs} can't be written: {error.strerror}"
+        yield "fail", f"{problem}. OUTRIDER_HOME names another place."
         return
     if is_open:
         yield "warn", f"{runs} is open to others; close it with: chmod 700 {runs}"
@@ -252,10 +241,10 @@ def _child() -> Findings:
         return
     if result.completed and "notes.txt" in result.text:
         yield "ok", f"one was started and did a small task in {took}"
-        return
-    error = result.details.error
-    reason = error.message if error else "it answered, but didn't find what it was asked for"
-    yield "fail", f"a small task failed after {took}: {reason}"
+    else:
+        error = result.details.error
+        reason = error.message if error else "it answered, but didn't find what it was asked for"
+        yield "fail", f"a small task failed after {took}: {reason}"
 
 
 async def _delegate(folder: Path) -> ToolResult:

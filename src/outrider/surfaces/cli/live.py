@@ -13,8 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from outrider.delegation.preparation import Prepared
-from outrider.protocol.results import ToolResult
-from outrider.protocol.usage import Usage
+from outrider.protocol.results import Streaming, ToolResult
 from outrider.surfaces.cli.text import as_text, count, one_line
 from outrider.surfaces.cli.views import View, spent
 
@@ -25,7 +24,7 @@ MAX_ARGUMENTS = 500
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 # The argument that says most about a call, in this order; without one, all are shown.
 MAIN_ARGUMENTS = ("path", "pattern", "command", "url", "query")
-LINE = partial(Text, no_wrap=True, overflow="ellipsis")
+_line = partial(Text, no_wrap=True, overflow="ellipsis")
 
 
 class LiveView(View):
@@ -35,8 +34,7 @@ class LiveView(View):
         self._console = Console(file=sys.stderr, highlight=False, emoji=False)
         self._steps = Steps()
         self._name = self._model = ""
-        self._turns = 0
-        self._usage = Usage()
+        self._streaming = Streaming()
         self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._live = Live(
@@ -60,8 +58,7 @@ class LiveView(View):
         """Take in a partial result; the next tick shows it."""
         streaming = result.details.streaming
         if streaming is not None:
-            self._turns, self._usage = streaming.turn_count, streaming.usage
-            items = streaming.display_items
+            self._streaming, items = streaming, streaming.display_items
             # Text that is still being written is the last item.
             self._steps.take_in(items[:-1] if result.text else items, result.text)
 
@@ -83,7 +80,7 @@ class LiveView(View):
 
     def _render(self) -> Group:
         steps = self._steps.last(min(MAX_STEPS, max(self._console.height - 2, 0)))
-        return Group(*(LINE(f"  {step}", "dim") for step in steps), LINE(self._status(), "bold"))
+        return Group(*(_line(f"  {step}", "dim") for step in steps), _line(self._status(), "bold"))
 
     def _status(self) -> str:
         elapsed = time.monotonic() - self._begun
@@ -91,9 +88,9 @@ class LiveView(View):
         parts = [
             f"{spinner} {self._name}",
             f"{int(elapsed) // 60}:{int(elapsed) % 60:02}",
-            f"turn {self._turns}" if self._turns else "starting",
+            f"turn {turns}" if (turns := self._streaming.turn_count) else "starting",
             count(self._steps.calls, "tool call"),
-            spent(self._usage),
+            spent(self._streaming.usage),
             self._model,
         ]
         return one_line(" · ".join(parts))
@@ -121,15 +118,13 @@ class Steps:
 
     def last(self, number: int) -> list[str]:
         """Return the last lines, ending with the newest line of the model's own text."""
-        said = next((line for line in reversed(self._text.splitlines()) if line.strip()), "")
-        lines = [*self._lines, one_line(said)] if said else list(self._lines)
+        said = [line for line in self._text.splitlines() if line.strip()]
+        lines = [*self._lines, *map(one_line, said[-1:])]
         return lines[-number:] if number else []
 
 
 def call_line(name: str, args: object) -> str:
     """Return a tool call as one line: `grep idleTimeout`."""
-    shown: object = ""
-    if isinstance(args, dict):
-        values = cast("dict[str, object]", args)
-        shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
+    values = cast("dict[str, object]", args) if isinstance(args, dict) else {}
+    shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
     return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")

@@ -4,10 +4,11 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import takewhile
 
 from outrider.protocol.errors import Refusal
 from outrider.protocol.outcomes import EXIT_CANCELLED, EXIT_FAILED, EXIT_REFUSED
-from outrider.protocol.results import Details, ErrorInfo, text_result
+from outrider.protocol.results import refused
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser, bad_call
 
@@ -45,7 +46,8 @@ def run_command(arguments: Sequence[str]) -> int:
         try:
             code = _dispatch(arguments)
         except Refusal as refusal:
-            code = _refuse(refusal, as_json=_wants_json(arguments))
+            options = takewhile(lambda argument: argument != "--", arguments)
+            code = _refuse(refusal, as_json="--json" in options)
         output.flush()
     except KeyboardInterrupt:
         output.end_line()
@@ -76,7 +78,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         values = parser.read(rest)
     except SystemExit:  # --help has been printed
         return 0
-    return command.execute(values)
+    return command.execute(values) or 0
 
 
 def _unknown(name: str) -> str:
@@ -87,15 +89,9 @@ def _unknown(name: str) -> str:
     return f"unknown command {name!r}; {hint}"
 
 
-def _wants_json(arguments: Sequence[str]) -> bool:
-    before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in before_dashes
-
-
 def _refuse(refusal: Refusal, *, as_json: bool) -> int:
     if as_json:
-        details = Details(error=ErrorInfo(refusal.code, refusal.message))
-        output.write_json(text_result(refusal.message, details).to_dict())
+        output.write_json(refused(refusal).to_dict())
     else:
         output.say(refusal.message)
     return EXIT_REFUSED
@@ -105,8 +101,7 @@ def _output_lost(lost: output.OutputLost) -> int:
     output.discard_stdout()
     if isinstance(lost.__cause__, BrokenPipeError):
         return output.EXIT_READER_GONE
-    reason = getattr(lost.__cause__, "strerror", None) or lost.__cause__
-    output.say(f"the output can't be written: {reason}.")
+    output.say(f"the output can't be written: {lost}.")
     return EXIT_FAILED
 
 

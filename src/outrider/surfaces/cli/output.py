@@ -9,14 +9,15 @@ import shutil
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from io import TextIOWrapper
+from typing import Any, TextIO, cast
 
 from outrider.protocol import jsonl
 from outrider.protocol.errors import OutriderError
 from outrider.surfaces.cli.text import clean, escape_json, fit, one_line, pad, width
 
 EXIT_READER_GONE = 141
-_COLOURS = {"dim": 2, "bold": 1, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+_COLOURS = {"dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 
 class OutputLost(OutriderError):
@@ -35,8 +36,7 @@ def open_streams() -> None:
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - a TextIOWrapper has it
+        cast("TextIOWrapper", stream).reconfigure(errors="backslashreplace")
 
 
 def terminal_columns() -> int | None:
@@ -80,7 +80,7 @@ def _stdout() -> Generator[TextIO]:
     try:
         yield sys.stdout
     except OSError as error:
-        raise OutputLost from error
+        raise OutputLost(error.strerror or str(error)) from error
 
 
 def write(text: str) -> None:
@@ -97,8 +97,7 @@ def write_text(text: str) -> None:
 
 def write_json(value: Any) -> None:
     """Write a JSON value to stdout: indented on a terminal, on one line in a pipe."""
-    pretty = sys.stdout.isatty()
-    write_json_text(jsonl.pretty(value) if pretty else jsonl.encode(value).decode())
+    write_json_text(jsonl.pretty(value) if sys.stdout.isatty() else jsonl.encode(value).decode())
 
 
 def write_json_text(text: str) -> None:

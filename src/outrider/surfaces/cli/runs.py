@@ -31,20 +31,19 @@ def configure(parser: CommandParser) -> None:
     """Declare nothing: `runs` takes no arguments of its own."""
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """List the runs."""
     records = [record(run) for run in recorded_runs(runs_folder(os.environ))]
     if arguments.json:
         output.write_json({"runs": records})
-        return 0
+        return
     if not records:
         output.say('no runs yet. Begin with: outrider run explorer "Where is …?"')
-        return 0
+        return
     room = output.terminal_columns()
     columns = NARROW_COLUMNS if room is not None and room < MIN_WIDTH_FOR_ALL else COLUMNS
     rows = [[_cells(one)[column] for column in columns] for one in records]
     output.write_table(columns, rows, colours=[COLOURS.get(column) for column in columns])
-    return 0
 
 
 def record(run: RecordedRun) -> dict[str, Any]:

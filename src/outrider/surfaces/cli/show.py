@@ -5,6 +5,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,7 +34,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--events", action="store_true", help="the transcript, not the output")
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Print the part of the run that was asked for."""
     lines = _line_numbers(arguments.lines)
     run = find_run(runs_folder(os.environ), arguments.run)
@@ -43,7 +44,6 @@ def execute(arguments: Namespace) -> int:
         _write_record(run, lines)
     else:
         _write_output(run, lines)
-    return 0
 
 
 def _line_numbers(given: str) -> range:
@@ -59,11 +59,8 @@ def _line_numbers(given: str) -> range:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
-            yield from enumerate(file, 1)
-    except FileNotFoundError:
-        return
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        yield from enumerate((line.decode(errors="replace") for line in file), 1)
 
 
 def _write_output(run: RecordedRun, wanted: range) -> None:

@@ -52,12 +52,12 @@ def summary(result: SingleResult, run_id: str) -> list[str]:
         duration(result.duration_ms),
         f"run {run_id}",
     ]
-    figures = " · ".join(parts)
-    problem = [result.record_problem] if result.record_problem else []
     if result.outcome is Outcome.COMPLETED:
-        return [f"completed · {figures}", *problem]
-    hint = f"'outrider show {run_id} --events' shows what happened"
-    return [f"{result.outcome}: {result.error}", f"{figures} · {hint}", *problem]
+        lines = [" · ".join(["completed", *parts])]
+    else:
+        hint = f"'outrider show {run_id} --events' shows what happened"
+        lines = [f"{result.outcome}: {result.error}", " · ".join([*parts, hint])]
+    return [*lines, result.record_problem] if result.record_problem else lines
 
 
 def spent(usage: Usage) -> str:

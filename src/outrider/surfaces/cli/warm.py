@@ -26,7 +26,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--stop", action="store_true", help="stop it; running tasks go on")
 
 
-def execute(arguments: Namespace) -> int:
+def execute(arguments: Namespace) -> None:
     """Show the warm process, or stop it."""
     if arguments.status == arguments.stop:
         raise bad_call("give either --status or --stop", "warm")
@@ -44,4 +44,3 @@ def execute(arguments: Namespace) -> int:
         output.write_json(record)
     else:
         output.write(f"{words}\n")
-    return 0
