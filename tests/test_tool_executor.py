@@ -166,7 +166,7 @@ def test_any_value_gives_an_envelope_that_travels(value: Any):
 
 
 async def test_an_unknown_tool_names_those_there_are():
-    tools = executor(echo, withheld=["bash"])
+    tools = executor(echo, not_given=["bash"])
     unknown = await tools.execute("some_ecko", {})
     assert unknown.envelope["code"] == 1005
     assert "some_echo" in unknown.envelope["message"]

@@ -16,7 +16,7 @@ MAX_TEXT = 1 << 20
 CUT = "The model's answer was cut at its token limit."
 EMPTY = "The model gave an empty answer."
 NO_CALL = "The model answered without calling report_back, even when told to."
-WITHHELD = {
+NO_ANSWER = {
     "content_filter": "The model refused, or its provider's content filter withheld the answer.",
     "error": "The model's provider ended the answer with an error.",
 }
@@ -76,8 +76,8 @@ class TaskExecutor:
 
     def _answered(self, result: TurnResult) -> TaskFinishEvent | None:
         """Decide on a turn that called no tool: the answer, or what kept it from being one."""
-        if result.stop_reason in WITHHELD:
-            return self._finished(Outcome.FAILED, result.text, WITHHELD[result.stop_reason])
+        if result.stop_reason in NO_ANSWER:
+            return self._finished(Outcome.FAILED, result.text, NO_ANSWER[result.stop_reason])
         if self.expects_report:
             return self._reminded_or_failed(result)
         error = CUT if result.stop_reason == "length" else None

@@ -1,4 +1,4 @@
-"""Holds a schema to what can be judged in bounded time, whatever value it meets."""
+"""Takes only schemas that any value can be judged by in bounded time."""
 
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter

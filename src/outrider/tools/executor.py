@@ -1,4 +1,4 @@
-"""Every tool call ends in an envelope: the executor never raises but when it is cancelled."""
+"""Every tool call ends in an envelope: the executor raises only when it is cancelled."""
 
 import asyncio
 import difflib
@@ -38,7 +38,7 @@ OWN_TIMEOUT_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What came of a call."""
+    """The result of a call."""
 
     envelope: Envelope
     text: str
@@ -92,16 +92,16 @@ class ToolExecutor:
         context: ToolContext,
         *,
         result_bytes: int = RESULT_BYTES,
-        withheld: Collection[str] = (),
+        not_given: Collection[str] = (),
         sessions: SessionPool | None = None,
     ) -> None:
-        """Take the child's tools; `withheld` names those that exist but were not given to it."""
+        """Take the child's tools; `not_given` names those that exist but that it may not use."""
         self.tools = tuple(tools)
         self.context = context
         self.receipt = Receipt()
         self._by_name = {tool.name: tool for tool in tools}
         self._result_bytes = result_bytes
-        self._withheld = frozenset(withheld)
+        self._not_given = frozenset(not_given)
         self._sessions = sessions or SessionPool()
         self._checkers: dict[str, ArgumentChecker] = {}
         self._formatter = ResultFormatter({one.name: one.format for one in tools if one.format})
@@ -116,15 +116,11 @@ class ToolExecutor:
         """End all sessions and what they started."""
         await self._sessions.aclose()
 
-    def definition(self, name: str) -> Tool | None:
-        """Return the tool of this name, if the child was given it."""
-        return self._by_name.get(name)
-
     def prepare(self, name: str, arguments: CallArguments) -> PreparedCall:
         """Return a call that can be made, or one that knows why it can't."""
         tool = self._by_name.get(name)
         if tool is None:
-            return PreparedCall(name, None, DEFAULT_TIMEOUT_MS, fault=self._not_given(name))
+            return PreparedCall(name, None, DEFAULT_TIMEOUT_MS, fault=self._unknown(name))
         try:
             if name not in self._checkers:
                 self._checkers[name] = ArgumentChecker(tool.parameters)
@@ -137,11 +133,11 @@ class ToolExecutor:
     async def execute(
         self, name: str, arguments: str | Mapping[str, Any], *, session_id: str | None = None
     ) -> ToolOutcome:
-        """Return what came of one call, whatever the tool, its arguments or its code did."""
+        """Return the result of one call, also of one that can't be made or fails."""
         return await self.run(self.prepare(name, read_arguments(arguments)), session_id=session_id)
 
     async def run(self, prepared: PreparedCall, *, session_id: str | None = None) -> ToolOutcome:
-        """Return what came of a call that was prepared; never raises but when cancelled."""
+        """Return the result of a call that was prepared; raises only when it is cancelled."""
         call = _Call(prepared, self.context.for_call())
         try:
             envelope = await self._envelope(call, session_id)
@@ -153,9 +149,9 @@ class ToolExecutor:
         except Exception as fault:  # a mask or a disk that fails: nothing unmasked may pass
             return _without_result(call, type(fault).__name__)
 
-    def _not_given(self, name: str) -> ToolFault:
+    def _unknown(self, name: str) -> ToolFault:
         names = ", ".join(sorted(self._by_name)) or "none"
-        if name in self._withheld:
+        if name in self._not_given:
             message = f"This agent may not use {name!r}. Its tools: {names}."
             return ToolFault(ToolCode.DENIED, message)
         near = difflib.get_close_matches(name[:100], self._by_name, n=1)

@@ -37,7 +37,7 @@ class ResultFormatter:
         return line if data is None else f"{line}\n\n{self._form('long', name, data, arguments)}"
 
     def short(self, name: str, arguments: Arguments, envelope: Mapping[str, Any]) -> str:
-        """Return one line for people who watch: what was called, and what came of it."""
+        """Return one line for people who watch: the call and its result."""
         if is_success(envelope):
             text = self._form("short", name, envelope.get("data"), arguments)
         else:

@@ -1,4 +1,4 @@
-"""The envelope of whatever a tool returned or raised."""
+"""Turns anything that a tool returned or raised into an envelope."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -39,7 +39,7 @@ def envelope_of(value: Any) -> Envelope:
 def envelope_of_fault(fault: BaseException) -> Envelope:
     """Return the envelope of an exception: what went wrong in a line, never a traceback."""
     if isinstance(fault, ToolFault):
-        return fault.envelope()
+        return envelope_of(fault.envelope())
     lines = without_surrogates(str(fault)).strip().splitlines()
     text = lines[0][:MAX_FAULT_CHARACTERS] if lines else ""
     if isinstance(fault, TimeoutError):
