@@ -16,7 +16,7 @@ from outrider.masking import Masker
 from outrider.tools.context import ToolContext
 from outrider.tools.files import grep
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.matches import MAX_RECORD_BYTES, records
+from outrider.tools.files.matches import MAX_RECORD_BYTES, json_lines
 from outrider.tools.files.ripgrep import searching
 
 
@@ -171,7 +171,7 @@ async def test_a_line_of_many_megabytes_takes_little_memory_and_keeps_its_number
 def test_records_are_whole_however_the_stream_is_cut(lines: list[bytes], size: int):
     stream = b"".join(line + b"\n" for line in lines)
     pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-    assert list(records(pieces)) == lines
+    assert list(json_lines(pieces)) == lines
 
 
 async def test_lines_in_other_encodings_are_found_and_can_be_sent(tmp_path: Path):

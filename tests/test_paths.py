@@ -182,6 +182,20 @@ def test_a_link_put_in_the_way_after_the_decision_is_refused(tree: Path, outside
     assert refused.value.code == DENIED
 
 
+def test_a_credential_file_put_where_a_folder_of_that_name_was_is_not_opened(tree: Path):
+    (tree / ".env").mkdir()
+    workspace = FolderWorkspace((str(tree),))
+    place = workspace.resolve(".env")
+    assert place.is_folder
+    (tree / ".env").rmdir()
+    (tree / ".env").write_text(SECRET)
+    with pytest.raises(WorkspaceFault), workspace.open_file(place):
+        pass
+    with pytest.raises(WorkspaceFault):
+        workspace.replace(place, lambda old: b"", threading.Event())
+    assert (tree / ".env").read_text() == SECRET
+
+
 async def test_allowed_roots_can_be_entered_and_nothing_beside_them(tree: Path, outside: Path):
     tools = FileTools(tree, allowed_roots=(outside,))
     assert SECRET in await tools.text("read", path=str(outside / "secret.txt"))

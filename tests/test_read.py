@@ -162,6 +162,14 @@ async def test_a_private_key_is_hidden_wherever_reading_starts(tmp_path: Path, o
     assert truth["lines"] == key[1:6]
 
 
+async def test_a_secret_at_the_place_where_a_line_is_cut_is_hidden_whole(tmp_path: Path):
+    token = "ghp_" + "a1B2c3D4e5F6" * 3
+    for column in range(2_000 - len(token), 2_001, 5):
+        (tmp_path / "a.txt").write_text("x" * (column - 1) + " " + token + " " + "y" * 3_000)
+        text = await FileTools(tmp_path, mask=Masker(only_secrets=True)).text("read", path="a.txt")
+        assert "ghp_" not in text and "characters]" in text, column
+
+
 async def test_a_result_that_was_cut_can_be_read_by_its_name(tmp_path: Path):
     (tmp_path / "tree").mkdir()
     tools = FileTools(tmp_path / "tree", spill=tmp_path / "spill")

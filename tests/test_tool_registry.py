@@ -1,23 +1,29 @@
 """What `@tool` makes of functions, methods, modules and packages."""
 
+import asyncio
 import enum
 import importlib
 import json
 import subprocess
 import sys
 import textwrap
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
+from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
 from outrider.protocol.envelope import ToolCode
 from outrider.tools import build_error_response, build_success_response, tool
+from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.entry_points import load_tools
 from outrider.tools.executor import ToolExecutor
+from outrider.tools.faults import ToolFault
 from outrider.tools.registry import Tool, collect_tools, tool_of
+from outrider.workspaces.workspace import WorkspaceFault
 
 
 class Edit(TypedDict):
@@ -262,6 +268,77 @@ def test_a_package_brings_tools_by_its_entry_point(modules: Path):
     tools, problems = load_tools([])
     assert [one.name for one in tools] == ["clock_now"]
     assert len(problems) == 1 and "brought_nowhere" in problems[0]
+
+
+@pytest.mark.parametrize("entry", [e for e in CATALOGUE.values() if e.module], ids=lambda e: e.name)
+def test_every_module_that_the_catalogue_names_brings_the_tool_of_that_name(entry: CatalogueEntry):
+    assert entry.module is not None
+    brought = collect_tools(importlib.import_module(entry.module))
+    [found] = [one for one in brought if one.name == entry.name]
+    assert found in builtin_tools()
+    assert found.writes == entry.writes
+    assert found.entry is entry
+
+
+def test_the_built_in_tools_are_those_of_the_catalogue():
+    assert [one.name for one in builtin_tools()] == [e.name for e in CATALOGUE.values() if e.module]
+
+
+def test_a_tool_that_does_not_say_whether_it_writes_is_taken_to_write():
+    @tool("room:paint")
+    def paint() -> str:
+        return "painted"
+
+    assert made(paint).writes
+
+
+@tool("fault:plain")
+def fails_in_a_thread(kind: str) -> str:
+    fault = ToolFault if kind == "tool" else WorkspaceFault
+    raise fault(ToolCode.CONFLICT, "not now", {"kind": kind})
+
+
+@tool("fault:async")
+async def fails_at_once(kind: str) -> str:
+    return fails_in_a_thread(kind)
+
+
+@pytest.mark.parametrize("name", ["fault_plain", "fault_async"])
+@pytest.mark.parametrize("kind", ["tool", "workspace"])
+async def test_a_fault_of_a_tool_or_its_workspace_is_its_answer(name: str, kind: str):
+    async with executor(fails_in_a_thread, fails_at_once) as tools:
+        envelope = (await tools.execute(name, {"kind": kind})).envelope
+    assert (envelope["code"], envelope["message"]) == (1006, "not now")
+    assert envelope["data"] == {"kind": kind}
+
+
+async def test_a_plain_function_is_told_when_its_call_is_given_up():
+    started, ended = threading.Event(), threading.Event()
+
+    @tool("thread:wait", timeout_ms=60_000)
+    def wait(context: ToolContext) -> None:
+        started.set()
+        if context.stop.wait(60):
+            ended.set()
+
+    async with executor(wait) as tools:
+        call = asyncio.create_task(tools.execute("thread_wait", {}))
+        assert await asyncio.to_thread(started.wait, 10)
+        assert not ended.is_set()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await asyncio.to_thread(ended.wait, 10)
+
+
+async def test_the_end_of_one_call_does_not_stop_the_next():
+    @tool("thread:ask")
+    def ask(context: ToolContext) -> bool:
+        return context.stop.is_set()
+
+    async with executor(ask) as tools:
+        for _ in range(2):
+            assert (await tools.execute("thread_ask", {})).envelope["data"] is False
 
 
 def test_importing_tools_costs_neither_pydantic_nor_asyncio():

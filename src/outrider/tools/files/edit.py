@@ -93,7 +93,7 @@ def _encoded(text: str, encoding: Encoding) -> bytes:
         raise ToolFault(ToolCode.BAD_PARAMETER, message) from None
 
 
-class Span(NamedTuple):
+class Replacement(NamedTuple):
     """A piece of the text by its bounds, what takes its place, and the edit that wants it."""
 
     start: int
@@ -104,34 +104,34 @@ class Span(NamedTuple):
 
 def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
     """Return `text` with every edit made against the text as it was; faults if one can't."""
-    spans: list[Span] = []
+    replacements: list[Replacement] = []
     for number, one in enumerate(edits, 1):
-        spans += _spans(text, one, number, shown)
-    spans.sort(key=lambda span: span.start)
-    for one, following in pairwise(spans):
+        replacements += _replacements(text, one, number, shown)
+    replacements.sort(key=lambda one: one.start)
+    for one, following in pairwise(replacements):
         if following.start < one.end:
             raise ToolFault(
                 ToolCode.CONFLICT,
                 f"edits {one.edit} and {following.edit} overlap at line "
                 f"{_line_at(text, following.start)}: make one edit of them. Nothing was changed",
             )
-    after = "".join(_pieces(text, spans))
+    after = "".join(_pieces(text, replacements))
     if after == text:
         message = "nothing would change: the texts are the same, or differ in line endings only"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
     return after
 
 
-def _pieces(text: str, spans: list[Span]) -> Iterator[str]:
+def _pieces(text: str, replacements: list[Replacement]) -> Iterator[str]:
     at = 0
-    for span in spans:
-        yield text[at : span.start]
-        yield span.new
-        at = span.end
+    for one in replacements:
+        yield text[at : one.start]
+        yield one.new
+        at = one.end
     yield text[at:]
 
 
-def _spans(text: str, one: Edit, number: int, shown: str) -> list[Span]:
+def _replacements(text: str, one: Edit, number: int, shown: str) -> list[Replacement]:
     # Exactly this text, whichever of the two line endings it has.
     lines = one["oldText"].replace("\r\n", "\n").split("\n")
     pattern = re.compile(r"\r?\n".join(map(re.escape, lines)))
@@ -149,7 +149,7 @@ def _spans(text: str, one: Edit, number: int, shown: str) -> list[Span]:
         raise ToolFault(ToolCode.CONFLICT, f"edit {number}: oldText {why}")
     crlf = 2 * text.count("\r\n") > text.count("\n")
     return [
-        Span(start, end, _ended_alike(text[start:end], one["newText"], crlf), number)
+        Replacement(start, end, _ended_alike(text[start:end], one["newText"], crlf), number)
         for start, end in found
     ]
 

@@ -39,9 +39,13 @@ class Glob:
         names = [pattern for pattern in patterns if "/" not in pattern]
         self._name = re.compile("|".join(map(fnmatch.translate, names))).match if names else None
         self._paths = [_path_test(pattern) for pattern in patterns if "/" in pattern]
+        self._any_name = "*" in self._last or "**" in self._last
+        self._everything = self._any_name and not self._paths and not self.negated
 
     def matches(self, path: str) -> bool:
         """Whether the pattern lets a path, relative to the folder that is searched, through."""
+        if self._everything:
+            return True
         found = self._name is not None and self._name(path[path.rfind("/") + 1 :]) is not None
         if not found and self._paths:
             names = path.split("/")
@@ -50,15 +54,14 @@ class Glob:
 
     def names(self) -> tuple[str, ...]:
         """Return patterns for names, one of which every match has; empty where there are none."""
-        if self.negated or not all(_PLAIN.fullmatch(name) for name in self._last):
+        if self.negated or self._any_name or not all(map(_PLAIN.fullmatch, self._last)):
             return ()
-        return () if "*" in self._last or "**" in self._last else self._last
+        return self._last
 
     @property
     def settled_by_names(self) -> bool:
         """Whether every path whose name fits `names` matches, or every path does."""
-        everything = not self.negated and ("*" in self._last or "**" in self._last)
-        return not self._paths and (everything or bool(self.names()))
+        return self._everything or (not self._paths and bool(self.names()))
 
 
 def _path_test(pattern: str) -> PathTest:

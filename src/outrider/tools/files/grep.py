@@ -14,7 +14,7 @@ from typing import Annotated, Any, BinaryIO
 from outrider.masking import Masker
 from outrider.tools.context import ToolContext
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.matches import MAX_LINE_CHARACTERS, FoundFile, Matches, records
+from outrider.tools.files.matches import MAX_LINE_CHARACTERS, FoundFile, Matches, json_lines
 from outrider.tools.files.ripgrep import narrowed_to, searching
 from outrider.tools.files.text import Encoding, detect
 from outrider.tools.formatting import Arguments, Formatter
@@ -136,7 +136,7 @@ def _search(
 ) -> int:
     """Take what ripgrep finds, as far as it is counted; returns how much could not be read."""
     with searching(context, arguments, where) as search:
-        for record in records(search.chunks()):
+        for record in json_lines(search.chunks()):
             matches.feed(record)
             if matches.total > MAX_COUNTED:
                 break
@@ -150,10 +150,10 @@ def _search_folder(
     context: ToolContext, place: Place, glob: Glob, arguments: list[str], matches: Matches
 ) -> dict[str, int]:
     """Search a folder; returns how many of its files were passed over, by the reason."""
-    workspace, folder_path = context.workspace, place.path
+    workspace, above = context.workspace, place.path.rstrip("/")
 
     def is_credential(path: str) -> bool:
-        return workspace.is_credential(os.path.join(folder_path, path))
+        return workspace.is_credential(f"{above}/{path}")
 
     matches.wanted = lambda path: glob.matches(path) and not is_credential(path)
     globs = [f"--iglob={one}" for one in _credential_globs(workspace, glob.names())]

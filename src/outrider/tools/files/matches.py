@@ -106,7 +106,7 @@ class Matches:
             self._held -= self.kept.pop().held
 
 
-def records(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def json_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the lines of a stream; of a line that is too long only the two ends are kept."""
     rest = b""
     for chunk in chunks:

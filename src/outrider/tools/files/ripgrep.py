@@ -72,7 +72,7 @@ def _found(search_path: str, roots: tuple[str, ...]) -> str:
 
 
 @dataclass(slots=True)
-class Search:
+class RipgrepProcess:
     """One running ripgrep: its output in pieces, and what it complained about."""
 
     process: subprocess.Popen[bytes]
@@ -115,7 +115,7 @@ class Search:
 @contextlib.contextmanager
 def searching(
     context: ToolContext, arguments: Sequence[str], where: OpenFolder | BinaryIO
-) -> Generator[Search, None, None]:
+) -> Generator[RipgrepProcess, None, None]:
     """Run ripgrep in an open folder, or on an open file; it is ended on leaving."""
     program = ripgrep(context.workspace.roots)
     in_folder = isinstance(where, OpenFolder)
@@ -142,6 +142,6 @@ def searching(
         raise ToolFault(ToolCode.NOT_AVAILABLE, message) from None
     with process:
         try:
-            yield Search(process, context.stop)
+            yield RipgrepProcess(process, context.stop)
         finally:
             process.kill()
