@@ -1,20 +1,11 @@
 """What kind of file and line something was found in, judged by its name and shape."""
 
 import re
-from enum import StrEnum
+from typing import Literal
 
 from outrider.models.embedded import vocabulary
 
-
-class FileKind(StrEnum):
-    """The role a file has in a repository."""
-
-    CODE = "code"
-    TEST = "test"
-    DOCS = "docs"
-    GENERATED = "generated"
-    OTHER = "other"
-
+FileKind = Literal["code", "test", "docs", "generated", "other"]
 
 _GENERATED_PARTS = frozenset(
     ("node_modules", "dist", "build", "vendor", "third_party", "site-packages", "__snapshots__")
@@ -34,14 +25,14 @@ def file_kind(path: str) -> FileKind:
     *folders, name = path.lower().split("/")
     suffix = name.rsplit(".", 1)[-1] if "." in name else ""
     if not _GENERATED_PARTS.isdisjoint(folders) or _GENERATED_NAME.fullmatch(name):
-        return FileKind.GENERATED
+        return "generated"
     if not _TEST_PARTS.isdisjoint(folders) or _TEST_NAME.fullmatch(name):
-        return FileKind.TEST
+        return "test"
     if suffix in vocabulary.DOC_SUFFIXES or _DOC_NAME.fullmatch(name):
-        return FileKind.DOCS
+        return "docs"
     if suffix in vocabulary.CODE_SUFFIXES:
-        return FileKind.CODE
-    return FileKind.OTHER if _DOC_PARTS.isdisjoint(folders) else FileKind.DOCS
+        return "code"
+    return "other" if _DOC_PARTS.isdisjoint(folders) else "docs"
 
 
 DEFINING = "(?:def|class|function|func|fn|fun|interface|trait|struct|enum|module|sub|impl|protocol)"
@@ -51,7 +42,7 @@ _ROUTINE = re.compile(
     rf"{DEFINING}\*?\s+"
     r"(?:\([^)]{0,80}\)\s*)?(?P<name>[\w$]+(?:(?:\.|::)[\w$]+)*)"
 )
-_TYPE = re.compile(r"\b(class|interface|trait|struct|enum|protocol)\s")
+TYPE = re.compile(r"\b(class|interface|trait|struct|enum|protocol)\s")
 # A method as in C, Java or TypeScript, without a keyword.
 _METHOD = re.compile(
     r"\s*(?:[\w<>\[\],.?*&:]+\s+){0,5}(?P<name>[A-Za-z_$~][\w$]*)\s*"
@@ -64,7 +55,7 @@ _VALUE = re.compile(
     r"\s*(?:(?:export|const|let|var|val|static|final|readonly|public|private|pub|type)\s+)*"
     r"[\"']?(?P<name>[A-Za-z_$][\w$.-]*)[\"']?\s*(?::[^=]{0,80})?(?:=(?!=)|:(?!:)\s*\S)"
 )
-_IMPORT = re.compile(
+IMPORT = re.compile(
     r"\s*(import\b|from\s+\S+\s+import\b|#include\b|use\s+[\w:]+|require\(|export\s+\*|package\s)"
 )
 # Also a parameter as docstrings describe it: `timeout (float): Seconds.`, `:param timeout: …`
@@ -88,11 +79,6 @@ def routine_name(line: str) -> str | None:
     return found["name"] if found else None
 
 
-def is_type(line: str) -> bool:
-    """Whether a definition is one of a type, not of a function."""
-    return _TYPE.search(line) is not None
-
-
 def value_name(line: str) -> str | None:
     """Return the name of the constant, field or key that a line sets, or None."""
     found = _VALUE.match(line)
@@ -102,11 +88,6 @@ def value_name(line: str) -> str | None:
 def own_words(line: str) -> str:
     """Return a line without its messages, and without what it passes on: `timeout=timeout`."""
     return _HANDED_ON.sub("", _STRING.sub('""', line.replace('"""', "")))
-
-
-def is_import(line: str) -> bool:
-    """Whether a line is an import."""
-    return _IMPORT.match(line) is not None
 
 
 def is_comment(line: str) -> bool:
