@@ -30,8 +30,7 @@ from outrider.models.catalogue import EMBEDDED
 from outrider.models.embedded.evidence import Call, collect
 from outrider.models.embedded.planning import followed, next_calls
 from outrider.models.embedded.ranking import rank
-from outrider.models.embedded.report import write_report
-from outrider.models.embedded.structured import fill_report
+from outrider.models.embedded.report import fill_report, write_report
 from outrider.models.embedded.words import understand
 from outrider.protocol.catalogue import REPORT_BACK
 
