@@ -6,8 +6,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from outrider.models.embedded.evidence import Call, Evidence
-from outrider.models.embedded.kinds import DEFINING, file_kind, value_name
-from outrider.models.embedded.ranking import rank
+from outrider.models.embedded.ranking import DEFINING, file_kind, rank, value_name
 from outrider.models.embedded.words import Kind, Question, Term, stem
 
 _MAX_HITS = 200
@@ -26,28 +25,24 @@ def next_calls(
     question: Question, made: Sequence[Call], evidence: Evidence, tools: frozenset[str]
 ) -> list[Call]:
     """Return what to call next after the calls made so far; nothing if everything is read."""
+    planned: list[Call] = []
     if not made:
-        return _searches(question, tools)
-    if made[-1].name in ("grep", "find", "ls"):
-        return _readings(question, evidence) if "read" in tools else []
-    is_followed = any(term.kind is Kind.FOLLOWED for term in question.terms)
-    if made[-1].name == "read" and not is_followed and "grep" in tools:
-        return _follow_ups(question, evidence)
-    return []
+        planned = _searches(question)
+        if tools.isdisjoint(call.name for call in planned):
+            planned = [Call("read", {"path": path}) for path in question.paths]
+    elif made[-1].name in ("grep", "find", "ls"):
+        planned = _readings(question, evidence)
+    elif made[-1].name == "read" and all(t.kind is not Kind.FOLLOWED for t in question.terms):
+        planned = _follow_ups(question, evidence)
+    return [call for call in planned if call.name in tools]
 
 
-def _searches(question: Question, tools: frozenset[str]) -> list[Call]:
+def _searches(question: Question) -> list[Call]:
     """Return the calls that search for everything the question names."""
-    calls: list[Call] = []
-    if "grep" in tools:
-        calls += [_grep(pattern) for pattern in _patterns(question)]
-    if "find" in tools:
-        calls += [_find(pattern) for pattern in _name_patterns(question)]
+    calls = [_grep(pattern) for pattern in _patterns(question)]
+    calls += [_find(pattern) for pattern in _name_patterns(question)]
     if question.about_everything:
-        calls += [Call("ls", {"depth": 2, "limit": 100})] if "ls" in tools else []
-        calls += [_find("README*")] if "find" in tools else []
-    if not calls and "read" in tools:
-        calls = [Call("read", {"path": path}) for path in question.paths]
+        calls += [Call("ls", {"depth": 2, "limit": 100}), _find("README*")]
     return calls
 
 

@@ -1,24 +1,118 @@
-"""Which of the lines seen answer the question best. Pure and deterministic."""
+"""Which of the lines seen answer the question best. Pure and deterministic.
+
+A line is judged by the terms in and around it, by its shape, and by the kind of file it is in.
+"""
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import log2
+from typing import Literal
 
-from outrider.models.embedded import kinds
+from outrider.models.embedded import vocabulary
 from outrider.models.embedded.evidence import Evidence
-from outrider.models.embedded.kinds import FileKind, routine_name
 from outrider.models.embedded.words import Kind, Question, Term, split_name
 
 _MAX_FINDINGS = 6
 _MAX_PER_FILE = 2
 _NEAR = 6
 _BODY = 15
-_NAMED = 1.0
 _APART = 8
 _MIN_OF_BEST = 0.3
 _BEST_SHAPE = 1.8
+
+FileKind = Literal["code", "test", "docs", "generated", "other"]
+
+_GENERATED_PARTS = frozenset(
+    ("node_modules", "dist", "build", "vendor", "third_party", "site-packages", "__snapshots__")
+)
+_GENERATED_NAME = re.compile(
+    r"(.*[.-]lock(\.\w+)?|.*\.(min\.(js|css)|map|svg|snap|pb\.go|lock|sum)|.*_pb2\.py"
+    r"|package-lock\.json|pnpm-lock\.yaml|go\.sum)"
+)
+_TEST_PARTS = frozenset(("test", "tests", "__tests__", "spec", "specs", "testdata", "fixtures"))
+_TEST_NAME = re.compile(r"(test_.*|.*[._-](test|tests|spec)\.\w+|conftest\.py)")
+_DOC_PARTS = frozenset(("doc", "docs", "documentation"))
+_DOC_NAME = re.compile(r"(readme|changelog|changes|license|contributing|history)\b.*")
+
+
+def file_kind(path: str) -> FileKind:
+    """Return what `path` looks like."""
+    *folders, name = path.lower().split("/")
+    suffix = name.rsplit(".", 1)[-1] if "." in name else ""
+    if not _GENERATED_PARTS.isdisjoint(folders) or _GENERATED_NAME.fullmatch(name):
+        return "generated"
+    if not _TEST_PARTS.isdisjoint(folders) or _TEST_NAME.fullmatch(name):
+        return "test"
+    if suffix in vocabulary.DOC_SUFFIXES or _DOC_NAME.fullmatch(name):
+        return "docs"
+    if suffix in vocabulary.CODE_SUFFIXES:
+        return "code"
+    return "other" if _DOC_PARTS.isdisjoint(folders) else "docs"
+
+
+DEFINING = "(?:def|class|function|func|fn|fun|interface|trait|struct|enum|module|sub|impl|protocol)"
+_ROUTINE = re.compile(
+    r"\s*(?:(?:export|default|public|private|protected|internal|static|async|abstract|final|pub"
+    r"(?:\([a-z]+\))?|unsafe|override|virtual|inline|extern)\s+)*"
+    rf"{DEFINING}\*?\s+"
+    r"(?:\([^)]{0,80}\)\s*)?(?P<name>[\w$]+(?:(?:\.|::)[\w$]+)*)"
+)
+_TYPE = re.compile(r"\b(class|interface|trait|struct|enum|protocol)\s")
+# A method as in C, Java or TypeScript, without a keyword.
+_METHOD = re.compile(
+    r"\s*(?:[\w<>\[\],.?*&:]+\s+){0,5}(?P<name>[A-Za-z_$~][\w$]*)\s*"
+    r"\([^;{}]{0,200}\)[^;={}]{0,80}\{\s*"
+)
+_NO_METHOD = re.compile(
+    r"\s*(?:\}\s*)?(if|for|while|switch|catch|return|else|new|await|throw|do|try|using|lock|with)\b"
+)
+_VALUE = re.compile(
+    r"\s*(?:(?:export|const|let|var|val|static|final|readonly|public|private|pub|type)\s+)*"
+    r"[\"']?(?P<name>[A-Za-z_$][\w$.-]*)[\"']?\s*(?::[^=]{0,80})?(?:=(?!=)|:(?!:)\s*\S)"
+)
+_IMPORT = re.compile(
+    r"\s*(import\b|from\s+\S+\s+import\b|#include\b|use\s+[\w:]+|require\(|export\s+\*|package\s)"
+)
+# Also a parameter as docstrings describe it: `timeout (float): Seconds.`, `:param timeout: …`
+_COMMENT = re.compile(r"\s*(#|//|/\*|\*|--|;|\"\"\"|'''|<!--|:\w+ |\w+ \([^()=]*\): [A-Z])")
+# Small words that are common in prose and aren't names in code.
+_PROSE = re.compile(r"(?<!\S)(the|an|your|be|will|should|which|its|are|was|also)(?!\S)")
+# Several words in quotes: a message. A single word may be the name of a key or a variable.
+_STRING = re.compile(r"\"[^\"]*\s[^\"]*\"|'[^']*\s[^']*'")
+_HANDED_ON = re.compile(r"\b(\w+) ?[=:] ?\1\b")
+_FLOW = re.compile(
+    r"\s*(if|elif|else if|while|for|raise|throw|return|assert|case|match|switch|try|except|catch"
+    r"|await|yield|with|until|unless|when)\b"
+)
+
+
+def routine_name(line: str) -> str | None:
+    """Return the name of the function or type that starts on a line, or None."""
+    found = _ROUTINE.match(line)
+    if found is None and "(" in line and not _NO_METHOD.match(line):
+        found = _METHOD.fullmatch(line)
+    return found["name"] if found else None
+
+
+def value_name(line: str) -> str | None:
+    """Return the name of the constant, field or key that a line sets, or None."""
+    found = _VALUE.match(line)
+    return found["name"] if found else None
+
+
+def _own_words(line: str) -> str:
+    """Return a line without its messages, and without what it passes on: `timeout=timeout`."""
+    return _HANDED_ON.sub("", _STRING.sub('""', line.replace('"""', "")))
+
+
+def _is_comment(line: str) -> bool:
+    """Whether a line is a comment or prose within one, in most languages."""
+    if _COMMENT.match(line):
+        return True
+    bare = len(line.split()) >= 5 and not any(sign in line for sign in "=(){}[];<>")
+    return bare or _PROSE.search(_own_words(line)) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +191,7 @@ def _scale(question: Question, evidence: Evidence) -> _Scale:
 def _candidates(scale: _Scale, path: str, lines: dict[int, str]) -> Iterator[Finding]:
     """Yield the lines that have some of the terms, scored before their shape is looked at."""
     matched = {number: own for number, text in lines.items() if (own := scale.matches(text))}
-    in_path, kind = scale.matches(path.replace("/", " ")), kinds.file_kind(path)
+    in_path, kind = scale.matches(path.replace("/", " ")), file_kind(path)
     numbers = sorted(matched)
     standing = _standing(kind, path, scale.question) * _density(scale, matched.values())
     for number, own in matched.items():
@@ -108,7 +202,7 @@ def _candidates(scale: _Scale, path: str, lines: dict[int, str]) -> Iterator[Fin
         near = frozenset[int]().union(*(matched[n] for n in numbers[first:last])) - own
         everything = own | near | in_path
         score = scale.weigh(own) + 0.5 * scale.weigh(near) + 0.4 * scale.weigh(in_path - own - near)
-        score += _NAMED * scale.weigh(scale.matches(name)) * _aptness(name, scale) if name else 0
+        score += scale.weigh(scale.matches(name)) * _aptness(name, scale) if name else 0
         score *= standing * (0.4 + 0.6 * scale.coverage(everything))
         terms = tuple(scale.terms[i].text for i in sorted(everything))
         yield Finding(path, number, score, terms, own)
@@ -140,28 +234,29 @@ def _density(scale: _Scale, matched: Iterable[frozenset[int]]) -> float:
 def _shape(scale: _Scale, finding: Finding, line: str) -> float:
     """Return how much a line of this shape counts: code that defines or acts counts most."""
     intent, own = scale.question.intent, [scale.terms[i].kind for i in finding.own]
-    if kinds.file_kind(finding.path) == "docs":
+    if file_kind(finding.path) == "docs":
         return 1.1 if line.startswith("#") else 1.0
-    if kinds.IMPORT.match(line):
+    if _IMPORT.match(line):
         return 0.4
-    if not scale.names(finding, kinds.own_words(line)):
+    if not scale.names(finding, _own_words(line)):
         # Only a message has the words; that counts only if the question quotes it.
         return 1.0 if Kind.QUOTED in own else 0.4
-    if kinds.is_comment(line):
+    if _is_comment(line):
         return 0.65
     if name := routine_name(line):
-        wanted = bool(kinds.TYPE.search(line)) is (intent == "type")
+        wanted = bool(_TYPE.search(line)) is (intent == "type")
         if not wanted or not scale.names(finding, name):
             return 1.0
         return _BEST_SHAPE if intent == "type" else 1.3
-    if (name := kinds.value_name(line)) and scale.names(finding, name):
+    if (name := value_name(line)) and scale.names(finding, name):
         if intent == "behaviour":
             # A followed name is used elsewhere, not where it is set.
             return 0.6 if Kind.FOLLOWED in own else 0.9
         if "=" in line and line.rstrip().endswith(","):
             return 1.0  # an argument, which only passes the value: `timeout=DEFAULT_TIMEOUT,`
         return 1.6 if intent == "definition" else 1.25
-    return 1.35 if intent == "behaviour" and kinds.is_flow(line) else 1.0
+    is_call = "(" in line and line.rstrip("; \t").endswith(")")
+    return 1.35 if intent == "behaviour" and (is_call or _FLOW.match(line)) else 1.0
 
 
 def _spread(scored: list[Finding]) -> list[Finding]:

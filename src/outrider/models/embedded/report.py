@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from outrider.models.embedded.evidence import Evidence
-from outrider.models.embedded.kinds import routine_name
-from outrider.models.embedded.ranking import Finding
+from outrider.models.embedded.ranking import Finding, routine_name
 from outrider.models.embedded.words import Question
 
 ABOUT = (
