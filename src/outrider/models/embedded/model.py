@@ -95,9 +95,12 @@ class EmbeddedModel(Model[None]):
             ToolCallPart(call.name, dict(call.arguments), f"{EMBEDDED}-{turn}-{number}")
             for number, call in enumerate([] if isinstance(said, str) else said, 1)
         ]
+        read = sum(_size(part) for message in messages for part in message.parts)
+        written = len(said) if isinstance(said, str) else sum(len(str(call)) for call in said)
         return ModelResponse(
             [TextPart(said)] if isinstance(said, str) else calls,
-            usage=_estimated_usage(messages, said),
+            # Tokens are estimated as characters / 4.
+            usage=RequestUsage(input_tokens=read // 4, output_tokens=written // 4 + 1),
             model_name=EMBEDDED,
             provider_name=EMBEDDED,
             finish_reason="tool_call" if calls else "stop",
@@ -116,13 +119,6 @@ class EmbeddedModel(Model[None]):
         yield CompletedStreamedResponse(
             response, model_request_parameters=model_request_parameters, replay_events=True
         )
-
-
-def _estimated_usage(messages: Sequence[ModelMessage], said: str | list[Call]) -> RequestUsage:
-    """Return the tokens of an answer, estimated as characters / 4."""
-    read = sum(_size(part) for message in messages for part in message.parts)
-    written = len(said) if isinstance(said, str) else sum(len(str(call)) for call in said)
-    return RequestUsage(input_tokens=read // 4, output_tokens=written // 4 + 1)
 
 
 def _size(part: object) -> int:

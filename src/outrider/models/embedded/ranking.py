@@ -28,8 +28,7 @@ _GENERATED_PARTS = frozenset(
     ("node_modules", "dist", "build", "vendor", "third_party", "site-packages", "__snapshots__")
 )
 _GENERATED_NAME = re.compile(
-    r"(.*[.-]lock(\.\w+)?|.*\.(min\.(js|css)|map|svg|snap|pb\.go|lock|sum)|.*_pb2\.py"
-    r"|package-lock\.json|pnpm-lock\.yaml|go\.sum)"
+    r"(.*[.-]lock(\.\w+)?|.*\.(min\.(js|css)|map|svg|snap|pb\.go|sum)|.*_pb2\.py)"
 )
 _TEST_PARTS = frozenset(("test", "tests", "__tests__", "spec", "specs", "testdata", "fixtures"))
 _TEST_NAME = re.compile(r"(test_.*|.*[._-](test|tests|spec)\.\w+|conftest\.py)")

@@ -84,3 +84,4 @@ CODE_SUFFIXES = _words("""
 """)
 DOC_SUFFIXES = _words("md mdx rst txt adoc tex html htm org")
 CONFIG_SUFFIXES = _words("json jsonc yaml yml toml ini cfg conf env properties xml")
+SUFFIXES = CODE_SUFFIXES | DOC_SUFFIXES | CONFIG_SUFFIXES

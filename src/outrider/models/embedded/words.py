@@ -21,7 +21,6 @@ _QUOTED = re.compile(
 )
 _TOKEN = re.compile(r"[A-Za-z0-9_À-ɏ][A-Za-z0-9_À-ɏ./:\-]*|[^\W\d_A-Za-zÀ-ɏ]{2,8}")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-zß-ɏ]+|[A-Z]+|\d+")
-_SUFFIX = re.compile(r"\.([A-Za-z0-9]{1,8})$")
 _URL = re.compile(r"\bhttps?://\S{3,}", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[,;()\[\]?!\n]|\.(?=\s)")
 _SEPARATOR = "[ _.-]?"
@@ -200,8 +199,7 @@ def _word_kind(word: str) -> Kind:
 
 def _deeds(word: str) -> tuple[str, ...]:
     """Return the words that code uses for the action `word`, where it has several."""
-    found = (deeds for deeds in vocabulary.DEEDS if stem(word).startswith(deeds))
-    return next(found, ())
+    return next((deeds for deeds in vocabulary.DEEDS if stem(word).startswith(deeds)), ())
 
 
 def _deed_term(word: str) -> Term:
@@ -239,8 +237,6 @@ _ENDINGS = (
     ("ations", 4), ("ation", 4), ("ings", 4), ("ing", 3), ("ions", 5), ("ion", 5), ("ers", 5),
     ("er", 5), ("ments", 6), ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5), ("e", 5),
 )  # fmt: skip
-
-
 _SHORT = {stem(word): short for word, short in vocabulary.SHORT.items()}
 
 
@@ -264,11 +260,8 @@ def _is_identifier(token: str) -> bool:
 def _is_path(token: str) -> bool:
     if " " in token or "://" in token or len(token) < 3:
         return False
-    suffix = _SUFFIX.search(token)
-    known = suffix is not None and suffix.group(1).lower() in (
-        vocabulary.CODE_SUFFIXES | vocabulary.DOC_SUFFIXES | vocabulary.CONFIG_SUFFIXES
-    )
-    return known or token.count("/") >= 2
+    suffix = token.lower().rpartition(".")[2] if "." in token else ""
+    return suffix in vocabulary.SUFFIXES or token.count("/") >= 2
 
 
 def _intent(words: list[str]) -> Intent:
