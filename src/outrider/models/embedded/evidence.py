@@ -19,18 +19,11 @@ _NOTE = re.compile(r"\[.*\]|\?:.*|--|No matches\.|No files match\.|Error \d+ \(.
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One tool call, to make or made."""
+    """One tool call, to make or made, with the text that came back."""
 
     name: str
     arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A tool call and the text that came back."""
-
-    call: Call
-    text: str
+    text: str = field(default="", repr=False)
 
 
 @dataclass(slots=True)
@@ -45,57 +38,54 @@ class Evidence:
     faults: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def collect(exchanges: Iterable[Exchange]) -> Evidence:
-    """Return what all of the exchanges have shown."""
+def collect(calls: Iterable[Call]) -> Evidence:
+    """Return what all of the calls have shown."""
     evidence = Evidence()
-    for exchange in exchanges:
-        name = exchange.call.name
-        if name == "grep":
-            _take_hits(evidence, exchange)
-        elif name == "read":
-            _take_window(evidence, exchange)
-        elif name == "find":
-            found = _entries(exchange.text)
-            evidence.files += [path for path in found if path not in evidence.files]
-        elif name == "ls":
-            evidence.listing += _entries(exchange.text)
+    for call in calls:
+        rows = [row.rstrip() for row in call.text.split("\n")]
+        entries = [row for row in rows if row and not _NOTE.fullmatch(row.strip())]
+        if call.name == "grep":
+            _take_hits(evidence, call)
+        elif call.name == "read":
+            _take_window(evidence, call)
+        elif call.name == "find":
+            evidence.files += [path for path in entries if path not in evidence.files]
+        elif call.name == "ls":
+            evidence.listing += entries
     return evidence
 
 
-def _take_hits(evidence: Evidence, exchange: Exchange) -> None:
+def _take_hits(evidence: Evidence, call: Call) -> None:
     """Parse paths, each with rows of `line: text` below it."""
-    pattern, heading, count = str(exchange.call.arguments.get("pattern", "")), "", 0
-    for row in exchange.text.split("\n"):
-        if heading and (numbered := _NUMBERED.fullmatch(row)):
-            lines = evidence.lines.setdefault(heading, {})
-            lines[int(numbered["line"])] = numbered["text"][:_MAX_LINE]
+    pattern, heading, count = str(call.arguments.get("pattern", "")), "", 0
+    for row in call.text.split("\n"):
+        if heading and _take_line(evidence, heading, row) is not None:
             count += 1
         elif total := _TOTAL.match(row):
             count = max(count, int(total[1].replace(",", "")))
         elif row.strip() and not _NOTE.fullmatch(row.strip()):
             heading = _plain(row)
     # A file may be named like an error, but then it has lines.
-    if count == 0 and (fault := _FAULT.match(exchange.text)):
+    if count == 0 and (fault := _FAULT.match(call.text)):
         evidence.faults[pattern] = fault.group()
         return
     evidence.hits[pattern] = max(count, evidence.hits.get(pattern, 0))
 
 
-def _take_window(evidence: Evidence, exchange: Exchange) -> None:
-    path = _plain(str(exchange.call.arguments.get("path", "")))
-    numbers: list[int] = []
-    for row in exchange.text.split("\n"):
-        if numbered := _NUMBERED.fullmatch(row):
-            numbers.append(int(numbered["line"]))
-            lines = evidence.lines.setdefault(path, {})
-            lines[numbers[-1]] = numbered["text"][:_MAX_LINE]
-    if numbers:
+def _take_window(evidence: Evidence, call: Call) -> None:
+    path = _plain(str(call.arguments.get("path", "")))
+    taken = [_take_line(evidence, path, row) for row in call.text.split("\n")]
+    if numbers := [number for number in taken if number is not None]:
         evidence.read.setdefault(path, []).append((numbers[0], numbers[-1]))
 
 
-def _entries(text: str) -> list[str]:
-    rows = [row.rstrip() for row in text.split("\n")]
-    return [row for row in rows if row and not _NOTE.fullmatch(row.strip())]
+def _take_line(evidence: Evidence, path: str, row: str) -> int | None:
+    """Keep the line that a row shows, and return its number."""
+    if (shown := _NUMBERED.fullmatch(row)) is None:
+        return None
+    number = int(shown["line"])
+    evidence.lines.setdefault(path, {})[number] = shown["text"][:_MAX_LINE]
+    return number
 
 
 def _plain(path: str) -> str:

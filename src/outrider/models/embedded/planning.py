@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from outrider.models.embedded.evidence import Call, Evidence, Exchange
-from outrider.models.embedded.kinds import DEFINING, FileKind, file_kind, value_name
-from outrider.models.embedded.ranking import rank
-from outrider.models.embedded.words import Intent, Kind, Question, Term, stem
+from outrider.models.embedded.evidence import Call, Evidence
+from outrider.models.embedded.ranking import DEFINING, file_kind, rank, value_name
+from outrider.models.embedded.words import Kind, Question, Term, stem
 
 _MAX_HITS = 200
 _MAX_FILES = 50
@@ -23,31 +22,27 @@ _NAMES_OF_THINGS = (Kind.QUOTED, Kind.IDENTIFIER, Kind.COMPOUND)
 
 
 def next_calls(
-    question: Question, exchanges: Sequence[Exchange], evidence: Evidence, tools: frozenset[str]
+    question: Question, made: Sequence[Call], evidence: Evidence, tools: frozenset[str]
 ) -> list[Call]:
-    """Return what to call next after the calls so far; nothing if everything is read."""
-    if not exchanges:
-        return _searches(question, tools)
-    if exchanges[-1].call.name in ("grep", "find", "ls"):
-        return _readings(question, evidence) if "read" in tools else []
-    is_followed = any(term.kind is Kind.FOLLOWED for term in question.terms)
-    if exchanges[-1].call.name == "read" and not is_followed and "grep" in tools:
-        return _follow_ups(question, evidence)
-    return []
+    """Return what to call next after the calls made so far; nothing if everything is read."""
+    planned: list[Call] = []
+    if not made:
+        planned = _searches(question)
+        if tools.isdisjoint(call.name for call in planned):
+            planned = [Call("read", {"path": path}) for path in question.paths]
+    elif made[-1].name in ("grep", "find", "ls"):
+        planned = _readings(question, evidence)
+    elif made[-1].name == "read" and all(t.kind is not Kind.FOLLOWED for t in question.terms):
+        planned = _follow_ups(question, evidence)
+    return [call for call in planned if call.name in tools]
 
 
-def _searches(question: Question, tools: frozenset[str]) -> list[Call]:
+def _searches(question: Question) -> list[Call]:
     """Return the calls that search for everything the question names."""
-    calls: list[Call] = []
-    if "grep" in tools:
-        calls += [_grep(pattern) for pattern in _patterns(question)]
-    if "find" in tools:
-        calls += [_find(pattern) for pattern in _name_patterns(question)]
+    calls = [_grep(pattern) for pattern in _patterns(question)]
+    calls += [_find(pattern) for pattern in _name_patterns(question)]
     if question.about_everything:
-        calls += [Call("ls", {"depth": 2, "limit": 100})] if "ls" in tools else []
-        calls += [_find("README*")] if "find" in tools else []
-    if not calls and "read" in tools:
-        calls = [Call("read", {"path": path}) for path in question.paths]
+        calls += [Call("ls", {"depth": 2, "limit": 100}), _find("README*")]
     return calls
 
 
@@ -72,22 +67,22 @@ def _follow_ups(question: Question, evidence: Evidence) -> list[Call]:
     Where a line stores the thing in a variable or field of another name, the code that uses it
     uses that name: `self._grace = config.grace_period`.
     """
-    if question.intent is Intent.DEFINITION or question.wants_docs or question.wants_tests:
+    if question.intent == "definition" or question.wants_docs or question.wants_tests:
         return []
     names = [
         name
         for finding in rank(question, evidence)
-        if file_kind(finding.path) is FileKind.CODE
+        if file_kind(finding.path) == "code"
         for number, line in sorted(evidence.lines[finding.path].items())
         if abs(number - finding.line) <= _BESIDE and (name := _kept_as(question, line))
     ]
     return [_grep(rf"\b{name}\b") for name in list(dict.fromkeys(names))[:_MAX_FOLLOWED]]
 
 
-def followed(question: Question, exchanges: Sequence[Exchange]) -> Question:
+def followed(question: Question, made: Sequence[Call]) -> Question:
     """Return the question with the names that were followed as further terms."""
     asked = set(_patterns(question))
-    patterns = [str(e.call.arguments["pattern"]) for e in exchanges if e.call.name == "grep"]
+    patterns = [str(call.arguments["pattern"]) for call in made if call.name == "grep"]
     more = [
         Term(pattern.removeprefix(r"\b").removesuffix(r"\b"), pattern, Kind.FOLLOWED)
         for pattern in dict.fromkeys(patterns)
@@ -117,7 +112,7 @@ def _whole_files(question: Question, evidence: Evidence) -> Iterator[str]:
     if question.about_everything:
         yield from files[:1]
     unseen = [path for path in files if path not in evidence.lines]
-    yield from [path for path in unseen if file_kind(path) is FileKind.CODE][:2]
+    yield from [path for path in unseen if file_kind(path) == "code"][:2]
 
 
 def _read(path: str, offset: int, limit: int) -> Call:
@@ -134,36 +129,23 @@ def _find(pattern: str) -> Call:
 
 def _patterns(question: Question) -> list[str]:
     """Return everything to search for at first: each term alone, and some together."""
-    alone = [term.pattern for term in question.terms]
-    return [*alone, *_together(question.terms), *_definitions(question.terms)]
-
-
-def _definitions(terms: tuple[Term, ...]) -> list[str]:
-    """Return a pattern for definitions with one of the words in their name."""
-    words = [term.pattern for term in terms if term.kind in _WORDS]
-    return [rf"\b{DEFINING}\s+(\([^)]*\)\s*)?[\w$.]*({'|'.join(words)})"] if words else []
-
-
-def _together(terms: tuple[Term, ...]) -> list[str]:
-    """Return a pattern for lines with two of the words; one word may have too many hits."""
-    words = [term.pattern for term in terms if term.kind in _WORDS][:4]
-    pairs = [f"{first}.*{second}" for first, second in permutations(words, 2)]
-    return ["|".join(pairs)] if pairs else []
+    patterns = [term.pattern for term in question.terms]
+    words = [term.pattern for term in question.terms if term.kind in _WORDS]
+    if len(words) > 1:
+        # Lines with two of the words; one word may have too many hits.
+        pairs = permutations(words[:4], 2)
+        patterns.append("|".join(f"{first}.*{second}" for first, second in pairs))
+    if words:
+        # Definitions with one of the words in their name.
+        patterns.append(rf"\b{DEFINING}\s+(\([^)]*\)\s*)?[\w$.]*({'|'.join(words)})")
+    return patterns
 
 
 def _name_patterns(question: Question) -> list[str]:
     """Return globs of file names: the paths in the task, and names with one of its words."""
-    named = [path.rsplit("/", 1)[-1] for path in question.paths]
-    words = [
-        form
-        for term in question.terms
-        if term.kind in (Kind.IDENTIFIER, Kind.WORD)
-        for form in _forms(term.text)
-    ]
-    return [*named, *(["*{" + ",".join(words[:24]) + "}*"] if words else [])]
-
-
-def _forms(text: str) -> tuple[str, ...]:
-    """Return a word as file names spell it; the globs of `find` are case-sensitive."""
-    root = re.sub(r"\W+", "?", stem(text.lower()))
-    return (root, root.capitalize(), root.upper()) if root.strip("?_") else ()
+    patterns = [path.rsplit("/", 1)[-1] for path in question.paths]
+    words = [term.text for term in question.terms if term.kind in (Kind.IDENTIFIER, Kind.WORD)]
+    roots = [re.sub(r"\W+", "?", stem(word.lower())) for word in words]
+    # The globs of `find` are case-sensitive.
+    forms = [f"{root},{root.capitalize()},{root.upper()}" for root in roots if root.strip("?_")]
+    return [*patterns, "*{" + ",".join(forms[:8]) + "}*"] if forms else patterns

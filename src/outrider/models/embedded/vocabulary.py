@@ -6,8 +6,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Never searched for.
-STOP = _words(
-    """
+STOP = _words("""
     a about above after again all also always am an and any are as at be because been before being
     below between both but by can could did do does doing down during each either else every exactly
     few for from further give gives had has have having he her here hers him his how i if in into
@@ -18,20 +17,17 @@ STOP = _words(
     within without would you your actually currently explain describe find locate identify look
     search point happens happen tell want wants need needs know thing things way ways kind kinds
     come comes coming go goes going take takes taken say says said s t don doesn isn aren re ve ll
-    """
-)
+""")
 
 # Too common to lead anywhere alone; searched for only where little else is left.
-WEAK = _words(
-    """
+WEAK = _words("""
     answer app application behaviour behavior called calls class classes code codebase data field
     fields file files folder function functions get gets implementation library line lines list
     lists logic make makes method methods module modules name names object objects package part
     parts place places program project question repo report repository script set source string
     summarise summarize summary system task type types use used user users uses using value values
     variable variables work works
-    """
-)
+""")
 
 # What is done to a thing. Code seldom says it in the question's word, so it weighs less.
 BEHAVIOUR = (
@@ -73,22 +69,19 @@ OVERVIEW = _words(
 )
 
 # A task that begins like this wants something changed or run.
-CHANGE = _words(
-    """
+CHANGE = _words("""
     add build change commit create delete deploy edit execute fix generate implement improve insert
     install migrate modify move refactor remove rename replace rewrite run update upgrade write
-    """
-)
+""")
 
 TYPE_WORDS = _words("class classes exception exceptions interface struct type types")
 TEST_WORDS = _words("test tests tested testing spec specs")
 DOC_WORDS = _words("doc docs documentation documented readme changelog manual guide")
 
-CODE_SUFFIXES = _words(
-    """
+CODE_SUFFIXES = _words("""
     py pyi js jsx mjs cjs ts tsx java kt kts scala go rs c h cc cpp hpp cs rb php swift m mm lua
     pl sh bash zsh fish ps1 sql r jl ex exs erl hs ml clj dart vue svelte proto graphql zig nim
-    """
-)
+""")
 DOC_SUFFIXES = _words("md mdx rst txt adoc tex html htm org")
 CONFIG_SUFFIXES = _words("json jsonc yaml yml toml ini cfg conf env properties xml")
+SUFFIXES = CODE_SUFFIXES | DOC_SUFFIXES | CONFIG_SUFFIXES

@@ -7,8 +7,9 @@ it takes linear time in both.
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import Enum
 from itertools import pairwise
+from typing import Literal
 
 from outrider.models.embedded import vocabulary
 
@@ -20,11 +21,13 @@ _QUOTED = re.compile(
 )
 _TOKEN = re.compile(r"[A-Za-z0-9_À-ɏ][A-Za-z0-9_À-ɏ./:\-]*|[^\W\d_A-Za-zÀ-ɏ]{2,8}")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-zß-ɏ]+|[A-Z]+|\d+")
-_SUFFIX = re.compile(r"\.([A-Za-z0-9]{1,8})$")
 _URL = re.compile(r"\bhttps?://\S{3,}", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[,;()\[\]?!\n]|\.(?=\s)")
 _SEPARATOR = "[ _.-]?"
 _FORMS = "(e|s|es|ed|er|ing)?"
+
+# What the question wants to know about the thing.
+Intent = Literal["definition", "type", "behaviour", "any"]
 
 
 class Kind(Enum):
@@ -45,15 +48,6 @@ class Kind(Enum):
     def __init__(self, weight: float, limit: int) -> None:
         self.weight = weight
         self.limit = limit
-
-
-class Intent(Enum):
-    """What the question wants to know about the thing."""
-
-    DEFINITION = auto()
-    TYPE = auto()
-    BEHAVIOUR = auto()
-    ANY = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +113,10 @@ def _tokens(clause: str) -> list[str]:
 
 
 def _terms(quoted: list[str], clauses: list[list[str]], skip: set[str]) -> tuple[Term, ...]:
-    sentences = [text for text in quoted if text not in skip and " " in text]
     found = [
         Term(text, _portable(r"\s+".join(map(re.escape, text.split()))), Kind.QUOTED)
-        for text in sentences
+        for text in quoted
+        if text not in skip and " " in text
     ]
     plain: list[str | None] = []
     for token in (token for clause in clauses for token in (*clause, None)):
@@ -136,8 +130,11 @@ def _terms(quoted: list[str], clauses: list[list[str]], skip: set[str]) -> tuple
                 found.append(replace(_identifier_term(token), kind=Kind.COMPOUND))
             plain.extend(re.split(r"[./:\-]+", token))
     found += _compounds(plain)
-    found += [_word_term(word) for word in plain if word and _is_telling(word)]
-    found += [_deed_term(word) for word in plain if word and _deeds(word.lower())]
+    # These words only say in which kind of file to look.
+    kinds_of_file = vocabulary.TEST_WORDS | vocabulary.DOC_WORDS
+    words = [word.lower() for word in plain if word]
+    found += [_word_term(w) for w in words if _is_searchable(w) and w not in kinds_of_file]
+    found += [_deed_term(word) for word in words if _deeds(word)]
     return _most_telling(found)
 
 
@@ -167,17 +164,14 @@ def _compounds(plain: list[str | None]) -> list[Term]:
             continue
         # In a name the action comes before the thing: `limits checked`, `check_limits`.
         done = kinds[1] is Kind.ACTION or second.lower().endswith("ed")
-        pattern = _joined(second, first) if done else _joined(first, second)
+        before, after = (second, first) if done else (first, second)
+        pattern = f"{_flexible(before)}[a-z]{{0,3}}{_SEPARATOR}{_flexible(after)}"
         found.append(Term(f"{first} {second}", pattern, Kind.COMPOUND))
     return found
 
 
-def _joined(first: str, second: str) -> str:
-    return f"{_flexible(first)}[a-z]{{0,3}}{_SEPARATOR}{_flexible(second)}"
-
-
 def _identifier_term(token: str) -> Term:
-    name = token.split("::")[-1].rsplit(".", 1)[-1] if "::" in token or "." in token else token
+    name = token.split("::")[-1].rsplit(".", 1)[-1]
     pattern = _SEPARATOR.join(map(re.escape, split_name(name))) or re.escape(name)
     return Term(token, _portable(pattern), Kind.IDENTIFIER)
 
@@ -188,12 +182,12 @@ def split_name(name: str) -> tuple[str, ...]:
 
 
 def _word_term(word: str) -> Term:
-    lowered, root = word.lower(), _flexible(word)
+    root = _flexible(word)
     # A short word inside a longer one is chance; a longer word is most likely the same word.
-    pattern = rf"(\b|_){root}{_FORMS}(\b|_)" if len(stem(lowered)) <= 3 else root
-    if short := _SHORT.get(stem(lowered)):
+    pattern = rf"(\b|_){root}{_FORMS}(\b|_)" if len(stem(word)) <= 3 else root
+    if short := _SHORT.get(stem(word)):
         pattern = rf"{pattern}|(\b|_){short}s?(\b|_)|(?-i:[a-z]{short.capitalize()}s?([A-Z_]|\b))"
-    return Term(lowered, pattern, _word_kind(word))
+    return Term(word, pattern, _word_kind(word))
 
 
 def _word_kind(word: str) -> Kind:
@@ -205,32 +199,25 @@ def _word_kind(word: str) -> Kind:
 
 def _deeds(word: str) -> tuple[str, ...]:
     """Return the words that code uses for the action `word`, where it has several."""
-    found = (deeds for deeds in vocabulary.DEEDS if stem(word).startswith(deeds))
-    return next(found, ())
+    return next((deeds for deeds in vocabulary.DEEDS if stem(word).startswith(deeds)), ())
 
 
 def _deed_term(word: str) -> Term:
-    deeds = _deeds(word.lower())
-    pattern = "|".join(rf"(\b|_){deed}" if len(deed) <= 3 else deed for deed in deeds)
-    return Term(f"{word.lower()} and the like", pattern, Kind.DEED)
+    pattern = "|".join(rf"(\b|_){deed}" if len(deed) <= 3 else deed for deed in _deeds(word))
+    return Term(f"{word} and the like", pattern, Kind.DEED)
 
 
 def _flexible(word: str) -> str:
-    """Return a pattern for the word in its other forms: `retries` also finds `retry`."""
+    """Return a pattern for the word in its other forms and spellings.
+
+    `retries` also finds `retry`, and `colour` finds `color`.
+    """
     lowered = word.lower()
-    for ending in ("ies", "ied", "y"):
-        root = lowered.removesuffix(ending)
-        if root != lowered and len(root) >= 4:
-            return f"{_spelt(root)}[iy]"
-    return _spelt(stem(lowered))
-
-
-def _spelt(root: str) -> str:
-    """Return a pattern for the root in British and American spelling."""
-    escaped = _portable(re.escape(root))
-    return re.sub(
-        r"i[sz]$", "i[sz]", re.sub(r"(?<=[a-z]{3})our|(?<=\b(?:col|hon|fav))or", "ou?r", escaped)
-    )
+    root = re.sub(r"(?<=.{4})(ies|ied|y)$", "", lowered)
+    pattern = _portable(re.escape(stem(lowered) if root == lowered else root))
+    pattern = re.sub(r"(?<=[a-z]{3})our|(?<=\b(?:col|hon|fav))or", "ou?r", pattern)
+    pattern = re.sub(r"i[sz]$", "i[sz]", pattern)
+    return pattern if root == lowered else f"{pattern}[iy]"
 
 
 def stem(word: str) -> str:
@@ -250,20 +237,12 @@ _ENDINGS = (
     ("ations", 4), ("ation", 4), ("ings", 4), ("ing", 3), ("ions", 5), ("ion", 5), ("ers", 5),
     ("er", 5), ("ments", 6), ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5), ("e", 5),
 )  # fmt: skip
-
-
 _SHORT = {stem(word): short for word, short in vocabulary.SHORT.items()}
 
 
 def _portable(pattern: str) -> str:
     """Undo escapes that Python adds and Rust's syntax rejects."""
     return re.sub(r"\\([ #&~\-/:'\"%!,;<>=@`])", r"\1", pattern)
-
-
-def _is_telling(word: str) -> bool:
-    """Whether a word says what to look for, and not only in which kind of file."""
-    kinds_of_file = vocabulary.TEST_WORDS | vocabulary.DOC_WORDS
-    return _is_searchable(word) and word.lower() not in kinds_of_file
 
 
 def _is_searchable(word: str) -> bool:
@@ -281,24 +260,21 @@ def _is_identifier(token: str) -> bool:
 def _is_path(token: str) -> bool:
     if " " in token or "://" in token or len(token) < 3:
         return False
-    suffix = _SUFFIX.search(token)
-    known = suffix is not None and suffix.group(1).lower() in (
-        vocabulary.CODE_SUFFIXES | vocabulary.DOC_SUFFIXES | vocabulary.CONFIG_SUFFIXES
-    )
-    return known or token.count("/") >= 2
+    suffix = token.lower().rpartition(".")[2] if "." in token else ""
+    return suffix in vocabulary.SUFFIXES or token.count("/") >= 2
 
 
 def _intent(words: list[str]) -> Intent:
     stems = [stem(word) for word in words]
     if len(words) > 1 and words[0] in ("which", "what") and words[1] in vocabulary.TYPE_WORDS:
-        return Intent.TYPE
+        return "type"
     if any(root.startswith(vocabulary.DEFINITION) for root in stems):
-        return Intent.DEFINITION
+        return "definition"
     # "Where is it masked?", "How does it end?": with any verb, it asks what happens.
     happening = any(
         (len(word) > 4 and word.endswith("ed")) or word in ("do", "does") for word in words
     )
     if words[:1] in (["where"], ["how"]) and happening:
-        return Intent.BEHAVIOUR
+        return "behaviour"
     doing = any(root.startswith(vocabulary.BEHAVIOUR) for root in stems)
-    return Intent.BEHAVIOUR if doing else Intent.ANY
+    return "behaviour" if doing else "any"
