@@ -1,4 +1,4 @@
-"""Words that carry no meaning in a question about code, and those that carry an intention."""
+"""Words that mean nothing in a question about code, and words that show what it asks for."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -21,7 +21,7 @@ STOP = _words(
     """
 )
 
-# Too common to lead anywhere alone; searched for only where little else is left.
+# Too common alone; searched for only if there is little else.
 WEAK = _words(
     """
     answer app application behaviour behavior called calls class classes code codebase data field
@@ -33,13 +33,13 @@ WEAK = _words(
     """
 )
 
-# What is done to a thing. Code seldom says it in the question's word, so it weighs less.
+# What is done to a thing. Code often uses another word for it, so it weighs less.
 BEHAVIOUR = (
     "appl", "bound", "cap", "check", "clos", "comput", "decid", "detect", "enforc", "execut",
     "guard", "handl", "implement", "invok", "limit", "load", "parse", "pars", "prevent", "process",
     "reject", "refus", "return", "send", "sent", "stor", "trigger", "validat", "writ",
 )  # fmt: skip
-# The same deed in other words, as code has them.
+# Other words for the same action, as code uses them.
 DEEDS = (
     ("ask", "prompt"),
     ("calculat", "comput"),
@@ -54,7 +54,7 @@ DEEDS = (
 )
 DEFINITION = ("declar", "defin", "signatur", "default")
 
-# What code calls a thing for short. Written as whole words of a name: `app_dir`, `tmpDir`.
+# Abbreviations in code, as whole words of a name: `app_dir`, `tmpDir`.
 SHORT = {
     "application": "app", "argument": "arg", "authentication": "auth", "authorisation": "auth",
     "authorization": "auth", "command": "cmd", "configuration": "config", "connection": "conn",
@@ -72,7 +72,7 @@ OVERVIEW = _words(
     "overview architecture structure layout readme about purpose repository repo project"
 )
 
-# A task that begins like this wants something changed or run.
+# A task that starts with one of these asks for a change or for a command.
 CHANGE = _words(
     """
     add build change commit create delete deploy edit execute fix generate implement improve insert
