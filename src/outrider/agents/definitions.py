@@ -170,7 +170,7 @@ def _tool(written: str, line: int, notes: Notes) -> str | None:
         return None
     elif not catalogue.is_own(name):
         near = catalogue.nearest(name)
-        hint = _suggestion([near]) if near else "; left out unless a module of your own brings it"
+        hint = _suggestion([near]) if near else "; left out unless one of your modules has it"
         notes.warn(line, f"unknown tool {shown}{hint}")
     return name
 

@@ -115,9 +115,9 @@ def _find_windows_homes(found: Findings) -> None:
 
 def find_long_traces(found: Findings) -> None:
     """Note the middle of every stack trace of more than 30 frames."""
-    for word, frame, patterns in (("at ", _CALL, _CALLS), ("File ", _FILE, _FILES)):
-        if found.view.count(word) < _MAX_TRACE:
-            continue
+    if len(found.view) < _MAX_TRACE * len("\n at f"):
+        return
+    for frame, patterns in ((_CALL, _CALLS), (_FILE, _FILES)):
         frames = compiled(frame).finditer(found.view)
         if sum(1 for _ in islice(frames, _MAX_TRACE)) == _MAX_TRACE:
             for pattern in patterns:

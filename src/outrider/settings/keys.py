@@ -103,7 +103,7 @@ class FilesConfig:
 
 @dataclass(frozen=True, slots=True)
 class ToolsConfig:
-    """Tools that users bring."""
+    """Tools of the user's own."""
 
     modules: tuple[str, ...] = _key(
         (), "Python modules with tools of your own.", project=ProjectRule.NEVER
