@@ -40,14 +40,16 @@ def new_task(turns: int = 1, hold_ms: int = 0) -> Task:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of one task, in seconds from the moment it was handed over."""
+    """One task that was answered, with its times in seconds since it was started."""
 
     start: float
-    """When it was handed over, by the machine's monotonic clock."""
+    """When it was started, by the machine's monotonic clock."""
     first_request_s: float
     total_s: float
     requests: tuple[float, ...]
     """When each of its requests reached the model."""
+    parent_cpu_s: float
+    """Its share of the CPU time that the parent's own process spent, children not counted."""
 
 
 class Arena:
@@ -88,11 +90,11 @@ class Arena:
 
     @property
     def present(self) -> list[str]:
-        """Those that still take part."""
+        """The contestants that still take part."""
         return list(self._drivers)
 
     def rotated(self, turn: int) -> list[str]:
-        """Return them in an order that begins with another one each turn."""
+        """Return them in an order that starts with another one each turn."""
         names = self.present
         cut = turn % len(names) if names else 0
         return names[cut:] + names[:cut]
@@ -100,7 +102,9 @@ class Arena:
     def run(
         self, name: str, tasks: Sequence[Task], *, turns: int = 1, concurrent: int | None = None
     ) -> list[Done]:
-        """Return what became of tasks that were handed over all at once; [] where it broke."""
+        """Return how tasks ended that were started all at once; [] if the contestant is out."""
+        if name not in self._drivers:
+            return []
         try:
             self.begin(name, tasks, concurrent=concurrent)
             return self.finish(name, tasks, turns=turns)
@@ -109,18 +113,18 @@ class Arena:
             return []
 
     def begin(self, name: str, tasks: Sequence[Task], *, concurrent: int | None = None) -> None:
-        """Hand tasks over, and don't wait."""
+        """Start tasks, and don't wait for them."""
         if concurrent is None and not CONTESTANTS[name].queued:
             concurrent = max(len(tasks), 8)
         texts = [task.text for task in tasks]
         self._drivers[name].tell({"op": "delegate", "tasks": texts, "concurrent": concurrent})
 
     def has_finished(self, name: str, wait_seconds: float) -> bool:
-        """Return whether the tasks that were begun have ended, or end within this time."""
+        """Return whether the tasks that were started have ended, or end within this time."""
         return self._drivers[name].has_answered(wait_seconds)
 
     def finish(self, name: str, tasks: Sequence[Task], *, turns: int = 1) -> list[Done]:
-        """Wait for tasks that were begun; raises `Broken` unless each has its own answer."""
+        """Wait for tasks that were started; raises `Broken` unless each has its own answer."""
         done: list[Done] = []
         for task, (result, times) in zip(tasks, self.outcomes(name, tasks, turns), strict=True):
             if result["error"] or not task.is_answered_by(result["answer"]):
@@ -128,13 +132,14 @@ class Arena:
             if len(times) != turns:
                 raise Broken(f"{len(times)} requests for a task of {turns} turns")
             start = result["start"]
-            done.append(Done(start, times[0] - start, result["end"] - start, tuple(times)))
+            total_s = result["end"] - start
+            done.append(Done(start, times[0] - start, total_s, tuple(times), result["cpu_s"]))
         return done
 
     def outcomes(
         self, name: str, tasks: Sequence[Task], turns: int = 1
     ) -> list[tuple[dict[str, Any], list[float]]]:
-        """Wait for tasks that were begun; return how each ended, and when it asked the model."""
+        """Wait for tasks that were started; return how each ended and when it asked the model."""
         each = CONTESTANTS[name].child_s + turns * TURN_LIMIT_SECONDS / 10
         limit = ANSWER_LIMIT_SECONDS + 4 * len(tasks) * each
         results = self._drivers[name].answer(limit)["results"]
@@ -142,7 +147,7 @@ class Arena:
         return list(zip(results, times, strict=True))
 
     def offer(self, name: str, task: Task) -> dict[str, Any]:
-        """Let a parent of this contestant ask the model once; return what it said of its tool."""
+        """Have this contestant's parent ask the model once; return what it says of its tool."""
         return self._drivers[name].ask({"op": "offer", "task": task.text}, ANSWER_LIMIT_SECONDS)
 
     def reports(self, tasks: Sequence[Task]) -> list[dict[str, Any]]:
@@ -160,9 +165,9 @@ class Arena:
         return True
 
     def drop(self, name: str, problem: str) -> None:
-        """Go on without a contestant."""
+        """Continue without a contestant."""
         print(f"{name}: {problem}", file=sys.stderr)
-        # What is kept speaks of no machine's folders.
+        # The results are published: no folder of this machine belongs in them.
         self.problems[name] = problem.replace(str(self._folder), "…").replace(str(ROOT), "…")
         driver = self._drivers.pop(name, None)
         if driver is not None:
@@ -175,12 +180,11 @@ class Arena:
         self._drivers[name] = self._stack.enter_context(lines)
 
     def _first_steps(self, name: str) -> None:
-        """Wait until a driver is ready, and let it do what only the first task costs."""
+        """Wait until a driver is ready, and have the cost of its first tasks behind it."""
         try:
             self.versions[name] = self._drivers[name].answer(START_LIMIT_SECONDS)["version"]
         except Broken as problem:
             self.drop(name, str(problem))
             return
         for _ in range(2):
-            if name in self._drivers:
-                self.run(name, [new_task()])
+            self.run(name, [new_task()])

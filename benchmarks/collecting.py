@@ -67,19 +67,19 @@ def turn_of_events(result: int) -> bytes:
 
 
 def chunks(size: int, result: int) -> Iterator[bytes]:
-    """Yield events as a pipe gives them, `size` bytes of them."""
+    """Yield `size` bytes of events in chunks, as a pipe does."""
     turn = turn_of_events(result)
     block = turn * (CHUNK // len(turn) + 2)
     sent = 0
     while sent < size:
-        # Each chunk goes on where the last one stopped.
+        # Each chunk continues where the last one stopped.
         offset = sent % len(turn)
         yield block[offset : offset + CHUNK]
         sent += CHUNK
 
 
 def collect(size: int, folder: Path, result: int = SMALL_RESULT) -> None:
-    """Take in `size` bytes of events as a delegation does."""
+    """Collect `size` bytes of events as a delegation does."""
     limits = LimitsConfig(stdout_bytes=NO_LIMIT, events=NO_LIMIT)
     lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
     masker = Masker(project="/home/someone/project", home="/home/someone", secrets=("k" * 20,))
@@ -100,7 +100,7 @@ def copy(size: int, folder: Path) -> None:
 
 
 def validate(reports: list[bytes]) -> None:
-    """Read and judge reports."""
+    """Decode and validate reports."""
     schema = load_schema(REPORT_SCHEMA)
     for report in reports:
         assert schema.judge(jsonl.decode(report)).is_valid
@@ -113,7 +113,7 @@ def report_bytes() -> bytes:
 
 
 def each(action: Callable[[str], object], texts: list[str]) -> None:
-    """Do something with text after text, each of a megabyte; `growth` has the long ones."""
+    """Apply an action to each text of a megabyte; `growth` measures longer ones."""
     for text in texts:
         action(text)
 
@@ -131,7 +131,7 @@ def _seconds(action: Callable[[], object]) -> float:
 
 
 def speeds(size: int, folder: Path) -> dict[str, float]:
-    """Return MB/s by what is done."""
+    """Return the MB/s of each action."""
     masker = Masker(project="/home/someone/project", home="/home/someone", secrets=("k" * 20,))
     report = report_bytes()
     reports = [report] * (size // len(report) + 1)
@@ -165,7 +165,7 @@ def growth(size: int) -> dict[str, float]:
 
 
 def most_memory() -> int:
-    """Return the most bytes that this process ever held; `getrusage` counts its parent's too."""
+    """Return this process's peak memory; `getrusage` would include its parent's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 

@@ -1,4 +1,4 @@
-"""Who takes part: how each peer's driver is started, and what can be asked of it."""
+"""The contestants: how the driver of each is started, and how much it can be given."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -13,10 +13,10 @@ PASSED = ("PATH", "LANG", "LC_ALL", "TZ")
 
 @dataclass(frozen=True)
 class Contestant:
-    """One way of delegating."""
+    """One way to delegate a task."""
 
     name: str
-    """What the tables call it."""
+    """Its name in the tables."""
     module: str
     python: Callable[[], str]
     arguments: tuple[str, ...] = ()
@@ -27,11 +27,11 @@ class Contestant:
     most_at_once: int = 1_000
     most_at_once_quick: int = 100
     child_mb: int = 1
-    """A rough guess, so that the machine's memory isn't asked for more than it has."""
+    """A rough estimate, so that no measurement needs more memory than the machine has."""
     child_s: float = 0.02
-    """A rough guess of how long a child takes to ask the model."""
+    """A rough estimate of how long a child takes to ask the model."""
     queued: bool = False
-    """Whether it keeps its own queue's width instead of running all at once."""
+    """Whether it keeps its own limit of children at a time instead of running all at once."""
 
     def command(self) -> list[str]:
         """Return the command of its driver; raises `NotInstalled`."""
@@ -120,7 +120,7 @@ TRACING_OFF = {
 
 
 def driver_environment(contestant: Contestant, home: Path, url: str) -> dict[str, str]:
-    """Return the whole environment of a driver: a home of its own, and the scripted model."""
+    """Return the complete environment of a driver: its own home, and the scripted model."""
     project = home / "project"
     runtime = home / "run"
     project.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def driver_environment(contestant: Contestant, home: Path, url: str) -> dict[str
 
 
 def installed(names: Iterable[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return the commands of those that can take part, and why the others can't."""
+    """Return the commands of those that could be installed, and why the others could not."""
     commands: dict[str, list[str]] = {}
     problems: dict[str, str] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Environments of their own for the peers, made from the package registries under `.envs`."""
+"""An environment for each peer under `.envs`, installed from the package registries."""
 
 import importlib.util
 import os
@@ -28,23 +28,23 @@ PI_SUBAGENTS = ENVS / "pi-subagents" / "node_modules" / "pi-subagents" / "index.
 
 
 class NotInstalled(Exception):
-    """A peer that can't take part, and why."""
+    """A peer could not be installed."""
 
 
 def outrider_python() -> str:
-    """Return an interpreter that has Outrider: this one, or else one made for it."""
+    """Return an interpreter that has Outrider: this one, or that of a new environment."""
     if importlib.util.find_spec("outrider"):
         return sys.executable
     return _python("outrider", ("-c", str(ROOT / "constraints.txt"), "-e", str(ROOT)))
 
 
 def peer_python(name: str) -> str:
-    """Return the interpreter of a peer's environment, which is made at the first time."""
+    """Return the interpreter of a peer's environment, which the first call creates."""
     return _python(name, PYTHON_PACKAGES[name])
 
 
 def install_node_packages(name: str) -> None:
-    """Have a package of node's world in an environment of its own."""
+    """Install a Node package into its own environment, unless it is there."""
     wanted = NODE_PACKAGES[name]
     folder = ENVS / name
     if _is_done(folder, wanted):
@@ -64,7 +64,7 @@ def _python(name: str, wanted: tuple[str, ...]) -> str:
     python = folder / "bin" / "python"
     if not _is_done(folder, wanted):
         _say(name)
-        # Without pip: some systems' Python can't put it into an environment, but has it itself.
+        # Without pip: some systems' Python has pip but can't install it into an environment.
         _run(name, [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)])
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
         _run(name, [*pip, *wanted])
@@ -74,7 +74,7 @@ def _python(name: str, wanted: tuple[str, ...]) -> str:
 
 
 def _say(name: str) -> None:
-    print(f"Installing {name} into an environment of its own, once …", file=sys.stderr)
+    print(f"Installing {name} into its own environment (once) …", file=sys.stderr)
 
 
 def _is_done(folder: Path, wanted: tuple[str, ...]) -> bool:
@@ -102,6 +102,6 @@ def _run(name: str, command: list[str], *, may_fail: bool = False) -> None:
     except subprocess.TimeoutExpired:
         raise NotInstalled(f"installing took more than {INSTALL_LIMIT_SECONDS} s") from None
     if done.returncode and not may_fail:
-        # The whole of it for the person who runs this; the record keeps no machine's addresses.
+        # Only shown: the results are published, and this may name addresses of this network.
         print(done.stdout, file=sys.stderr)
         raise NotInstalled(f"{Path(command[0]).name} failed with exit code {done.returncode}")

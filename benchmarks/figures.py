@@ -16,12 +16,12 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def median(values: Sequence[float] | None) -> float | None:
-    """Return the median, None where there is nothing."""
+    """Return the median; None if there are no values."""
     return statistics.median(values) if values else None
 
 
 def window(values: Sequence[float], centre: int, reach: int) -> Sequence[float]:
-    """Return the values around a place, moved inwards where they would end."""
+    """Return the values around a place; near the end, the last values of the same number."""
     end = min(len(values), centre + reach)
     return values[max(0, end - 2 * reach - 1) : end]
 
@@ -32,7 +32,7 @@ def ratio(value: float | None, reference: float | None) -> float | None:
 
 
 def number(value: float | None) -> str:
-    """Return a figure with the digits that mean something."""
+    """Return a figure with three significant digits, at most three of them decimals."""
     if value is None:
         return NONE
     if value == 0:

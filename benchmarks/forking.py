@@ -1,7 +1,7 @@
-"""A process as warm as Outrider's, which forks once for each line on stdin, and does no more.
+"""A process as warm as Outrider's that forks once for each line on stdin, and does nothing else.
 
-It answers with the seconds that the fork took to its first byte. That is the yardstick for a warm
-start: nothing that forks this process can be faster.
+It answers with the seconds until the fork's first byte. This is the yardstick for a warm start:
+nothing that forks such a process can be faster.
 """
 
 import json
@@ -14,7 +14,7 @@ from outrider.child.fork_server import warm_up
 
 
 def forked() -> float:
-    """Return the seconds from before the fork until a byte of the fork's has been read."""
+    """Return the seconds from before the fork until a byte from the fork has been read."""
     reader, writer = os.pipe()
     start = time.monotonic()
     pid = os.fork()
@@ -23,7 +23,7 @@ def forked() -> float:
         os._exit(0)
     os.read(reader, 1)
     seconds = time.monotonic() - start
-    with suppress(ChildProcessError):  # a warm process leaves its children's ends to the kernel
+    with suppress(ChildProcessError):  # a warm process ignores SIGCHLD: the kernel reaps it
         os.waitpid(pid, 0)
     os.close(reader)
     os.close(writer)

@@ -1,4 +1,4 @@
-"""Prints what each turn of a long task costs the loop alone: a model in the same process, no wire.
+"""Prints when each turn of a long task starts, with a model in the same process and no wire.
 
 python -m benchmarks.loop TURNS
 """
@@ -26,7 +26,7 @@ from outrider.settings.keys import BudgetConfig
 
 
 class FinishingModel(FunctionModel):
-    """A model that is a function, and says that it has finished as real ones do."""
+    """A model that is a function, and reports a finish reason as real ones do."""
 
     @asynccontextmanager
     async def request_stream(self, *args: Any, **options: Any) -> AsyncIterator[StreamedResponse]:
@@ -37,7 +37,7 @@ class FinishingModel(FunctionModel):
 
 
 async def starts_of_turns(turns: int, folder: Path) -> list[float]:
-    """Return when each turn of a task began; in each but the last a small file is read."""
+    """Return when each turn of a task began; every turn but the last reads a small file."""
     (folder / "note.txt").write_text("The note says: all is well.\n")
     starts: list[float] = []
 

@@ -2,134 +2,51 @@
 
 import json
 import os
-import platform
 import random
 import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import gt
-from pathlib import Path
-from typing import Any
 
 from benchmarks import environments
 from benchmarks.arena import START_LIMIT_SECONDS, Arena, Task, new_task
-from benchmarks.contestants import (
-    COLD,
-    CONTESTANTS,
-    PI,
-    PI_CHILD,
-    RUN,
-    WARM,
-    driver_environment,
-)
-from benchmarks.environments import ROOT, outrider_python
+from benchmarks.contestants import COLD, CONTESTANTS, PI, PI_CHILD, RUN, WARM
+from benchmarks.environments import outrider_python
 from benchmarks.figures import percentile, window
 from benchmarks.processes import (
     MEGABYTE,
     Broken,
-    Lines,
     available_bytes,
     children_named,
     open_descriptors,
     processes_at_home,
     unique_bytes,
 )
+from benchmarks.setting import Json, Scale, Setting, json_of
 
-Json = dict[str, Any]
 HISTORIES = (10, 50, 100, 200, 400)
 SETTLE_LIMIT_SECONDS = 10
 LOOP_ROUNDS = 5
+WARMING_ROUNDS = 5
 QUEUED = f"{WARM}, its queue of 8"
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How much is measured."""
-
-    one_turn_rounds: int = 21
-    ten_turns_rounds: int = 9
-    at_once: tuple[int, ...] = (1, 10, 100, 1_000)
-    rounds_at_once: int = 3
-    held: int = 100
-    heavy_held: int = 8
-    most_held: int = 1_000
-    history: int = 400
-    startup_rounds: int = 7
-    megabytes: int = 20
-    growth_megabytes: int = 100
-    flood_megabytes: int = 1_000
-    queue: int = 60
-    killed: int = 500
-    kill_every_s: tuple[float, float] = (1, 10)
-    quick: bool = False
-
-
-QUICK = Scale(
-    one_turn_rounds=5,
-    ten_turns_rounds=3,
-    at_once=(1, 10, 100),
-    rounds_at_once=1,
-    held=20,
-    heavy_held=4,
-    most_held=20,
-    history=100,
-    startup_rounds=3,
-    megabytes=4,
-    growth_megabytes=20,
-    flood_megabytes=100,
-    queue=30,
-    killed=60,
-    quick=True,
-)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a measurement needs: the commands of those present, a folder, and the scale."""
-
-    commands: Mapping[str, Sequence[str]]
-    folder: Path
-    scale: Scale
-    problems: dict[str, str]
-    versions: dict[str, str]
-
-    def arena(self, label: str, names: Sequence[str] | None = None) -> "_Entered":
-        """Return an arena for some contestants, whose problems are kept."""
-        chosen = {n: c for n, c in self.commands.items() if names is None or n in names}
-        folder = self.folder / label.replace(" ", "-")
-        folder.mkdir()
-        return _Entered(self, Arena(chosen, folder))
-
-
-class _Entered:
-    """An arena that leaves behind what it learned."""
-
-    def __init__(self, setting: Setting, arena: Arena) -> None:
-        self._setting, self._arena = setting, arena
-
-    def __enter__(self) -> Arena:
-        return self._arena.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self._arena.__exit__(*error)
-        self._setting.problems.update(self._arena.problems)
-        self._setting.versions.update(self._arena.versions)
-
-
 def latency(setting: Setting) -> Json:
-    """One task at a time, in turn by turn order: to its first request, and to its answer.
+    """One task at a time, the contestants in turn: to its first request, and to its answer.
 
-    The yardstick takes part in each turn: a bare fork of a process as warm as Outrider's.
+    The yardstick in each round is a bare fork of a process as warm as Outrider's.
     """
     found: dict[str, dict[str, list[float]]] = {"first": {}, "one": {}, "ten": {}}
     forks: list[float] = []
-    with setting.arena("latency") as arena, _forker(setting) as forker:
+    with (
+        setting.arena("latency") as arena,
+        setting.yardstick("benchmarks.forking") as (forker, _),
+    ):
         for turn in range(setting.scale.one_turn_rounds):
             forks.append(round(forker.ask("fork", START_LIMIT_SECONDS)["seconds"] * 1000, 3))
             for name in arena.rotated(turn):
@@ -143,22 +60,12 @@ def latency(setting: Setting) -> Json:
     return {"latency": found, "fork": forks}
 
 
-@contextmanager
-def _forker(setting: Setting) -> Iterator[Lines]:
-    environment = driver_environment(CONTESTANTS[WARM], setting.folder / "forker", "")
-    command = [outrider_python(), "-m", "benchmarks.forking"]
-    log = setting.folder / "forker.log"
-    with Lines(command, env=environment, cwd=ROOT, log=log) as forker:
-        forker.answer(START_LIMIT_SECONDS)
-        yield forker
-
-
 def _add(found: dict[str, list[float]], name: str, seconds: float) -> None:
     found.setdefault(name, []).append(round(seconds * 1000, 3))
 
 
 def at_once(setting: Setting) -> Json:
-    """Many tasks handed over in one moment; each must come back with its own answer."""
+    """Many tasks started at the same moment; each must return its own answer."""
     found: dict[str, Json] = {}
     left: Json = {}
     with setting.arena("at-once") as arena:
@@ -211,7 +118,7 @@ def _held_by(arena: Arena, name: str) -> tuple[int, int]:
 
 
 def _left_behind(arena: Arena, before: tuple[int, int]) -> Json:
-    """Return what Outrider holds more than it did; its warm process and a spare child stay."""
+    """Return how much more Outrider holds; its warm process and a spare child stay."""
     until = time.monotonic() + SETTLE_LIMIT_SECONDS
     after = _held_by(arena, WARM)
     while any(map(gt, after, before)) and time.monotonic() < until:
@@ -219,8 +126,28 @@ def _left_behind(arena: Arena, before: tuple[int, int]) -> Json:
     return {"descriptors": after[0] - before[0], "processes": after[1] - before[1]}
 
 
+def parent(setting: Setting) -> Json:
+    """The CPU time of the parent's own process for a delegation, and for copying its events."""
+    found: dict[str, list[float]] = {}
+    with (
+        setting.arena("parent", [WARM]) as arena,
+        setting.yardstick("benchmarks.copying", arena.url) as (copier, copied),
+    ):
+        for turn in range(setting.scale.parent_rounds + WARMING_ROUNDS):
+            # At the same time, so that a busy machine slows both down.
+            copier.tell("copy")
+            done = arena.run(WARM, [new_task() for _ in range(copied["at_once"])])
+            if not done:
+                return {}
+            copy = copier.answer(START_LIMIT_SECONDS)
+            if turn >= WARMING_ROUNDS:
+                _add(found, "delegating", done[0].parent_cpu_s)
+                _add(found, "copying", copy["cpu_s"])
+    return {"parent": {**copied, **found}}
+
+
 def memory(setting: Setting) -> Json:
-    """What each of many tasks that wait for the model adds to the machine's memory."""
+    """How much memory each of many tasks takes while it waits for the model."""
     found: dict[str, Json] = {}
     with setting.arena("memory") as arena:
         for name in arena.present:
@@ -259,18 +186,17 @@ def _measure_memory(arena: Arena, name: str, number: int, found: dict[str, Json]
 
 
 def history(setting: Setting) -> Json:
-    """What a turn costs as the conversation grows; seen from the model, so the wire included."""
+    """What a turn costs as the conversation grows, timed by the model server, wire included."""
     turns = setting.scale.history
     found: dict[str, Json] = {}
     for name in setting.commands:
         if name in (PI, RUN) or name in setting.problems:
             continue
         with setting.arena(f"history of {name}", [name]) as arena:
-            done = arena.run(name, [new_task(turns=turns)], turns=turns) if arena.present else []
-            if done:
+            if done := arena.run(name, [new_task(turns=turns)], turns=turns):
                 found[name] = _cost_of_turns(done[0].requests)
     rounds = [
-        _cost_of_turns(_json_of("benchmarks.loop", str(turns), limit_seconds=300))
+        _cost_of_turns(json_of("benchmarks.loop", str(turns), limit_seconds=300))
         for _ in range(LOOP_ROUNDS)
     ]
     loop = {point: min(costs[point] for costs in rounds) for point in rounds[0]}
@@ -285,7 +211,7 @@ def _cost_of_turns(times: Sequence[float]) -> dict[str, float]:
 
 
 def tool(setting: Setting) -> Json:
-    """The text that a parent's model is sent in each turn so that it can delegate."""
+    """How much text a parent sends to its model in each turn so that it can delegate."""
     found: dict[str, Json] = {}
     without_tool = (PI, PI_CHILD, RUN, COLD)
     names = [name for name in setting.commands if name not in without_tool]
@@ -312,14 +238,14 @@ def _definition(arena: Arena, task: Task, name: str) -> Json:
 
 
 def startup(setting: Setting) -> Json:
-    """How long commands and imports take, one after the other and again."""
+    """How long commands and imports take."""
     commands = _startup_commands(setting.commands)
     found: dict[str, list[float]] = {}
     for turn in range(setting.scale.startup_rounds + 1):
         for name, command in commands.items():
             start = time.monotonic()
             subprocess.run(command, cwd=setting.folder, capture_output=True, check=True, timeout=60)
-            if turn:  # the first time may have had to compile
+            if turn:  # the first run may have to compile
                 _add(found, name, time.monotonic() - start)
     return {"startup": found}
 
@@ -350,22 +276,22 @@ def _startup_commands(present: Mapping[str, Sequence[str]]) -> dict[str, list[st
 
 
 def throughput(setting: Setting) -> Json:
-    """Collecting, sanitising and validating, against a plain copy; and a flood's memory."""
+    """Collecting, sanitising and validating beside a plain copy, and the memory of a flood."""
     scale = setting.scale
     module = "benchmarks.collecting"
     return {
-        "throughput": _json_of(module, "speed", str(scale.megabytes), limit_seconds=300),
-        "growth": _json_of(module, "growth", str(scale.growth_megabytes), limit_seconds=300),
-        "flood": _json_of(module, "memory", str(scale.flood_megabytes), limit_seconds=600),
+        "throughput": json_of(module, "speed", str(scale.megabytes), limit_seconds=300),
+        "growth": json_of(module, "growth", str(scale.growth_megabytes), limit_seconds=300),
+        "flood": json_of(module, "memory", str(scale.flood_megabytes), limit_seconds=600),
     }
 
 
 def queue(setting: Setting) -> Json:
-    """Whether the queue is fair: at most so many at once, and first come, first served."""
+    """Whether the queue keeps its width and is first come, first served."""
     width = 4
     with setting.arena("queue", [WARM]) as arena:
         tasks = [new_task(hold_ms=50) for _ in range(setting.scale.queue)]
-        done = arena.run(WARM, tasks, concurrent=width) if arena.present else []
+        done = arena.run(WARM, tasks, concurrent=width)
     if not done:
         return {}
     arrivals = sorted(range(len(done)), key=lambda index: done[index].requests[0])
@@ -384,7 +310,7 @@ def queue(setting: Setting) -> Json:
 
 
 def killed(setting: Setting) -> Json:
-    """What becomes of delegations while the warm process is killed again and again."""
+    """How delegations end while the warm process is killed again and again."""
     tasks = [new_task(hold_ms=100) for _ in range(setting.scale.killed)]
     chance = random.Random(1)
     kills = 0
@@ -410,33 +336,23 @@ def killed(setting: Setting) -> Json:
     return {"killed": found}
 
 
-def _json_of(module: str, *arguments: str, limit_seconds: float) -> Any:
-    command = [outrider_python(), "-m", module, *arguments]
-    done = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, timeout=limit_seconds, check=True, text=True
-    )
-    return json.loads(done.stdout)
+@dataclass(frozen=True)
+class Part:
+    """One part of the benchmark, and the contestants it needs."""
+
+    measure: Callable[[Setting], Json]
+    contestants: Sequence[str] = tuple(CONTESTANTS)
 
 
-def machine() -> Json:
-    """What all of this ran on."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "system": f"{platform.system()} {platform.release().split('-')[0]}",
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gb": round(total / 1e9),
-        "python": sys.version.split()[0],
-    }
-
-
-MEASURES = {
-    "latency": latency,
-    "at-once": at_once,
-    "memory": memory,
-    "history": history,
-    "tool": tool,
-    "startup": startup,
-    "throughput": throughput,
-    "queue": queue,
-    "killed": killed,
+PARTS = {
+    "latency": Part(latency),
+    "at-once": Part(at_once),
+    "parent": Part(parent, (WARM,)),
+    "memory": Part(memory),
+    "history": Part(history),
+    "tool": Part(tool),
+    "startup": Part(startup),
+    "throughput": Part(throughput, ()),
+    "queue": Part(queue, (WARM,)),
+    "killed": Part(killed, (WARM,)),
 }

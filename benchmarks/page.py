@@ -1,9 +1,9 @@
 """The page of results, in Markdown: what the command prints, and what the docs hold; no I/O."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from benchmarks.aims import pi_reference, verdicts
+from benchmarks.aims import judged_aims, pi_reference
 from benchmarks.contestants import COLD, CONTESTANTS, WARM
 from benchmarks.figures import NONE, TIMES, median, milliseconds, number, ratio, table, times
 
@@ -13,52 +13,53 @@ PLOTS = "../benchmarks/plots"
 OPENING = """\
 # Benchmarks
 
-Outrider beside its peers: every one of them gets the same tasks, and asks the same scripted model
-server, which answers at once. So what is measured is what the systems themselves cost. Contestants
-take turns, and each has a home folder of its own. This page is written by
+Outrider and other agent runtimes get the same tasks and talk to the same scripted model server,
+which answers at once. The figures therefore show what the runtimes themselves cost. They take
+turns, and each has its own home folder. To measure again:
 
 ```
-python3 -m benchmarks            # all of it, about 25 minutes; installs the peers at the first time
-python3 -m benchmarks --quick    # on a smaller scale; prints this page and writes no docs
-python3 -m benchmarks --page     # this page and its plots again, from the last results
+python3 -m benchmarks                          # everything, about 25 minutes; writes this page
+python3 -m benchmarks --quick                  # a smaller scale; prints the page, writes nothing
+python3 -m benchmarks --only parent --publish  # one part; the others keep their figures
+python3 -m benchmarks --page                   # this page and its plots from the last results
 ```
 
-and no figure in it is written by hand. Times are medians; the ratios are what counts.
+The first run installs the other runtimes. No figure on this page is written by hand. Times are
+medians unless a table says otherwise. Ratios matter more than times, which depend on the machine.
 """
 
 COMPARABLE = """\
 ## What is not comparable
 
 - `pydantic-ai-harness`, `deepagents`, `openai-agents` and `smolagents` run a subagent as a function
-  in the parent's process. It shares the parent's memory, environment, secrets and fate: it can't be
-  killed, limited or confined on its own. Outrider and `pi` give each task a process. The
-  in-process figures show what a task costs without that.
-- The in-process peers are asked through their own delegation tool, called directly, so that
-  no turn of a parent's model is in the figures: `SubAgents`' `delegate_task`, deepagents' `task`,
-  `Agent.as_tool`, a managed agent of smolagents.
-- Each task reads one small file in each turn but the last. Outrider and `pi` use their own `read`
-  tool for it, with its checks and its record; the in-process peers have a function of two lines.
-- Outrider's warm process keeps one spare child ready while nobody asks. A task that comes alone
-  finds it, as here in "One task"; tasks that come together are forked when they come.
-- Outrider also records every run, masks secrets in all that leaves it, and watches deadlines and
-  budgets. That is in its figures.
-- `pi -p` is pi as a person calls it, `pi as a child` as a parent spawns it: JSON events, no
-  session, no extensions, skills, templates or context files, and only its reading tools. Where
-  Outrider is compared with "pi", it is with the faster of the two.
-- `pi-subagents` is a lasting pi whose model calls the tool `subagent`, from that call until the
-  parent is told the result. It is left at its default, where each child has a runner of its own in
-  the background; told so, it can also run a child inside the parent's own process.
-- Memory is the unique set size: what would be freed if the process ended. For peers without a
-  process it is what the parent grew by.
+  in the parent's process. It shares the parent's memory, environment and secrets, and it can't be
+  killed, limited or confined on its own. Outrider and `pi` give each task a process. The in-process
+  figures show what a task costs without that.
+- The in-process runtimes are called through their own delegation tool, without a parent's model:
+  `SubAgents`' `delegate_task`, deepagents' `task`, `Agent.as_tool`, a managed agent of smolagents.
+- Each task reads one small file in every turn but the last. Outrider and `pi` use their own `read`
+  tool, with its checks and records; the in-process runtimes get a two-line function.
+- Outrider's warm process keeps one spare child ready while it is idle. A single task gets that
+  child, as in "One task"; tasks that start together are forked on demand.
+- Outrider also records every run, masks secrets in everything that leaves it, and enforces
+  deadlines and budgets. Its figures include that.
+- `pi -p` is pi as a person calls it. `pi as a child` is pi as a parent spawns it: JSON events, no
+  session, extensions, skills, templates or context files, and only its reading tools. Comparisons
+  with "pi" use the faster of the two.
+- `pi-subagents` is a running pi whose model calls the `subagent` tool, measured from that call
+  until the parent gets the result. It runs with its defaults, where each child has its own runner
+  in the background; it can also be told to run a child inside the parent's process.
+- Memory is the unique set size: what would be freed if the process ended. For runtimes without a
+  process per task it is how much the parent grew.
 """
 
 
 def page(results: Json, *, plots: Iterable[str] = ()) -> str:
     """Return the whole page; a part that was not measured is left out."""
     shown = set(plots)
-    sections = [OPENING, _machine(results), _verdicts(results)]
-    sections += [_latency(results, shown), _at_once(results, shown), _memory(results)]
-    sections += [_history(results, shown), _tool(results), _startup(results)]
+    sections = [OPENING, _machine(results), _aims(results)]
+    sections += [_latency(results, shown), _at_once(results, shown), _parent(results)]
+    sections += [_memory(results), _history(results, shown), _tool(results), _startup(results)]
     sections += [_throughput(results), COMPARABLE, _versions(results)]
     return "\n".join(section for section in sections if section)
 
@@ -68,14 +69,22 @@ def _machine(results: Json) -> str:
         return ""
     scale = " On a small scale (`--quick`)." if results.get("quick") else ""
     return (
-        f"Measured on {results['date']}: {machine['system']}, {machine['cores']} cores, "
-        f"{machine['memory_gb']} GB, Python {machine['python']}.{scale}\n"
+        f"Measured on {machine['system']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
+        f"Python {machine['python']}: {_dates(results['dates'])}.{scale}\n"
     )
 
 
-def _verdicts(results: Json) -> str:
+def _dates(dates: Mapping[str, str]) -> str:
+    """Return when each part was measured, in few words if all were on one day."""
+    if len(days := sorted(set(dates.values()))) == 1:
+        return days[0]
+    named = {day: ", ".join(part for part in dates if dates[part] == day) for day in days}
+    return "; ".join(f"{day} ({parts})" for day, parts in named.items())
+
+
+def _aims(results: Json) -> str:
     words = {True: "yes", False: "**no**", None: NONE}
-    rows = [(each.aim, each.found, words[each.met]) for each in verdicts(results)]
+    rows = [(each.aim, each.found, words[each.met]) for each in judged_aims(results)]
     return "## What must hold\n\n" + table(("Aim", "Found", "Met"), rows, words=3)
 
 
@@ -112,7 +121,7 @@ def _latency(results: Json, shown: set[str]) -> str:
         cells = [milliseconds(fork), times(ratio(fork, warm)), times(ratio(fork, pi))]
         rows.append(["*a bare fork of the warmed process*", NONE, *cells, *[NONE] * 6])
     return (
-        "## One task\n\nFrom the request to the model's first request, and to the answer.\n\n"
+        "## One task\n\nThe time until the first request to the model, and until the answer.\n\n"
         + table(header, rows)
         + _image("first.svg", shown, "To the first request")
         + _image("one.svg", shown, "One turn")
@@ -143,9 +152,9 @@ def _at_once(results: Json, shown: set[str]) -> str:
                 )
     header = ("at once", "", "finished", f"{TIMES} warm", "p50", "p99")
     note = (
-        "All are handed over in one moment, and each must come back with its own answer. "
-        f"`{COLD}` keeps its queue of eight children at a time, as does the line that says so; "
-        "the others run all of them at once.\n"
+        "All tasks start at the same moment, and each must return its own answer. "
+        f"`{COLD}` runs at most eight children at a time, as does the row that says so; "
+        "the others run all tasks at once.\n"
     )
     return (
         "## Many tasks at once\n\n"
@@ -153,6 +162,29 @@ def _at_once(results: Json, shown: set[str]) -> str:
         + "\n"
         + table(header, rows)
         + _image("at-once.svg", shown, "Tasks at once")
+    )
+
+
+def _parent(results: Json) -> str:
+    if not (found := results.get("parent")):
+        return ""
+    titles = {"delegating": "one delegation", "copying": "copying its events to a file"}
+    rows = [
+        [
+            title,
+            milliseconds(min(found[kind])),
+            times(ratio(min(found[kind]), min(found["copying"]))),
+            milliseconds(median(found[kind])),
+        ]
+        for kind, title in titles.items()
+    ]
+    return (
+        "## The parent's own CPU time\n\nThe CPU time of the process that delegates, without its "
+        f"children and the model server, per task: one turn, {found['at_once']} at once, warm. "
+        "At the same time, another process opens the same number of descriptors, reads the same "
+        f"{found['events']} events ({found['bytes']:,} bytes) and writes them to a file. The best "
+        "rounds are compared, because other load on the machine only adds CPU time.\n\n"
+        + table(("", "best round", f"{TIMES} copying", "median"), rows)
     )
 
 
@@ -168,10 +200,10 @@ def _memory(results: Json) -> str:
         row += [times(ratio(child, warm)), NONE if largest is None else f"{number(largest)} MB"]
         rows.append([*row, f"{number(max(0, cell['parent_mb']))} MB"])
     header = ("", "tasks held", "unique to each task", f"{TIMES} warm", "largest process")
-    header += ("the parent's growth for each",)
+    header += ("growth of the parent per task",)
     return (
-        "## Memory\n\nOf tasks that wait for their model. All processes of a task are counted: "
-        "Outrider's have a guardian beside the child.\n\n" + table(header, rows)
+        "## Memory\n\nMeasured while the tasks wait for their model. All processes of a task "
+        "count: in Outrider's case the child and its guardian.\n\n" + table(header, rows)
     )
 
 
@@ -190,10 +222,9 @@ def _history(results: Json, shown: set[str]) -> str:
         )
     header = ["", *(f"at {point}" for point in points), "growth"]
     return (
-        "## A turn as the history grows\n\nFrom one request of a long task to its next one, the "
-        "wire and the tool included; the loop alone has a model in the same process.\n\n"
-        + table(header, rows)
-        + _image("history.svg", shown, "History")
+        "## A turn as the history grows\n\nThe time from one request of a long task to the next, "
+        "including the wire and the tool. The last row is Outrider's loop with a model in the same "
+        "process.\n\n" + table(header, rows) + _image("history.svg", shown, "History")
     )
 
 
@@ -214,10 +245,10 @@ def _tool(results: Json) -> str:
     header = ("", "tool", "bytes", "tokens (bytes / 4)", f"{TIMES} outrider")
     prompt = found.get(WARM, {}).get("prompt_bytes", 0)
     return (
-        "## What delegation costs the parent in each turn\n\nThe delegation tool's definition, as "
-        "it goes to the model. Systems that describe when to delegate in their system prompt pay "
-        f"for that too; Outrider's such text has {prompt:,} bytes, and can be switched off.\n\n"
-        + table(header, rows)
+        "## What delegation costs the parent in each turn\n\nThe size of the delegation tool's "
+        "definition as it is sent to the model. A runtime may also explain in the system prompt "
+        f"when to delegate; Outrider's text for that has {prompt:,} bytes and can be switched "
+        "off.\n\n" + table(header, rows)
     )
 
 
@@ -250,7 +281,7 @@ def _throughput(results: Json) -> str:
     flood = results.get("flood", {})
     words = (
         f"\nCollecting {number(flood['bytes'] / 1e6)} MB of events took "
-        f"{number(flood['seconds'])} s, and {number(flood['most'] / 1e6)} MB of memory at most.\n"
+        f"{number(flood['seconds'])} s and at most {number(flood['most'] / 1e6)} MB of memory.\n"
         if flood
         else ""
     )

@@ -25,7 +25,7 @@ def colour(name: str) -> str:
 
 
 def bars(title: str, values: Mapping[str, float], unit: str) -> str:
-    """Return horizontal bars on a logarithmic scale, the shortest first."""
+    """Return horizontal bars on a logarithmic scale, shortest first."""
     ordered = sorted(values.items(), key=lambda item: item[1])
     low = math.floor(math.log10(ordered[0][1]))
     high = max(low + 1, math.ceil(math.log10(ordered[-1][1])))
@@ -49,7 +49,7 @@ def bars(title: str, values: Mapping[str, float], unit: str) -> str:
 
 
 def lines(title: str, series: Mapping[str, Mapping[str, float]], axes: tuple[str, str]) -> str:
-    """Return lines over a logarithmic scale both ways, one for each name."""
+    """Return one line for each name, with both axes logarithmic."""
     points = [(float(x), y) for each in series.values() for x, y in each.items() if y > 0]
     left, right = (pick(math.log10(x) for x, _ in points) for pick in (min, max))
     low, high = (pick(math.log10(y) for _, y in points) for pick in (min, max))
@@ -86,7 +86,7 @@ def plots(results: Json) -> dict[str, str]:
     latency = results.get("latency", {})
     found: dict[str, str] = {}
     for kind, title in (
-        ("first", "From the request to the model's first request"),
+        ("first", "Until the first request to the model"),
         ("one", "A task of one turn, end to end"),
         ("ten", "A task of ten turns, end to end"),
     ):
@@ -99,13 +99,13 @@ def plots(results: Json) -> dict[str, str]:
             for name, sizes in at_once.items()
         }
         found["at-once.svg"] = lines(
-            "Tasks at once", speeds, ("handed over at once", "finished a second")
+            "Tasks at once", speeds, ("started at once", "finished per second")
         )
     if history := results.get("history"):
         series = {**history, "outrider's loop alone": results.get("loop", {})}
         series = {name: costs for name, costs in series.items() if costs}
         found["history.svg"] = lines(
-            "What a turn costs as the history grows", series, ("turns so far", "ms a turn")
+            "What a turn costs as the history grows", series, ("turns so far", "ms per turn")
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Processes that are spoken to in lines of JSON, and what the kernel tells about them."""
+"""Processes that speak JSON lines, and what the kernel knows about processes."""
 
 import json
 import os
@@ -15,11 +15,11 @@ MEGABYTE = 1_000_000
 
 
 class Broken(Exception):
-    """A process that ended, went silent or answered nonsense."""
+    """A process ended, did not answer in time, or gave a wrong answer."""
 
 
 class Lines:
-    """A process that answers each line with a line; the `with` block is its life."""
+    """A process that answers each line with a line, and ends with the `with` block."""
 
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path
@@ -57,12 +57,12 @@ class Lines:
         self.process.wait()
 
     def ask(self, order: object, timeout: float) -> dict[str, Any]:
-        """Return the answer to an order; raises `Broken` when there is none in time."""
+        """Send an order and return its answer; raises `Broken` if there is none in time."""
         self.tell(order)
         return self.answer(timeout)
 
     def tell(self, order: object) -> None:
-        """Send an order, whose answer is taken later."""
+        """Send an order without waiting for its answer."""
         assert self.process.stdin
         data = memoryview(json.dumps(order).encode() + b"\n")
         try:
@@ -72,11 +72,11 @@ class Lines:
             raise Broken(self._complaint("ended")) from None
 
     def has_answered(self, wait_seconds: float) -> bool:
-        """Return whether something of an answer has come, or comes within this time."""
+        """Return whether an answer has begun to arrive, or does so within this time."""
         return bool(self._rest or select.select([self.process.stdout], [], [], wait_seconds)[0])
 
     def answer(self, timeout: float) -> dict[str, Any]:
-        """Return the next line."""
+        """Return the next line, decoded; raises `Broken` if there is none in time."""
         assert self.process.stdout
         deadline = time.monotonic() + timeout
         pieces = [self._rest]
@@ -108,7 +108,7 @@ def unique_bytes(pid: int) -> int:
 
 
 def processes_at_home(home: Path) -> set[int]:
-    """Return the processes that were started with this HOME, which is how a peer's are known."""
+    """Return the processes that were started with this HOME; every peer has its own."""
     wanted = f"HOME={home}".encode()
     found: set[int] = set()
     for entry in os.scandir("/proc"):
@@ -120,7 +120,7 @@ def processes_at_home(home: Path) -> set[int]:
 
 
 def children_named(parent: int, name: str) -> set[int]:
-    """Return the processes that a process started itself and that call themselves so."""
+    """Return the direct children of a process that have this name."""
     found: set[int] = set()
     for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
         with suppress(OSError):
@@ -135,13 +135,13 @@ def open_descriptors(pid: int) -> int:
 
 
 def available_bytes() -> int:
-    """Return how much memory the machine could still give."""
+    """Return how much memory the machine has available."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
 
 
 def end(pids: set[int], *, wait_seconds: float = 5) -> None:
-    """End processes by their ids, first kindly."""
+    """End processes with SIGTERM, and then those that are left with SIGKILL."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for pid in pids:
             with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What `grep`, `find` and `read` cost, against plain ripgrep and against a small file.
+"""What `grep`, `find` and `read` cost, compared with plain ripgrep and with a small file.
 
     python benchmarks/search.py [files]
 
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from outrider.masking import Masker
+from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.files import FILE_TOOLS
 from outrider.tools.files.ripgrep import ripgrep
 
 AIM = 1.5
@@ -41,12 +41,12 @@ SEARCHES: list[tuple[str, dict[str, Any], list[str]]] = [
 MEMORY = """
 import asyncio, resource, sys
 from pathlib import Path
+from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.files import FILE_TOOLS
 
 async def main():
-    executor = ToolExecutor(FILE_TOOLS, ToolContext(cwd=Path(sys.argv[1])))
+    executor = ToolExecutor(builtin_tools(), ToolContext(cwd=Path(sys.argv[1])))
     outcome = await executor.execute("read", {"path": sys.argv[2], "limit": 10})
     assert outcome.envelope["code"] == 0, outcome.text
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
@@ -80,7 +80,7 @@ async def timed(executor: ToolExecutor, name: str, arguments: dict[str, Any]) ->
 
 
 def plain(folder: Path, arguments: list[str]) -> float:
-    """Return how long plain ripgrep takes, its output read by a pipe as ours is."""
+    """Return how long plain ripgrep takes, with its output read from a pipe as ours is."""
     program = ripgrep((str(folder),))
     start = time.perf_counter()
     subprocess.run([program, "--no-config", "--hidden", *arguments, "./"], cwd=folder,
@@ -90,9 +90,9 @@ def plain(folder: Path, arguments: list[str]) -> float:
 
 async def compare(folder: Path) -> bool:
     """Print each search's times side by side; returns whether all are within the aim."""
-    # As a child has it that may only read: what a tool returns is searched for secrets.
+    # As in a read-only child: secrets in what a tool returns are masked.
     mask = Masker(secrets=("k" * 20,), only_secrets=True)
-    executor = ToolExecutor(FILE_TOOLS, ToolContext(cwd=folder, mask=mask))
+    executor = ToolExecutor(builtin_tools(), ToolContext(cwd=folder, mask=mask))
     within = True
     print(f"{'search':16} {'rg':>9} {'tool':>9} {'ratio':>6}")
     for title, arguments, command in SEARCHES:

@@ -1,9 +1,9 @@
-"""The scripted model server, in a process of its own: every peer asks it the same questions.
+"""The scripted model server, in its own process; all contestants use it.
 
 A task holds a mark such as `bench-a1b2-t10-h250`: the model reads a file nine times, waits 250 ms,
-and answers `answer-a1b2`. Where a parent is told `relay:` and a task, it calls its `subagent` tool.
-Told `{"ids": […]}` on stdin, the server answers for each id with the times of its requests, their
-bytes, and the tools offered in the last of them.
+and answers `answer-a1b2`. A parent that is told `relay:` and a task calls its `subagent` tool. For
+`{"ids": […]}` on stdin, the server reports the times of each task's requests, and the size and the
+tools of the last one.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from outrider.testing import Request, ScriptedModel, Step, answer, tool_call
+from outrider.testing import ModelRequest, ScriptedModel, Step, answer, tool_call
 
 MARK = re.compile(r"bench-([0-9a-f]+)-t(\d+)-h(\d+)")
 NOTE = "note.txt"
@@ -21,13 +21,13 @@ RELAY = "relay:"
 
 
 class Model:
-    """Answers by the mark in the task, and keeps what the runner wants to know of each request."""
+    """Answers by the mark in the task, and keeps the time of each request and the last request."""
 
     def __init__(self) -> None:
         self.seen: dict[str, list[float]] = defaultdict(list)
-        self.last: dict[str, Request] = {}
+        self.last: dict[str, ModelRequest] = {}
 
-    def step(self, request: Request) -> Step:
+    def step(self, request: ModelRequest) -> Step:
         """Return the next step of the task that this request belongs to."""
         if relayed := relay(request):
             return relayed
@@ -44,7 +44,7 @@ class Model:
         return answer(text, delay=hold_ms / 1000)
 
     def report(self, identity: str) -> dict[str, Any]:
-        """Return what is known of a task's requests."""
+        """Return what the runner needs to know about a task's requests."""
         request = self.last.get(identity)
         body = request.body if request else {}
         size = len(json.dumps(body, separators=(",", ":")).encode())
@@ -52,8 +52,8 @@ class Model:
         return {"times": times, "tools": body.get("tools") or [], "bytes": size}
 
 
-def relay(request: Request) -> Step | None:
-    """Return what a parent's model does that was told to hand a task on; None for any other."""
+def relay(request: ModelRequest) -> Step | None:
+    """Return the step of a parent's model that is told to delegate; None for other requests."""
     if "subagent" not in request.tool_names:
         return None
     text = request.last_user_text
@@ -65,7 +65,7 @@ def relay(request: Request) -> Step | None:
     return None
 
 
-def marked(request: Request) -> tuple[str, int, int]:
+def marked(request: ModelRequest) -> tuple[str, int, int]:
     """Return a task's id, its number of turns, and how long its answer is held back."""
     for message in request.messages:
         content = message.get("content")

@@ -3,6 +3,7 @@
 A table stands between `<!-- generated:NAME -->` and `<!-- /generated -->`.
 """
 
+import dataclasses
 import inspect
 import json
 import re
@@ -13,11 +14,13 @@ from pathlib import Path
 from outrider import testing
 from outrider.agents.definitions import AGENT_FIELDS
 from outrider.agents.discovery import builtin_agents
+from outrider.protocol.catalogue import CATALOGUE
+from outrider.protocol.data import camel
 from outrider.protocol.envelope import ToolCode
 from outrider.protocol.errors import ErrorCode
+from outrider.protocol.events import EVENTS
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, EXIT_REFUSED, Outcome, exit_code
 from outrider.settings.keys import KEYS
-from outrider.tools.builtin import builtin_tools
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
@@ -40,14 +43,13 @@ def agent_fields() -> str:
 
 
 def agents() -> str:
-    there = {tool.name for tool in builtin_tools()}
     rows = (
         (
-            f"`{a.name}`",
-            a.description,
-            ", ".join(f"`{t}`" if t in there else f"`{t}` †" for t in a.tools or ()),
+            f"`{agent.name}`",
+            agent.description,
+            ", ".join(f"`{t}` †" if CATALOGUE[t].missing else f"`{t}`" for t in agent.tools or ()),
         )
-        for a in builtin_agents()
+        for agent in builtin_agents()
     )
     return table(("Agent", "For", "Tools"), rows)
 
@@ -80,6 +82,28 @@ def configuration() -> str:
     return table(("Key", "Default", "Meaning", "A project's file may"), rows)
 
 
+def events() -> str:
+    rows = (
+        (f"`{name}`", ", ".join(map(_event_field, _wire_fields(event))), _summary(event))
+        for name, event in EVENTS.items()
+    )
+    return table(("Type", "Fields", "Meaning"), rows)
+
+
+def _wire_fields(event: type) -> list[dataclasses.Field[object]]:
+    return [one for one in dataclasses.fields(event) if not one.name.startswith("has_")]
+
+
+def _event_field(field: dataclasses.Field[object]) -> str:
+    missing = dataclasses.MISSING
+    needed = field.default is missing and field.default_factory is missing
+    return f"`{camel(field.name)}`" if needed else f"`{camel(field.name)}?`"
+
+
+def _summary(thing: object) -> str:
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
 def scripted_steps() -> str:
     """The functions that make a step, in the order in which their module has them."""
     steps = [getattr(testing, name) for name in testing.__all__ if name.islower()]
@@ -101,6 +125,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "tool-codes": tool_codes,
     "outcomes": outcomes,
     "configuration": configuration,
+    "events": events,
     "scripted-steps": scripted_steps,
 }
 
@@ -112,7 +137,8 @@ def generated(text: str) -> str:
 
 def pages() -> list[Path]:
     """Return every page that may hold such a block."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    named = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md")]
+    return [*named, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def main() -> None:

@@ -20,7 +20,15 @@ from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
 from outrider.runtimes.native import cold, following
 from outrider.runtimes.native.fork_server import hosted_fork_server
-from outrider.testing import Request, ScriptedModel, Step, answer, silence, silence_after, tool_call
+from outrider.testing import (
+    ModelRequest,
+    ScriptedModel,
+    Step,
+    answer,
+    silence,
+    silence_after,
+    tool_call,
+)
 
 MAY_WRITE = {"subagents.allowWrite": True}
 DOER = "---\nname: doer\ntools: bash\n---\nDo it.\n"
@@ -310,7 +318,7 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
     agents.mkdir(parents=True)
     (agents / "doer.md").write_text(DOER)
 
-    def script(request: Request) -> Step:
+    def script(request: ModelRequest) -> Step:
         if request.turn == 0:
             return tool_call("bash", {"command": f"echo done >> {effects}"})
         return answer("Done.")

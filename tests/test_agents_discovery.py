@@ -124,7 +124,7 @@ def test_repository_can_not_free_what_the_user_bound(found, home, project, switc
     discovery = found()
     assert getattr(discovery.agents["a"], switch)
     assert discovery.agents["a"].source == "project"
-    assert "a stays as bound as in" in discovery.diagnostics[0].message
+    assert "readonly and disabled of a in" in discovery.diagnostics[0].message
 
 
 def test_second_file_of_a_name_in_one_folder_is_named(found, project):

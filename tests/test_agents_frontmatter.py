@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from outrider.agents.definitions import DEFAULT_ROLE, Source, parse_definition
-from outrider.agents.frontmatter import Frontmatter, parse
+from outrider.agents.frontmatter import Notes, parse
 
 
 def fields(text: str) -> dict[str, str]:
-    return {entry.key: entry.text for entry in parse(f"---\n{text}\n---\nbody").entries}
+    found, _ = parse(f"---\n{text}\n---\nbody", Notes("/x/a.md")) or ([], "")
+    return {field.key: field.text for field in found}
 
 
 def agent(text: str, body: str = "Prompt."):
@@ -97,13 +98,13 @@ def test_rule_of_dashes_in_the_body_stays_there():
         ("---\nname: a\nreadonly: true\n", "/x/a.md:1: error: the frontmatter has no end"),
         ("---\ndescription: d\n---\n", "/x/a.md:1: error: it has no name"),
         ("---\nmodel: m\nname:\n---\n", "/x/a.md:3: error: it has no name"),
-        ("---\nname: two words\n---\n", "/x/a.md:2: error: 'two words' is no name"),
-        ("---\nname: ../up\n---\n", "/x/a.md:2: error: '../up' is no name"),
-        ("---\nname: -rf\n---\n", "is no name"),
-        ('---\nname: "a\\x1b[2J"\n---\n', "'a\\x1b[2J' is no name"),
-        (f"---\nname: {'a' * 65}\n---\n", "is no name"),
-        ("---\nname: [a, b]\n---\n", "is no name"),
-        ("---\nname: a\n---\nzero\0", "/x/a.md:4: error: it holds a NUL byte"),
+        ("---\nname: two words\n---\n", "/x/a.md:2: error: 'two words' isn't a valid name"),
+        ("---\nname: ../up\n---\n", "/x/a.md:2: error: '../up' isn't a valid name"),
+        ("---\nname: -rf\n---\n", "isn't a valid name"),
+        ('---\nname: "a\\x1b[2J"\n---\n', "'a\\x1b[2J' isn't a valid name"),
+        (f"---\nname: {'a' * 65}\n---\n", "isn't a valid name"),
+        ("---\nname: [a, b]\n---\n", "isn't a valid name"),
+        ("---\nname: a\n---\nzero\0", "/x/a.md:4: error: it contains a NUL byte"),
         ("---\n" + "k: v\n" * 101 + "---\n", "error: more than 100 keys"),
         ("---\nname: a\n" + "- x\n" * 101 + "---\n", "error: more than 100 lines that aren't"),
     ],
@@ -162,8 +163,7 @@ def test_enabled_is_not_taken_for_disabled():
         ("tools: report_back", "tool 'report_back' is never given to an agent"),
         ("tools: read grep", "tool 'read grep' is not a plain name (separate with commas)"),
         ("tools:", "tools is empty, so the agent gets none"),
-        ("model: opus", "model opus names no provider, ignored"),
-        ("model: two words", "'two words' is no model, ignored"),
+        ("model: two words", "'two words' isn't a model, ignored"),
     ],
 )
 def test_what_is_ignored_is_named_with_its_line(line, warning):
@@ -228,6 +228,13 @@ def test_inherited_model_is_no_model(written):
     assert agent(f"model: {written}")[0].model is None
 
 
+@pytest.mark.parametrize("written", ["sonnet", "opus", "haiku"])
+def test_short_model_name_of_claude_code_is_kept_without_a_warning(written):
+    definition, notes = agent(f"model: {written}")
+    assert definition.model == written
+    assert notes == []
+
+
 def test_model_keeps_its_colon():
     assert agent("model: openai-chat:gpt-x # small")[0].model == "openai-chat:gpt-x"
 
@@ -269,7 +276,8 @@ TEXTS = st.lists(ALPHABET, max_size=60).map("".join)
 @given(TEXTS | st.text())
 def test_reading_any_text_never_raises(text):
     for whole in (text, f"---\n{text}\n---\n{text}", f"---\nname: a\ntools: {text}\n---\n"):
-        assert isinstance(parse(whole), Frontmatter)
+        notes = Notes("/x/a.md")
+        assert parse(whole, notes) is not None or notes.diagnostics
         definition, notes = parse_definition(whole, "/x/a.md", Source.PROJECT)
         assert definition is not None or any(note.severity == "error" for note in notes)
         if definition is not None:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bad_arguments import bad_arguments
+from outrider.processes import reaping
 from outrider.tools import shell_session
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
@@ -156,16 +157,38 @@ async def test_what_is_printed_is_never_taken_for_an_answer(tools: ToolExecutor)
     assert data["output"] == "end\n"
 
 
-@pytest.mark.parametrize(
-    "forged", [r"printf 'done\0001\000x\000/\000'", r"head -c 4000000 /dev/zero | tr '\0' x"]
-)
-async def test_a_command_that_finds_the_shells_own_pipe_ends_its_shell(
+FORGED = [r"printf '0 /\000'", r"printf 'x /\000'", r"head -c 4000000 /dev/zero | tr '\0' x"]
+
+
+@pytest.mark.parametrize("forged", FORGED)
+async def test_a_command_cannot_open_the_links_of_the_shell_and_its_keeper(
     tools: ToolExecutor, forged: str
 ):
-    everywhere = f"for fd in /proc/$PPID/fd/*; do ({forged} > $fd) & done 2>/dev/null"
-    outcome = await call(tools, f"{everywhere}; sleep 60")
+    fds = "/proc/$PPID/fd/* /proc/$$/fd/[3-9]* /proc/$$/fd/1?"
+    everywhere = f"for fd in {fds}; do ({forged} > $fd) & done 2>/dev/null; wait"
+    assert (await run(tools, f"{everywhere}; (exit 9)"))["exitCode"] == 9
+    assert (await run(tools, "echo still here"))["output"] == "still here\n"
+
+
+@pytest.mark.parametrize("forged", FORGED[1:])
+async def test_a_shell_that_answers_nonsense_is_replaced(tools: ToolExecutor, forged: str):
+    # bash keeps its own copy of the link open, above 9, while a command runs.
+    outcome = await call(tools, f"for fd in 10 11 12 13; do {forged} >&$fd; done; sleep 60")
     assert outcome.envelope["code"] == 2001
     assert (await run(tools, "echo still here"))["output"] == "still here\n"
+
+
+async def test_a_program_inherits_none_of_the_shells_links(tools: ToolExecutor):
+    assert (await run(tools, "ls /proc/self/fd"))["output"].split() == ["0", "1", "2", "3"]
+
+
+async def test_a_shell_that_ends_between_commands_is_told(tools: ToolExecutor, tmp_path: Path):
+    await run(tools, "export kept=1; (while [ ! -e go ]; do sleep 0.01; done; kill -9 $$) &")
+    shell = int((await run(tools, "echo $$"))["output"])
+    (tmp_path / "go").touch()
+    wait_until(lambda: not psutil.pid_exists(shell), "the shell to be killed")
+    outcome = await call(tools, "echo $kept")
+    assert outcome.text.startswith("1\n") and "started anew" in outcome.text
 
 
 async def test_a_shell_whose_folder_was_removed_is_replaced(
@@ -177,9 +200,11 @@ async def test_a_shell_whose_folder_was_removed_is_replaced(
     assert (await run(tools, "echo here"))["output"] == "here\n"
 
 
-@pytest.mark.parametrize("command", ["echo a\0b", "echo \ud800"])
-async def test_characters_no_shell_can_take_are_refused(tools: ToolExecutor, command: str):
-    assert (await call(tools, command)).envelope["code"] == 1002
+@pytest.mark.parametrize(("command", "code"), [("echo a\0b", 1002), ("echo \ud800", 1001)])
+async def test_characters_no_shell_can_take_are_refused(
+    tools: ToolExecutor, command: str, code: int
+):
+    assert (await call(tools, command)).envelope["code"] == code
 
 
 async def test_a_command_of_a_megabyte_runs(tools: ToolExecutor):
@@ -262,6 +287,46 @@ async def test_jobs_that_escape_are_listed_and_ended_with_the_session(
     assert {one["pid"] for one in listed} == {process.pid for process in with_mark(mark)}
     await tools.aclose()
     assert not with_mark(mark)
+
+
+HEADLESS = """
+import ctypes, pathlib, threading, time, os
+threading.Thread(target=time.sleep, args=(1000,)).start()
+pathlib.Path("begun").write_text(str(os.getpid()))
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process ends with its main thread")
+async def test_a_process_whose_first_thread_has_ended_is_ended_too(
+    tools: ToolExecutor, tmp_path: Path
+):
+    (tmp_path / "headless.py").write_text(HEADLESS)
+    await run(tools, f"setsid {sys.executable} headless.py >/dev/null 2>&1 &")
+    begun = tmp_path / "begun"
+    wait_until(lambda: begun.exists() and bool(begun.read_text()), "the program never began")
+    process = psutil.Process(int(begun.read_text()))
+    wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE, "its first thread to end")
+    await tools.aclose()
+    assert not process.is_running()
+
+
+def test_processes_are_found_without_proc_too(mark: str, monkeypatch: pytest.MonkeyPatch):
+    command = ["sh", "-c", f"sleep {mark} & wait # {'and so on ' * 10}end"]
+    with subprocess.Popen(command, start_new_session=True) as shell:
+        try:
+            wait_until(lambda: bool(with_mark(mark)), "the sleeper")
+            [sleeper] = with_mark(mark)
+            for has_proc in (True, False):
+                monkeypatch.setattr(reaping, "HAS_PROC", has_proc)
+                found = reaping.descendants()
+                assert {shell.pid, sleeper.pid} <= set(found)
+                assert not any(reaping.command_line(pid).startswith("ps ") for pid in found)
+                assert reaping.command_line(sleeper.pid) == f"sleep {mark}"
+                assert reaping.command_line(shell.pid) == " ".join(command)
+                assert {shell.pid, sleeper.pid}.isdisjoint(reaping.descendants({shell.pid}))
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
 
 
 async def test_a_background_process_does_not_hold_the_call(tools: ToolExecutor, mark: str):

@@ -2,27 +2,32 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks.aims import verdicts  # noqa: E402
+from benchmarks.aims import MAX_PARENT_CPU_RATIO, judged_aims  # noqa: E402
 from benchmarks.arena import Arena, new_task  # noqa: E402
-from benchmarks.contestants import PI, PI_CHILD, RUN, WARM  # noqa: E402
+from benchmarks.contestants import CONTESTANTS, PI, PI_CHILD, RUN, WARM  # noqa: E402
 from benchmarks.figures import milliseconds, number, percentile, ratio, times, window  # noqa: E402
-from benchmarks.measures import Scale  # noqa: E402
+from benchmarks.measures import Part  # noqa: E402
 from benchmarks.page import page  # noqa: E402
 from benchmarks.plots import plots  # noqa: E402
+from benchmarks.setting import Scale  # noqa: E402
 
 TINY = Scale(
     one_turn_rounds=1,
     ten_turns_rounds=1,
     at_once=(1, 3),
     rounds_at_once=1,
+    parent_rounds=2,
     queue=6,
     killed=8,
     kill_every_s=(0.05, 0.2),
@@ -37,7 +42,7 @@ def results(**changes: Any) -> dict[str, Any]:
         "ten": {WARM: [100.0], PI: [900.0]},
     }
     return {
-        "date": "2026-01-01",
+        "dates": {"latency": "2026-01-01"},
         "machine": {"system": "Linux", "cores": 2, "memory_gb": 24, "python": "3.11"},
         "latency": latency,
         "fork": [4.0],
@@ -58,8 +63,13 @@ def results(**changes: Any) -> dict[str, Any]:
 
 
 def verdict(of: dict[str, Any], words: str) -> bool | None:
-    [found] = [each for each in verdicts(of) if words in each.aim]
+    [found] = [each for each in judged_aims(of) if words in each.aim]
     return found.met
+
+
+def dated(**dates: str) -> str:
+    [line] = [line for line in page(results(dates=dates)).splitlines() if "Measured on" in line]
+    return line
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:
@@ -104,9 +114,27 @@ def test_an_aim_is_judged_by_the_figures_and_against_the_faster_pi() -> None:
     assert verdict(results(killed={**killed, "kills": 0}), "killed at random") is None
 
 
+def test_the_parent_s_cpu_is_judged_against_a_copy_of_the_same_run() -> None:
+    aim = "the parent's own CPU"
+    cpu = {"at_once": 8, "events": 7, "bytes": 900, "copying": [0.6, 0.5, 0.9]}
+    limit = MAX_PARENT_CPU_RATIO * 0.5
+    within = results(parent={**cpu, "delegating": [9.0, limit - 0.1, 8.0]})
+    beyond = results(parent={**cpu, "delegating": [9.0, limit + 0.1, 8.0]})
+    assert verdict(within, aim) is True
+    assert verdict(beyond, aim) is False
+    shown = page(results(parent={**cpu, "delegating": [9.0, 4.0, 8.0]}))
+    assert "| one delegation | 4.00 ms | 8.00\N{MULTIPLICATION SIGN} | 8.00 ms |" in shown
+
+
+def test_only_the_contestants_that_a_part_measures_are_needed_for_it() -> None:
+    assert command.needed(["parent", "throughput"], CONTESTANTS) == [WARM]
+    assert command.needed(["latency"], [PI]) == [PI]
+    assert command.needed(["parent"], [PI]) == []
+
+
 def test_what_was_not_measured_is_never_called_met() -> None:
-    assert all(each.met is None for each in verdicts({}))
-    assert {each.found for each in verdicts({})} == {"not measured"}
+    assert all(each.met is None for each in judged_aims({}))
+    assert {each.found for each in judged_aims({})} == {"not measured"}
     thousand = "1,000 delegations at once"
     assert verdict(results(), thousand) is None
 
@@ -139,14 +167,71 @@ def test_the_docs_are_what_the_last_results_come_to() -> None:
 
 
 def test_a_part_measured_anew_leaves_the_others_as_they_were() -> None:
-    old = {"fork": [1.0], "loop": {"10": 1.0}, "versions": {PI: "1", WARM: "1"}, "problems": {}}
-    new = {"fork": [2.0], "versions": {WARM: "2"}, "problems": {PI: "not installed"}}
+    old = {
+        "dates": {"latency": "2026-01-01", "history": "2026-01-01"},
+        "fork": [1.0],
+        "loop": {"10": 1.0},
+        "versions": {PI: "1", WARM: "1"},
+        "problems": {},
+    }
+    new = {
+        "dates": {"latency": "2026-01-02"},
+        "fork": [2.0],
+        "versions": {WARM: "2"},
+        "problems": {PI: "not installed"},
+    }
     assert command.merged(old, new) == {
+        "dates": {"latency": "2026-01-02", "history": "2026-01-01"},
         "fork": [2.0],
         "loop": {"10": 1.0},
         "versions": {PI: "1", WARM: "2"},
         "problems": {PI: "not installed"},
     }
+
+
+def test_the_page_tells_which_parts_were_measured_on_another_day() -> None:
+    assert dated(latency="2026-01-01", queue="2026-01-01").endswith(": 2026-01-01.")
+    found = dated(latency="2026-01-01", parent="2026-01-02", queue="2026-01-02")
+    assert found.endswith(": 2026-01-01 (latency); 2026-01-02 (parent, queue).")
+
+
+@pytest.fixture
+def run(world: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """A run of the command with two parts of one figure each; returns what is published then."""
+    for name in ("RESULTS", "LATEST", "PLOTS", "PAGE"):
+        monkeypatch.setattr(command, name, world / name)
+    parts = {name: Part(lambda _, name=name: {name: "new"}, ()) for name in ("one", "two")}
+    monkeypatch.setattr(command, "PARTS", parts)
+    old = results(one="old", two="old", versions={}, problems={})
+
+    def run(*arguments: str) -> dict[str, Any]:
+        command.LATEST.write_text(json.dumps(old))
+        assert command.main(list(arguments)) == 0
+        latest = json.loads(command.LATEST.read_text())
+        return {name: latest.get(name) for name in ("one", "two", "fork")}
+
+    return run
+
+
+def test_publishing_one_part_replaces_only_its_figures(run) -> None:
+    assert run("--only", "one", "--publish") == {"one": "new", "two": "old", "fork": [4.0]}
+    assert command.PAGE.read_text().startswith("# Benchmarks")
+
+
+def test_one_part_alone_is_printed_and_not_published(run, capsys) -> None:
+    assert run("--only", "one") == {"one": "old", "two": "old", "fork": [4.0]}
+    assert capsys.readouterr().out.startswith("# Benchmarks")
+    assert not command.PAGE.exists()
+
+
+def test_a_run_of_all_parts_is_published_as_it_is(run) -> None:
+    assert run() == {"one": "new", "two": "new", "fork": None}
+
+
+@pytest.mark.parametrize("smaller", [["--quick"], ["--peers", WARM]])
+def test_only_full_figures_are_published(smaller: list[str], run) -> None:
+    with pytest.raises(SystemExit):
+        run("--only", "one", "--publish", *smaller)
 
 
 def test_a_contestant_that_ends_is_named_and_the_rest_goes_on(world: Path) -> None:
@@ -181,7 +266,7 @@ def test_only_a_task_s_own_answer_answers_it() -> None:
 
 def test_outrider_is_measured_from_end_to_end(world: Path) -> None:
     kept = world / "kept.json"
-    parts = ["latency", "at-once", "queue", "killed"]
+    parts = ["latency", "at-once", "parent", "queue", "killed"]
     found, failed = command.measured(parts, [WARM], TINY, kept)
     assert failed == []
     assert found["problems"] == {}
@@ -190,6 +275,9 @@ def test_outrider_is_measured_from_end_to_end(world: Path) -> None:
     assert ten > 0
     assert found["at_once"][WARM]["3"]["throughput"] > 0
     assert found["left"] == {"tasks": 3, "descriptors": 0, "processes": 0}
+    delegating, copying = found["parent"]["delegating"], found["parent"]["copying"]
+    assert len(delegating) == len(copying) == 2
+    assert 0 < min(copying) < min(delegating)
     assert found["queue"]["most_at_once"] <= found["queue"]["width"]
     assert found["killed"]["answered"] == found["killed"]["tasks"] == 8
     assert found["killed"]["kills"] > 0

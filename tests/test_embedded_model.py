@@ -24,10 +24,11 @@ from outrider.models.embedded.model import answer
 from outrider.models.embedded.words import understand
 from outrider.models.failures import cut_failure
 from outrider.models.providers import build_model, cost_of, request_settings
+from outrider.protocol.catalogue import DEFAULT_TOOLS
+from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.files import finding, listing, reading, searching
-from outrider.tools.registry import Tool, tool_of
+from outrider.tools.registry import Tool
 
 FILES = {
     "README.md": """
@@ -153,7 +154,7 @@ FILES = {
     ''',
 }
 
-TOOLS = [tool_of(f) for f in (reading.read, searching.grep, finding.find, listing.ls)]
+TOOLS = [tool for tool in builtin_tools() if tool.name in DEFAULT_TOOLS]
 
 
 def dedent(text: str) -> str:
@@ -433,7 +434,7 @@ async def test_what_a_file_says_does_not_steer_it(repository: Path):
 async def test_without_tools_it_answers_and_says_that_nothing_was_searched(repository: Path):
     run = await ask(repository, "Where is the idle timeout enforced?", tools=[])
     assert run.calls == []
-    assert "for want of a tool" in run.text
+    assert "because there is no tool for it" in run.text
 
 
 async def test_with_read_alone_it_reads_the_file_that_is_named(repository: Path):

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bad_arguments import bad_arguments, valid_arguments
-from file_tools import snapshot
+from file_tools import FILE_TOOLS, snapshot
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.files import FILE_TOOLS
 from outrider.tools.registry import Tool
 
 by_name = pytest.mark.parametrize("tool", FILE_TOOLS, ids=lambda tool: tool.name)

@@ -5,7 +5,6 @@ import json
 import os
 import stat
 import sys
-import threading
 from pathlib import Path
 
 import psutil
@@ -14,10 +13,11 @@ from hypothesis import given, settings, strategies as st
 
 from file_tools import FileTools
 from outrider.masking import Masker
-from outrider.tools.files import searching
+from outrider.tools.context import ToolContext
+from outrider.tools.files import grep
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.matches import MAX_RECORD_BYTES, Records
-from outrider.tools.files.ripgrep import ignoring_from, ripgrep, running
+from outrider.tools.files.matches import MAX_RECORD_BYTES, records
+from outrider.tools.files.ripgrep import searching
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ async def test_a_search_of_many_matches_says_how_many_more_there_are(tmp_path: P
 async def test_a_search_without_end_is_stopped_and_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(searching, "MAX_COUNTED", 1_000)
+    monkeypatch.setattr(grep, "MAX_COUNTED", 1_000)
     (tmp_path / "a.txt").write_text("hit\n" * 200_000)
     text = await FileTools(tmp_path).text("grep", pattern="hit", limit=3)
     assert text.splitlines()[:4] == ["a.txt", "1: hit", "2: hit", "3: hit"]
@@ -170,9 +170,8 @@ async def test_a_line_of_many_megabytes_takes_little_memory_and_keeps_its_number
 )
 def test_records_are_whole_however_the_stream_is_cut(lines: list[bytes], size: int):
     stream = b"".join(line + b"\n" for line in lines)
-    records = Records()
     pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-    assert [record for piece in pieces for record in records.feed(piece)] == lines
+    assert list(records(pieces)) == lines
 
 
 async def test_lines_in_other_encodings_are_found_and_can_be_sent(tmp_path: Path):
@@ -227,13 +226,13 @@ async def test_without_ripgrep_the_answer_says_what_to_install(
 
 async def test_a_search_from_the_root_keeps_out_of_the_kernels_files():
     """Some of them have no end, and some wait for one."""
-    folder = os.open("/", os.O_RDONLY)
-    arguments = ["--files", "--null", "--max-depth=2", *ignoring_from("/")]
-    try:
-        with running(ripgrep(()), arguments, threading.Event(), folder=folder) as run:
-            found = run.paths()
-    finally:
-        os.close(folder)
+    context = ToolContext(cwd=Path("/"))
+    arguments = ["--files", "--null", "--max-depth=2"]
+    with (
+        context.workspace.open_folder(context.workspace.resolve("/")) as folder,
+        searching(context, arguments, folder) as search,
+    ):
+        found = search.paths()
     assert found
     assert not [path for path in found if path.startswith(("proc/", "sys/", "dev/"))]
 

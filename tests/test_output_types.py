@@ -145,7 +145,7 @@ async def test_a_report_that_never_fits_the_type_raises(reporting: Any) -> None:
     run = caught.value.result.result
     assert run is not None and run.outcome is Outcome.SCHEMA_FAILED
     [fault] = run.schema_faults or ()
-    assert fault == {"path": "$.findings[0].line", "message": "'x' is not an integer"}
+    assert fault == {"path": "$.findings[0].line", "message": '"x" is not of type "integer"'}
     assert len(server.requests) == 2
 
 

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from file_tools import FileTools, snapshot
-from outrider.tools.files.credentials import is_credential
-from outrider.tools.files.faults import FileFault
-from outrider.tools.files.names import shown_name, unescaped
-from outrider.tools.files.opening import opened_file
-from outrider.tools.files.paths import Realm, containing, locate
+from outrider.workspaces.credentials import is_credential
+from outrider.workspaces.folder import FolderWorkspace, containing
+from outrider.workspaces.names import shown_name, unescaped
+from outrider.workspaces.workspace import WorkspaceFault
 
 DENIED, MISSING, BAD, UNSUPPORTED = 1004, 1003, 1002, 1007
 SECRET = "the-secret-outside"
@@ -173,11 +172,12 @@ def exchange(one: Path, two: Path) -> None:
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_a_link_put_in_the_way_after_the_decision_is_refused(tree: Path, outside: Path, what: str):
     (tree / "inner" / "secret.txt").write_text("harmless")
-    place = locate(Realm((str(tree),)), "inner/secret.txt")
+    workspace = FolderWorkspace((str(tree),))
+    place = workspace.resolve("inner/secret.txt")
     moved = tree / "inner" if what == "folder" else tree / "inner" / "secret.txt"
     moved.rename(tree / "moved")
     moved.symlink_to(outside if what == "folder" else outside / "secret.txt")
-    with pytest.raises(FileFault) as refused, opened_file(place):
+    with pytest.raises(WorkspaceFault) as refused, workspace.open_file(place):
         pass
     assert refused.value.code == DENIED
 
@@ -192,9 +192,11 @@ async def test_allowed_roots_can_be_entered_and_nothing_beside_them(tree: Path, 
 
 async def test_malformed_paths_are_the_callers_fault(tree: Path):
     tools = FileTools(tree)
-    for path in ("a\0b", "  ", "n" * 300, "d/" * 3_000 + "x", "\ud800x"):
+    for path in ("a\0b", "  ", "n" * 300, "d/" * 3_000 + "x"):
         for name in ("read", "ls"):
             assert await tools.code(name, path=path) == BAD, path
+    # Half a character is no text, so the arguments are no JSON.
+    assert await tools.code("read", path="\ud800x") == 1001
     assert await tools.code("write", path="n" * 256, content="") == BAD
 
 

@@ -24,7 +24,7 @@ from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
 from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.settings.files import load_settings
-from outrider.testing import Request, ScriptedModel, answer, tool_call
+from outrider.testing import ModelRequest, ScriptedModel, answer, tool_call
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 READ_ONLY = {"read", "grep", "find", "ls"}
@@ -36,7 +36,7 @@ async def server(world: Path) -> "Iterator[ScriptedModel]":
     del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
     assert await hosted_fork_server().ready("openai-chat")
 
-    def script(request: Request) -> Any:
+    def script(request: ModelRequest) -> Any:
         can_report = "report_back" in request.tool_names
         return tool_call("report_back", {"n": 7}) if can_report else answer("Seven.")
 

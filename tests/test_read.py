@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from file_tools import FileTools
 from outrider.masking import Masker
-from outrider.tools.files.lines import LineWindow
+from outrider.tools.files.read import LineWindow
 
 
 async def test_lines_are_numbered_and_the_text_says_how_to_read_on(tmp_path: Path):
@@ -183,12 +183,12 @@ async def test_what_was_read_is_in_the_receipt_and_what_was_refused_is_not(tmp_p
 MEASURE = """
 import asyncio, resource, sys
 from pathlib import Path
+from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.files import FILE_TOOLS
 
 async def main():
-    executor = ToolExecutor(FILE_TOOLS, ToolContext(cwd=Path(sys.argv[1])))
+    executor = ToolExecutor(builtin_tools(), ToolContext(cwd=Path(sys.argv[1])))
     await executor.execute("read", {"path": "small.txt", "limit": 10})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for path in sys.argv[2:]:

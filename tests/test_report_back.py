@@ -17,7 +17,7 @@ from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.testing import (
-    Request,
+    ModelRequest,
     ScriptedModel,
     Step,
     answer,
@@ -80,12 +80,12 @@ def events(result: ToolResult, kind: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["type"] == kind]
 
 
-def report_tool(request: Request) -> dict[str, Any]:
+def report_tool(request: ModelRequest) -> dict[str, Any]:
     [tool] = [t["function"] for t in request.tools if t["function"]["name"] == "report_back"]
     return tool
 
 
-def answers(request: Request) -> list[str]:
+def answers(request: ModelRequest) -> list[str]:
     return [str(m["content"]) for m in request.messages if m["role"] == "tool"]
 
 
@@ -211,9 +211,9 @@ async def test_a_schema_of_draft_7_is_judged_by_draft_7() -> None:
 async def test_every_fault_is_named_by_its_path_and_the_model_tries_again() -> None:
     result, server = await reported(tool_call("report_back", BAD), tool_call("report_back", GOOD))
     assert_completed(result, GOOD)
-    [told] = answers(server.requests[1])
-    assert "$.findings[0].line: 'twelve' is not an integer" in told
-    assert "$.findings[1]: 'file' is missing" in told
+    told = json.loads(answers(server.requests[1])[0])["error"]
+    assert '$.findings[0].line: "twelve" is not of type "integer"' in told
+    assert '$.findings[1]: "file" is a required property' in told
     assert "tries left: 2" in told
     rejected, accepted = (event["envelope"] for event in events(result, "tool_result_end"))
     assert rejected["code"] == 1002 and len(rejected["data"]["faults"]) == 2
@@ -234,7 +234,7 @@ async def test_a_model_that_never_gets_it_right_fails_after_its_tries() -> None:
         "$.findings[0].line",
         "$.findings[1]",
     ]
-    assert "$.findings[0].line: 'twelve' is not an integer" in result.text
+    assert '$.findings[0].line: "twelve" is not of type "integer"' in result.text
     assert run.output == "First words."
     assert "tries left: 1" in answers(server.requests[2])[1]
     last = events(result, "tool_result_end")[-1]["envelope"]["message"]
@@ -329,7 +329,7 @@ BROKEN = {
     "not a number": ('{"findings": NaN}', "NaN is not JSON"),
     "a key given twice": ('{"findings": [], "findings": []}', "given twice"),
     "half a character": ('{"findings": [], "x": "\\ud800"}', "surrogate"),
-    "a list": ("[1, 2]", "not an object"),
+    "a list": ("[1, 2]", 'not of type "object"'),
 }
 
 
@@ -432,7 +432,7 @@ async def test_a_report_counts_though_its_turn_exceeds_the_tool_budget(calls: li
 
 UNUSABLE = {
     "no schema at all": ([], "is a list"),
-    "an unknown type": ({"type": "text"}, "'text' is not a type"),
+    "an unknown type": ({"type": "text"}, '"text" is not a type'),
     "a reference to the network": ({"$ref": "https://example.com/a.json"}, "leads outside"),
     "a reference to a file": ({"$ref": "file:///etc/passwd"}, "leads outside"),
     "a reference to nothing": ({"$ref": "#/$defs/a"}, "nothing in the schema"),
@@ -688,7 +688,7 @@ async def test_a_secret_in_a_report_that_failed_is_masked_too() -> None:
 
 
 async def test_a_hundred_children_never_see_one_anothers_schema() -> None:
-    def script(request: Request) -> Step:
+    def script(request: ModelRequest) -> Step:
         [name] = report_tool(request)["parameters"]["properties"]
         assert name in request.last_user_text
         return tool_call("report_back", {name: name})

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,15 +19,17 @@ from conftest import is_measured
 from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation, Reply
 from outrider.child.history import History
-from outrider.child.report_back import REPORT_BACK, ReportBackTool
+from outrider.child.report_back import REPORT_BACK, ReportBackTool, ToolResultItem
 from outrider.child.task import TaskExecutor
 from outrider.child.turn import GRACE_SECONDS, TurnExecutor
 from outrider.delegation.api import subagent
 from outrider.protocol.envelope import ToolCode
-from outrider.protocol.events import Event, TaskFinishEvent, ToolResultEndEvent
+from outrider.protocol.events import Event, TaskFinishEvent, ToolResultEndEvent, ToolStartEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.usage import Usage
 from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.schemas.arguments import read_arguments
+from outrider.schemas.output_schema import load_schema
 from outrider.settings.keys import BudgetConfig
 from outrider.testing import ScriptedModel, tool_call
 from outrider.tools.context import ToolContext
@@ -72,7 +76,7 @@ def executor(
 
 
 def arguments(schema: Any, value: Any) -> str:
-    wrapped = ReportBackTool.for_schema(schema).schema.wrapped
+    wrapped = load_schema(schema).is_wrapped
     return json.dumps({"result": value} if wrapped else value)
 
 
@@ -186,10 +190,90 @@ def test_a_heavy_report_is_judged_in_under_a_second(name: str) -> None:
     schema, value, fits = HEAVY[name]
     made, sent = ReportBackTool.for_schema(schema), arguments(schema, value)
     begun = time.process_time()
-    report = made.judge(sent, cut=False)
+    report = made.judge(read_arguments(sent))
     # The processor's time: that of a machine which is busy with other things doesn't count.
     assert time.process_time() - begun < (5 if is_measured() else 1)
-    assert report.valid is fits
+    assert report.is_valid is fits
+
+
+# --- a call's arguments ---------------------------------------------------------------------------
+
+
+@tool("test:note", name="note")
+async def note(text: str) -> str:
+    """Note it."""
+    return text
+
+
+async def test_what_is_shown_what_runs_and_what_is_judged_come_of_one_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[object] = []
+
+    def reading(raw: Any) -> Any:
+        read.append(raw)
+        return read_arguments(raw)
+
+    monkeypatch.setattr("outrider.child.turn.read_arguments", reading)
+    for elsewhere in ("outrider.tools.executor", "outrider.child.report_back"):
+        monkeypatch.setattr(f"{elsewhere}.read_arguments", None)
+    told: list[Event] = []
+    calls = [("note", '{"text": "a"}'), ("note", '{"text":'), (REPORT_BACK, '{"result": 7}')]
+    task = executor({"type": "integer"}, [calls], emit=told, tools=collect_tools(note))
+    finish = await task.run()
+    assert finish.structured_output == 7
+    assert read == [arguments for _, arguments in calls]
+    started = [event.args for event in told if isinstance(event, ToolStartEvent)]
+    assert started == [{"result": 7}, {"text": "a"}, '{"text":']
+
+
+async def test_a_key_given_twice_is_refused_and_shown_as_it_was_sent() -> None:
+    told: list[Event] = []
+    twice = '{"text": "a", "text": "b"}'
+    calls = [("note", twice), (REPORT_BACK, '{"result": 7}')]
+    task = executor({"type": "integer"}, [calls], emit=told, tools=collect_tools(note))
+    await task.run()
+    started = {event.name: event.args for event in told if isinstance(event, ToolStartEvent)}
+    ended = {event.name: event.envelope for event in told if isinstance(event, ToolResultEndEvent)}
+    assert started["note"] == twice
+    assert ended["note"]["code"] == ToolCode.ARGUMENTS_NOT_JSON
+    assert "'text' is given twice" in ended["note"]["message"]
+
+
+# --- the tool by itself ---------------------------------------------------------------------------
+
+
+async def test_the_tool_is_a_class_of_its_own_for_each_schema() -> None:
+    whole = ReportBackTool.for_schema({"type": "integer"})
+    text = ReportBackTool.for_schema({"type": "object", "properties": {"a": {"type": "string"}}})
+    assert issubclass(whole, ReportBackTool) and issubclass(text, ReportBackTool)
+    assert whole.schema().name == REPORT_BACK and whole.schema().type == "function"
+    assert whole.schema().description
+    assert whole.schema().parameters["properties"] == {"result": {"type": "integer"}}
+    assert text.schema().parameters["properties"] == {"a": {"type": "string"}}
+    assert await whole.call('{"result": 7}') == ToolResultItem(
+        "success", "The result was reported; the task ends here."
+    )
+
+
+async def test_a_call_that_fails_validation_is_an_error_that_lists_the_faults() -> None:
+    made = ReportBackTool.for_schema({"type": "array", "items": {"type": "integer"}})
+    wrong = await made.call('{"result": [1, "x", null]}')
+    assert wrong.status == "error"
+    assert '$[1]: "x" is not of type "integer"' in wrong.output
+    assert '$[2]: null is not of type "integer"' in wrong.output
+    assert "tries left" not in wrong.output
+    broken = await made.call('{"result": [1,]}')
+    assert broken.status == "error" and "trailing comma" in broken.output
+
+
+def test_the_tool_comes_without_any_model_layer() -> None:
+    code = (
+        "import sys; from outrider.child.report_back import ReportBackTool, ToolSchema; "
+        "print([m for m in ('pydantic_ai', 'pydantic', 'jsonschema_rs') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 # --- what a sibling could do ---------------------------------------------------------------------

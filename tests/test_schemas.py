@@ -14,12 +14,12 @@ from hypothesis.internal.conjecture import utils as conjecture
 from hypothesis_jsonschema import from_schema
 
 from conftest import is_measured
+from outrider.schemas.arguments import read_arguments
 from outrider.schemas.output_schema import (
+    CompiledSchema,
     Fault,
-    OutputSchema,
     SchemaError,
     load_schema,
-    parse_arguments,
 )
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -45,8 +45,8 @@ def faults_of(schema: object, value: Any) -> list[str]:
     return [str(fault) for fault in report(loaded, value).faults]
 
 
-def report(loaded: OutputSchema, value: Any):
-    return loaded.judge({"result": value} if loaded.wrapped else value)
+def report(loaded: CompiledSchema, value: Any):
+    return loaded.judge({"result": value} if loaded.is_wrapped else value)
 
 
 def nested(levels: int, core: Any = 1) -> Any:
@@ -60,17 +60,17 @@ def nested(levels: int, core: Any = 1) -> Any:
 
 def test_a_fault_names_its_path_and_what_was_given():
     value = {"findings": [{"line": 1}, {"line": 2}, {"line": 3}, {"line": "twelve"}]}
-    assert faults_of(FINDINGS, value) == ["$.findings[3].line: 'twelve' is not an integer"]
+    assert faults_of(FINDINGS, value) == ['$.findings[3].line: "twelve" is not of type "integer"']
     assert Fault("$.a", "no").to_dict() == {"path": "$.a", "message": "no"}
 
 
 def test_every_fault_is_named_not_only_the_first():
     value = {"findings": [{"file": 1}, {"line": 1.5, "colour": "red"}]}
-    assert faults_of(FINDINGS, value) == [
-        "$.findings[0]: 'line' is missing",
-        "$.findings[0].file: 1 is not a string",
-        "$.findings[1].line: 1.5 is not an integer",
-        "$.findings[1].colour: this property is not allowed; allowed: 'line', 'file'",
+    assert sorted(faults_of(FINDINGS, value)) == [
+        '$.findings[0].file: 1 is not of type "string"',
+        '$.findings[0]: "line" is a required property',
+        '$.findings[1].colour: this property is not allowed; allowed: "line", "file"',
+        '$.findings[1].line: 1.5 is not of type "integer"',
     ]
 
 
@@ -87,45 +87,70 @@ def test_nothing_is_filled_in_or_coerced():
         "properties": {"n": {"type": "integer", "default": 3}, "s": {"type": "string"}},
         "required": ["n"],
     }
-    assert faults_of(schema, {}) == ["$: 'n' is missing"]
-    assert faults_of(schema, {"n": "3"}) == ["$.n: '3' is not an integer"]
+    assert faults_of(schema, {}) == ['$: "n" is a required property']
+    assert faults_of(schema, {"n": "3"}) == ['$.n: "3" is not of type "integer"']
     assert load_schema(schema).judge({"n": 1}).value == {"n": 1}
 
 
 @pytest.mark.parametrize(
     ("schema", "value", "expected"),
     [
-        ({"type": ["string", "null"]}, 1, "$: 1 is not a string or null"),
-        ({"enum": ["a", "b"]}, "c", "$: 'c' is not one of 'a', 'b'"),
-        ({"const": 5}, 6, "$: 6 is not 5"),
-        ({"minimum": 3}, 2, "$: 2 is less than 3"),
+        ({"type": ["string", "null"]}, 1, '$: 1 is not of types "null", "string"'),
+        ({"enum": ["a", "b"]}, "c", '$: "c" is not one of "a", "b"'),
+        (
+            {"enum": [*range(20)]},
+            99,
+            "$: 99 is not one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8",
+        ),
+        ({"const": 5}, 6, "$: 5 was expected"),
+        ({"minimum": 3}, 2, "$: 2 is less than the minimum of 3"),
         ({"multipleOf": 3}, 10**30, f"$: {10**30} is not a multiple of 3"),
-        ({"maxLength": 2}, "abc", "$: 'abc' has 3 characters, more than 2"),
-        ({"pattern": r"^\d+$"}, "x", r"$: 'x' does not match the pattern ^\d+$"),
-        ({"minItems": 2}, [1], "$: 1 items are fewer than 2"),
-        ({"uniqueItems": True}, [1, 1.0], "$: two of the 2 items are the same"),
-        ({"not": {"type": "string"}}, "x", "$: 'x' is what `not` rules out"),
-        ({"contains": {"const": 1}}, [2], "$: 0 items fit `contains`; it wants at least 1"),
-        ({"contains": {"const": 1}, "maxContains": 1}, [1, 1], "$: 2 items fit `contains`;"),
-        ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, "$: 'ab' is not allowed as the name"),
-        ({"patternProperties": {"^n": {"type": "integer"}}}, {"n1": "x"}, "$.n1: 'x' is not an"),
-        ({"additionalProperties": {"type": "null"}}, {"a b": 1}, '$["a b"]: 1 is not null'),
-        ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "$: 'a' is given, but without 'b'"),
-        ({"prefixItems": [True, {"type": "null"}]}, [1, 1], "$[1]: 1 is not null"),
-        ({"if": {"minimum": 5}, "then": {"const": 9}}, 7, "$: 7 is not 9"),
-        ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, "$: 3 fits 2 of the alternatives"),
-        ({"unevaluatedProperties": False}, {"a": 1}, "$: an object with 'a' does not fit"),
-        ({"dependentSchemas": {"a": {"required": ["b"]}}}, {"a": 1}, "$: 'b' is missing"),
+        ({"maxLength": 2}, "abc", '$: "abc" is longer than 2 characters'),
+        ({"pattern": r"^\d+$"}, "x", r'$: "x" does not match "^\d+$"'),
+        ({"minItems": 2}, [1], "$: [1] has less than 2 items"),
+        ({"uniqueItems": True}, [1, 1.0], "$: [1,1.0] has non-unique elements"),
+        ({"not": {"type": "string"}}, "x", '$: {"type":"string"} is not allowed for "x"'),
+        ({"contains": {"const": 1}}, [2], "$: the items that fit `contains` must be at least 1"),
+        (
+            {"contains": {"const": 1}, "minContains": 2, "maxContains": 3},
+            [1, 2],
+            "$: the items that fit `contains` must be at least 2",
+        ),
+        (
+            {"contains": {"const": 1}, "maxContains": 1},
+            [1, 1],
+            "$: the items that fit `contains` must be at most 1",
+        ),
+        ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, '$: the property name "ab" is longer'),
+        ({"patternProperties": {"^n": {"type": "integer"}}}, {"n1": "x"}, '$.n1: "x" is not of ty'),
+        ({"patternProperties": {"^n": False}}, {"n1": "x"}, '$.n1: "x" is not allowed here'),
+        ({"additionalProperties": {"type": "null"}}, {"a b": 1}, '$["a b"]: 1 is not of type "nul'),
+        ({"additionalProperties": False}, {"a": 1}, "$: a property is not allowed here"),
+        (
+            {"dependentRequired": {"a": ["b"], "c": ["b"]}},
+            {"a": 1},
+            '$: "b" is a required property where "a" is given',
+        ),
+        ({"prefixItems": [True, {"type": "null"}]}, [1, 1], '$[1]: 1 is not of type "null"'),
+        ({"if": {"minimum": 5}, "then": {"const": 9}}, 7, "$: 9 was expected"),
+        ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, "$: fits 2 of the 2 alternatives"),
+        ({"unevaluatedProperties": False}, {"a": 1}, "$.a: this property is not allowed"),
+        ({"unevaluatedItems": False}, [7], "$: Unevaluated items are not allowed ('7' was"),
+        (
+            {"dependentSchemas": {"a": {"required": ["b"]}}},
+            {"a": 1},
+            '$: "b" is a required property',
+        ),
         (False, 1, "$: 1 is not allowed here"),
         (
             {"$schema": DRAFT_7, "items": [True], "additionalItems": {"type": "null"}},
             [1, 2],
-            "$[1]: 2 is not null",
+            '$[1]: 2 is not of type "null"',
         ),
         (
             {"$schema": DRAFT_7, "dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
             {"a": 1},
-            "$: 'a' is given, but without 'b'",
+            '$: "b" is a required property where "a" is given',
         ),
     ],
 )
@@ -138,7 +163,7 @@ def test_each_keyword_says_what_it_objects_to(schema: Any, value: Any, expected:
 def test_a_fault_inside_an_optional_object_is_named_where_it_is():
     point = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     schema = {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}], "$defs": {"P": point}}
-    assert faults_of(schema, {"x": "1"}) == ["$.x: '1' is not an integer"]
+    assert faults_of(schema, {"x": "1"}) == ['$.x: "1" is not of type "integer"']
 
 
 def test_a_fault_inside_a_tagged_alternative_is_named_where_it_is():
@@ -146,9 +171,11 @@ def test_a_fault_inside_a_tagged_alternative_is_named_where_it_is():
         return {"properties": {"kind": {"const": tag}, "size": {"type": kind}}}
 
     schema = {"oneOf": [shape("a", "integer"), shape("b", "string")]}
-    assert faults_of(schema, {"kind": "b", "size": 1}) == ["$.size: 1 is not a string"]
+    assert faults_of(schema, {"kind": "b", "size": 1}) == ['$.size: 1 is not of type "string"']
     (fault,) = faults_of(schema, {"kind": "c"})
-    assert fault == "$: fits none of the 2 alternatives: 'kind' can't be 'c'"
+    assert fault == (
+        '$: fits none of the 2 alternatives: $.kind: "a" was expected; $.kind: "b" was expected'
+    )
 
 
 def test_format_is_an_annotation_not_an_assertion():
@@ -160,7 +187,7 @@ def test_the_content_of_a_text_is_asserted_in_draft_7_alone():
     schema = {"contentMediaType": "application/json"}
     assert faults_of(schema, "{") == []
     assert faults_of({"$schema": DRAFT_7, **schema}, "{") == [
-        "$: '{' is not of the media type 'application/json'"
+        '$: "{" is not compliant with "application/json" media type'
     ]
 
 
@@ -183,9 +210,10 @@ def test_the_content_of_a_text_is_asserted_in_draft_7_alone():
 )
 def test_a_root_that_leads_to_an_object_is_offered_as_it_is(schema: dict[str, Any]):
     loaded = load_schema(schema)
-    assert not loaded.wrapped
+    assert not loaded.is_wrapped
     assert loaded.parameters["type"] in ("object", ["object"])
-    assert {key: loaded.parameters[key] for key in schema} == loaded.schema
+    lowered = json.loads(json.dumps(schema).replace("OBJECT", "object").replace("STRING", "string"))
+    assert loaded.parameters == {"type": "object"} | lowered
     assert loaded.judge({"a": "x"}).is_valid
 
 
@@ -206,7 +234,7 @@ def test_a_root_that_leads_to_an_object_is_offered_as_it_is(schema: dict[str, An
 )
 def test_any_other_root_is_offered_as_a_result_and_unwrapped(schema: Any, good: Any, bad: Any):
     loaded = load_schema(schema)
-    assert loaded.wrapped
+    assert loaded.is_wrapped
     assert loaded.parameters["type"] == "object"
     assert loaded.parameters["required"] == ["result"]
     verdict = loaded.judge({"result": good})
@@ -218,18 +246,18 @@ def test_any_other_root_is_offered_as_a_result_and_unwrapped(schema: Any, good: 
 @pytest.mark.parametrize("arguments", [{}, {"value": [1]}, [1], None, "x"])
 def test_a_missing_result_is_a_fault_that_says_so(arguments: Any):
     verdict = load_schema({"type": "array"}).judge(arguments)
-    assert 'no "result"' in verdict.faults[0].message
-    assert verdict.value is None
+    assert 'must be {"result": …} and nothing else' in verdict.faults[0].message
+    assert verdict.value == arguments
 
 
 def test_what_stands_beside_the_result_is_refused_not_dropped():
     verdict = load_schema({"type": "array"}).judge({"result": [], "note": "done"})
-    assert "'note'" in verdict.faults[0].message
+    assert '"note"' in verdict.faults[0].message
 
 
 def test_the_paths_of_a_wrapped_value_begin_at_the_value():
     assert faults_of({"type": "array", "items": {"type": "null"}}, [None, 1]) == [
-        "$[1]: 1 is not null"
+        '$[1]: 1 is not of type "null"'
     ]
 
 
@@ -301,7 +329,7 @@ def test_upper_case_types_are_lowered_where_type_is_a_keyword_and_only_there():
         "$defs": {"A": {"type": "BOOLEAN"}},
     }
     before = json.dumps(schema)
-    loaded = load_schema(schema).schema
+    loaded = load_schema(schema).parameters
     assert json.dumps(schema) == before
     assert loaded["type"] == "object"
     assert loaded["properties"]["type"] == {
@@ -346,7 +374,7 @@ CYCLE.append(CYCLE)
         (None, "an object, true or false"),
         ([], "an object, true or false"),
         ("{}", "an object, true or false"),
-        ({"type": "strng"}, r"\$\.type: 'strng' is not a type; use array"),
+        ({"type": "strng"}, r'\$\.type: "strng" is not a type; use array'),
         ({"properties": {"a": {"minimum": "x"}}}, r"\$\.properties\.a\.minimum"),
         ({"properties": {"a": {"pattern": "(("}}}, r"\$\.properties\.a\.pattern: .*\(\("),
         ({"patternProperties": {"[": True}}, r"\$\.patternProperties.*\["),
@@ -361,15 +389,11 @@ CYCLE.append(CYCLE)
         ({"$dynamicRef": "http://example.org/x"}, "leads outside the schema"),
         ({"enum": [{"type": "X"}], "items": {"$ref": "#/enum/0"}}, "nothing in the schema"),
         ({"$id": "http://example.org/a", "$ref": "b"}, "leads outside the schema"),
-        ({"$defs": {"A": {"$id": "x"}, "B": {"$id": "x"}}}, "is another schema's; rename"),
-        (
-            {"$ref": DRAFT_7, "$defs": {"A": {"$id": DRAFT_7, "type": "null"}}},
-            "is another schema's; rename",
-        ),
+        ({"$defs": {"A": {"$id": "x"}, "B": {"$id": "x"}}}, "'x' is named twice"),
+        ({"$defs": {"A": {"$anchor": "x"}, "B": {"$dynamicAnchor": "x"}}}, "'#x' is named twice"),
         ({"$schema": "https://json-schema.org/draft/2019-09/schema"}, "2020-12"),
         ({"$schema": "http://json-schema.org/draft-04/schema#"}, "not a draft that is supported"),
         ({"$schema": 7}, "not a draft that is supported"),
-        ({"items": {"$schema": DRAFT_7}}, r"\$\.items\.\$schema: a part can't"),
         ({"title": "\ud800"}, "lone surrogate"),
         ({"\udfff": 1}, "lone surrogate"),
         ({"const": float("nan")}, "not finite"),
@@ -430,7 +454,8 @@ def test_long_chains_of_references_neither_crash_nor_hang():
 def test_no_schema_or_value_can_crash_or_hang_the_process():
     # In a process of its own: what fails here is the interpreter, not an assertion.
     code = """
-from outrider.schemas.output_schema import load_schema, parse_arguments, SchemaError
+from outrider.schemas.arguments import read_arguments
+from outrider.schemas.output_schema import load_schema, SchemaError
 deep = 1
 for _ in range(100_000):
     deep = [deep]
@@ -438,7 +463,7 @@ tree = {"$defs": {"n": {"items": {"$ref": "#/$defs/n"}}}, "$ref": "#/$defs/n"}
 for schema in (True, tree, {"type": "string"}, {"items": {"$ref": "#"}}):
     (fault,) = load_schema(schema).faults(deep)
     assert "128 levels" in fault.message, fault
-_, fault = parse_arguments("[" * 100_000)
+fault = read_arguments("[" * 100_000).fault
 assert "128 levels" in fault.message, fault
 try:
     load_schema({"$ref": "#"})
@@ -491,7 +516,7 @@ LONG = 1_200_000
     ("schema", "value", "faults"),
     [
         ({"items": {"type": "integer"}}, [1234] * LONG, 0),
-        ({"items": {"type": "integer"}}, [1234] * LONG + ["x"], 1),
+        ({"items": {"type": "integer"}}, [1234] * LONG + ["x"], 2),
         ({"items": {"type": "integer"}}, ["x"] * LONG, 21),
         ({"items": {"enum": list(range(9_000))}}, [-1] * LONG, 21),
         ({"type": "object", "minItems": 2 * LONG}, [1] * LONG, 2),
@@ -519,7 +544,7 @@ def test_faults_past_the_twentieth_are_counted():
 
 def test_the_same_fault_is_named_once_however_often_the_schema_says_it():
     schema = {"allOf": [{"$ref": "#/$defs/A"}] * 2, "$defs": {"A": {"type": "string"}}}
-    assert faults_of(schema, 1) == ["$: 1 is not a string"]
+    assert faults_of(schema, 1) == ['$: 1 is not of type "string"']
 
 
 def test_a_fault_never_echoes_a_large_value():
@@ -546,7 +571,7 @@ def test_recursive_alternatives_do_not_multiply_the_search_for_faults():
         value = {"operator": "*", "left": value}
     (fault,) = load_schema(schema).faults(value)
     assert fault.path == "$" + ".left" * 30
-    assert "'x' is not an object; 'x' is not an integer" in fault.message
+    assert '"x" is not of type "object"; "x" is not of type "integer"' in fault.message
 
 
 def test_integers_beyond_64_bits_are_judged_exactly():
@@ -579,41 +604,45 @@ def test_wide_integers_under_unique_items_cannot_stall_the_judge():
         ('{"a": "cut off he', "end inside the string that begins at line 1, column 7"),
         ('{"a": 1} Done!', "at line 1, column 10, before 'Done!'"),
         ("{'a': 1}", "at line 1, column 2"),
-        ("", "empty"),
-        ("  \n", "empty"),
         ('{"a": NaN}', "NaN is not JSON"),
         ('{"a": -Infinity}', "-Infinity is not JSON"),
         ('{"a": 1e999}', "not finite"),
         ('{"a": 1, "b": {"c": 1, "c": 2}}', "'c' is given twice"),
         ('{"a": "\\ud800"}', "lone surrogate"),
-        ("9" * 5_000, "4,300 digits"),
+        ("9" * 5_000, "4300 digits"),
     ],
 )
 def test_arguments_that_are_not_json_are_named_and_never_mended(raw: str, said: str):
-    value, fault = parse_arguments(raw)
-    assert value is None
-    assert fault is not None and fault.path == "$"
-    assert said in fault.message
-    assert len(fault.message) <= 300
+    read = read_arguments(raw)
+    assert read.value is None and read.shown == raw
+    assert read.fault is not None and read.fault.path == "$"
+    assert said in read.fault.message
+    assert len(read.fault.message) <= 300
 
 
 def test_a_fault_in_five_megabytes_of_arguments_stays_short():
-    _, fault = parse_arguments('{"a": "' + "x" * 5_000_000 + '" b')
+    fault = read_arguments('{"a": "' + "x" * 5_000_000 + '" b').fault
     assert fault is not None and len(fault.message) < 300
 
 
 def test_arguments_are_read_exactly():
     raw = '{"n": 123456789012345678901234567890, "f": 0.1, "s": "\\ud83d\\ude00", "z": null}'
-    value, fault = parse_arguments(raw)
-    assert fault is None
-    assert value == {"n": 123456789012345678901234567890, "f": 0.1, "s": "😀", "z": None}
-    assert parse_arguments({"a": [1]}) == ({"a": [1]}, None)
+    read = read_arguments(raw)
+    assert read.fault is None
+    assert read.value == {"n": 123456789012345678901234567890, "f": 0.1, "s": "😀", "z": None}
+    assert read_arguments({"a": [1]}).value == {"a": [1]}
+
+
+@pytest.mark.parametrize("raw", [None, "", "  \n", "{}", {}])
+def test_empty_arguments_are_an_empty_object(raw: Any):
+    read = read_arguments(raw)
+    assert read.fault is None and read.value == {} and read.shown == {}
 
 
 def test_arguments_that_come_as_objects_are_held_to_json_too():
     for bad in ({"a": {1, 2}}, {"a": float("nan")}, {"a": nested(1_000)}, {1: 2}):
-        value, fault = parse_arguments(bad)  # type: ignore[arg-type]
-        assert value is None and fault is not None
+        read = read_arguments(bad)  # type: ignore[arg-type]
+        assert read.value is None and read.fault is not None
 
 
 # --- start-up ------------------------------------------------------------------------------------
@@ -760,7 +789,7 @@ def holds(schema: Any, value: Any) -> None:
     assert verdict.is_valid is plain_verdict(schema, value)
     assert verdict.is_valid is jsonschema_rs.validator_for(schema).is_valid(value)
     seen = jsonschema_rs.validator_for(loaded.parameters)
-    assert verdict.is_valid is seen.is_valid({"result": value} if loaded.wrapped else value)
+    assert verdict.is_valid is seen.is_valid({"result": value} if loaded.is_wrapped else value)
     assert verdict.value == value
     for fault in verdict.faults:
         assert fault.path.startswith("$")

@@ -103,12 +103,12 @@ async def test_files_with_strange_names_can_be_changed(tree: Path):
 AS_NOBODY = """
 import asyncio, json, os, sys
 from pathlib import Path
+from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.files import FILE_TOOLS
 
 async def answers():
-    executor = ToolExecutor(FILE_TOOLS, ToolContext(cwd=Path(sys.argv[1])))
+    executor = ToolExecutor(builtin_tools(), ToolContext(cwd=Path(sys.argv[1])))
     calls = json.loads(sys.argv[2])
     return [await executor.execute(name, arguments) for name, arguments in calls]
 

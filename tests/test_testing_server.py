@@ -15,16 +15,16 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 from openai import AsyncOpenAI
-from pydantic_ai import exceptions
+from pydantic_ai import exceptions, messages
 from pydantic_ai.direct import model_request, model_request_stream
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.tools import ToolDefinition
 
 from conftest import unmeasured_environment
 from outrider.testing import (
-    Request,
+    ModelRequest,
     ScriptedModel,
     Step,
     Usage,
@@ -46,7 +46,7 @@ from outrider.testing import (
     tool_calls,
 )
 
-PROMPT = [ModelRequest.user_text_prompt("Where is it?")]
+PROMPT = [messages.ModelRequest.user_text_prompt("Where is it?")]
 TOOLS = ModelRequestParameters(
     function_tools=[ToolDefinition(name="grep", parameters_json_schema={"type": "object"})]
 )
@@ -366,13 +366,13 @@ async def test_last_step_repeats_when_asked(connect):
 
 
 async def test_function_sees_the_conversation(connect):
-    def script(request: Request) -> Step:
+    def script(request: ModelRequest) -> Step:
         return answer(f"{request.turn} {request.last_user_text} {request.tool_names}")
 
     with ScriptedModel(script) as server:
         model = connect(server)
         first = await reply_to(model)
-        history = [*PROMPT, first, ModelRequest.user_text_prompt("And then?")]
+        history = [*PROMPT, first, messages.ModelRequest.user_text_prompt("And then?")]
         second = await model_request(model, history)
     assert first.parts == [TextPart("0 Where is it? ['grep']")]
     assert second.parts == [TextPart("1 And then? []")]
@@ -382,7 +382,7 @@ async def test_function_sees_the_conversation(connect):
     ("script", "fault"),
     [
         (lambda _: 1 / 0, "The script raised ZeroDivisionError"),
-        (lambda _: "text", "'text', which is not a step"),
+        (lambda _: "text", "'text' is not a step"),
     ],
 )
 async def test_faulty_function_is_named_to_client_and_test(connect, script, fault):
@@ -434,13 +434,12 @@ def test_waiting_in_vain_says_how_many_came():
 def test_text_of_a_message_in_parts_is_joined():
     parts = [{"type": "text", "text": "Hel"}, {"type": "image_url"}, {"type": "text", "text": "lo"}]
     body = {"messages": [{"role": "user", "content": parts}, {"role": "tool", "content": "x"}]}
-    assert Request(body, {}, 0, 0).last_user_text == "Hello"
+    assert ModelRequest(body, {}, 0, 0).last_user_text == "Hello"
 
 
 def test_conversation_without_a_user_has_no_user_text():
-    assert (
-        Request({"messages": [{"role": "system", "content": "x"}]}, {}, 0, 0).last_user_text == ""
-    )
+    body = {"messages": [{"role": "system", "content": "x"}]}
+    assert ModelRequest(body, {}, 0, 0).last_user_text == ""
 
 
 # The wire itself
@@ -482,7 +481,7 @@ async def test_usage_is_sent_only_to_those_who_ask():
 
 
 async def test_requests_in_one_go_or_byte_by_byte_are_answered_in_order():
-    def script(request: Request) -> Step:
+    def script(request: ModelRequest) -> Step:
         return answer(f"number {request.number}")
 
     with ScriptedModel(script) as server:

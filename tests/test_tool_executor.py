@@ -13,10 +13,12 @@ from hypothesis import given, strategies as st
 
 from outrider.masking import Masker
 from outrider.protocol.receipt import MAX_ENTRIES, Receipt
+from outrider.schemas.arguments import read_arguments
 from outrider.tools import tool
 from outrider.tools.context import ToolContext
 from outrider.tools.effects import EffectsRecorder
 from outrider.tools.executor import ToolExecutor
+from outrider.tools.faults import ToolFault
 from outrider.tools.formatting import Formatter, ResultFormatter
 from outrider.tools.registry import collect_tools
 
@@ -65,11 +67,19 @@ async def test_meta_is_always_whole():
         (None, 0, None),
         ([1, (2, {3})], 0, [1, [2, [3]]]),
         ({"code": "print(1)"}, 0, {"code": "print(1)"}),
-        ({"code": 7, "body": "x"}, 0, {"code": 7, "body": "x"}),
+        ({"code": "print(1)", "language": "py"}, 0, {"code": "print(1)", "language": "py"}),
+        ({"code": 0}, 0, None),
         ({"code": 1003, "message": "no", "hint": "h"}, 1003, {"hint": "h"}),
-        ({"code": 1999, "message": "no"}, 1002, None),
-        ({"code": 2999, "message": "no"}, 2001, None),
-        ({"code": 404, "message": "no"}, 5000, None),
+        ({"code": 1100}, 1100, None),
+        ({"code": 7, "body": "x"}, 7, {"body": "x"}),
+        ({"code": 1999, "message": "no"}, 1999, None),
+        ({"code": 2999, "message": "no"}, 2999, None),
+        ({"code": 5001, "message": "no"}, 5001, None),
+        ({"code": 404, "message": "no"}, 404, None),
+        ({"code": -1, "data": [1]}, -1, [1]),
+        ({"code": 77}, 77, None),
+        ({"code": "X1", "message": "no"}, 5000, None),
+        ({"code": 1.0, "data": 1}, 5000, 1),
         ({"code": True, "data": 1}, 5000, 1),
         ({"code": None, "message": "no"}, 5000, None),
         (TimeoutError(), 2002, None),
@@ -87,9 +97,36 @@ async def test_whatever_a_tool_gives_becomes_the_right_envelope(value: Any, code
     assert envelope["message"] and "Traceback" not in envelope["message"]
 
 
-async def test_a_message_survives_a_code_that_is_not_in_the_table():
-    envelope = (await returned({"code": 404, "message": "gone away"})).envelope
-    assert "gone away" in envelope["message"] and "404" in envelope["message"]
+@pytest.mark.parametrize(
+    ("value", "message", "line"),
+    [
+        ({"code": 1003}, "not found", "Error 1003 (not found): not found"),
+        ({"code": 1100, "message": "gone"}, "gone", "Error 1100 (the caller's error): gone"),
+        ({"code": 2999, "message": "down"}, "down", "Error 2999 (a service's error): down"),
+        ({"code": 77, "message": "odd"}, "odd", "Error 77 (a system error): odd"),
+        ({"code": -1}, "a system error", "Error -1 (a system error): a system error"),
+    ],
+)
+async def test_a_code_that_is_not_in_the_table_is_a_failure_of_its_range(
+    value: Any, message: str, line: str
+):
+    outcome = await returned(value)
+    assert outcome.envelope["message"] == message
+    assert outcome.text == line
+
+
+async def test_a_code_that_is_not_an_integer_is_named():
+    envelope = (await returned({"code": "X1", "message": "gone away"})).envelope
+    assert "gone away" in envelope["message"] and "'X1'" in envelope["message"]
+
+
+async def test_a_fault_that_a_tool_raises_is_the_envelope_it_stands_for():
+    envelope = (await returned(ToolFault(1006, "it is taken", {"by": "a"}))).envelope
+    assert (envelope["code"], envelope["message"], envelope["data"]) == (
+        1006,
+        "it is taken",
+        {"by": "a"},
+    )
 
 
 class Unshowable:
@@ -129,7 +166,7 @@ def test_any_value_gives_an_envelope_that_travels(value: Any):
 
 
 async def test_an_unknown_tool_names_those_there_are():
-    tools = executor(echo, withheld=["bash"])
+    tools = executor(echo, not_given=["bash"])
     unknown = await tools.execute("some_ecko", {})
     assert unknown.envelope["code"] == 1005
     assert "some_echo" in unknown.envelope["message"]
@@ -140,11 +177,23 @@ async def test_an_unknown_tool_names_those_there_are():
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "{'text': 1}", '{"text": NaN}', "[" * 100_000, "1" * 5000, "\x00"]
+    "text",
+    [
+        "{",
+        "{'text': 1}",
+        '{"text": NaN}',
+        '{"text": "a", "text": "b"}',
+        '{"text": "\\ud800"}',
+        "[" * 100_000,
+        "1" * 5000,
+        "\x00",
+        {"text": "\ud800"},
+        {1: 2},
+    ],
 )
-async def test_arguments_that_are_not_json_are_told_so(text: str):
+async def test_arguments_that_are_not_json_are_told_so(text: Any):
     envelope = (await executor(echo).execute("some_echo", text)).envelope
-    assert envelope["code"] == 1001 if text != "1" * 5000 else envelope["code"] in (1001, 1002)
+    assert envelope["code"] == 1001
     assert len(envelope["message"]) < 1000
 
 
@@ -152,13 +201,13 @@ async def test_every_fault_is_named_by_its_field():
     outcome = await executor(echo).execute("some_echo", {"text": 3, "times": "x", "more": 1})
     message = outcome.envelope["message"]
     assert outcome.envelope["code"] == 1002
-    assert "text: 3" in message and 'times: "x"' in message and "more" in message
+    assert "$.text: 3" in message and '$.times: "x"' in message and "$.more" in message
 
 
 async def test_faults_about_huge_arguments_stay_short():
     many = {f"field{n}": "x" * 1000 for n in range(500)}
-    for arguments in (many, {"text": ["x" * 1_000_000]}, {"text": "\ud800"}, {1: 2}, "[]", "3"):
-        outcome = await executor(echo).execute("some_echo", arguments)  # type: ignore[arg-type]
+    for arguments in (many, {"text": ["x" * 1_000_000]}, "[]", "3", {"text": "a", "times": 2**64}):
+        outcome = await executor(echo).execute("some_echo", arguments)
         assert outcome.envelope["code"] == 1002
         assert len(outcome.text) < 10_000
 
@@ -170,6 +219,24 @@ async def test_no_text_means_no_arguments():
 
     for arguments in ("", "  ", "{}", {}):
         assert (await executor(none).execute("no_arguments", arguments)).text == "called"
+
+
+async def test_nulls_for_optional_parameters_and_whole_floats_are_understood():
+    for arguments in ('{"text": "a", "times": null}', '{"text": "a", "times": 1.0}'):
+        outcome = await executor(echo).execute("some_echo", arguments)
+        assert outcome.envelope["code"] == 0 and outcome.text == "a"
+    required = await executor(echo).execute("some_echo", '{"text": null}')
+    assert required.envelope["code"] == 1002
+
+
+async def test_a_tool_whose_schema_is_unusable_ends_in_an_envelope():
+    broken = dataclasses.replace(
+        collect_tools([echo])[0], parameters={"$ref": "http://example.org/x"}
+    )
+    tools = ToolExecutor([broken], ToolContext(cwd=Path("/")))
+    assert tools.prepare("some_echo", read_arguments({})).timeout_ms == 120_000
+    outcome = await tools.execute("some_echo", {"text": "a"})
+    assert outcome.envelope["code"] == 5000 and "leads outside" in outcome.envelope["message"]
 
 
 async def test_a_slow_tool_ends_at_its_timeout():
@@ -292,11 +359,15 @@ async def test_a_timeout_is_known_before_the_call():
         return timeout_ms
 
     tools = executor(own, echo)
-    assert tools.timeout_ms("own_timeout", {"timeoutMs": 50}) == 50
-    assert tools.timeout_ms("own_timeout", '{"timeoutMs": "x"}') == 7_000
-    assert tools.timeout_ms("own_timeout", "{") == 7_000
-    assert tools.timeout_ms("some_echo", {}) == 120_000
-    assert tools.timeout_ms("unknown", {}) == 120_000
+
+    def timeout_ms(name: str, arguments: Any) -> int:
+        return tools.prepare(name, read_arguments(arguments)).timeout_ms
+
+    assert timeout_ms("own_timeout", {"timeoutMs": 50}) == 50
+    assert timeout_ms("own_timeout", '{"timeoutMs": "x"}') == 7_000
+    assert timeout_ms("own_timeout", "{") == 7_000
+    assert timeout_ms("some_echo", {}) == 120_000
+    assert timeout_ms("unknown", {}) == 120_000
     assert (await tools.execute("own_timeout", {})).envelope["data"] == 7_000
 
 
@@ -378,6 +449,22 @@ async def test_what_is_masked_is_masked_everywhere(tmp_path: Path):
         assert secret not in json.dumps(outcome.envelope) + outcome.text + outcome.summary
     kept = context.spilled("outrider-result:1")
     assert kept is not None and secret not in kept.read_text()
+
+
+async def test_a_secret_in_the_arguments_is_masked_where_a_formatter_repeats_it():
+    secret = "tops3cret"
+    context = ToolContext(cwd=Path("/"), mask=Masker(secrets=(secret,)))
+
+    def repeat(data: Any, arguments: Any) -> str:
+        return f"{data} for {arguments}"
+
+    @tool("some:search", format=Formatter(repeat, repeat))
+    async def search(query: str) -> str:
+        return "nothing"
+
+    outcome = await executor(search, context=context).execute("some_search", {"query": secret})
+    assert "nothing for" in outcome.text and "nothing for" in outcome.summary
+    assert secret not in outcome.text + outcome.summary
 
 
 async def test_a_mask_that_fails_lets_nothing_through():

@@ -1,4 +1,4 @@
-"""The warm process is a matter of speed alone: no result, secret or process may depend on it."""
+"""The fork server is a matter of speed alone: no result, secret or process may depend on it."""
 
 import asyncio
 import os
@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 
 import psutil
@@ -20,9 +21,10 @@ from conftest import assert_nothing_left, children_at_work, wait_until
 from outrider.delegation.api import subagent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
+from outrider.protocol.fork_server import READY, STATUS, STOP, StartRequest
 from outrider.protocol.outcomes import Outcome
 from outrider.runtimes.native.fork_server import UserForkServer, code_identity, hosted_fork_server
-from outrider.testing import Request as ModelRequest, ScriptedModel, Step, answer, silence
+from outrider.testing import ModelRequest, ScriptedModel, Step, answer, silence
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are warm on Linux only")
 
@@ -45,29 +47,63 @@ async def until_warm() -> psutil.Process:
 async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(warm: Path) -> None:
     with ScriptedModel([silence()], repeat=True) as server:
         os.environ.update(server.environment)
-        keeper = await until_warm()
+        fork_server = await until_warm()
         running = asyncio.ensure_future(subagent("explorer", "Wait.", model=server.model))
         await asyncio.to_thread(server.wait_for_requests, 1)
         at_work = {process.pid for process in children_at_work()}
         assert at_work
-        assert at_work <= {process.pid for process in keeper.children(recursive=True)}
-        assert keeper.num_threads() == 1
+        assert at_work <= {process.pid for process in fork_server.children(recursive=True)}
+        assert fork_server.num_threads() == 1
         # A session of their own, and for the child a group of its own in it.
-        assert len({os.getsid(pid) for pid in at_work} - {os.getsid(keeper.pid)}) == 1
+        assert len({os.getsid(pid) for pid in at_work} - {os.getsid(fork_server.pid)}) == 1
         assert len({os.getpgid(pid) for pid in at_work}) == len(at_work) == 2
         running.cancel()
         await asyncio.wait({running})
         assert_nothing_left()
 
 
-async def test_a_warm_process_that_was_killed_is_replaced(warm: Path) -> None:
+async def test_a_warm_child_holds_no_link_but_its_own(warm: Path) -> None:
+    with ScriptedModel([silence()], repeat=True) as server:
+        os.environ.update(server.environment)
+        fork_server = await until_warm()
+        running = [
+            asyncio.ensure_future(subagent("explorer", "Wait.", model=server.model))
+            for _ in range(3)  # at most one of them is the spare
+        ]
+        await asyncio.to_thread(server.wait_for_requests, 3)
+        processes = [fork_server, *children_at_work()]
+        assert len(processes) == 7
+        for one, other in combinations(processes, 2):
+            are_guardian_and_child = one.pid == other.ppid() or one.ppid() == other.pid
+            shared = 1 if are_guardian_and_child and one != fork_server else 0  # the lifeline
+            assert len(_sockets(one) & _sockets(other)) == shared
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+
+
+def _sockets(process: psutil.Process) -> set[str]:
+    links = [os.readlink(link) for link in Path(f"/proc/{process.pid}/fd").iterdir()]
+    return {link for link in links if link.startswith("socket:")}
+
+
+@pytest.mark.parametrize(
+    "packet", [b"", READY, STATUS, STOP, b"start", b"start x y", b"start -1 y"]
+)
+def test_a_packet_that_asks_for_no_child_starts_none(packet: bytes) -> None:
+    assert StartRequest.from_bytes(packet) is None
+    request = StartRequest(2**53, "openai-chat")
+    assert StartRequest.from_bytes(request.to_bytes()) == request
+
+
+async def test_a_fork_server_that_was_killed_is_replaced(warm: Path) -> None:
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
-        keeper = await until_warm()
-        keeper.kill()
+        fork_server = await until_warm()
+        fork_server.kill()
         result = await subagent("explorer", "First.", model=server.model)
         assert result.text == "You asked: First."
-        assert (await until_warm()).pid != keeper.pid
+        assert (await until_warm()).pid != fork_server.pid
         result = await subagent("explorer", "Second.", model=server.model)
         assert result.text == "You asked: Second."
 
@@ -81,17 +117,19 @@ time.sleep(100)
 """
 
 
-def test_a_warm_process_ends_with_its_host(warm: Path) -> None:
+def test_a_fork_server_ends_with_its_host(warm: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE) as host:
         assert host.stdout
-        keeper = psutil.Process(int(host.stdout.readline()))
-        wait_until(lambda: len(keeper.children(recursive=True)) == 2, "a spare and its guardian")
-        left = [keeper, *keeper.children(recursive=True)]
+        fork_server = psutil.Process(int(host.stdout.readline()))
+        wait_until(
+            lambda: len(fork_server.children(recursive=True)) == 2, "a spare and its guardian"
+        )
+        left = [fork_server, *fork_server.children(recursive=True)]
         host.kill()
     wait_until(lambda: not any(process.is_running() for process in left), "all three to end")
 
 
-async def test_a_warm_process_of_other_code_is_replaced(
+async def test_a_fork_server_of_other_code_is_replaced(
     warm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("outrider.runtimes.native.fork_server.LOOK_EVERY_SECONDS", 0)
@@ -115,7 +153,8 @@ def test_any_change_of_the_code_is_another_identity(
     (package / "below").mkdir(parents=True)
     for file in (package / "__init__.py", package / "below/one.py"):
         file.write_text("a = 1\n")
-    monkeypatch.setattr("outrider.__file__", str(package / "__init__.py"))
+    own_file = str(package / "runtimes/native/fork_server.py")
+    monkeypatch.setattr("outrider.runtimes.native.fork_server.__file__", own_file)
     seen = [code_identity(), code_identity()]
     (package / "below/one.py").write_text("ab = 1\n")
     seen.append(code_identity())
@@ -151,18 +190,18 @@ async def test_a_changed_setting_reaches_the_next_warm_child(warm: Path) -> None
             assert result.details.results[0].duration_ms >= limit
 
 
-async def test_a_warm_process_learns_a_provider_that_is_asked_for(warm: Path) -> None:
+async def test_a_fork_server_learns_a_provider_that_is_asked_for(warm: Path) -> None:
     await until_warm()
     hosted_fork_server().kill()
-    keeper = await until_warm()
+    fork_server = await until_warm()
     known_by = b"outrider/models/embedded/model.py"
-    assert known_by not in _memory(keeper.pid)
+    assert known_by not in _memory(fork_server.pid)
     result = await subagent("explorer", "What is here?", model="embedded")
     assert result.details.results[0].outcome is Outcome.COMPLETED
-    wait_until(lambda: known_by in _memory(keeper.pid), "the warm process to load the provider")
+    wait_until(lambda: known_by in _memory(fork_server.pid), "the fork server to load the provider")
 
 
-async def test_killing_the_warm_process_at_random_costs_no_answer(warm: Path) -> None:
+async def test_killing_the_fork_server_at_random_costs_no_answer(warm: Path) -> None:
     chance = random.Random(7)
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
@@ -207,7 +246,7 @@ async def test_no_child_can_see_another_callers_secrets(
     warm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ScriptedModel([silence()], repeat=True) as server:
-        keeper = await until_warm()
+        fork_server = await until_warm()
         running = []
         for caller in ("one", "two"):
             env = {
@@ -222,7 +261,7 @@ async def test_no_child_can_see_another_callers_secrets(
         seen = {r.headers["authorization"] for r in server.requests}
         assert seen == {"Bearer key-of-caller-one", "Bearer key-of-caller-two"}
         holders: set[bytes] = set()
-        for process in [keeper, *keeper.children(recursive=True)]:
+        for process in [fork_server, *fork_server.children(recursive=True)]:
             try:
                 environ = Path(f"/proc/{process.pid}/environ").read_bytes()
                 memory = _memory(process.pid)
@@ -295,7 +334,7 @@ def user_warmth(warm: Path, runtime: Path) -> Iterator[UserForkServer]:
     warmth = UserForkServer(os.environ, minutes=10)
     yield warmth
     warmth.stop()
-    wait_until(lambda: warmth.status() is None, "the user's warm process to stop")
+    wait_until(lambda: warmth.status() is None, "the user's fork server to stop")
 
 
 def one_shot(server: ScriptedModel, task: str, *options: str) -> str:
@@ -314,7 +353,7 @@ def command(server: ScriptedModel, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_users_warm_process_is_shown_stopped_and_done_without(
+def test_the_users_fork_server_is_shown_stopped_and_done_without(
     user_warmth: UserForkServer,
 ) -> None:
     with ScriptedModel(echo) as server:
@@ -322,7 +361,7 @@ def test_the_users_warm_process_is_shown_stopped_and_done_without(
         assert one_shot(server, "First.", "--no-warm") == "You asked: First."
         assert user_warmth.status() is None
         one_shot(server, "Second.")
-        wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
+        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
         assert one_shot(server, "Third.", "--no-warm") == "You asked: Third."
         assert command(server, "warm", "--status").endswith("has started 0.")
         assert command(server, "warm", "--stop") == "stopped."
@@ -331,12 +370,12 @@ def test_the_users_warm_process_is_shown_stopped_and_done_without(
         assert user_warmth.status() is None
 
 
-def test_commands_share_a_warm_process_of_the_users_own(
+def test_commands_share_a_fork_server_of_the_users_own(
     user_warmth: UserForkServer, runtime: Path
 ) -> None:
     with ScriptedModel(echo) as server:
         assert one_shot(server, "First.") == "You asked: First."
-        wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
+        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
         for n in range(3):
             assert one_shot(server, f"Task {n}.") == f"You asked: Task {n}."
     status = user_warmth.status()
@@ -345,8 +384,8 @@ def test_commands_share_a_warm_process_of_the_users_own(
     assert code_identity() in socket_file.name
     assert socket_file.stat().st_mode & 0o777 == 0o600
     assert socket_file.parent.stat().st_mode & 0o777 == 0o700
-    keeper = psutil.Process(status["pid"])
-    wait_until(lambda: _names_below(keeper) == {"outrider-spare"}, "all but the spare to end")
+    fork_server = psutil.Process(status["pid"])
+    wait_until(lambda: _names_below(fork_server) == {"outrider-spare"}, "all but the spare to end")
 
 
 def _names_below(process: psutil.Process) -> set[str]:
@@ -360,7 +399,7 @@ def test_a_socket_folder_that_others_can_enter_is_not_trusted(
 ) -> None:
     with ScriptedModel(echo) as server:
         one_shot(server, "First.")
-        wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
+        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
         runtime.chmod(0o755)
         assert user_warmth.status() is None
         assert one_shot(server, "Second.") == "You asked: Second."
@@ -369,7 +408,7 @@ def test_a_socket_folder_that_others_can_enter_is_not_trusted(
     assert status is not None and status["served"] == 0
 
 
-def test_a_warm_process_ends_when_nobody_comes(runtime: Path) -> None:
+def test_a_fork_server_ends_when_nobody_comes(runtime: Path) -> None:
     runtime.mkdir(mode=0o700)
     path = runtime / "warm.sock"
     lock = os.open(runtime / "lock", os.O_RDWR | os.O_CREAT)
@@ -380,14 +419,14 @@ def test_a_warm_process_ends_when_nobody_comes(runtime: Path) -> None:
     assert not path.exists()
 
 
-def test_many_commands_at_once_start_one_warm_process(
+def test_many_commands_at_once_start_one_fork_server(
     user_warmth: UserForkServer, runtime: Path
 ) -> None:
     with ScriptedModel(echo) as server:
         with ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(lambda n: one_shot(server, f"Task {n}."), range(4)))
         assert answers == [f"You asked: Task {n}." for n in range(4)]
-        wait_until(lambda: user_warmth.status() is not None, "the user's warm process")
+        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
     found = [p for p in psutil.process_iter() if str(runtime) in " ".join(_command_line(p))]
     assert [p.name() for p in found].count("outrider-warm") == 1
 
@@ -399,7 +438,7 @@ def _command_line(process: psutil.Process) -> list[str]:
         return []
 
 
-async def test_a_process_without_warmth_starts_cold(world: Path) -> None:
+async def test_a_process_without_a_fork_server_starts_cold(world: Path) -> None:
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
         before = hosted_fork_server().pid

@@ -10,9 +10,7 @@ from langchain.tools import ToolRuntime
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from benchmarks.peers.protocol import MODEL, read_note, serve
-
-DESCRIPTION = "Finds where things are in this codebase."
+from benchmarks.peers.protocol import DESCRIPTION, MODEL, read_note, serve
 
 
 def main() -> None:

@@ -9,9 +9,7 @@ from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set
 from agents.tool_context import ToolContext
 from openai import AsyncOpenAI
 
-from benchmarks.peers.protocol import MODEL, read_note, serve
-
-DESCRIPTION = "Finds where things are in this codebase."
+from benchmarks.peers.protocol import DESCRIPTION, MODEL, read_note, serve
 
 
 def main() -> None:

@@ -1,12 +1,11 @@
 """Outrider: `cold` and `warm` through its Python API, `run` as the one-shot command."""
 
-import asyncio
 import os
 import sys
 from typing import Any
 
 import outrider
-from benchmarks.peers.protocol import MODEL, serve
+from benchmarks.peers.protocol import MODEL, output_of, serve
 from outrider.delegation.api import subagent
 
 AGENT = "explorer"
@@ -14,7 +13,7 @@ MODEL_NAME = f"openai-chat:{MODEL}"
 
 
 def outrider_config(mode: str, concurrent: int | None) -> dict[str, Any]:
-    """Return the settings of a mode; `concurrent` lets that many children run at once."""
+    """Return the settings of a mode; at most `concurrent` children run at once."""
     settings: dict[str, Any] = {"subagents.budget.maxTurns": 1_000}
     if mode == "cold":
         settings["warm.keepMinutes"] = 0
@@ -24,14 +23,14 @@ def outrider_config(mode: str, concurrent: int | None) -> dict[str, Any]:
 
 
 class Library:
-    """Delegations from this process, whose children are forked from its warm process or not."""
+    """Delegations from this process; its children are forked from a warm process, or cold."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
         self._settings = outrider_config(mode, None)
 
     async def prepare(self, _tasks: int, concurrent: int | None) -> None:
-        """Set the queue's width; in the warm mode also wait until there is something to fork."""
+        """Set the queue's width; in warm mode also wait until the fork server is ready."""
         self._settings = outrider_config(self._mode, concurrent)
         if self._mode == "warm":
             from outrider.runtimes.native.fork_server import hosted_fork_server
@@ -40,7 +39,7 @@ class Library:
                 raise SystemExit("Outrider's warm process could not be started.")
 
     async def delegate(self, task: str) -> str:
-        """Return the answer of one delegation; whatever else it came to is an error."""
+        """Return the answer of one delegation; raises `RuntimeError` for any other outcome."""
         result = await subagent(AGENT, task, model=MODEL_NAME, config=self._settings)
         if not result.completed:
             raise RuntimeError(result.text)
@@ -48,24 +47,15 @@ class Library:
 
 
 async def run_command(task: str) -> str:
-    """Return what `outrider run` prints; from the second time on it finds a warm process."""
+    """Return what `outrider run` prints; from the second call on, it uses a warm process."""
     command = [sys.executable, "-P", "-m", "outrider", "run", AGENT, task, "--model", MODEL_NAME]
     for key, value in outrider_config("run", None).items():
         command += ["--set", f"{key}={value}"]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"exit code {process.returncode}: {err.decode()[-400:]}")
-    return out.decode()
+    return await output_of(command)
 
 
 async def offer(_task: str) -> dict[str, Any]:
-    """Return what a host of Outrider tells its model: the tool, and when to use it."""
+    """Return what a host tells its model about Outrider: the tool, and when to use it."""
     from outrider.agents.discovery import builtin_agents
     from outrider.delegation.delegation_policy import delegation_policy
     from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile

@@ -1,7 +1,7 @@
 """pi: a node process for each task.
 
-`print` is pi as a user calls it, `child` as a parent spawns it, and `subagents` a lasting pi with
-pi-subagents, whose model hands each task on, to a runner in the background, as is its default.
+`print` is pi as a user calls it, `child` as a parent spawns it, and `subagents` a running pi with
+pi-subagents, whose model delegates each task to a runner in the background, which is its default.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.protocol import MODEL, Timed, serve
+from benchmarks.peers.protocol import MODEL, Timed, output_of, serve
 
 MODE = {
     "print": ["-p"],
@@ -37,28 +37,28 @@ def main() -> None:
         parent = Parent([*extended, "--mode", "rpc"])
 
         async def offer(task: str) -> dict[str, Any]:
-            await _output([*extended, "-p", task])
+            await output_of([*extended, "-p", task])
             return {"tool": "subagent"}
 
         serve(parent.delegate, version=os.environ["BENCH_VERSION"], offer=offer)
     else:
 
         async def delegate(task: str) -> str:
-            out = await _output([*pi, *MODE[mode], *PROVIDER, task])
+            out = await output_of([*pi, *MODE[mode], *PROVIDER, task])
             return out if mode == "print" else _last_text(out)
 
         serve(delegate, version=os.environ["BENCH_VERSION"])
 
 
 class Parent:
-    """A pi that lasts, and hands on one task after the other."""
+    """A pi that keeps running and delegates one task after another."""
 
     def __init__(self, command: list[str]) -> None:
         self._command = command
         self._process: asyncio.subprocess.Process | None = None
 
     async def delegate(self, task: str) -> Timed:
-        """Return the answer, with the times from the tool's call until the parent is told."""
+        """Return the answer, timed from the tool call until the parent gets the result."""
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -107,21 +107,8 @@ def _write_models() -> None:
     (folder / "models.json").write_text(json.dumps({"providers": {"bench": provider}}))
 
 
-async def _output(command: list[str]) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"exit code {process.returncode}: {err.decode()[-400:]}")
-    return out.decode()
-
-
 def _last_text(events: str) -> str:
-    """Return the text of the last message that the model ended."""
+    """Return the text of the last message of the model."""
     for line in reversed(events.splitlines()):
         event = json.loads(line)
         message = event.get("message", {})

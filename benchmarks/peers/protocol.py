@@ -1,11 +1,12 @@
-"""What every driver does alike: orders on stdin, answers on stdout, one JSON object a line.
+"""What all drivers share: orders on stdin, answers on stdout, one JSON object a line.
 
-At the start it says `{"ready": true, "version": …}`. Then:
+A driver starts with `{"ready": true, "version": …}`. Then:
 
 `{"op": "delegate", "tasks": […], "concurrent": n or null}`
-    runs the tasks at once, and answers `{"results": [{start, end, answer, error}]}`
+    runs the tasks at once, and answers `{"results": [{start, end, answer, error, cpu_s}]}`;
+    `cpu_s` is the CPU time of the driver's own process, shared equally by the tasks
 `{"op": "offer", "task": …}`
-    lets a parent with the delegation tool ask the model once, and answers `{"tool": name, …}`
+    has a parent with the delegation tool ask the model once, and answers `{"tool": name, …}`
 
 Times are `time.monotonic()`, which all processes of a machine share.
 """
@@ -15,7 +16,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +25,12 @@ Offer = Callable[[str], Awaitable[dict[str, Any]]]
 Prepare = Callable[[int, int | None], Awaitable[None]]
 
 MODEL = "scripted"
+DESCRIPTION = "Finds where things are in this codebase."
 
 
 @dataclass(frozen=True)
 class Timed:
-    """An answer with times of its own, where the call isn't the delegation itself."""
+    """An answer with its own times, for a driver whose call is more than the delegation."""
 
     answer: str
     start: float
@@ -36,9 +38,23 @@ class Timed:
 
 
 def read_note(path: str) -> str:
-    """The trivial tool of the peers that run in this process; the others have their own `read`."""
+    """The tool of the peers that run in this process; the others have their own `read`."""
     with open(path) as file:
         return file.read()
+
+
+async def output_of(command: Sequence[str]) -> str:
+    """Return what a command prints; raises `RuntimeError` if it fails."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"exit code {process.returncode}: {err.decode()[-400:]}")
+    return out.decode()
 
 
 def serve(
@@ -48,9 +64,9 @@ def serve(
     offer: Offer | None = None,
     prepare: Prepare | None = None,
 ) -> None:
-    """Follow orders until stdin ends; `prepare(tasks, concurrent)` is called before the clock."""
+    """Follow orders until stdin ends; `prepare(tasks, concurrent)` is called before the timing."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # a library that prints must not be taken for an answer
+    os.dup2(2, 1)  # what a library prints must not look like an answer
     asyncio.run(_serve(delegate, version, offer, prepare, answers))
 
 
@@ -70,7 +86,10 @@ async def _serve(delegate, version, offer, prepare, answers) -> None:
         tasks = order["tasks"]
         if prepare:
             await prepare(len(tasks), order.get("concurrent"))
-        tell({"results": await asyncio.gather(*(_timed(delegate, task) for task in tasks))})
+        spent = time.process_time()
+        results = await asyncio.gather(*(_timed(delegate, task) for task in tasks))
+        cpu_s = (time.process_time() - spent) / len(tasks)
+        tell({"results": [{**result, "cpu_s": cpu_s} for result in results]})
 
 
 async def _timed(delegate: Delegate, task: str) -> dict[str, Any]:

@@ -10,9 +10,7 @@ from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_ai_harness.subagents import SubAgent, SubAgents
 
-from benchmarks.peers.protocol import MODEL, read_note, serve
-
-DESCRIPTION = "Finds where things are in this codebase."
+from benchmarks.peers.protocol import DESCRIPTION, MODEL, read_note, serve
 
 
 def main() -> None:

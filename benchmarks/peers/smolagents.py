@@ -8,9 +8,7 @@ from typing import Any
 
 from smolagents import LogLevel, OpenAIModel, ToolCallingAgent, tool
 
-from benchmarks.peers.protocol import MODEL, read_note, serve
-
-DESCRIPTION = "Finds where things are in this codebase."
+from benchmarks.peers.protocol import DESCRIPTION, MODEL, read_note, serve
 
 
 @tool

@@ -1,27 +1,22 @@
-"""An agent as its file defines it; whatever the file holds, reading it never raises."""
+"""An agent as its file defines it; no content of a file makes reading it raise."""
 
 import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Literal
 
-from outrider.agents import frontmatter
-from outrider.agents.frontmatter import Entry
+from outrider.agents.frontmatter import Diagnostic, Field, Notes, parse
 from outrider.protocol import catalogue
 
 AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
-    ("name", True, "What the agent is called: letters, digits, `.`, `_` and `-`, at most 64."),
+    ("name", True, "Its name: at most 64 letters, digits, `.`, `_` and `-`."),
     ("description", False, "When to delegate to it, for people and for the host's model."),
     ("readonly", False, "`true` or `1`: it never gets a tool that writes. Anything else is false."),
-    (
-        "tools",
-        False,
-        "Names as `a, b`, `[a, b]` or `- a` lines. None listed: read, grep, find, ls.",
-    ),
-    ("model", False, "Its model, as `provider:name`. `inherit` means none of its own."),
-    ("disabled", False, "`true` or `1`: it is known but can't be delegated to."),
+    ("tools", False, "Names as `a, b`, `[a, b]` or `- a` lines. Without: read, grep, find, ls."),
+    ("model", False, "Its model, as `provider:name`. `inherit` is the same as no model."),
+    ("disabled", False, "`true` or `1`: it is listed but can't be delegated to."),
     ("output_schema", False, "Path of a JSON Schema for its answers, relative to the file."),
 )
 DEFAULT_ROLE = (
@@ -29,14 +24,12 @@ DEFAULT_ROLE = (
     "found, on what evidence, and what you are unsure of."
 )
 _FIELD_NAMES = tuple(name for name, _, _ in AGENT_FIELDS)
-# Misspelt, these still bind: a typo must not make an agent freer than its author meant.
+# Misspelt, these still count: a typo must not give an agent more than its author meant.
 _SWITCHES = ("readonly", "disabled")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TOOL = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _MODEL = re.compile(r"[!-~]{1,200}")
-_CLAUDE_MODELS = ("sonnet", "opus", "haiku")
 _MAX_TOOLS = 64
-_MAX_DIAGNOSTICS = 20
 
 
 class Source(StrEnum):
@@ -48,22 +41,8 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
-    """What is wrong with an agent file. An error makes the file unusable, a warning doesn't."""
-
-    path: str
-    line: int | None
-    message: str
-    severity: Literal["error", "warning"]
-
-    def __str__(self) -> str:
-        place = self.path if self.line is None else f"{self.path}:{self.line}"
-        return f"{place}: {self.severity}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
 class AgentDefinition:
-    """One agent. `tools` is None where the file lists none, and empty where it lists nothing."""
+    """One agent. `tools` is None without a `tools` line, and empty with an empty one."""
 
     name: str
     description: str
@@ -87,62 +66,35 @@ def parse_definition(
     text: str, path: str, source: Source
 ) -> tuple[AgentDefinition | None, list[Diagnostic]]:
     """Return the agent that `text` defines, or None, and everything that is wrong with it."""
-    notes = _Notes(path)
-    if "\0" in text:
-        notes.error(
-            text[: text.index("\0")].count("\n") + 1, "it holds a NUL byte: not a text file"
-        )
-        return None, notes.diagnostics
-    # Half of a surrogate pair can't be written as UTF-8, so no result could carry it.
-    parsed = frontmatter.parse(text.encode("utf-8", "replace").decode())
-    for fault in parsed.faults:
-        (notes.error if fault.fatal else notes.warn)(fault.line, fault.message)
+    notes = Notes(path)
     definition = None
-    if not any(fault.fatal for fault in parsed.faults):
-        definition = _definition(_known_entries(parsed.entries, notes), parsed.body, source, notes)
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        notes.error(line, "it contains a NUL byte: not a text file")
+    # Half of a surrogate pair can't be written as UTF-8, so no result could contain it.
+    elif parsed := parse(text.encode("utf-8", "replace").decode(), notes):
+        definition = _definition(_known(parsed[0], notes), parsed[1], source, notes)
     return definition, notes.bounded()
 
 
-@dataclass(slots=True)
-class _Notes:
-    """The diagnostics of one file, while it is read."""
-
-    path: str
-    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
-
-    def error(self, line: int | None, message: str) -> None:
-        self.diagnostics.append(Diagnostic(self.path, line, message, "error"))
-
-    def warn(self, line: int | None, message: str) -> None:
-        self.diagnostics.append(Diagnostic(self.path, line, message, "warning"))
-
-    def bounded(self) -> list[Diagnostic]:
-        self.diagnostics.sort(key=lambda note: (note.severity, note.line or 0))
-        more = len(self.diagnostics) - _MAX_DIAGNOSTICS
-        if more > 0:
-            del self.diagnostics[_MAX_DIAGNOSTICS:]
-            self.warn(None, f"and {more} more warnings")
-        return self.diagnostics
-
-
-def _known_entries(entries: tuple[Entry, ...], notes: _Notes) -> dict[str, Entry]:
-    known: dict[str, Entry] = {}
-    for entry in entries:
-        name = entry.key if entry.key in _FIELD_NAMES else _meant(entry, notes)
+def _known(fields: Iterable[Field], notes: Notes) -> dict[str, Field]:
+    known: dict[str, Field] = {}
+    for field in fields:
+        name = field.key if field.key in _FIELD_NAMES else _meant(field, notes)
         if name in known:
-            notes.warn(entry.line, f"{name} is given twice; line {known[name].line} counts")
+            notes.warn(field.line, f"{name} is given twice; line {known[name].line} counts")
         elif name:
-            known[name] = entry
+            known[name] = field
     return known
 
 
-def _meant(entry: Entry, notes: _Notes) -> str | None:
-    near = get_close_matches(entry.key.lower(), _FIELD_NAMES, 1, 0.75)
-    shown = entry.key[:60]
+def _meant(field: Field, notes: Notes) -> str | None:
+    near = get_close_matches(field.key.lower(), _FIELD_NAMES, 1, 0.75)
+    shown = field.key[:60]
     if near and near[0] in _SWITCHES:
-        notes.warn(entry.line, f"unknown key {shown}; taken as {near[0]}")
+        notes.warn(field.line, f"unknown key {shown}; taken as {near[0]}")
         return near[0]
-    notes.warn(entry.line, f"unknown key {shown}, ignored" + _suggestion(near))
+    notes.warn(field.line, f"unknown key {shown}, ignored" + _suggestion(near))
     return None
 
 
@@ -151,67 +103,62 @@ def _suggestion(near: list[str]) -> str:
 
 
 def _definition(
-    entries: dict[str, Entry], body: str, source: Source, notes: _Notes
+    fields: dict[str, Field], body: str, source: Source, notes: Notes
 ) -> AgentDefinition | None:
-    name = _name(entries.get("name"), notes)
-    described = entries.get("description")
+    described = fields.get("description")
     description = _readable(described.text) if described else ""
-    switches = {switch: _switch(entries.get(switch), notes) for switch in _SWITCHES}
-    tools = _tools(entries.get("tools"), notes)
-    model = _model(entries.get("model"), notes)
-    schema = _schema_path(entries.get("output_schema"), notes)
-    if name is None:
-        return None
-    return AgentDefinition(
-        name=name,
+    name = _name(fields.get("name"), notes)
+    definition = AgentDefinition(
+        name=name or "",
         description=description,
         system_prompt=body or description or DEFAULT_ROLE,
-        readonly=switches["readonly"],
-        tools=tools,
-        model=model,
-        disabled=switches["disabled"],
-        output_schema=schema,
+        readonly=_switch(fields.get("readonly"), notes),
+        tools=_tools(fields.get("tools"), notes),
+        model=_model(fields.get("model"), notes),
+        disabled=_switch(fields.get("disabled"), notes),
+        output_schema=_schema_path(fields.get("output_schema"), notes),
         source=source,
         path=notes.path,
     )
+    return definition if name else None
 
 
-def _name(entry: Entry | None, notes: _Notes) -> str | None:
-    if entry is None or not entry.word:
-        notes.error(entry.line if entry else 1, "it has no name: add a line `name: …`")
-        return None
-    if not _NAME.fullmatch(entry.word):
-        message = "is no name: use letters, digits, `.`, `_` and `-`, at most 64"
-        notes.error(entry.line, f"{entry.word[:64]!r} {message}")
-        return None
-    return entry.word
+def _name(field: Field | None, notes: Notes) -> str | None:
+    if field is None or not field.word:
+        notes.error(field.line if field else 1, "it has no name: add a line `name: …`")
+    elif not _NAME.fullmatch(field.word):
+        rule = "use at most 64 letters, digits, `.`, `_` and `-`"
+        notes.error(field.line, f"{field.word[:64]!r} isn't a valid name: {rule}")
+    else:
+        return field.word
+    return None
 
 
 def _readable(text: str) -> str:
-    """Return `text` without the characters that steer a terminal or hide words."""
+    """Return `text` without the characters that control a terminal or hide words."""
     return "".join(char for char in text if char.isprintable() or char in "\n\t").strip()
 
 
-def _switch(entry: Entry | None, notes: _Notes) -> bool:
-    word = entry.word.casefold() if entry else ""
-    if entry and word not in ("", "true", "1", "false", "0", "no", "off"):
-        notes.warn(entry.line, f"{entry.key}: {word[:60]!r} counts as false; write true or false")
+def _switch(field: Field | None, notes: Notes) -> bool:
+    word = field.word.casefold() if field else ""
+    if field and word not in ("", "true", "1", "false", "0", "no", "off"):
+        notes.warn(field.line, f"{field.key}: {word[:60]!r} counts as false; write true or false")
     return word in ("true", "1")
 
 
-def _tools(entry: Entry | None, notes: _Notes) -> tuple[str, ...] | None:
-    if entry is None:
+def _tools(field: Field | None, notes: Notes) -> tuple[str, ...] | None:
+    if field is None:
         return None
-    names = entry.names
-    if not names and not entry.word:
-        notes.warn(entry.line, "tools is empty, so the agent gets none; write [] if that is meant")
+    names = field.names
+    if not names and not field.word:
+        notes.warn(field.line, "tools is empty, so the agent gets none; write [] if that is meant")
     if len(names) > _MAX_TOOLS:
-        notes.warn(entry.line, f"{len(names)} tools listed; only the first {_MAX_TOOLS} count")
-    tools = [_tool(name, entry.line, notes) for name in names[:_MAX_TOOLS]]
+        notes.warn(field.line, f"{len(names)} tools listed; only the first {_MAX_TOOLS} count")
+    tools = [_tool(name, field.line, notes) for name in names[:_MAX_TOOLS]]
     return tuple(dict.fromkeys(filter(None, tools)))
 
 
-def _tool(written: str, line: int, notes: _Notes) -> str | None:
+def _tool(written: str, line: int, notes: Notes) -> str | None:
     name, shown = catalogue.canonical(written), repr(written[:60])
     if name in catalogue.NEVER_GIVEN:
         notes.warn(line, f"tool {shown} is never given to an agent; left out")
@@ -228,20 +175,17 @@ def _tool(written: str, line: int, notes: _Notes) -> str | None:
     return name
 
 
-def _model(entry: Entry | None, notes: _Notes) -> str | None:
-    word = entry.word if entry else ""
-    if entry is None or word.casefold() in ("", "inherit"):
+def _model(field: Field | None, notes: Notes) -> str | None:
+    if field is None or field.word.casefold() in ("", "inherit"):
         return None
-    if word.casefold() in _CLAUDE_MODELS:
-        notes.warn(entry.line, f"model {word} names no provider, ignored; write `provider:name`")
+    if not _MODEL.fullmatch(field.word):
+        shown = repr(field.word[:60])
+        notes.warn(field.line, f"{shown} isn't a model, ignored; write `provider:name`")
         return None
-    if not _MODEL.fullmatch(word):
-        notes.warn(entry.line, f"{word[:60]!r} is no model, ignored; write `provider:name`")
-        return None
-    return word
+    return field.word
 
 
-def _schema_path(entry: Entry | None, notes: _Notes) -> str | None:
-    if entry is None or not entry.word:
+def _schema_path(field: Field | None, notes: Notes) -> str | None:
+    if field is None or not field.word:
         return None
-    return os.path.normpath(os.path.join(os.path.dirname(notes.path), entry.word))
+    return os.path.normpath(os.path.join(os.path.dirname(notes.path), field.word))

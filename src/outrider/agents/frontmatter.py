@@ -1,13 +1,15 @@
-"""The frontmatter of an agent file: a small, forgiving reader that never raises.
+"""The frontmatter of an agent file: a small, tolerant parser that never raises.
 
-Not YAML: `key: value` is taken to the end of its line, colons and all. Of YAML it knows what
-agent files use: quotes, comments, lists, folded lines and block scalars.
+Not YAML: the value of `key: value` is the rest of the line, colons included. Of YAML it supports
+what agent files use: quotes, comments, lists, folded lines and block scalars.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
-MAX_LINES = 100
+_MAX_LINES = 100
+_MAX_DIAGNOSTICS = 20
 
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*:(.*)")
 _ITEM = re.compile(r"[ \t]*-(?:[ \t]+(.*))?$")
@@ -22,8 +24,47 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One key with what stands after it, and the line where it stands."""
+class Diagnostic:
+    """What is wrong with an agent file. An error makes the file unusable, a warning doesn't."""
+
+    path: str
+    line: int | None
+    message: str
+    severity: Literal["error", "warning"]
+
+    def __str__(self) -> str:
+        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{place}: {self.severity}: {self.message}"
+
+
+@dataclass(slots=True)
+class Notes:
+    """The diagnostics of one file, while it is read."""
+
+    path: str
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def error(self, line: int | None, message: str) -> None:
+        """Note why the file can't be used."""
+        self.diagnostics.append(Diagnostic(self.path, line, message, "error"))
+
+    def warn(self, line: int | None, message: str) -> None:
+        """Note what is ignored or read in another way."""
+        self.diagnostics.append(Diagnostic(self.path, line, message, "warning"))
+
+    def bounded(self) -> list[Diagnostic]:
+        """Return the diagnostics, errors first, and a count in place of those above the limit."""
+        self.diagnostics.sort(key=lambda note: (note.severity, note.line or 0))
+        more = len(self.diagnostics) - _MAX_DIAGNOSTICS
+        if more > 0:
+            del self.diagnostics[_MAX_DIAGNOSTICS:]
+            self.warn(None, f"and {more} more warnings")
+        return self.diagnostics
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key with its value, and the line of the key."""
 
     key: str
     line: int
@@ -33,7 +74,7 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """The value as free text: a `#` belongs to it."""
+        """The value as free text: a `#` is part of it."""
         if self.items is not None:
             return ", ".join(self.items)
         return self.literal if self.literal is not None else " ".join(self.lines)
@@ -57,60 +98,45 @@ class Entry:
         return tuple(_unquoted(part) or part for part in parts if part)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong with a line; a fatal one makes the file unusable."""
-
-    line: int
-    message: str
-    fatal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Frontmatter:
-    """An agent file taken apart."""
-
-    entries: tuple[Entry, ...]
-    body: str
-    faults: tuple[Fault, ...]
-
-
-def parse(text: str) -> Frontmatter:
-    """Return the entries and the body of an agent file, with whatever was wrong."""
+def parse(text: str, notes: Notes) -> tuple[list[Field], str] | None:
+    """Return the fields and the body of an agent file; None, with an error noted, if unusable."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     start = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if not _FENCE.match(lines[start]):
-        fault = Fault(start + 1, "no frontmatter: the file must start with a line `---`", True)
-        return Frontmatter((), text.strip(), (fault,))
+        notes.error(start + 1, "no frontmatter: the file must start with a line `---`")
+        return None
     end = next((at for at in range(start + 1, len(lines)) if _FENCE.match(lines[at])), None)
     if end is None:
-        fault = Fault(start + 1, "the frontmatter has no end: close it with a line `---`", True)
-        return Frontmatter((), "", (fault,))
-    entries, faults = _entries(lines[:end], start + 1)
-    return Frontmatter(tuple(entries), "\n".join(lines[end + 1 :]).strip(), tuple(faults))
+        notes.error(start + 1, "the frontmatter has no end: close it with a line `---`")
+        return None
+    fields = _fields(lines[:end], start + 1, notes)
+    return None if fields is None else (fields, "\n".join(lines[end + 1 :]).strip())
 
 
-def _entries(lines: list[str], at: int) -> tuple[list[Entry], list[Fault]]:
-    entries: list[Entry] = []
-    faults: list[Fault] = []
+def _fields(lines: list[str], at: int, notes: Notes) -> list[Field] | None:
+    fields: list[Field] = []
+    ignored: list[int] = []
     while at < len(lines):
         line, stop = lines[at], at + 1
         if match := _KEY.match(line):
             value = match[2].strip()
             stop = _end(lines, stop, value)
-            entries.append(_entry(match[1], at + 1, value, lines[at + 1 : stop]))
+            fields.append(_field(match[1], at + 1, value, lines[at + 1 : stop]))
         elif line.strip() and not line.lstrip().startswith("#"):
-            faults.append(Fault(at + 1, f"not a `key: value` line, ignored: {line.strip()[:60]!r}"))
-        if max(len(entries), len(faults)) > MAX_LINES:
+            ignored.append(at)
+        if max(len(fields), len(ignored)) > _MAX_LINES:
             # Going on without the rest could miss a `readonly`.
-            kind = "keys" if len(entries) > MAX_LINES else "lines that aren't `key: value`"
-            return [], [Fault(at + 1, f"more than {MAX_LINES} {kind}", True)]
+            kind = "keys" if len(fields) > _MAX_LINES else "lines that aren't `key: value`"
+            notes.error(at + 1, f"more than {_MAX_LINES} {kind}")
+            return None
         at = stop
-    return entries, faults
+    for at in ignored:
+        notes.warn(at + 1, f"not a `key: value` line, ignored: {lines[at].strip()[:60]!r}")
+    return fields
 
 
 def _end(lines: list[str], at: int, value: str) -> int:
-    """Return where the lines end that belong to the value which starts before `at`."""
+    """Return where the lines of the value end that starts before `at`."""
     is_open_list = value.startswith("[") and "]" not in value
     is_bare = not _without_comment(value)
     while at < len(lines):
@@ -124,17 +150,17 @@ def _end(lines: list[str], at: int, value: str) -> int:
     return at
 
 
-def _entry(key: str, line: int, value: str, rest: list[str]) -> Entry:
+def _field(key: str, line: int, value: str, rest: list[str]) -> Field:
     rest = [item for item in rest if not item.startswith("#")]
     if block := _BLOCK.match(value):
-        return Entry(key, line, (), literal=_block_text(rest, folded=block[1] == ">"))
+        return Field(key, line, (), literal=_block_text(rest, folded=block[1] == ">"))
     if value[:1] not in ('"', "'"):
         rest = [item for item in rest if not item.lstrip().startswith("#")]
     filled = [item.strip() for item in rest if item.strip()]
     if not _without_comment(value) and filled and _ITEM.match(filled[0]):
-        return Entry(key, line, (), items=_items(filled))
+        return Field(key, line, (), items=_items(filled))
     lines = tuple(filter(None, (value, *filled)))
-    return Entry(key, line, lines, literal=_unquoted(" ".join(lines)))
+    return Field(key, line, lines, literal=_unquoted(" ".join(lines)))
 
 
 def _items(lines: list[str]) -> tuple[str, ...]:
@@ -146,7 +172,7 @@ def _items(lines: list[str]) -> tuple[str, ...]:
 def _block_text(lines: list[str], *, folded: bool) -> str:
     indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
     text = "\n".join(line[min(indents, default=0) :].rstrip() for line in lines).strip("\n")
-    # Folding joins lines, and an empty line stays a break.
+    # Folding joins lines; an empty line stays a break.
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text) if folded else text
 
 
@@ -157,7 +183,7 @@ def _without_comment(text: str) -> str:
 
 
 def _unquoted(text: str) -> str | None:
-    """Return what stands between the quotes, or None where `text` isn't one quoted string."""
+    """Return what is between the quotes, or None if `text` isn't one quoted string."""
     if match := _DOUBLE.match(text):
         return _ESCAPE.sub(_unescaped, match[1])
     if match := _SINGLE.match(text):
@@ -170,5 +196,5 @@ def _unescaped(match: re.Match[str]) -> str:
     if not digits:
         return _ESCAPED.get(match[3], match[3])
     code = int(digits, 16)
-    # No path can hold a NUL, and no UTF-8 half of a surrogate pair.
+    # No path can contain a NUL, and no UTF-8 half of a surrogate pair.
     return "\ufffd" if code == 0 or 0xD800 <= code < 0xE000 else chr(code)

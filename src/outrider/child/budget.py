@@ -32,11 +32,11 @@ class Budget:
         return f"The budget of {limit} tool calls doesn't cover {number} more ({self.tool_calls})."
 
     def wrap_up(self) -> str | None:
-        """Return, once, the words that ask the model to finish when a limit is near."""
+        """Return, once, a message that asks the model to finish when a limit is near."""
         near = [
             f"{used:g} of {limit:g} {unit}"
             for unit, used, limit in self._counters()
-            # The turn to come is counted: of three turns, the last must be one to wrap up in.
+            # The next turn counts: of three turns, the last is the one to wrap up in.
             if limit > 0 and used + (unit == "turns") > WRAP_UP_SHARE * limit
         ]
         if self._asked_to_wrap_up or not near:

@@ -1,10 +1,10 @@
-"""One request to the model, streamed; and sent again where the failure was a passing one."""
+"""One request to the model, streamed, and sent again if it failed for a passing reason."""
 
 import asyncio
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
@@ -14,7 +14,7 @@ from pydantic_ai.messages import (
     TextPart,
     TextPartDelta,
 )
-from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.tools import ToolDefinition
 
 from outrider.child.emitter import Emit
@@ -31,7 +31,7 @@ SIGN_OF_LIFE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a request came to: the model's response, or the failure and what there was by then."""
+    """The result of a request: the model's response, or the failure and the text until then."""
 
     text: str
     usage: Usage
@@ -40,29 +40,15 @@ class Reply:
 
 
 @dataclass(slots=True)
-class _Received:
-    """What has come of one response so far."""
-
-    pieces: list[str] = field(default_factory=list[str])
-    usage: Usage = field(default_factory=Usage)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-
 class Conversation:
     """Sends the history to one model, as often as the retry policy and the deadline allow."""
 
-    def __init__(
-        self, model: Model, name: str, emit: Emit, retry: RetryPolicy, deadline: float
-    ) -> None:
-        self._model = model
-        self._name = name
-        self._emit = emit
-        self._retry = retry
-        self._deadline = deadline
-        self._shown_at = 0.0
+    model: Model
+    model_name: str
+    emit: Emit
+    retry: RetryPolicy
+    deadline: float
+    _shown_at: float = 0.0
 
     async def request(self, turn: int, history: History, tools: Sequence[ToolDefinition]) -> Reply:
         """Return the model's reply; `usage` counts every attempt that was made for it."""
@@ -71,65 +57,54 @@ class Conversation:
         while True:
             reply = await self._attempt(turn, history, tools)
             spent += reply.usage
-            if reply.failure is None:
-                return Reply(reply.text, spent, reply.response)
-            if not await self._again(turn, attempt, reply.failure, history):
-                return Reply(reply.text, spent, failure=reply.failure)
+            if reply.failure is None or not await self._wait_to_retry(
+                turn, attempt, reply.failure, history
+            ):
+                return replace(reply, usage=spent)
             attempt += 1
 
     async def _attempt(self, turn: int, history: History, tools: Sequence[ToolDefinition]) -> Reply:
-        received = _Received()
+        pieces: list[str] = []
+        stream: StreamedResponse | None = None
         try:
-            response = await self._receive(turn, history, tools, received)
-        except Exception as error:
-            return Reply(received.text, received.usage, failure=classify(error, self._name))
-        return Reply(received.text, received.usage, response, cut_failure(response))
-
-    async def _receive(
-        self,
-        turn: int,
-        history: History,
-        tools: Sequence[ToolDefinition],
-        received: _Received,
-    ) -> ModelResponse:
-        async with model_request_stream(
-            self._model,
-            history.messages,
-            model_settings=request_settings(self._model),
-            model_request_parameters=ModelRequestParameters(function_tools=list(tools)),
-        ) as stream:
-            try:
+            async with model_request_stream(
+                self.model,
+                history.messages,
+                model_settings=request_settings(self.model),
+                model_request_parameters=ModelRequestParameters(function_tools=list(tools)),
+            ) as stream:
                 async for event in stream:
-                    if delta := _text_of(event, has_text=bool(received.pieces)):
-                        received.pieces.append(delta)
-                        self._emit(MessageUpdateEvent(turn, delta))
+                    if delta := _text_of(event, has_text=bool(pieces)):
+                        pieces.append(delta)
+                        self.emit(MessageUpdateEvent(turn, delta))
                     else:
                         self._show_life(turn)
-            finally:
-                received.usage = _usage_of(stream.get())
-        return stream.get()
+            failure = cut_failure(stream.get())
+        except Exception as error:
+            failure = classify(error, self.model_name)
+        response = stream.get() if stream is not None else None
+        return Reply("".join(pieces), _usage_of(response), response, failure)
 
     def _show_life(self, turn: int) -> None:
-        """Tell the parent, now and then, of a model that thinks, or writes a long tool call."""
+        """Tell the parent now and then that the model thinks, or writes a long tool call."""
         if (now := time.monotonic()) - self._shown_at >= SIGN_OF_LIFE_SECONDS:
             self._shown_at = now
-            self._emit(MessageUpdateEvent(turn, ""))
+            self.emit(MessageUpdateEvent(turn, ""))
 
-    async def _again(self, turn: int, attempt: int, failure: Failure, history: History) -> bool:
-        """Whether the request is to be sent again; returns when it is time to."""
+    async def _wait_to_retry(
+        self, turn: int, attempt: int, failure: Failure, history: History
+    ) -> bool:
+        """Return whether to send the request again, when it is time to."""
         if failure.kind is FailureKind.WINDOW_OVERFLOW:
             return history.drop_bulk()
-        remaining_ms = int((self._deadline - time.monotonic()) * 1000)
-        delay_ms = self._retry.delay_ms(
-            failure.kind,
-            attempt,
-            failure.retry_after,
-            remaining_ms,
-            random.random(),  # noqa: S311
+        remaining_ms = int((self.deadline - time.monotonic()) * 1000)
+        jitter = random.random()  # noqa: S311
+        delay_ms = self.retry.delay_ms(
+            failure.kind, attempt, failure.retry_after, remaining_ms, jitter
         )
         if delay_ms is None:
             return False
-        self._emit(RetryEvent(turn, attempt + 1, failure.kind, failure.message, delay_ms))
+        self.emit(RetryEvent(turn, attempt + 1, failure.kind, failure.message, delay_ms))
         await asyncio.sleep(delay_ms / 1000)
         return True
 
@@ -145,7 +120,9 @@ def _text_of(event: object, *, has_text: bool) -> str:
             return ""
 
 
-def _usage_of(response: ModelResponse) -> Usage:
+def _usage_of(response: ModelResponse | None) -> Usage:
+    if response is None:
+        return Usage()
     cost, known = cost_of(response)
     used = response.usage
     return Usage(

@@ -1,4 +1,4 @@
-"""The child's only voice: events, one a line, on a pipe that nothing else can write to."""
+"""A child reports only through events, one a line, on a link that nothing else can write to."""
 
 import os
 import time
@@ -18,7 +18,7 @@ class Emitter:
         self._start = time.monotonic()
 
     def __call__(self, event: Event) -> None:
-        """Send one event, whole. Where nobody listens any more the child has no reason to go on."""
+        """Send one whole event. If nobody reads it any more, the child ends."""
         at = round((time.monotonic() - self._start) * 1000)
         data = memoryview(jsonl.encode(event_to_json(event, at)) + b"\n")
         try:
@@ -31,7 +31,7 @@ class Emitter:
 def take_standard_streams() -> tuple[int, int]:
     """Return private descriptors of the brief and the events, and point 0 and 1 elsewhere.
 
-    A tool, or a library, that prints then writes to stderr; one that reads gets nothing.
+    A tool or a library that prints then writes to stderr, and one that reads gets nothing.
     """
     brief, events = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -39,14 +39,3 @@ def take_standard_streams() -> tuple[int, int]:
     os.close(null)
     os.dup2(2, 1)
     return brief, events
-
-
-def read_line(descriptor: int) -> bytes:
-    """Return the first line of a descriptor, without reading the rest of what it will say."""
-    pieces: list[bytes] = []
-    while not (pieces and pieces[-1].endswith(b"\n")):
-        piece = os.read(descriptor, 1 << 20)
-        if not piece:
-            break
-        pieces.append(piece)
-    return b"".join(pieces)

@@ -1,5 +1,5 @@
-"""The warm process: it has imported and exercised all that a child needs, and forks one for each
-request. It has one thread, no event loop and no caller's secrets, for every fork inherits it all.
+"""The fork server: it has imported and exercised all that a child needs, and forks one for each
+request. It has one thread, no event loop and no caller's secrets, since every fork inherits them.
 
 `python -m outrider.child.fork_server host FD PROVIDER` serves one host, until that lets go of it;
 `… user LOCK_FD PATH MINUTES PROVIDER` serves a user's commands.
@@ -15,21 +15,35 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Sequence
 
-from outrider.processes.guardian import BEGIN, call_oneself, libc, run_guarded, run_spare
+from outrider.child.main import run_child
+from outrider.child.rehearsal import load_provider, rehearse
+from outrider.processes.guardian import Guardian
+from outrider.processes.reaping import call_oneself, libc
+from outrider.protocol.errors import OutriderError
+from outrider.protocol.fork_server import (
+    MAX_PACKET_BYTES,
+    READY,
+    STATUS,
+    STOP,
+    STOPPED,
+    ChildEnds,
+    StartRequest,
+)
 
-READY = b"ready"
-PIPES = 4
 SPARE_AFTER_MS = 20
-"""How long nobody must have come before a spare child is made: before, it would be in the way."""
-MAX_BYTES = 4096
+"""How long no request must have come before a spare is made: making one delays requests."""
 MAX_JOIN_SECONDS = 5.0
+MAX_CLIENT_SECONDS = 5.0
+LOOK_EVERY_SECONDS = 60.0
+"""How often a user's server looks whether its socket can still be found."""
+_BEGIN = b"begin"
+_ENDS = len(ChildEnds._fields)
 
 
-class Unfit(Exception):
-    """Why this process must not be forked."""
+class ForkServerUnfit(OutriderError):
+    """This process must not be forked; the message says why."""
 
 
 def main(arguments: list[str]) -> None:
@@ -39,33 +53,27 @@ def main(arguments: list[str]) -> None:
             connection = socket.socket(fileno=int(descriptor))
             warm_up(provider)
             connection.send(READY)
-            _Server(provider, connections=[connection]).serve()
+            _Server(provider, connection=connection).serve()
         case ["user", lock, path, minutes, provider]:
             warm_up(provider)
-            idle_seconds = float(minutes) * 60
-            _Server(
-                provider, path, _listen(path), lock=int(lock), idle_seconds=idle_seconds
-            ).serve()
+            listener = _Listener(path, int(lock), float(minutes) * 60)
+            _Server(provider, listener=listener).serve()
         case _:
             sys.exit(__doc__)
 
 
 def warm_up(provider: str) -> None:
-    """Become a process to fork from: all is loaded and done once, and one thread is left."""
+    """Make this a process to fork from: everything is loaded and used once, one thread is left."""
     call_oneself("warm")
-    from outrider.child.rehearsal import rehearse
-
     rehearse()
     libc()
     _load(provider)
-    # The forks of this process end on their own; nobody waits for them here.
+    # The forks of this process end on their own; it doesn't wait for them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def _load(provider: str) -> None:
-    """Make ready for a provider's models, and see to it that this process can be forked."""
-    from outrider.child.rehearsal import load_provider
-
+    """Load a provider's models, and make sure that this process can be forked."""
     load_provider(provider)
     _join_threads()
     gc.collect()
@@ -73,231 +81,227 @@ def _load(provider: str) -> None:
 
 
 def _join_threads() -> None:
-    """Wait until no thread but this one is left, to the kernel's knowledge; raises `Unfit`."""
+    """Wait until the kernel knows of no thread but this one; raises `ForkServerUnfit`."""
     give_up = time.monotonic() + MAX_JOIN_SECONDS
     while (threads := len(os.listdir("/proc/self/task"))) != 1:
         if time.monotonic() > give_up:
-            raise Unfit(f"{threads} threads are left after warming up")
+            raise ForkServerUnfit(f"{threads} threads are left after warming up")
         time.sleep(0.001)
 
 
-def _listen(path: str) -> socket.socket:
-    """Return a socket at `path` that only this user can connect to."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    staged = f"{path}.{os.getpid()}"
-    old_mask = os.umask(0o177)
-    try:
-        listener.bind(staged)
-    finally:
-        os.umask(old_mask)
-    listener.listen(128)
-    # In one step, so that nobody meets a socket that doesn't listen yet.
-    os.rename(staged, path)
-    return listener
+class _Listener:
+    """The socket where a user's commands find their fork server; others can't connect to it."""
+
+    def __init__(self, path: str, lock: int, idle_seconds: float) -> None:
+        self.lock = lock
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._path = path
+        self._idle_seconds = idle_seconds
+        staged = f"{path}.{os.getpid()}"
+        os.fchmod(self.socket.fileno(), 0o600)  # before the file exists
+        self.socket.bind(staged)
+        self.socket.listen(128)
+        # In one step, so that nobody meets a socket that doesn't listen yet.
+        os.rename(staged, path)
+        self._file = os.stat(path)
+        self.renew()
+
+    def renew(self) -> None:
+        """Count the idle time from now."""
+        self._until = time.monotonic() + self._idle_seconds
+
+    def seconds_left(self) -> float:
+        """Return how long to wait for the next command; 0 where none is expected any more."""
+        # A newer server may have taken the path, or something has removed it.
+        left = self._until - time.monotonic() if self._is_found() else 0.0
+        return max(0.0, min(left, LOOK_EVERY_SECONDS))
+
+    def accept(self) -> socket.socket | None:
+        """Return a connection of this user's, and none of anybody else's."""
+        connection, _ = self.socket.accept()
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        if struct.unpack("3i", credentials)[1] != os.getuid():
+            connection.close()
+            return None
+        connection.settimeout(MAX_CLIENT_SECONDS)
+        return connection
+
+    def unlink(self) -> None:
+        """Remove the socket's file, unless it is a newer server's."""
+        if self._is_found():
+            os.unlink(self._path)
+
+    def _is_found(self) -> bool:
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.stat(self._path), self._file)
+        return False
 
 
 class _Server:
-    """Takes requests one after the other; each is answered with a fork."""
+    """Takes requests one after the other, and answers each with a fork."""
 
     def __init__(
         self,
         provider: str,
-        path: str | None = None,
-        listener: socket.socket | None = None,
         *,
-        connections: list[socket.socket] | None = None,
-        lock: int | None = None,
-        idle_seconds: float | None = None,
+        connection: socket.socket | None = None,
+        listener: _Listener | None = None,
     ) -> None:
+        self._connections = {connection.fileno(): connection} if connection else {}
+        self._listener = listener
+        self._spare: socket.socket | None = None
         self._loaded = {provider}
         self._asked = {provider}
-        self._connections = {one.fileno(): one for one in connections or ()}
-        self._listener = listener
-        self._lock = lock
-        self._spare: socket.socket | None = None
-        self._idle_seconds = idle_seconds
         self._started = time.time()
         self._served = 0
-        self._until = self._next_end()
-        self._path = path
-        self._identity = _identity(self._path)
+        self._stopped = False
 
     def serve(self) -> None:
         """Serve until the host lets go, or nobody has come for a while, or somebody says stop."""
-        with contextlib.suppress(KeyboardInterrupt):
-            while self._connections or self._is_wanted():
-                ready = self._ready()
-                for descriptor in ready:
-                    self._on_ready(descriptor)
-                if not ready and self._spare is None:
-                    self._learn()
-                    self._make_spare()
-        self._take_down()
+        while not self._stopped and (self._connections or self._is_awaited()):
+            ready = self._ready()
+            for descriptor in ready:
+                self._on_ready(descriptor)
+            if not ready and self._spare is None:
+                self._learn()
+                self._spare = self._fork(rehearsed=True)
+        if self._listener is not None:
+            self._listener.unlink()
 
-    def _is_wanted(self) -> bool:
-        # A newer one may have taken the path: then nobody can find this one any more.
-        return (
-            self._listener is not None
-            and time.monotonic() < self._until
-            and _identity(self._path) == self._identity
-        )
-
-    def _next_end(self) -> float:
-        return time.monotonic() + (self._idle_seconds or 0)
+    def _is_awaited(self) -> bool:
+        return self._listener is not None and self._listener.seconds_left() > 0
 
     def _ready(self) -> list[int]:
         poller = select.poll()
         for descriptor in self._connections:
             poller.register(descriptor, select.POLLIN)
-        wait_ms = None if self._spare else SPARE_AFTER_MS
+        limits_ms: list[float] = [] if self._spare else [SPARE_AFTER_MS]
         if self._listener is not None:
-            poller.register(self._listener, select.POLLIN)
-            left_ms = max(0.0, min(self._until - time.monotonic(), 60.0)) * 1000
-            wait_ms = min(left_ms, wait_ms or left_ms)
-        return [descriptor for descriptor, _ in poller.poll(wait_ms)]
+            poller.register(self._listener.socket, select.POLLIN)
+            limits_ms.append(self._listener.seconds_left() * 1000)
+        return [descriptor for descriptor, _ in poller.poll(min(limits_ms, default=None))]
 
     def _on_ready(self, descriptor: int) -> None:
-        if self._listener is not None and descriptor == self._listener.fileno():
-            connection, _ = self._listener.accept()
-            if _peer_uid(connection) == os.getuid():
-                connection.settimeout(5)
-                self._connections[connection.fileno()] = connection
-            else:
-                connection.close()
-            return
-        connection = self._connections[descriptor]
-        try:
-            message, pipes, _, _ = socket.recv_fds(connection, MAX_BYTES, PIPES)
-        except OSError:
-            message, pipes = b"", []
-        if not message:
-            del self._connections[descriptor]
-            connection.close()
-        else:
-            self._answer(connection, message, pipes)
-        self._until = self._next_end()
+        if descriptor in self._connections:
+            self._receive(self._connections[descriptor])
+        elif self._listener is not None and (connection := self._listener.accept()):
+            self._connections[connection.fileno()] = connection
+        if self._listener is not None:
+            self._listener.renew()
 
-    def _answer(self, connection: socket.socket, message: bytes, pipes: list[int]) -> None:
-        words = message.split(maxsplit=2)
-        if words[0] == b"start" and len(pipes) == PIPES:
-            self._served += 1
-            self._asked.update(word.decode(errors="replace") for word in words[2:])
-            if not self._hand_over(message, pipes):
-                self._fork(pipes, int(words[1]))
-        elif words[0] == b"status":
+    def _receive(self, connection: socket.socket) -> None:
+        try:
+            packet, ends, _, _ = socket.recv_fds(connection, MAX_PACKET_BYTES, _ENDS)
+        except OSError:
+            packet, ends = b"", []
+        if not packet:
+            del self._connections[connection.fileno()]
+            connection.close()
+        elif packet == STATUS:
             told = {"pid": os.getpid(), "startedAt": self._started, "served": self._served}
             connection.send(json.dumps(told).encode())
-        elif words[0] == b"stop":
-            connection.send(b"stopped")
-            self._until = 0
-            self._take_down()
-            sys.exit(0)
-        for pipe in pipes:
-            os.close(pipe)
+        elif packet == STOP:
+            self._stopped = True
+            connection.send(STOPPED)
+        elif request := StartRequest.from_bytes(packet):
+            self._served += 1
+            self._asked.add(request.provider)
+            # Where there is no room for another process, the caller sees its ends close.
+            with self._waiting_child(ends) as child, contextlib.suppress(OSError):
+                socket.send_fds(child, [packet], ends)
+        for end in ends:
+            os.close(end)
 
-    def _hand_over(self, message: bytes, pipes: list[int]) -> bool:
-        """Give the pipes to the spare child, if there is one and it is ready."""
+    def _waiting_child(self, ends: list[int]) -> socket.socket:
+        """Return the link to a child that waits for its request: the spare, if it is ready."""
         spare, self._spare = self._spare, None
-        if spare is None:
-            return False
-        with spare, contextlib.suppress(OSError):
-            if spare.recv(16, socket.MSG_DONTWAIT) == READY:
-                socket.send_fds(spare, [message], pipes)
-                return True
-        return False
+        if spare is not None:
+            with contextlib.suppress(OSError):
+                if spare.recv(16, socket.MSG_DONTWAIT) == READY:
+                    return spare
+            spare.close()
+        return self._fork(rehearsed=False, held=ends)
 
     def _learn(self) -> None:
-        """Load a provider that was asked for since: the next child finds it loaded.
+        """Load a provider that was asked for since, so that the next child finds it loaded.
 
         One that leaves a thread behind ends this process, and children start cold.
         """
-        for provider in sorted(self._asked - self._loaded)[:1]:  # who comes meanwhile must wait
+        for provider in sorted(self._asked - self._loaded)[:1]:  # one only: requests may wait
             self._loaded.add(provider)
             _load(provider)
 
-    def _make_spare(self) -> None:
+    def _fork(self, *, rehearsed: bool, held: Sequence[int] = ()) -> socket.socket:
+        """Fork a guardian and a child that wait for a request; return the link to them.
+
+        They get their ends with the request: those that the server holds now are closed.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, contextlib.suppress(OSError):
+        with theirs, contextlib.suppress(OSError):  # no room: then the link is broken
             if os.fork() == 0:
-                ours.close()
-                self._leave_server()
-                _in_guardian(lambda: run_spare(_wait_as_spare(theirs), theirs))
-        self._spare = ours
+                try:
+                    for descriptor in (*held, ours.detach()):
+                        os.close(descriptor)
+                    self._leave()
+                    _guard(theirs, rehearsed=rehearsed)
+                finally:
+                    os._exit(1)
+        return ours
 
-    def _fork(self, pipes: list[int], timeout_ms: int) -> None:
-        with contextlib.suppress(OSError):  # no room for another: the caller sees its pipes close
-            if os.fork() == 0:
-                self._leave_server()
-                _in_guardian(lambda: _run_at_once(pipes, timeout_ms))
-
-    def _leave_server(self) -> None:
-        """Let go, in a fork, of all that only the server may hold."""
+    def _leave(self) -> None:
+        """Let go, in a fork, of everything that only the server may hold."""
         os.setsid()
-        for connection in (*self._connections.values(), self._listener, self._spare):
-            if connection is not None:
-                connection.close()
-        if self._lock is not None:
-            os.close(self._lock)
-
-    def _take_down(self) -> None:
-        if self._path is not None and _identity(self._path) == self._identity:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
+        for connection in self._connections.values():
+            connection.close()
+        if self._listener is not None:
+            self._listener.socket.close()
+            os.close(self._listener.lock)
 
 
-def _in_guardian(guard: Callable[[], None]) -> NoReturn:
-    try:
-        guard()
-    finally:
-        os._exit(1)
+def _guard(server: socket.socket, *, rehearsed: bool) -> None:
+    """Fork a child that waits for its ends, and guard it once it is given them.
 
+    `server` brings them with the request, once; where it closes instead, both processes end.
+    """
+    call_oneself("spare")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
-def _run_at_once(pipes: list[int], timeout_ms: int) -> None:
-    from outrider.child.main import run_child
-
-    _take_pipes(pipes[:3])
-    run_guarded(run_child, lifeline=0, status=pipes[3], timeout_ms=timeout_ms)
-
-
-def _wait_as_spare(server: socket.socket) -> Callable[[socket.socket], None]:
-    """Return what a spare child does: take on its memory in a rehearsal, then wait for its task."""
-
-    def wait(guardian: socket.socket) -> None:
-        from outrider.child.main import run_child
-        from outrider.child.rehearsal import rehearse
-
-        call_oneself("spare")
-        rehearse()
-        server.send(READY)
+    def wait() -> None:
+        if rehearsed:
+            call_oneself("spare")
+            rehearse()  # takes up the memory that a task needs
+            server.send(READY)
         server.close()
-        _, pipes, _, _ = socket.recv_fds(guardian, 16, 3)
-        begins = guardian.recv(16) == BEGIN
-        guardian.close()
-        if begins:
-            call_oneself("child")
-            _take_pipes(pipes)
-            run_child()
+        _wait_and_run(theirs)
 
-    return wait
-
-
-def _take_pipes(pipes: list[int]) -> None:
-    for standard, pipe in enumerate(pipes):
-        os.dup2(pipe, standard)
-        os.close(pipe)
-
-
-def _identity(path: str | None) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path) if path is not None else None
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino) if found else None
+    guardian = Guardian(wait, not_the_childs=(ours.fileno(),))
+    theirs.close()
+    packet, received, _, _ = socket.recv_fds(server, MAX_PACKET_BYTES, _ENDS)
+    request = StartRequest.from_bytes(packet)
+    if request is None or len(received) != _ENDS:
+        os._exit(0)  # with which the kernel ends the child
+    server.close()
+    ends = ChildEnds(*received)
+    # The child is announced when it has its ends, and begins after that: until then the parent
+    # can give the task to another child.
+    socket.send_fds(ours, [READY], ends[:3])
+    os.write(ends.status, f"pid {os.getpid()}\n".encode())
+    ours.send(_BEGIN)
+    for descriptor in (ends.events, ends.errors, ours.fileno()):
+        os.close(descriptor)
+    guardian.guard(ends.start, ends.status, request.timeout_ms)
 
 
-def _peer_uid(connection: socket.socket) -> int:
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return struct.unpack("3i", credentials)[1]
+def _wait_and_run(guardian: socket.socket) -> None:
+    _, ends, _, _ = socket.recv_fds(guardian, 16, 3)
+    if guardian.recv(16) != _BEGIN:
+        return
+    guardian.close()
+    call_oneself("child")
+    for standard, end in enumerate(ends):
+        os.dup2(end, standard)
+        os.close(end)
+    run_child()
 
 
 if __name__ == "__main__":

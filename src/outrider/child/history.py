@@ -24,15 +24,15 @@ class History:
         self.messages: list[ModelMessage] = [ModelRequest(parts=opening)]
 
     def add_response(self, response: ModelResponse) -> None:
-        """Add what the model said."""
+        """Add a message of the model's."""
         self.messages.append(response)
 
     def add_request(self, parts: Sequence[ModelRequestPart]) -> None:
-        """Add what goes to the model next: tool results, or words of ours."""
+        """Add the next message to the model: tool results, or a message of ours."""
         self.messages.append(ModelRequest(parts=list(parts)))
 
     def say(self, text: str) -> None:
-        """Add words of ours to the request that goes out next."""
+        """Add a message of ours to the next request."""
         part = UserPromptPart(text)
         last = self.messages[-1]
         if isinstance(last, ModelRequest):

@@ -1,10 +1,9 @@
-"""A child from its brief to its last event."""
+"""A child, from its brief to its last event."""
 
 import asyncio
 import json
 import os
 import resource
-import select
 import signal
 import sys
 import time
@@ -17,7 +16,7 @@ from pydantic_ai.models import Model
 
 from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation
-from outrider.child.emitter import Emit, Emitter, read_line, take_standard_streams
+from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.history import History
 from outrider.child.report_back import ReportBackTool
 from outrider.child.task import TaskExecutor
@@ -26,7 +25,7 @@ from outrider.child.turn import TurnExecutor
 from outrider.models.failures import ModelUnavailable
 from outrider.models.providers import build_model, has_price
 from outrider.models.retry import RetryPolicy
-from outrider.processes.guardian import seal
+from outrider.processes.reaping import is_broken, seal
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.catalogue import run_commands
 from outrider.protocol.data import from_json
@@ -34,13 +33,14 @@ from outrider.protocol.events import SessionEvent, TaskFinishEvent
 
 
 def run_child() -> None:
-    """Read the brief from stdin, do its task, tell all of it on stdout, and exit."""
+    """Read the brief from stdin, do its task, write the events to stdout, and exit."""
     brief_in, events_out = take_standard_streams()
     start = time.monotonic()
     emit = Emitter(events_out)
     try:
-        told = from_json(Start, json.loads(read_line(brief_in)))
-        if _is_given_up(lifeline=brief_in):
+        with open(brief_in, "rb", closefd=False) as brief_file:
+            told = from_json(Start, json.loads(brief_file.readline()))
+        if is_broken(brief_in):  # the parent let go, and may have started another child
             os._exit(1)
         _take_surroundings(told)
         if run_commands(told.brief.tools):
@@ -51,15 +51,8 @@ def run_child() -> None:
     asyncio.run(_until_stopped(told.brief, emit, start))
 
 
-def _is_given_up(lifeline: int) -> bool:
-    """Whether the parent has let go by now, who may have started another child in our place."""
-    poller = select.poll()
-    poller.register(lifeline, 0)
-    return bool(poller.poll(0))
-
-
 def _take_surroundings(told: Start) -> None:
-    """Become a process of the caller's: in its folder, with its variables and limits."""
+    """Take over the caller's folder, variables and limits."""
     os.chdir(told.brief.cwd)
     os.environ.clear()
     os.environ.update(told.environment)
@@ -72,13 +65,13 @@ def _take_surroundings(told: Start) -> None:
 
 
 async def _until_stopped(brief: Brief, emit: Emit, start: float) -> NoReturn:
-    """Do the task and exit; SIGTERM cancels it, so that its tools are ended in good order."""
+    """Do the task and exit; SIGTERM cancels it, so that its tools can close."""
     task = asyncio.ensure_future(_do(brief, emit, start))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with suppress(asyncio.CancelledError):
         await task
     sys.stderr.flush()
-    # Nothing is left to do, and taking an interpreter full of SDKs apart costs 100 ms.
+    # Nothing is left to do, and an orderly exit of an interpreter full of SDKs takes 100 ms.
     os._exit(0)
 
 
@@ -99,27 +92,20 @@ async def _do(brief: Brief, emit: Emit, start: float) -> None:
 async def run_task(
     brief: Brief, model: Model, emit: Emit, budget: Budget, start: float
 ) -> TaskFinishEvent:
-    """Return how the task ended that a brief sets for a model."""
+    """Do the task of a brief with a model, and return how it ended."""
     if brief.budget.max_cost is not None and not has_price(model):
         error = f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be kept."
         return TaskFinishEvent(brief.run_id, error=f"{error} Limit maxTokens instead.")
     wants_report = brief.output_schema is not None
     report_back = ReportBackTool.for_schema(brief.output_schema) if wants_report else None
+    attempts = brief.report_back_attempts
     history = History(brief.system_prompt, brief.task)
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
     async with tool_executor(brief, Path(brief.cwd), dict(os.environ)) as executor:
         turns = TurnExecutor(
-            conversation,
-            history,
-            executor,
-            budget,
-            emit,
-            report_back,
-            brief.report_back_attempts,
-            deadline,
+            conversation, history, executor, budget, emit, report_back, attempts, deadline
         )
-        return await TaskExecutor(
-            brief.run_id, turns, history, budget, wants_report, brief.report_back_attempts
-        ).run()
+        task = TaskExecutor(brief.run_id, turns, history, budget, wants_report, attempts)
+        return await task.run()

@@ -4,13 +4,9 @@ Made for one task from that task's schema, and registered nowhere: two tasks nev
 Nothing is filled in, guessed or relaxed; a report is valid as it stands, or it isn't one.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from pydantic_ai.tools import ToolDefinition
-
-from outrider.child.report_wire import wire_parameters
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import (
     Envelope,
@@ -18,7 +14,8 @@ from outrider.protocol.envelope import (
     build_error_response,
     build_success_response,
 )
-from outrider.schemas.output_schema import Fault, OutputSchema, load_schema, parse_arguments
+from outrider.schemas.arguments import CallArguments, read_arguments
+from outrider.schemas.output_schema import CompiledSchema, Fault, Report, load_schema
 
 DESCRIPTION = (
     "Hand over the final result and end the task. Call it once, when you are done; "
@@ -33,67 +30,57 @@ NO_REPORT = Fault("$", f"there is no report: {REPORT_BACK} was never called")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What one call came to: a value that fits the schema, or the faults of one that doesn't.
+class ToolSchema:
+    """What a model sees of a tool."""
 
-    `raw` is what was sent: a value, unwrapped where it was wrapped, or text that isn't JSON.
-    """
-
-    value: Any = None
-    faults: tuple[Fault, ...] = ()
-    raw: Any = None
-
-    @property
-    def valid(self) -> bool:
-        """Whether this is the task's result."""
-        return not self.faults
+    name: str
+    type: Literal["function"]
+    description: str
+    parameters: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ReportBackTool:
-    """The tool as one task has it."""
+class ToolResultItem:
+    """How a call of a tool ended, and what the model is told."""
 
-    schema: OutputSchema
+    status: Literal["success", "error"]
+    output: str
+
+
+class ReportBackTool:
+    """The tool as one task has it: a subclass for the task's schema."""
+
+    _compiled: ClassVar[CompiledSchema]
 
     @classmethod
-    def for_schema(cls, schema: object) -> "ReportBackTool":
+    def for_schema(cls, schema: object) -> "type[ReportBackTool]":
         """Return the tool for a caller's JSON Schema; raises `SchemaError` for an unusable one."""
-        return cls(load_schema(schema))
+        return type("ReportBackTool", (cls,), {"_compiled": load_schema(schema)})
 
-    @property
-    def definition(self) -> ToolDefinition:
-        """What the model sees."""
-        return ToolDefinition(
-            name=REPORT_BACK,
-            description=DESCRIPTION,
-            parameters_json_schema=wire_parameters(self.schema.parameters),
-            # Left open, a provider's layer would choose: it forbids all properties not listed,
-            # and turns on a strict mode that then refuses schemas it can't take.
-            strict=False,
-        )
+    @classmethod
+    def schema(cls) -> ToolSchema:
+        """Return what the model sees, in the form that providers take."""
+        return ToolSchema(REPORT_BACK, "function", DESCRIPTION, cls._compiled.wire_parameters)
 
-    def judge(self, arguments: str | Mapping[str, Any] | None, *, cut: bool) -> Report:
-        """Return the verdict on one call; `cut` says the model ran into its token limit."""
-        if cut and not arguments:
-            return Report(faults=(CUT_REPORT,), raw="")
-        # A call without arguments comes as nothing at all: that is how providers write `{}`.
-        parsed, broken = parse_arguments(arguments or {})
-        if broken is not None:
-            faults, raw = (broken,), arguments
+    @classmethod
+    async def call(cls, arguments: str) -> ToolResultItem:
+        """Return whether a report fits the schema, and all that is wrong with one that doesn't."""
+        report = cls.judge(read_arguments(arguments))
+        envelope = accepted() if report.is_valid else rejected(report)
+        return ToolResultItem("success" if report.is_valid else "error", envelope["message"])
+
+    @classmethod
+    def judge(cls, arguments: CallArguments, *, cut: bool = False) -> Report:
+        """Return the report that a call makes; `cut` says the model ran into its token limit."""
+        if cut and not arguments.raw:
+            return Report("", (CUT_REPORT,))
+        if arguments.fault is not None:
+            report = Report(arguments.raw, (arguments.fault,))
         else:
-            verdict = self.schema.judge(parsed)
-            if verdict.is_valid:
-                return Report(value=verdict.value, raw=verdict.value)
-            faults, raw = verdict.faults, self._unwrapped(parsed)
-        return Report(faults=(CUT_REPORT, *faults) if cut else faults, raw=raw)
-
-    def _unwrapped(self, arguments: Any) -> Any:
-        """Return what faults' paths begin at: the value itself, where it came in a wrapper."""
-        match arguments:
-            case {"result": value, **others} if self.schema.wrapped and not others:
-                return value
-            case _:
-                return arguments
+            report = cls._compiled.judge(arguments.value, arguments.size)
+        if report.is_valid or not cut:
+            return report
+        return Report(report.value, (CUT_REPORT, *report.faults))
 
 
 def accepted() -> Envelope:
@@ -108,14 +95,13 @@ def ignored() -> Envelope:
     )
 
 
-def rejected(report: Report, attempts_left: int) -> Envelope:
+def rejected(report: Report, attempts_left: int | None = None) -> Envelope:
     """Return the answer to an invalid report: every fault by its path, and what to do."""
-    faults = "\n".join(f"{fault.path}: {fault.message}" for fault in report.faults)
-    again = f"Call `{REPORT_BACK}` again with all of it put right; tries left: {attempts_left}."
-    if attempts_left < 1:
-        again = "There are no tries left: the task ends here."
-    return build_error_response(
-        ToolCode.BAD_PARAMETER,
-        f"The report doesn't fit the schema.\n{faults}\n{again}",
-        {"faults": [fault.to_dict() for fault in report.faults]},
-    )
+    again = f"Call `{REPORT_BACK}` again with all of it put right"
+    if attempts_left is not None:
+        again = f"{again}; tries left: {attempts_left}"
+        if attempts_left < 1:
+            again = "There are no tries left: the task ends here"
+    lines = ["The report doesn't fit the schema.", *map(str, report.faults), f"{again}."]
+    faults = [fault.to_dict() for fault in report.faults]
+    return build_error_response(ToolCode.BAD_PARAMETER, "\n".join(lines), {"faults": faults})

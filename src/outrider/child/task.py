@@ -6,16 +6,17 @@ from typing import Any
 
 from outrider.child.budget import Budget
 from outrider.child.history import History
-from outrider.child.report_back import NO_REPORT, REMINDER, Report
+from outrider.child.report_back import NO_REPORT, REMINDER
 from outrider.child.turn import TurnExecutor, TurnResult
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
+from outrider.schemas.output_schema import Report
 
 MAX_TEXT = 1 << 20
 CUT = "The model's answer was cut at its token limit."
 EMPTY = "The model gave an empty answer."
 NO_CALL = "The model answered without calling report_back, even when told to."
-WITHHELD = {
+NO_ANSWER = {
     "content_filter": "The model refused, or its provider's content filter withheld the answer.",
     "error": "The model's provider ended the answer with an error.",
 }
@@ -75,8 +76,8 @@ class TaskExecutor:
 
     def _answered(self, result: TurnResult) -> TaskFinishEvent | None:
         """Decide on a turn that called no tool: the answer, or what kept it from being one."""
-        if result.stop_reason in WITHHELD:
-            return self._finished(Outcome.FAILED, result.text, WITHHELD[result.stop_reason])
+        if result.stop_reason in NO_ANSWER:
+            return self._finished(Outcome.FAILED, result.text, NO_ANSWER[result.stop_reason])
         if self.expects_report:
             return self._reminded_or_failed(result)
         error = CUT if result.stop_reason == "length" else None
@@ -119,7 +120,7 @@ class TaskExecutor:
             outcome=outcome,
             error=error,
             schema_faults=tuple(fault.to_dict() for fault in faults) or None,
-            last_report=last.raw if last else None,
+            last_report=last.value if last else None,
             has_last_report=last is not None,
             usage=self.budget.usage,
         )

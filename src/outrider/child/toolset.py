@@ -37,5 +37,5 @@ def tool_executor(brief: Brief, cwd: Path, env: Mapping[str, str]) -> ToolExecut
     return ToolExecutor(
         [available[name] for name in brief.tools if name in available],
         context,
-        withheld=available.keys() - wanted,
+        not_given=available.keys() - wanted,
     )

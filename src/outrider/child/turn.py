@@ -6,27 +6,21 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.tools import ToolDefinition
 
 from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation, Reply
 from outrider.child.emitter import Emit
 from outrider.child.history import History
-from outrider.child.report_back import (
-    REPORT_BACK,
-    Report,
-    ReportBackTool,
-    accepted,
-    ignored,
-    rejected,
-)
+from outrider.child.report_back import ReportBackTool, ToolSchema, accepted, ignored, rejected
 from outrider.models.failures import Failure
+from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import (
     Envelope,
-    Meta,
     ToolCode,
     build_error_response,
+    build_meta,
     is_success,
 )
 from outrider.protocol.events import (
@@ -37,8 +31,10 @@ from outrider.protocol.events import (
     TurnEndEvent,
     TurnStartEvent,
 )
-from outrider.schemas.output_schema import parse_arguments
+from outrider.schemas.arguments import CallArguments, read_arguments
+from outrider.schemas.output_schema import Report
 from outrider.tools.executor import ToolExecutor, ToolOutcome
+from outrider.tools.registry import Tool
 
 REPORT_TIMEOUT_MS = 30_000
 GRACE_SECONDS = 5.0
@@ -46,12 +42,21 @@ GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class RequestedCall:
+    """A call as the model asked for it; its arguments are read here and nowhere else."""
+
+    id: str
+    name: str
+    arguments: CallArguments
+
+
+@dataclass(frozen=True, slots=True)
 class TurnResult:
-    """What a turn came to."""
+    """How a turn ended."""
 
     text: str = ""
     stop_reason: str = "stop"
-    tool_calls: tuple[ToolCallPart, ...] = ()
+    tool_calls: tuple[RequestedCall, ...] = ()
     failure: Failure | None = None
     over_budget: str | None = None
     report_back_result: Any = None
@@ -65,7 +70,7 @@ class TurnResult:
     @property
     def has_report_back(self) -> bool:
         """Whether a valid report was made, which ends the task."""
-        return any(report.valid for report in self.reports)
+        return any(report.is_valid for report in self.reports)
 
 
 class TurnExecutor:
@@ -78,7 +83,7 @@ class TurnExecutor:
         executor: ToolExecutor,
         budget: Budget,
         emit: Emit,
-        report_back: ReportBackTool | None = None,
+        report_back: type[ReportBackTool] | None = None,
         report_attempts: int = 0,
         deadline: float = math.inf,
     ) -> None:
@@ -87,14 +92,19 @@ class TurnExecutor:
         self._executor = executor
         self._budget = budget
         self._emit = emit
+        self._tools = [_definition(tool) for tool in executor.tools]
+        # Left open, a provider's layer would choose: it forbids all properties not listed, and
+        # turns on a strict mode that then refuses schemas it can't take.
+        schemas = [report_back.schema()] if report_back else []
+        self._report_tool = [_definition(schema, strict=False) for schema in schemas]
         self._report_back = report_back
         self._reports_left = report_attempts
         self._deadline = deadline
 
     async def run(self, turn: int, *, only_report_back: bool = False) -> TurnResult:
-        """Return what the turn came to; `only_report_back` offers the model that tool alone."""
+        """Return how the turn ended; `only_report_back` offers the model that tool alone."""
         self._emit(TurnStartEvent(turn))
-        tools = self._definitions(only_report_back=only_report_back)
+        tools = self._report_tool if only_report_back else self._tools + self._report_tool
         reply = await self._conversation.request(turn, self._history, tools)
         self._budget.usage += reply.usage
         result = self._told(turn, reply)
@@ -104,35 +114,22 @@ class TurnExecutor:
         self._emit(TurnEndEvent(turn, self._budget.usage))
         return result
 
-    def _definitions(self, *, only_report_back: bool) -> list[ToolDefinition]:
-        report = [self._report_back.definition] if self._report_back else []
-        if only_report_back:
-            return report
-        tools = [
-            ToolDefinition(
-                name=tool.name,
-                description=tool.description,
-                parameters_json_schema=tool.parameters,
-            )
-            for tool in self._executor.tools
-        ]
-        return tools + report
-
     def _told(self, turn: int, reply: Reply) -> TurnResult:
         """Tell the parent of the model's message, and return it as the turn's result so far."""
         response = reply.response if reply.failure is None else None
-        calls = tuple(response.tool_calls) if response else ()
-        reason = _stop_reason(response) if response else "error"
-        told = tuple(
-            ToolCallData(call.tool_call_id, call.tool_name, _shown(call)) for call in calls
+        calls = tuple(
+            RequestedCall(part.tool_call_id, part.tool_name, read_arguments(part.args))
+            for part in (response.tool_calls if response else ())
         )
+        reason = (response.finish_reason or "stop") if response else "error"
+        told = tuple(ToolCallData(call.id, call.name, call.arguments.shown) for call in calls)
         self._emit(MessageEndEvent(turn, reply.text, told, reason, reply.usage))
         return TurnResult(reply.text, reason, calls, reply.failure)
 
     async def _with_tools(self, result: TurnResult) -> TurnResult:
         # Judged first and by themselves: nothing another tool does can undo a valid report.
         judged, reports = self._judged(result)
-        valid = next((report.value for report in reports if report.valid), None)
+        valid = next((report.value for report in reports if report.is_valid), None)
         result = replace(result, report_back_result=valid, reports=tuple(reports))
         calls = [call for call in result.tool_calls if not self._is_report(call)]
         if over := self._budget.forbids_tool_calls(len(calls)):
@@ -145,8 +142,8 @@ class TurnExecutor:
             self._history.add_request([*results, *judged])
         return result
 
-    def _is_report(self, call: ToolCallPart) -> bool:
-        return self._report_back is not None and call.tool_name == REPORT_BACK
+    def _is_report(self, call: RequestedCall) -> bool:
+        return self._report_back is not None and call.name == REPORT_BACK
 
     def _judged(self, result: TurnResult) -> tuple[list[ToolReturnPart], list[Report]]:
         parts: list[ToolReturnPart] = []
@@ -156,39 +153,42 @@ class TurnExecutor:
                 continue
             self._emit(_started(call, REPORT_TIMEOUT_MS))
             begun = time.monotonic()
-            if any(report.valid for report in reports):
+            if any(report.is_valid for report in reports):
                 envelope = ignored()
             else:
-                cut = result.stop_reason == "length"
-                report = self._report_back.judge(call.args, cut=cut)
+                report = self._report_back.judge(call.arguments, cut=result.stop_reason == "length")
                 reports.append(report)
-                self._reports_left -= not report.valid
-                envelope = accepted() if report.valid else rejected(report, self._reports_left)
+                self._reports_left -= not report.is_valid
+                envelope = accepted() if report.is_valid else rejected(report, self._reports_left)
             envelope = _completed(envelope, REPORT_BACK, begun)
-            self._emit(ToolResultEndEvent(call.tool_call_id, call.tool_name, envelope))
+            self._emit(ToolResultEndEvent(call.id, call.name, envelope))
             parts.append(_returned(call, envelope["message"], envelope))
         return parts, reports
 
-    async def _call(self, call: ToolCallPart, limit_seconds: float | None) -> ToolReturnPart:
-        arguments = call.args if call.args is not None else {}
-        timeout_ms = self._executor.timeout_ms(call.tool_name, arguments)
-        self._emit(_started(call, timeout_ms))
+    async def _call(self, call: RequestedCall, limit_seconds: float | None) -> ToolReturnPart:
+        prepared = self._executor.prepare(call.name, call.arguments)
+        self._emit(_started(call, prepared.timeout_ms))
         begun = time.monotonic()
         try:
             async with asyncio.timeout(limit_seconds):
-                outcome = await self._executor.execute(call.tool_name, arguments)
+                outcome = await self._executor.run(prepared)
         except TimeoutError:
-            outcome = _given_up(call.tool_name, begun)
+            outcome = _given_up(call.name, begun)
         self._emit(
             ToolResultEndEvent(
-                call.tool_call_id,
-                call.tool_name,
-                outcome.envelope,
-                outcome.effects,
-                outcome.summary,
+                call.id, call.name, outcome.envelope, outcome.effects, outcome.summary
             )
         )
         return _returned(call, outcome.text, outcome.envelope)
+
+
+def _definition(tool: Tool | ToolSchema, *, strict: bool | None = None) -> ToolDefinition:
+    return ToolDefinition(
+        name=tool.name,
+        description=tool.description,
+        parameters_json_schema=tool.parameters,
+        strict=strict,
+    )
 
 
 def _given_up(tool: str, begun: float) -> ToolOutcome:
@@ -199,34 +199,17 @@ def _given_up(tool: str, begun: float) -> ToolOutcome:
 
 def _completed(envelope: Envelope, tool: str, begun: float) -> Envelope:
     """Return an envelope of ours with the `meta` that the executor gives to all others."""
-    meta: Meta = {
-        "execution_time_ms": round((time.monotonic() - begun) * 1000, 3),
-        "tool": tool,
-        "resource_type": None,
-        "session_id": None,
-        "temporary_session": None,
-    }
-    return {**envelope, "meta": meta}
+    return {**envelope, "meta": build_meta(tool, time.monotonic() - begun)}
 
 
-def _stop_reason(response: ModelResponse) -> str:
-    return response.finish_reason or "stop"
+def _started(call: RequestedCall, timeout_ms: int) -> ToolStartEvent:
+    return ToolStartEvent(call.id, call.name, call.arguments.shown, timeout_ms)
 
 
-def _started(call: ToolCallPart, timeout_ms: int) -> ToolStartEvent:
-    return ToolStartEvent(call.tool_call_id, call.tool_name, _shown(call), timeout_ms)
-
-
-def _shown(call: ToolCallPart) -> Any:
-    """Return a call's arguments as an object; what isn't one stays the text that it is."""
-    arguments, fault = parse_arguments(call.args if call.args is not None else {})
-    return call.args if fault else arguments
-
-
-def _returned(call: ToolCallPart, text: str, envelope: Envelope) -> ToolReturnPart:
+def _returned(call: RequestedCall, text: str, envelope: Envelope) -> ToolReturnPart:
     return ToolReturnPart(
-        tool_name=call.tool_name,
+        tool_name=call.name,
         content=text,
-        tool_call_id=call.tool_call_id,
+        tool_call_id=call.id,
         outcome="success" if is_success(envelope) else "failed",
     )

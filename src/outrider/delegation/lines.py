@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from outrider.protocol.errors import OutriderError
 
-class Flooded(Exception):
-    """A child said more than its limits allow; the message says which one."""
+
+class Flooded(OutriderError):
+    """A child sent more than its limits allow; the message says which one."""
 
 
 class LineReader:

@@ -1,11 +1,12 @@
-"""No secret passes: text and JSON that went through a `Masker` hold none that it knows of.
+"""No secret passes: text and JSON that went through a `Masker` have none that it can recognise.
 
 Secrets become `[masked:kind]`, paths in the working tree relative, home folders `~`, and long
 stack traces lose their middle. All of it takes linear time on any input.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .names import is_secret_name, secret_environment_values, without_secrets
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Masker:
     """Masks secrets in what leaves a run.
 
@@ -38,27 +39,25 @@ class Masker:
     only_secrets: bool = False
 
     def text(self, text: str) -> str:
-        """Return `text` fit to leave: no secrets, no home paths, no endless stack traces."""
-        return self._search().masked(text)
+        """Return `text` without secrets, home paths and long stack traces."""
+        return self._search.masked(text)
 
     def lines(self, lines: Sequence[str]) -> list[str]:
-        """Return the lines of one text, as many as before: a secret that spans lines goes too."""
-        return self._search().masked_lines(lines)
+        """Return the masked lines of one text, as many as before; a secret may span lines."""
+        return self._search.masked_lines(lines)
 
     def value(self, value: Any) -> tuple[Any, list[str]]:
         """Return a masked deep copy of a JSON value, and the JSON paths at which it differs."""
-        from .tree import masked_copy
-
-        search = self._search()
-        return masked_copy(value, search.masked, search.masked_lines)
+        return self._search.masked_value(value)
 
     def stream(self) -> StreamMasker:
         """Return a masker for text that comes in pieces."""
-        return StreamMasker(self.project, self.home, self.secrets)
+        return StreamMasker(replace(self._search, traces=False))
 
+    @cached_property
     def _search(self) -> "Search":
-        from .search import Search
+        from .search import Search, spellings
 
         if self.only_secrets:
-            return Search(self.secrets, paths=False, traces=False)
-        return Search(self.secrets, self.project, self.home)
+            return Search(spellings(self.secrets), paths=False, traces=False)
+        return Search(spellings(self.secrets), self.project, self.home)

@@ -1,20 +1,18 @@
 """Values assigned to secret-looking names: in code, JSON at any depth of escaping, headers, flags.
 
-A name is found by its keyword (`token`, `key`, …) with an operator behind it; only then are the
-whole name and the value looked at. What is masked is the value alone, so that code still reads
-and JSON still parses.
+A name is found by its keyword (`token`, `key`, …) with an operator after it; only then are the
+whole name and the value looked at. Only the value is masked, so that code stays readable and JSON
+can still be parsed.
 """
 
 import re
-from functools import cache
 
 from .headers import mask_authorization, mask_cookies
-from .literals import QUOTE as _QUOTE, quoted_end
 from .names import NAME_LETTERS, Promise, promise_of
-from .spans import Findings, worth_searching
-from .values import Style, is_literal_secret, is_plain_word
+from .spans import Findings, compiled, worth_searching
+from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_plain_word, quoted_end
 
-# What stands between a name and its value.
+# What comes between a name and its value.
 _OPERATOR = rf"""
     (?P<close>{_QUOTE})? [\])]{{0,2}}+ [ \t]{{0,8}}+
     (?P<operator>
@@ -27,18 +25,26 @@ _OPERATOR = rf"""
     [ \t]{{0,8}}+
 """
 
-_KEYWORDS = ("pass", "pwd", "secret", "token", "key", "cred", "auth", "cookie")
-
-# What finds them: together where they share a letter, and by a rarer letter than their first.
-_KEYWORD_PATTERNS: dict[str, str] = {
-    "p": r"p(?:ass|wd)",
-    "cre": r"cre(?:t(?<=secret)|d)",
-    "k": r"k(?:en(?<=token)(?!s(?![a-z]))(?!iz)|ey(?<=[a-z0-9_-]key)|ie(?<=cookie))",
-    "uth": r"uth(?<=auth)(?!or(?!iza))",
-}
-
-# A count of tokens is the commonest of all; it is passed over before any Python runs.
+# A count of tokens is the most common match; it is skipped before any Python runs.
 _NOT_A_NUMBER = r"(?!\d{1,9}(?:\.\d{1,9})?[\s,}\]])"
+
+
+def _assignment(keyword: str, not_a_number: str = _NOT_A_NUMBER) -> str:
+    """Return the pattern of a name with this keyword and an operator after it, in folded text."""
+    return rf"(?x){keyword}(?P<rest>[a-z0-9_.-]{{0,32}}+){_OPERATOR}{not_a_number}"
+
+
+# The keywords, and what finds them: together where they share a letter, and by a rarer letter
+# than their first.
+_ASSIGNMENTS: dict[tuple[str, ...], str] = {
+    ("pass", "pwd"): _assignment(r"p(?:ass|wd)", not_a_number=""),
+    ("secret", "cred"): _assignment(r"cre(?:t(?<=secret)|d)"),
+    ("token", "key", "cookie"): _assignment(
+        r"k(?:en(?<=token)(?!s(?![a-z]))(?!iz)|ey(?<=[a-z0-9_-]key)|ie(?<=cookie))"
+    ),
+    ("auth",): _assignment(r"uth(?<=auth)(?!or(?!iza))"),
+}
+_KEYWORDS = tuple(keyword for keywords in _ASSIGNMENTS for keyword in keywords)
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
 _YAML = r"[\w.-]+: [a-z]{8,}"
@@ -48,26 +54,14 @@ _ENVIRONMENT = r"[^\s\"'`<>;\\]{1,512}+"
 _BARE_REST = r"[^\s\"'`<>,;&)}\]\\]*+"
 
 
-@cache
-def _assignment(keyword: str) -> re.Pattern[str]:
-    """Return what finds a name with this keyword and an operator behind it, in folded text."""
-    number = "" if keyword == "p" else _NOT_A_NUMBER
-    return re.compile(
-        rf"(?x){_KEYWORD_PATTERNS[keyword]}(?P<rest>[a-z0-9_.-]{{0,32}}+){_OPERATOR}{number}"
-    )
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def find_assignments(found: Findings) -> None:
     """Note the values of all secret-looking names."""
-    for keyword in _KEYWORD_PATTERNS:
-        if worth_searching(found.folded, keyword):
+    if not worth_searching(found.folded, *_KEYWORDS):
+        return
+    for keywords, pattern in _ASSIGNMENTS.items():
+        if worth_searching(found.folded, *keywords):
             found.masked_to = 0
-            for match in _assignment(keyword).finditer(found.folded):
+            for match in compiled(pattern).finditer(found.folded):
                 if match.start() >= found.masked_to:
                     _judge(found, match)
 
@@ -75,7 +69,7 @@ def find_assignments(found: Findings) -> None:
 def _judge(found: Findings, match: re.Match[str]) -> None:
     rest = match.group("rest")
     if rest and any(keyword in rest for keyword in _KEYWORDS):
-        return  # `secret_key`: the match of the last keyword speaks
+        return  # `secret_key`: the match of the last keyword counts
     start = _name_start(found.view, match.start())
     if found.view.endswith("[masked:", 0, start):
         return  # the name of a kind, in a mask
@@ -93,7 +87,7 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
 
 
 def _name_start(view: str, position: int) -> int:
-    """Return where the name begins whose keyword stands at `position`."""
+    """Return where the name begins that has its keyword at `position`."""
     before = view[max(0, position - 64) : position]
     start = position - (len(before) - len(before.rstrip(NAME_LETTERS)))
     if start and view[start - 1] == "\\" and view[start] in "nrt":
@@ -106,7 +100,7 @@ def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[
     if operator == ">":
         _judge_element(found, promise, start, position)
         return
-    quote = _compiled(rf"[bruf@$]{{0,2}}({_QUOTE})").match(view, position)
+    quote = compiled(rf"[bruf@$]{{0,2}}({_QUOTE})").match(view, position)
     if quote is not None and operator in (",", "("):
         _judge_listed(found, start, quote.end(), quote.group(1))
     elif quote is not None:
@@ -119,7 +113,7 @@ def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[
 
 def _judge_element(found: Findings, promise: Promise, start: int, position: int) -> None:
     """Handle `<password>…</password>`."""
-    value = _compiled(r"[^<>\s]{1,512}+(?=<)").match(found.view, position)
+    value = compiled(r"[^<>\s]{1,512}+(?=<)").match(found.view, position)
     if found.view[start - 1 : start] != "<" or value is None:
         found.leave(start, min(len(found.view), position + 512))
     elif is_literal_secret(promise, value.group(), Style.TIGHT):
@@ -131,7 +125,7 @@ def _judge_listed(found: Findings, start: int, position: int, opening: str) -> N
     end, _ = quoted_end(found.view, position, opening)
     value = found.text[position:end]
     digits = sum(letter.isdigit() for letter in value[:64])
-    if digits > 1 and not _compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value):
+    if digits > 1 and not compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value):
         judge_quoted(found, Promise.TOKEN, start, position, opening)
     else:
         found.leave(start, end)
@@ -140,7 +134,7 @@ def _judge_listed(found: Findings, start: int, position: int, opening: str) -> N
 def _judge_annotated(found: Findings, promise: Promise, start: int, position: int) -> bool:
     """Handle `password: str = "…"`; return whether it was one."""
     pattern = rf"(?:&(?:'\w+ )?)?[A-Za-z_][\w.\[\]| ]{{0,48}}?[ \t]{{0,4}}=[ \t]{{0,4}}({_QUOTE})"
-    annotated = _compiled(pattern).match(found.view, position)
+    annotated = compiled(pattern).match(found.view, position)
     if annotated is None:
         return False
     judge_quoted(found, promise, start, annotated.end(), annotated.group(1))
@@ -153,7 +147,7 @@ def _judge_below(found: Findings, promise: Promise, position: int) -> bool:
         rf"(?:[|>][+-]?)?[ \t]{{0,8}}{_LINE_END}[ \t]{{1,40}}([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+)"
         rf"[ \t]*+(?={_LINE_END}|[\"'`]|\Z)"
     )
-    below = _compiled(pattern).match(found.view, position)
+    below = compiled(pattern).match(found.view, position)
     if below is None or not is_literal_secret(promise, below.group(1), Style.BARE):
         return False
     found.mask(*below.span(1), "secret")
@@ -168,7 +162,7 @@ def _style(view: str, start: int, match: re.Match[str]) -> tuple[Style, str]:
     if operator != "=" or match.end() != match.end("operator") or match.group("close"):
         return Style.BARE, BARE
     end = match.end()
-    value = _compiled(BARE).match(view, end)
+    value = compiled(BARE).match(view, end)
     after = "" if value is None else view[value.end() : value.end() + 1]
     if view[start - 1 : start] in {"?", "&", ";"} or after == ";":
         return Style.TIGHT, BARE
@@ -182,7 +176,7 @@ def judge_bare(
     found: Findings, promise: Promise, start: int, position: int, style: tuple[Style, str]
 ) -> None:
     """Mask the word at `position` where it is a secret; `style` says how it is written."""
-    match = _compiled(style[1]).match(found.view, position)
+    match = compiled(style[1]).match(found.view, position)
     if match is None:
         found.leave(start, position)
         return
@@ -192,19 +186,19 @@ def judge_bare(
     if is_literal_secret(promise, value, style[0]) or (
         promise >= Promise.SECRET and _is_yaml_word(found.view, start, position, end)
     ):
-        rest = _compiled(_BARE_REST).match(found.view, end)
+        rest = compiled(_BARE_REST).match(found.view, end)
         found.mask(position, end if rest is None else rest.end(), "secret")
     else:
         found.leave(start, match.end())
 
 
 def _is_yaml_word(view: str, start: int, position: int, end: int) -> bool:
-    """Return whether a plain word is all that stands behind `name: ` on a line of its own."""
-    if not is_plain_word(view[position:end]) or not _compiled(_YAML).match(view, start):
+    """Return whether a line has only `name: ` and a plain word."""
+    if not is_plain_word(view[position:end]) or not compiled(_YAML).match(view, start):
         return False
     before = "\n" + view[:start] if start < 40 else view[start - 40 : start]
-    begins = _compiled(r"(?:\n|\\n)[ -]*+\Z").search(before)
-    return begins is not None and _compiled(r"\n|\\{1,8}[nr]|\r|\Z").match(view, end) is not None
+    begins = compiled(r"(?:\n|\\n)[ -]*+\Z").search(before)
+    return begins is not None and compiled(r"\n|\\{1,8}[nr]|\r|\Z").match(view, end) is not None
 
 
 def judge_quoted(
@@ -217,6 +211,6 @@ def judge_quoted(
         found.leave(start, end)
     else:
         if not closed:
-            run = _compiled(r"[^\s\"'`]*+").match(found.view, end)
+            run = compiled(r"[^\s\"'`]*+").match(found.view, end)
             end = run.end() if run else end
         found.mask(position, end, "secret")

@@ -1,12 +1,10 @@
 """Credentials in HTTP headers: `Authorization` of any scheme, `Cookie` and `Set-Cookie`."""
 
 import re
-from functools import cache
 
-from .literals import quoted_end
 from .names import Promise, word_set
-from .spans import Findings
-from .values import Style, is_literal_secret, stands_for_a_secret
+from .spans import Findings, compiled
+from .values import Style, is_literal_secret, quoted_end, stands_for_a_secret
 
 _SCHEMES = word_set(
     "basic bearer token digest negotiate ntlm apikey api-key key oauth hawk googlelogin ssws dpop "
@@ -28,17 +26,12 @@ _SOME_COOKIES = rf"{_FIRST_COOKIE}(?>(?:;[ ]?{_COOKIE_NAME}={_FIRST_COOKIE}){{0,
 _ALL_COOKIES = rf"{_ONE_COOKIE}(?>(?:;[ ]?{_COOKIE_NAME}={_ONE_COOKIE})*)"
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def mask_authorization(found: Findings, start: int, position: int, *, in_list: bool) -> None:
     """Mask the credentials in the value of an Authorization header that begins at `position`.
 
-    In a list of strings the value has to show its scheme: the list may be one of names.
+    In a list of strings the value must have a scheme: the list may be one of header names.
     """
-    head = _compiled(
+    head = compiled(
         r"[bruf@$]{0,2}(?P<open>\\{0,16}[\"'`])?(?:(?P<scheme>[A-Za-z][\w-]{1,30})[ ]{1,4})?"
         r"(?P<credentials>[^\s\"'`\\,;]{1,4096}+)?"
     ).match(found.view, position)
@@ -54,7 +47,7 @@ def mask_authorization(found: Findings, start: int, position: int, *, in_list: b
     if "=" in head.group("credentials") and scheme not in {"basic", "bearer", "token", ""}:
         last = _parameters_end(found.view, last, head.group("open") or "")
     elif last - first >= 4096:
-        run = _compiled(r"[^\s\"'`\\,;]*+").match(found.view, last)
+        run = compiled(r"[^\s\"'`\\,;]*+").match(found.view, last)
         last = run.end() if run else last
     found.mask(first, last, "authorization")
 
@@ -77,7 +70,7 @@ def _parameters_end(view: str, position: int, opening: str) -> int:
     """Return where `username="…", response="…"` ends."""
     if opening:
         return quoted_end(view, position, opening)[0]
-    match = _compiled(r"(?>(?:[^\n\r\\]|\\(?![nr]))*)").match(view, position)
+    match = compiled(r"(?>(?:[^\n\r\\]|\\(?![nr]))*)").match(view, position)
     end = position if match is None else match.end()
     # In `-H 'Authorization: Digest …'` the command's own quote is not part of the header.
     return end - 1 if end > position and view[end - 1] in "'`" else end
@@ -85,14 +78,13 @@ def _parameters_end(view: str, position: int, opening: str) -> int:
 
 def mask_cookies(found: Findings, start: int, position: int) -> None:
     """Mask the values in a Cookie or Set-Cookie header; a cookie's attributes stay."""
-    first = _compiled(rf"(?:\\{{0,16}}[\"'`])?{_COOKIE_NAME}=(?={_COOKIE_VALUE}{{4}})").match(
+    first = compiled(rf"(?:\\{{0,16}}[\"'`])?{_COOKIE_NAME}=(?={_COOKIE_VALUE}{{4}})").match(
         found.view, position
     )
     if first is None:
         found.leave(start, min(len(found.view), position + 160))
         return
-    # Only a secret is followed to its end: a row of refused cookies must not be read again
-    # and again.
+    # Only a secret is followed to its end: a row of harmless cookies must not be read repeatedly.
     only_one = found.folded.startswith("set-", start)
     end = _cookies_end(found.view, first.end(), _FIRST_COOKIE if only_one else _SOME_COOKIES)
     cookies = found.text[first.end() : end].split(";")
@@ -105,5 +97,5 @@ def mask_cookies(found: Findings, start: int, position: int) -> None:
 
 
 def _cookies_end(view: str, position: int, pattern: str) -> int:
-    match = _compiled(pattern).match(view, position)
+    match = compiled(pattern).match(view, position)
     return position if match is None else match.end()

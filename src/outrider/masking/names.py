@@ -3,13 +3,15 @@
 import re
 from collections.abc import Mapping
 from enum import IntEnum
-from functools import cache, lru_cache
+from functools import lru_cache
+
+from .spans import compiled
 
 NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 
 class Promise(IntEnum):
-    """How surely a name stands for a secret; the surer, the less its value has to look like one."""
+    """How surely a name holds a secret; the surer, the less its value has to look like one."""
 
     NONE = 0
     TOKEN = 1
@@ -49,7 +51,7 @@ _OTHER_TOKENS = word_set(
     "invalid image audio text"
 )
 
-# Words behind the secret's name that turn it into something about the secret.
+# Last words that turn the name of a secret into the name of something about it.
 _HARMLESS_ENDS = word_set(
     "id ids name names type types url uri urls path paths file filename files dir folder count "
     "counts limit limits length len size budget ttl expiry expires expire expiration at in age "
@@ -82,9 +84,7 @@ _TRIVIAL_VALUE = r"""(?ix)
 """
 
 
-@cache
-def _words() -> re.Pattern[str]:
-    return re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
 
 
 def is_secret_name(name: str) -> bool:
@@ -92,17 +92,22 @@ def is_secret_name(name: str) -> bool:
     return promise_of(name) is not Promise.NONE
 
 
-@lru_cache(maxsize=4096)
 def promise_of(name: str) -> Promise:
-    """Return how surely `name` stands for a secret."""
-    words = [word.lower() for word in _words().findall(name[-96:])]
+    """Return how surely `name` holds a secret."""
+    # Only the end is looked at and kept in the cache: a key in JSON can have any length.
+    return _promise_of(name[-96:], name.isupper())
+
+
+@lru_cache(maxsize=4096)
+def _promise_of(name: str, spelled_as_environment: bool) -> Promise:
+    words = [word.lower() for word in compiled(_WORDS).findall(name)]
     while len(words) > 1 and words[-1] in _FILLERS:
         words.pop()
     if not words or words[-1] in _HARMLESS_ENDS:
         return Promise.NONE
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if last == "key":
-        return _key_promise(before, name)
+        return _key_promise(before, spelled_as_environment)
     if last.endswith("token"):
         return Promise.NONE if before in _OTHER_TOKENS else Promise.TOKEN
     if any(word.endswith(_PASSWORDS) for word in words):
@@ -116,16 +121,16 @@ def promise_of(name: str) -> Promise:
     return Promise.SECRET if "secret" in words else Promise.NONE
 
 
-def _key_promise(before: str, name: str) -> Promise:
+def _key_promise(before: str, spelled_as_environment: bool) -> Promise:
     if before in _KEY_OWNERS:
         return Promise.SECRET
     # STRIPE_LIVE_KEY=… is how an environment spells a secret; cache_key is how code spells a key.
-    spelled_as_environment = name.isupper() and before and before not in _OTHER_KEYS
-    return Promise.TOKEN if spelled_as_environment else Promise.NONE
+    named = spelled_as_environment and before and before not in _OTHER_KEYS
+    return Promise.TOKEN if named else Promise.NONE
 
 
 def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` without what holds a secret: by its name, or as an address with a password."""
+    """Return `env` without the variables that hold a secret, or an address with a password."""
     secrets = set(secret_environment_values(env))
     return {
         name: value
@@ -147,7 +152,7 @@ def secret_environment_values(env: Mapping[str, str]) -> tuple[str, ...]:
 def _keeps_secret(name: str, value: str) -> bool:
     if len(value) < 8 or re.fullmatch(_TRIVIAL_VALUE, value):
         return False
-    words = {word.lower() for word in _words().findall(name)}
+    words = {word.lower() for word in compiled(_WORDS).findall(name)}
     if name in {"PWD", "OLDPWD"} or not (words & _ENVIRONMENT_WORDS or is_secret_name(name)):
         return False
     if promise_of(name) >= Promise.SECRET:
@@ -157,7 +162,7 @@ def _keeps_secret(name: str, value: str) -> bool:
 
 
 def _url_passwords(value: str) -> list[str]:
-    """Return the passwords that stand in an address such as DATABASE_URL."""
+    """Return the passwords in an address such as DATABASE_URL."""
     if "://" not in value or "@" not in value:
         return []
     found = re.findall(r"://[^\s:/@]{0,128}:([^\s/@]{8,256})@", value)

@@ -1,15 +1,15 @@
-"""Paths as an outsider may see them, and stack traces without their middle."""
+"""Paths made relative or shortened to `~`, and long stack traces without their middle."""
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 
-from .spans import Findings, worth_searching
+from .spans import Findings, compiled, worth_searching
 
 _SLASH = r"\\{0,8}/"
 _NAME_ENDS = r"(?![\w-]|\.\w)"
 
-# A path in the working tree goes on with one of these; behind anything else it stands alone.
+# A path in the working tree goes on with one of these; before anything else it ends.
 _PATH_GOES_ON = r"(?=[\w.@~+%$({\[-])"
 
 _USER = r"[\w?-]++(?>(?:\.[\w?-]++)*)"
@@ -19,7 +19,7 @@ _WINDOWS_HOME = r"Users\\{1,8}[^\\/:*?\"<>|\s]{1,64}"
 _MAX_TRACE = 30
 _FRAMES_KEPT = 10
 
-# What a frame is known by, fast; then the whole of it, in plain text and in a string literal.
+# A fast test for a frame; then the whole of it, in plain text and in a string literal.
 # Java and JavaScript: "    at name (file:line)", with another one below it.
 _CALL = (
     r"at (?:(?<=[ \t][ \t]at )|(?<=n[ \t]at )|(?<=\n[ \t]at ))"
@@ -41,21 +41,13 @@ def _folders(project: str | None, home: str | None) -> re.Pattern[str]:
     """Return what finds the project with the slash behind it, this home folder and any other."""
     if home and re.fullmatch(f"/(?:{_HOME})", home):
         home = None  # any other
-    own = [
-        rf"(?P<{name}>{_names(folder)})(?:(?P<{name}_slash>(?:{_SLASH})+){_PATH_GOES_ON}|{_NAME_ENDS})"
-        for name, folder in (("project", project), ("home", home))
-        if folder and folder.strip("/")
-    ]
+    own: list[str] = []
+    for name, folder in (("project", project), ("home", home)):
+        if folder and folder.strip("/"):
+            path = _SLASH.join(map(re.escape, folder.strip("/").split("/")))
+            after = rf"(?:(?P<{name}_slash>(?:{_SLASH})+){_PATH_GOES_ON}|{_NAME_ENDS})"
+            own.append(f"(?P<{name}>{path}){after}")
     return re.compile(f"/(?:{'|'.join([*own, _HOME])})")
-
-
-def _names(folder: str) -> str:
-    return _SLASH.join(re.escape(name) for name in folder.strip("/").split("/"))
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
 
 
 def find_paths(found: Findings, project: str | None, home: str | None) -> None:
@@ -69,7 +61,7 @@ def find_paths(found: Findings, project: str | None, home: str | None) -> None:
 def _find_folders(found: Findings, project: str | None, home: str | None) -> None:
     if f"{project}{home}".isascii():
         _find_in(found, found.view, project, home)
-    else:  # what isn't ASCII is in the text alone, and any other home best seen without it
+    else:  # only the text has what isn't ASCII, and any other home is found better without it
         _find_in(found, found.text, project, home)
         _find_in(found, found.view, None, None)
 
@@ -84,7 +76,7 @@ def _find_in(found: Findings, text: str, project: str | None, home: str | None) 
             _note_home(found, match, start)
             continue
         found.replace(start, match.end(), "" if place["project_slash"] else ".")
-        # A home below the project, or the same folder: what stands for more of the path speaks.
+        # A home below the project, or the same folder: what replaces more of the path wins.
         below = _folders(None, home).match(text, match.start())
         if below is not None:
             _note_home(found, below, start)
@@ -98,36 +90,38 @@ def _note_home(found: Findings, match: re.Match[str], start: int) -> None:
 
 
 def _path_start(text: str, position: int) -> int | None:
-    """Return where the path begins whose slash is at `position`; None where it is no beginning."""
+    """Return where the path with its slash at `position` begins; None inside another path."""
     before = text[max(0, position - 8) : position].rstrip("\\")
     start = position - (min(8, position) - len(before))
-    drive = _compiled(r"(?:\A|.*[^A-Za-z0-9])(/?[A-Za-z]:)").fullmatch(before)
+    drive = compiled(r"(?:\A|.*[^A-Za-z0-9])(/?[A-Za-z]:)").fullmatch(before)
     if drive is not None:
         return start - len(drive.group(1))
     last = before[-1:]
     if not (last.isalnum() or last in {"_", ".", "~", "%", "/", "}", ")", "]"}) or not last:
         return start
-    if before.endswith("file://") or _compiled(r"(?:\A|.*[\s\"'=])-[A-Za-z]").fullmatch(before):
+    if before.endswith("file://") or compiled(r"(?:\A|.*[\s\"'=])-[A-Za-z]").fullmatch(before):
         return start
     # \n/home/…: the letter belongs to an escape.
     return start if before[-2:-1] == "\\" and last in "nrt" else None
 
 
 def _find_windows_homes(found: Findings) -> None:
-    for match in _compiled(_WINDOWS_HOME).finditer(found.view):
+    for match in compiled(_WINDOWS_HOME).finditer(found.view):
         before = found.text[max(0, match.start() - 10) : match.start()]
-        drive = _compiled(r"[A-Za-z]:\\{1,8}\Z").search(before)
+        drive = compiled(r"[A-Za-z]:\\{1,8}\Z").search(before)
         if drive is not None:
             found.replace(match.start() - len(drive.group()), match.end(), "~")
 
 
 def find_long_traces(found: Findings) -> None:
     """Note the middle of every stack trace of more than 30 frames."""
-    for frame, patterns in ((_CALL, _CALLS), (_FILE, _FILES)):
-        frames = _compiled(frame).finditer(found.view)
+    for word, frame, patterns in (("at ", _CALL, _CALLS), ("File ", _FILE, _FILES)):
+        if found.view.count(word) < _MAX_TRACE:
+            continue
+        frames = compiled(frame).finditer(found.view)
         if sum(1 for _ in islice(frames, _MAX_TRACE)) == _MAX_TRACE:
             for pattern in patterns:
-                _find_traces(found, _compiled(pattern))
+                _find_traces(found, compiled(pattern))
 
 
 def _find_traces(found: Findings, frame: re.Pattern[str]) -> None:
@@ -147,7 +141,7 @@ def _cut(found: Findings, frames: list[int]) -> None:
         return
     first, last = frames[_FRAMES_KEPT], frames[-_FRAMES_KEPT]
     line_end = "\n" if found.view[first] == "\n" else "\\n"
-    # A line's end that is escaped more than once has backslashes left over: they end the cut.
+    # A line end that is escaped more than once has backslashes left over: they end the cut.
     escapes = found.view[last - 8 : last]
     escapes = escapes[len(escapes.rstrip("\\")) :]
     count = len(frames) - 2 * _FRAMES_KEPT

@@ -1,16 +1,14 @@
-"""Secrets that no operator announces: in commands, SQL, `.netrc`, signed addresses, Kubernetes."""
+"""Secrets without an operator: in commands, SQL, `.netrc`, signed addresses, Kubernetes."""
 
 import re
 from collections.abc import Callable
-from functools import cache
 
 from .assignments import BARE, judge_bare, judge_quoted
-from .literals import QUOTE as _QUOTE
 from .names import Promise, promise_of
-from .spans import Findings, worth_searching
-from .values import Style, is_literal_secret, is_placeholder
+from .spans import Findings, compiled, worth_searching
+from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_placeholder
 
-# A short option behind which some programs take a password, and those programs.
+# The value of a short option with which some programs take a password, and those programs.
 _LOGIN = r"""(?P<gap>[ \t=]{0,2})[\"']?(?P<value>[^\s\"'`;|&\\]{4,256}+)"""
 _PROGRAM = r"""(?x)
     (?:
@@ -22,15 +20,15 @@ _PROGRAM_REACH = 220
 
 
 def _word(text: str) -> str:
-    """Return what looks back at a word, at its beginning or behind an escaped line's end."""
+    """Return what looks back at a word, at its beginning or after an escaped line end."""
     return rf"(?<={text})(?:(?<![a-z0-9_]{text})|(?<=\\n{text}))"
 
 
 _VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
 
-# The words that a text must have for it, and how it is found in the folded text. A pattern that
-# begins with a letter is found fast, the faster the rarer that letter: so each begins inside a
-# word and looks back at the rest of it, and those that share a letter share the search.
+# The words that a text must have, and the pattern for the folded text. A pattern that begins with
+# a letter is found fast, the faster the rarer that letter: so each begins inside a word and looks
+# back at the rest of it, and those that share a letter share the search.
 _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("-",),
@@ -67,25 +65,24 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 _KUBERNETES_REACH = 8192
+_KUBERNETES = "kind: secret"
+_ALL_WORDS = (*(word for words, _ in _PHRASES for word in words), _KUBERNETES)
 
 
 def find_phrases(found: Findings) -> None:
-    """Note the secrets that are known by the words around them."""
+    """Note the secrets that are recognised by the words around them."""
+    if not worth_searching(found.folded, *_ALL_WORDS):
+        return
     for words, pattern in _PHRASES:
         if worth_searching(found.folded, *words):
-            for match in _compiled(pattern).finditer(found.folded):
+            for match in compiled(pattern).finditer(found.folded):
                 _JUDGES[match.lastgroup or ""](found, match)
-    if worth_searching(found.folded, "kind: secret"):
+    if worth_searching(found.folded, _KUBERNETES):
         _find_kubernetes_secrets(found)
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def _judge_option(found: Findings, option: re.Match[str]) -> None:
-    """Mask `--password hunter2`, where a space stands for the operator, and `-u user:password`."""
+    """Mask `--password hunter2`, where a space is the operator, and `-u user:password`."""
     name = option.group("name") or "u"
     promise = promise_of(name)
     if name in {"u", "user", "proxy-user"}:
@@ -99,9 +96,7 @@ def _judge_option(found: Findings, option: re.Match[str]) -> None:
 
 def _judge_user(found: Findings, option: re.Match[str]) -> None:
     """Mask the password in `curl -u user:password` and `--user user:password`."""
-    match = _compiled(r"([^\s:\"'`\\]{1,64}+):([^\s\"'`\\]{1,256}+)").match(
-        found.view, option.end()
-    )
+    match = compiled(r"([^\s:\"'`\\]{1,64}+):([^\s\"'`\\]{1,256}+)").match(found.view, option.end())
     line = found.folded[max(0, option.start() - 100) : option.start()].rpartition("\n")[2]
     if match is None or line[-1:] not in {"", " ", "\t", "\\"}:
         return
@@ -116,7 +111,7 @@ def _judge_user(found: Findings, option: re.Match[str]) -> None:
 
 
 def _judge_signature(found: Findings, match: re.Match[str]) -> None:
-    """Mask the signature of a signed address: whoever has it has the access."""
+    """Mask the signature of a signed address: it gives access by itself."""
     found.mask(*match.span("signature"), "signature")
 
 
@@ -148,7 +143,7 @@ def _is_basic(value: str) -> bool:
 def _judge_identified_by(found: Findings, match: re.Match[str]) -> None:
     """Mask the password in SQL's `IDENTIFIED BY '…'` and `IDENTIFIED WITH plugin BY '…'`."""
     before = found.folded[max(0, match.start() - 60) : match.start()]
-    if _compiled(r"identified (?:with [\w.]{1,40} )?\Z").search(before):
+    if compiled(r"identified (?:with [\w.]{1,40} )?\Z").search(before):
         _judge_quoted_password(found, match)
 
 
@@ -171,14 +166,14 @@ def _judge_netrc(found: Findings, match: re.Match[str]) -> None:
 
 def _judge_login(found: Findings, option: re.Match[str]) -> None:
     """Mask the password in `sshpass -p …`, `mysql -p…`, `docker login -p …`, `redis-cli -a …`."""
-    value = _compiled(_LOGIN).match(found.view, option.end())
+    value = compiled(_LOGIN).match(found.view, option.end())
     at = option.start()
     first = max(0, at - _PROGRAM_REACH)
     first = max(first, *(found.folded.rfind(mark, first, at) for mark in "\n;|&"))
     if value is None:
         return
     letter, glued = found.view[at + 1], not value.group("gap")
-    for program in _compiled(_PROGRAM).finditer(found.folded, first, at):
+    for program in compiled(_PROGRAM).finditer(found.folded, first, at):
         between = found.view[program.end() : at].replace("\t", " ")
         if _takes_password(program.group(), letter, glued=glued) and f" -{letter}" not in between:
             start, end = value.span("value")
@@ -203,18 +198,18 @@ def _judge_variable(found: Findings, match: re.Match[str]) -> None:
 
 
 def _find_kubernetes_secrets(found: Findings) -> None:
-    """Mask all values in the data of a Kubernetes Secret, whatever their names."""
+    """Mask all values in the data of a Kubernetes Secret; their names don't matter."""
     after = 0
-    for match in _compiled(r"(?m)kind: secret(?<=^kind: secret)[ \t]*$").finditer(found.folded):
+    for match in compiled(r"(?m)kind: secret(?<=^kind: secret)[ \t]*$").finditer(found.folded):
         first = max(after, match.start() - _KUBERNETES_REACH)
         first = max(first, found.view.rfind("\n---", first, match.start()))
         last = min(len(found.view), match.end() + _KUBERNETES_REACH)
         divided = found.view.find("\n---", match.end(), last)
         last = last if divided < 0 else divided
-        for block in _compiled(r"(?m)^(?:string)?data:[ \t]*(?:\n[ \t]+\S.*)+").finditer(
+        for block in compiled(r"(?m)^(?:string)?data:[ \t]*(?:\n[ \t]+\S.*)+").finditer(
             found.folded, first, last
         ):
-            for value in _compiled(r"\n[ \t]+[\w.-]+:[ \t]+(\S{4,}+)").finditer(
+            for value in compiled(r"\n[ \t]+[\w.-]+:[ \t]+(\S{4,}+)").finditer(
                 found.folded, *block.span()
             ):
                 if not is_placeholder(found.text[value.start(1) : value.end(1)]):

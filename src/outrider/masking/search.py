@@ -1,58 +1,66 @@
-"""All detectors over one text: what is secret in it, and what else reads differently outside."""
+"""All detectors over one text: which parts are secret, and what else is replaced."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from .assignments import find_assignments
 from .paths import find_long_traces, find_paths
 from .phrases import find_phrases
 from .shapes import find_shapes
-from .spans import Findings, Places, Span, merged, replaced, replaced_lines
+from .spans import MAX_CACHED, Findings, Places, Span, merged, replaced, replaced_lines
 from .tokens import find_tokens
+from .tree import masked_copy
 
-MIN_SECRET = 8
+_MIN_SECRET = 8
 
-
-# A mask may make its neighbours readable as secrets: they are looked at again, so that masking
+# After a mask its neighbours may look like secrets: they are looked at again, so that masking
 # a masked text changes nothing. Ordinary text needs one look, hostile text a few.
-_LOOKS = 6
+_MAX_LOOKS = 6
 _AROUND = 600
 
-_SHORT = 48
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Search:
-    """What to look for: the secrets always, the paths and the traces where asked."""
+    """What to look for: secrets always, paths and traces where wanted.
 
-    secrets: tuple[str, ...] = ()
+    `known` are the known secrets in every form, as `spellings` returns them.
+    """
+
+    known: tuple[str, ...] = ()
     project: str | None = None
     home: str | None = None
     paths: bool = True
     traces: bool = True
 
     def masked(self, text: str) -> str:
-        """Return `text` with all that is found replaced."""
-        return _masked_short(self, text) if len(text) <= _SHORT else self.searched(text)[2]
+        """Return `text` with everything found in it replaced."""
+        return _masked_short(self, text) if len(text) <= MAX_CACHED else self.searched(text)[2]
 
     def masked_lines(self, lines: Sequence[str]) -> list[str]:
         """Return the lines of one text, each with what is found in it replaced."""
         if len(lines) == 1:
             return [self.masked(lines[0])]
-        spans, _ = self.spans("\n".join(lines))
+        spans = self.spans("\n".join(lines))[0]
         return replaced_lines(lines, spans) if spans else list(lines)
 
+    def masked_value(self, value: Any) -> tuple[Any, list[str]]:
+        """Return a masked copy of a JSON value, and the paths at which it differs."""
+        return masked_copy(value, self.masked, self.masked_lines)
+
     def spans(self, text: str) -> tuple[list[Span], int]:
-        """Return what is to be replaced in `text`, and from where on more text may change that."""
+        """Return what to replace in `text`, and from where on more text may change that."""
         return self.searched(text)[:2]
 
     def searched(self, text: str) -> tuple[list[Span], int, str]:
         """Return the spans, where it is undecided, and the text with the spans replaced."""
         found = self._look(text)
         spans, undecided = merged(found.view, found.spans), found.undecided
-        masked = replaced(text, spans) if spans else text
-        for _ in range(_LOOKS):
+        if not spans:
+            return spans, undecided, text
+        masked = replaced(text, spans)
+        for _ in range(_MAX_LOOKS):
             places = Places(spans)
             masks = places.masks()
             if not masks:
@@ -66,12 +74,12 @@ class Search:
         return spans, undecided, masked
 
     def _look_around(self, text: str, masks: list[tuple[int, int]]) -> tuple[list[Span], int]:
-        """Look again where a mask is near; return what there is, and from where it is open."""
+        """Look again near the masks; return what is found, and from where it is undecided."""
         spans: list[Span] = []
         undecided = len(text)
         for first, last in _windows(masks, len(text)):
             found = self._look(text[first:last])
-            # At a window's edge things look other than they are.
+            # At a window's edge only a part of a thing may be seen.
             inner = [
                 (start, end, words)
                 for start, end, words in found.spans
@@ -84,7 +92,7 @@ class Search:
 
     def _look(self, text: str) -> Findings:
         found = Findings(text)
-        for secret in spellings(self.secrets):
+        for secret in self.known:
             _find_known(found, secret)
         find_tokens(found)
         find_shapes(found)
@@ -99,12 +107,11 @@ class Search:
 
 @lru_cache(maxsize=1024)
 def _masked_short(search: Search, text: str) -> str:
-    """Return a text as short as a name masked: the same few come again in every event."""
     return search.searched(text)[2]
 
 
 def _windows(masks: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """Return the stretches around the masks, or all of the text where they are many."""
+    """Return the parts around the masks, or all of the text where they are many."""
     windows: list[tuple[int, int]] = []
     for start, end in masks:
         first, last = max(0, start - _AROUND), min(length, end + _AROUND)
@@ -123,7 +130,6 @@ def _find_known(found: Findings, secret: str) -> None:
         at = text.find(secret, at + width)
 
 
-@lru_cache(maxsize=8)
 def spellings(secrets: tuple[str, ...]) -> tuple[str, ...]:
     """Return every form of the known secrets: plain, escaped once or twice, in a URL."""
     from json import dumps
@@ -131,7 +137,7 @@ def spellings(secrets: tuple[str, ...]) -> tuple[str, ...]:
 
     forms: dict[str, None] = {}
     for secret in secrets:
-        if len(secret) < MIN_SECRET:
+        if len(secret) < _MIN_SECRET:
             continue
         escaped = [dumps(secret)[1:-1], dumps(secret, ensure_ascii=False)[1:-1]]
         twice = [dumps(form)[1:-1] for form in escaped]

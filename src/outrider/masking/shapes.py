@@ -1,18 +1,15 @@
 """Secrets with a shape of their own: private keys, JWTs, credentials in addresses."""
 
 import re
-from functools import cache
 
 from .names import Promise
-from .spans import Findings, find_rare, worth_searching
+from .spans import Findings, compiled, find_rare, worth_searching
 from .values import Style, is_literal_secret
 
-MAX_UNDECIDED = 2048
-"""A construct that hasn't shown its end after so many characters is judged as it is."""
+_MAX_UNDECIDED = 2048  # a construct without an end after so many characters is judged as it is
+_MAX_KEY = 16_384
 
-MAX_KEY = 16_384
-
-# A line's end in a PEM block: real, escaped at any depth, or as HTML.
+# A line end in a PEM block: real, escaped at any depth, or as HTML.
 _LINE_END = r"(?:\r?\n|(?:\\++r)?\\++n|\\++u000[aAdD]|&\#1[03];|<br ?/?>)"
 
 _CODE_AFTER = r"(?>(?:[ \t\"'`,;+)]|\\++[\"'])*)"
@@ -59,17 +56,16 @@ _URL = r"""(?x)
     ))
 """
 
+_PLACEHOLDER = r"[$%]\w+|[$%]?[{(\[].*|[*.]+|x{3,}|.*\$\{.*"
+
 _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis",
               "rediss", "amqp", "amqps", "mssql", "clickhouse", "cockroachdb")  # fmt: skip
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def find_shapes(found: Findings) -> None:
     """Note private keys, JWTs and credentials in addresses."""
+    if not worth_searching(found.view, "-----", "eyJ", "//"):
+        return
     if worth_searching(found.view, "-----"):
         _find_private_keys(found)
     if worth_searching(found.view, "eyJ"):
@@ -80,19 +76,19 @@ def find_shapes(found: Findings) -> None:
 
 def _find_private_keys(found: Findings) -> None:
     after = 0
-    for edge in _compiled(r"-----(?:BEGIN|END) ").finditer(found.view):
+    for edge in compiled(r"-----(?:BEGIN|END) ").finditer(found.view):
         start = edge.start()
-        if start >= after and (key := _compiled(_PEM).match(found.view, start)):
+        if start >= after and (key := compiled(_PEM).match(found.view, start)):
             _judge_private_key(found, key)
             after = key.end()
-        elif start >= after and (end := _compiled(_PEM_END).match(found.view, start)):
-            _judge_private_key_end(found, max(after, start - MAX_KEY), end)
+        elif start >= after and (end := compiled(_PEM_END).match(found.view, start)):
+            _judge_private_key_end(found, max(after, start - _MAX_KEY), end)
             after = end.end() - 5  # its dashes may be the next one's too
 
 
 def _judge_private_key(found: Findings, key: re.Match[str]) -> None:
     body = found.view.find("-----", key.start() + 5) + 5
-    if _compiled(_BASE64 + "{16,}").search(found.view, body, key.end()):
+    if compiled(_BASE64 + "{16,}").search(found.view, body, key.end()):
         found.mask(key.start(), key.end(), "private-key")
     else:
         found.leave(key.start(), key.end())
@@ -101,42 +97,42 @@ def _judge_private_key(found: Findings, key: re.Match[str]) -> None:
 def _judge_private_key_end(found: Findings, first: int, end: re.Match[str]) -> None:
     """Mask what is left of a private key whose beginning was cut off."""
     start = _body_start(found.view, first, end.start())
-    if _compiled(_BASE64 + "{16,}").search(found.view, start, end.start()):
+    if compiled(_BASE64 + "{16,}").search(found.view, start, end.start()):
         found.mask(start, end.end(), "private-key")
 
 
 def _body_start(view: str, first: int, end: int) -> int:
     """Return where the lines of base64 begin that lead up to `end`, not before `first`."""
-    breaks = [line_end.span() for line_end in _compiled(_LINE_END).finditer(view, first, end)]
-    if not breaks or not _compiled(_CODE_BEFORE).fullmatch(view, breaks[-1][1], end):
+    breaks = [line_end.span() for line_end in compiled(_LINE_END).finditer(view, first, end)]
+    if not breaks or not compiled(_CODE_BEFORE).fullmatch(view, breaks[-1][1], end):
         return end
     start, shortest = end, 1
     while breaks:
         stop = breaks.pop()[0]
         begin = breaks[-1][1] if breaks else first
         line = rf"{_CODE_BEFORE}(?>{_BASE64}{{{shortest},}}){_CODE_AFTER}"
-        if not _compiled(line).fullmatch(view, begin, stop):
+        if not compiled(line).fullmatch(view, begin, stop):
             break
         start, shortest = begin, 16  # only the last line of a key may be short
     return start
 
 
 def _find_jwts(found: Findings) -> None:
-    match = find_rare(_compiled(_JWT), found.view, "J", 0)
+    match = find_rare(compiled(_JWT), found.view, "J", 0)
     while match is not None:
         start, end = match.start() - 2, match.end()
-        # In a data URL, a source map for one, it is no token.
+        # In a data URL, such as a source map, it isn't a token.
         if found.view[max(0, start - 7) : start] != "base64,":
             if _is_jwt(match):
                 found.mask(start, end, "jwt")
             else:
                 found.leave(start, end)
-        match = find_rare(_compiled(_JWT), found.view, "J", end)
+        match = find_rare(compiled(_JWT), found.view, "J", end)
 
 
 def _is_jwt(match: re.Match[str]) -> bool:
     payload = match.group("payload")
-    if match.end() - match.start() >= MAX_UNDECIDED:
+    if match.end() - match.start() >= _MAX_UNDECIDED:
         return True
     if payload is None or len(payload) < 8:
         return False
@@ -145,7 +141,7 @@ def _is_jwt(match: re.Match[str]) -> bool:
 
 def _find_url_credentials(found: Findings) -> None:
     view = found.view
-    for match in _compiled(_URL).finditer(view):
+    for match in compiled(_URL).finditer(view):
         if match.group("path") is not None:
             found.mask(*match.span("path"), "webhook")
         elif match.group("google") is not None:
@@ -154,15 +150,12 @@ def _find_url_credentials(found: Findings) -> None:
             if is_literal_secret(Promise.TOKEN, match.group("name"), Style.QUOTED):
                 found.mask(*match.span("name"), "url-password")
         elif match.group("password") is not None:
-            if _is_url_password(found.text[match.start("password") : match.end("password")]):
+            password = found.text[match.start("password") : match.end("password")]
+            if not compiled(_PLACEHOLDER).fullmatch(password):
                 found.mask(*match.span("password"), "url-password")
         elif view[max(0, match.start() - 13) : match.start() - 1].endswith(_DATABASES):
             # Only there does a slash in a password occur in practice; elsewhere it is a path.
             found.mask(*match.span("slashed"), "url-password")
     last = view.rfind("://", max(0, len(view) - 640))
-    if last >= 0 and _compiled(r"://[^\s\"'`<>\\]*+\Z").match(view, last):
+    if last >= 0 and compiled(r"://[^\s\"'`<>\\]*+\Z").match(view, last):
         found.leave(last, len(view))
-
-
-def _is_url_password(password: str) -> bool:
-    return not _compiled(r"[$%]\w+|[$%]?[{(\[].*|[*.]+|x{3,}|.*\$\{.*").fullmatch(password)

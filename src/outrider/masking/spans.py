@@ -9,9 +9,19 @@ from itertools import islice
 
 _LONG = 65536
 _PIECE = 4096
+_MASK = r"\[masked:[a-z-]+\]"
+
+MAX_CACHED = 48
+"""The longest text that a cache keeps: names and states come again and again, and are short."""
 
 Span = tuple[int, int, str]
-"""Where something begins and ends, and what is to stand there instead."""
+"""Where something begins and ends, and what replaces it."""
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return the compiled pattern; at its first use, because compiling all takes 20 ms."""
+    return re.compile(pattern)
 
 
 @dataclass(slots=True)
@@ -19,9 +29,9 @@ class Findings:
     """A text as the detectors see it, and what they found in it.
 
     `view` is the text with every non-ASCII character as "?", `folded` the same in lower case.
-    Positions agree in all three, and searching stays on one byte a character. `undecided` is
-    where the earliest thing begins that the text's end cut short, `masked_to` where the latest
-    secret ends: what a pass finds before it needs no second look.
+    Positions agree in all three, and a search reads one byte per character. `undecided` is the
+    start of the earliest thing that the end of the text may have cut, `masked_to` the end of the
+    latest secret: what a pass finds before it needs no second look.
     """
 
     text: str
@@ -42,11 +52,11 @@ class Findings:
         self.masked_to = end
 
     def replace(self, start: int, end: int, replacement: str) -> None:
-        """Note a stretch that is no secret but reads differently outside."""
+        """Note a part that isn't a secret and is replaced all the same: a path, a trace."""
         self.spans.append((start, end, replacement))
 
     def leave(self, start: int, end: int) -> None:
-        """Note something examined and left alone; at the end of the text more of it may come."""
+        """Note something examined and left alone; at the end of the text more may follow."""
         if end >= len(self.text):
             self.undecided = min(self.undecided, start)
 
@@ -54,7 +64,7 @@ class Findings:
 def _ascii(text: str) -> str:
     if text.isascii():
         return text
-    # In pieces: most of a long text is ASCII all the same, and needs no conversion.
+    # In pieces: most of a long text is ASCII and needs no conversion.
     pieces = (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
     return "".join(
         piece if piece.isascii() else piece.encode("ascii", "replace").decode("ascii")
@@ -63,13 +73,13 @@ def _ascii(text: str) -> str:
 
 
 def merged(view: str, spans: list[Span]) -> list[Span]:
-    """Return `spans` in order without overlap; of those that overlap the widest speaks.
+    """Return `spans` in order without overlap; of those that overlap the widest wins.
 
-    Masks that already stand in the text take part, so that nothing inside one is masked again.
+    Masks that the text already has take part, so that nothing inside one is masked again.
     """
     if not spans:
         return []
-    standing = ((m.start(), m.end(), m.group()) for m in _mask().finditer(view))
+    standing = ((m.start(), m.end(), m.group()) for m in compiled(_MASK).finditer(view))
     joined: list[Span] = []
     width = 0
     for start, end, replacement in sorted([*spans, *standing]):
@@ -84,16 +94,11 @@ def merged(view: str, spans: list[Span]) -> list[Span]:
     return [span for span in joined if view[span[0] : span[1]] != span[2]]
 
 
-@cache
-def _mask() -> re.Pattern[str]:
-    return re.compile(r"\[masked:[a-z-]+\]")
-
-
 def worth_searching(text: str, *anchors: str) -> bool:
     """Return whether a pattern that needs one of `anchors` can match at all.
 
-    In a short text this spares compiling the pattern; in a long one the pattern itself is as
-    fast as looking for its anchor.
+    In a short text this saves compiling the pattern; in a long one the pattern itself is as fast
+    as a search for its anchor.
     """
     return len(text) > _LONG or any(map(text.__contains__, anchors))
 
@@ -101,7 +106,7 @@ def worth_searching(text: str, *anchors: str) -> bool:
 def find_rare(pattern: re.Pattern[str], view: str, letter: str, start: int) -> re.Match[str] | None:
     """Return the next match of a pattern that begins with a letter that is rare in any text.
 
-    Looking for one letter is many times faster than a search for a pattern.
+    A search for one letter is many times faster than a search for a pattern.
     """
     at = view.find(letter, start)
     while at >= 0:
@@ -126,9 +131,9 @@ def replaced(text: str, spans: list[Span], start: int = 0) -> str:
 
 
 def replaced_lines(lines: Sequence[str], spans: list[Span]) -> list[str]:
-    """Return lines with the (merged) spans of the text that they make replaced in each of them.
+    """Return lines with the (merged) spans of their joined text replaced in each of them.
 
-    A mask stands in every line that it covers; what else would join lines is left out.
+    A mask is written into every line that it covers; any other span that joins lines is skipped.
     """
     masked: list[str] = []
     start = first = 0
@@ -148,7 +153,7 @@ def replaced_lines(lines: Sequence[str], spans: list[Span]) -> list[str]:
 
 
 class Places:
-    """Finds a place of the replaced text again in the text before."""
+    """Maps positions in the replaced text back to the text before."""
 
     def __init__(self, spans: list[Span]) -> None:
         self._spans = spans
@@ -159,7 +164,7 @@ class Places:
             shift += len(replacement) - (end - start)
 
     def masks(self) -> list[tuple[int, int]]:
-        """Return where the masks stand in the replaced text."""
+        """Return where the masks are in the replaced text."""
         return [
             (start, start + len(words))
             for start, (_, _, words) in zip(self._starts, self._spans, strict=True)

@@ -1,15 +1,16 @@
-"""No secret passes in pieces: text that comes in deltas, masked as if it had come whole."""
+"""No secret passes in pieces: text that comes in deltas is masked as if it had come whole."""
 
 from typing import TYPE_CHECKING
 
 from .names import NAME_LETTERS
+from .spans import Span, replaced
 
 if TYPE_CHECKING:
-    from .spans import Span
+    from .search import Search
 
-_HELD_BACK = 200  # enough of any secret to know it by, before its beginning is let go
-_CONTEXT = 256  # what was let go and still tells what follows: names, operators
-_STEP = 64  # new characters that make another look worth while
+_HELD_BACK = 200  # enough of any secret to recognise it before its beginning is released
+_CONTEXT = 256  # what was released and still explains what follows: names, operators
+_STEP = 64  # new characters before the next look
 _MAX_OPEN = 6000
 _OPEN_HEAD = 2600
 _OPEN_TAIL = 400
@@ -22,29 +23,25 @@ class StreamMasker:
     of a longer one only the beginning and the latest end are kept.
     """
 
-    __slots__ = ("_buffer", "_home", "_next_look", "_project", "_released", "_secrets")
+    __slots__ = ("_buffer", "_next_look", "_released", "_search")
 
-    def __init__(self, project: str | None, home: str | None, secrets: tuple[str, ...]) -> None:
-        self._project = project
-        self._home = home
-        self._secrets = secrets
+    def __init__(self, search: "Search") -> None:
+        self._search = search
         self._buffer = ""
         self._released = 0
         self._next_look = _HELD_BACK + _STEP
 
     @property
     def held(self) -> int:
-        """How many characters are kept: what isn't shown yet, and what explains it."""
+        """How many characters are kept: what isn't released yet, and what explains it."""
         return len(self._buffer)
 
     def feed(self, delta: str) -> str:
-        """Take the next piece; return what may be shown now."""
+        """Take the next piece; return the text that can be shown now."""
         self._buffer += delta
         if len(self._buffer) < self._next_look:
             return ""
-        from .spans import replaced
-
-        spans, undecided = self._spans()
+        spans, undecided = self._search.spans(self._buffer)
         cut = self._cut(spans, undecided)
         shown = replaced(self._buffer[:cut], [s for s in spans if s[1] <= cut], self._released)
         self._keep(cut, spans)
@@ -55,21 +52,12 @@ class StreamMasker:
 
     def finish(self) -> str:
         """Return the rest; the stream is over."""
-        from .spans import replaced
-
-        spans, _ = self._spans()
-        shown = replaced(self._buffer, spans, self._released)
+        shown = replaced(self._buffer, self._search.spans(self._buffer)[0], self._released)
         self._buffer, self._released = "", 0
         return shown
 
-    def _spans(self) -> "tuple[list[Span], int]":
-        from .search import Search
-
-        search = Search(self._secrets, self._project, self._home, traces=False)
-        return search.spans(self._buffer)
-
-    def _cut(self, spans: "list[Span]", undecided: int) -> int:
-        """Return up to where the buffer can be let go."""
+    def _cut(self, spans: list[Span], undecided: int) -> int:
+        """Return up to where the buffer can be released."""
         cut = min(len(self._buffer) - _HELD_BACK, undecided, self._open_secret())
         for start, end, _ in reversed(spans):
             if start < cut < end or (start < cut and end >= len(self._buffer)):
@@ -77,11 +65,9 @@ class StreamMasker:
         return max(cut, self._released)
 
     def _open_secret(self) -> int:
-        """Return where a long known secret may have begun that isn't whole yet."""
-        from .search import spellings
-
+        """Return where a long known secret may have begun that isn't complete yet."""
         earliest = len(self._buffer)
-        for secret in spellings(self._secrets):
+        for secret in self._search.known:
             if len(secret) <= _HELD_BACK:
                 break
             at = self._buffer.rfind(secret[:_HELD_BACK])
@@ -89,22 +75,19 @@ class StreamMasker:
                 earliest = min(earliest, at)
         return earliest
 
-    def _keep(self, cut: int, spans: "list[Span]") -> None:
-        """Drop what was let go but for its last words, and the middle of a secret without end."""
+    def _keep(self, cut: int, spans: list[Span]) -> None:
+        """Drop what was released except its last words, and the middle of an endless secret."""
         forget = max(0, cut - _CONTEXT)
         for start, end, _ in spans:
-            # A secret cut in two would no longer be known for what it was.
+            # A secret cut in two would no longer be recognised.
             if start < forget < end:
                 forget = start if end - start <= _MAX_OPEN else forget
-        # Half a name could promise what the whole doesn't: `next_page_` gone, `token` left.
+        # Half a name can mean what the whole doesn't: `next_page_` gone, `token` left.
         while 0 < forget < cut and self._buffer[forget - 1] in NAME_LETTERS:
             forget += 1
         self._buffer = self._buffer[forget:]
         self._released = cut - forget
         if spans and spans[-1][1] >= len(self._buffer) + forget - _HELD_BACK:
-            self._shorten(spans[-1][0] - forget)
-
-    def _shorten(self, start: int) -> None:
-        """Drop the middle of the secret that began at `start` and hasn't ended."""
-        if len(self._buffer) - start > _MAX_OPEN:
-            self._buffer = self._buffer[: start + _OPEN_HEAD] + self._buffer[-_OPEN_TAIL:]
+            start = spans[-1][0] - forget
+            if len(self._buffer) - start > _MAX_OPEN:
+                self._buffer = self._buffer[: start + _OPEN_HEAD] + self._buffer[-_OPEN_TAIL:]

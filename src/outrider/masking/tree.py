@@ -1,15 +1,20 @@
 """A masked copy of a JSON value of any depth."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, cast
 
 from .names import is_secret_name
+from .spans import MAX_CACHED
 
 _MASK = "[masked:secret]"
+_WALKED = (str, dict, list, tuple)
 
 Group = tuple[int, str]
-"""A list, and a place that each of its entries has: what stands there is one text in lines."""
+"""A list, and a place that its entries share: the strings there are the lines of one text."""
+
+Slot = tuple[Any, Any, str, bool, Group | None]
+"""A place in the copy: its holder and key, its path, whether it is secret, and its group."""
 
 
 def masked_copy(
@@ -20,104 +25,99 @@ def masked_copy(
     """Return a copy with every string masked, and the paths ("$.a[3].b") that changed.
 
     A string under a secret-looking key, alone or in a list, is masked entirely. Strings at the
-    same place in the entries of a list are masked as the lines of one text: no single line of a
-    private key shows what it is.
+    same place in the entries of a list are masked as the lines of one text, because a single line
+    of a private key doesn't show what it is.
     """
     copy = _Copy(mask)
     root = copy.of(value)
-    for leaves in copy.texts.values():
-        masked_texts = mask_lines([text for _, text in leaves])
-        for (slot, text), masked in zip(leaves, masked_texts, strict=True):
-            copy.put(slot, text, masked)
+    for slots in copy.texts.values():
+        masked_texts = mask_lines([holder[key] for holder, key, _, _, _ in slots])
+        for slot, masked in zip(slots, masked_texts, strict=True):
+            copy.put(slot, masked)
     return root, copy.changed
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """A place in the copy, and what is known of it from those above."""
-
-    holder: Any
-    key: Any
-    path: str
-    secret: bool = False
-    group: Group | None = None
-
-
-@dataclass(slots=True)
 class _Copy:
-    """A copy of a value, with its texts in the groups that are to be masked together.
+    """A copy of a value, with its texts in the groups that are masked together.
 
-    The walk keeps its own stack: how deep the value is nested is the sender's choice, not ours.
+    The walk keeps its own stack: the sender decides how deep the value is nested.
     """
 
-    mask: Callable[[str], str]
-    texts: dict[Group | str, list[tuple[_Slot, str]]] = field(
-        default_factory=dict[Group | str, list[tuple[_Slot, str]]]
-    )
-    changed: list[str] = field(default_factory=list[str])
-    _lists: int = 0
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        self.texts: dict[Group | str, list[Slot]] = {}
+        self.changed: list[str] = []
+        self._mask = mask
+        self._lists = 0
 
     def of(self, value: Any) -> Any:
         root: list[Any] = [value]
-        pending = [_Slot(root, 0, "$")]
+        pending: list[Slot] = [(root, 0, "$", False, None)] if isinstance(value, _WALKED) else []
         while pending:
             slot = pending.pop()
-            item = slot.holder[slot.key]
+            holder, key, path, secret, group = slot
+            item = holder[key]
             if isinstance(item, str):
-                self._take_text(slot, item)
+                if secret:
+                    self.put(slot, _MASK if item else "")
+                else:
+                    self.texts.setdefault(group or path, []).append(slot)
             elif isinstance(item, dict):
                 pending += reversed(self._fields(slot, cast("dict[str, Any]", item)))
-            elif isinstance(item, list | tuple):
-                pending += reversed(self._entries(slot, list(cast("list[Any]", item))))
+            else:
+                pending += reversed(self._entries(slot, item))
         return root[0]
 
-    def put(self, slot: _Slot, text: str, masked: str) -> None:
-        if masked != text:
-            slot.holder[slot.key] = masked
-            self.changed.append(slot.path)
+    def put(self, slot: Slot, masked: str) -> None:
+        holder, key, path, _, _ = slot
+        if masked != holder[key]:
+            holder[key] = masked
+            self.changed.append(path)
 
-    def _take_text(self, slot: _Slot, text: str) -> None:
-        if slot.secret:
-            self.put(slot, text, _MASK if text else "")
-        else:
-            self.texts.setdefault(slot.group or slot.path, []).append((slot, text))
-
-    def _entries(self, slot: _Slot, items: list[Any]) -> list[_Slot]:
-        slot.holder[slot.key] = items
+    def _entries(self, slot: Slot, sequence: Sequence[Any]) -> list[Slot]:
+        holder, key, path, secret, _ = slot
+        holder[key] = items = list(sequence)
         self._lists += 1
         group = (self._lists, "")
         return [
-            _Slot(items, index, f"{slot.path}[{index}]", slot.secret, group)
-            for index in range(len(items))
+            (items, index, f"{path}[{index}]", secret, group)
+            for index, item in enumerate(items)
+            if isinstance(item, _WALKED)
         ]
 
-    def _fields(self, slot: _Slot, item: dict[str, Any]) -> list[_Slot]:
-        slot.holder[slot.key] = copy = self._with_masked_keys(item, slot.path)
-        group, slots = slot.group, list[_Slot]()
-        for key in copy:
-            step = _step(key)
-            below = None if group is None else (group[0], group[1] + step)
-            slots.append(_Slot(copy, key, slot.path + step, is_secret_name(key), below))
+    def _fields(self, slot: Slot, item: dict[str, Any]) -> list[Slot]:
+        holder, own_key, path, _, group = slot
+        copy: dict[str, Any] = {}
+        holder[own_key] = copy
+        slots: list[Slot] = []
+        for key, value in item.items():
+            masked = _unused(self._mask(key), copy)
+            step, secret = _step(masked) if len(masked) > MAX_CACHED else _short_step(masked)
+            if masked != key:
+                self.changed.append(path + step)
+            copy[masked] = value
+            if isinstance(value, _WALKED):
+                below = None if group is None else (group[0], group[1] + step)
+                slots.append((copy, masked, path + step, secret, below))
         return slots
 
-    def _with_masked_keys(self, item: dict[str, Any], path: str) -> dict[str, Any]:
-        copy: dict[str, Any] = {}
-        for key, entry in item.items():
-            masked = unique = self.mask(key)
-            number = 1
-            while unique in copy:  # two secret keys must not swallow each other's values
-                number += 1
-                unique = f"{masked}-{number}"
-            if unique != key:
-                self.changed.append(f"{path}{_step(unique)}")
-            copy[unique] = entry
-        return copy
+
+def _unused(key: str, copy: dict[str, Any]) -> str:
+    """Return `key` with a number where two masked keys would overwrite each other's values."""
+    unused, number = key, 1
+    while unused in copy:
+        number += 1
+        unused = f"{key}-{number}"
+    return unused
 
 
-def _step(key: str) -> str:
-    """Return `.key`, or `["a key"]` where it isn't a plain name."""
+def _step(key: str) -> tuple[str, bool]:
+    """Return `.key`, or `["a key"]` where it isn't a plain name, and whether it names a secret."""
+    secret = is_secret_name(key)
     if key.replace("_", "a").replace("-", "a").isalnum():
-        return f".{key}"
+        return f".{key}", secret
     from json import dumps
 
-    return f"[{dumps(key)}]"
+    return f"[{dumps(key)}]", secret
+
+
+_short_step = lru_cache(maxsize=1024)(_step)

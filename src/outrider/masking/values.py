@@ -1,17 +1,43 @@
-"""Whether what stands behind a secret-looking name is a literal secret or only code or prose."""
+"""Whether the value of a secret-looking name is a literal secret, or only code or prose."""
 
 import re
 from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from .names import Promise, is_secret_name, word_set
+from .spans import compiled
+
+QUOTE = r"(?:\\{0,16}[\"'`])"
+"""What opens a literal: a quote, with backslashes before it where it is inside another one."""
+
+_MAX_LITERAL = 2048
+
+
+def quoted_end(view: str, position: int, opening: str) -> tuple[int, bool]:
+    """Return where the literal that `opening` began ends, and whether its quote was found.
+
+    A quote with more backslashes before it than the opening one is part of the value; one with
+    fewer ends an outer literal, and so this one too.
+    """
+    depth, mark = len(opening) - 1, opening[-1]
+    limit = min(len(view), position + _MAX_LITERAL)
+    line = view.find("\n", position, limit)
+    limit = limit if line < 0 else line
+    at = view.find(mark, position, limit)
+    while at >= 0:
+        before = view[max(position, at - 64) : at]
+        backslashes = len(before) - len(before.rstrip("\\"))
+        if backslashes <= depth:
+            return at - backslashes, True
+        at = view.find(mark, at + 1, limit)
+    return limit, line >= 0
 
 
 class Style(Enum):
-    """How a value is written; it says how far a bare word can be trusted to be a literal."""
+    """How a value is written, and so how likely a bare word is a literal."""
 
     QUOTED = "quoted"  # password = "…"
-    TIGHT = "tight"  # PASSWORD=…, ?token=…, ;Password=…, --token=…: nothing else can stand there
+    TIGHT = "tight"  # PASSWORD=…, ?token=…, ;Password=…, --token=…: can only be a literal
     BARE = "bare"  # password: …, password = …, --password …: may be code or prose
 
 
@@ -30,7 +56,7 @@ _PLACEHOLDER = r"""(?xi)
       (?:\.|\[|::|->).*
 """
 
-# Parts that are no part of a literal: masks, and what a template fills in.
+# What isn't part of a literal: masks, and what a template fills in.
 _FILLED_IN = r"\[masked:[a-z-]+\]|\$\{[^}]*+\}?|\{\{[^}]*+\}*+"
 
 _WORDS_OF_CODE = word_set(
@@ -59,19 +85,14 @@ _TYPE_WITH_DIGITS = r"""(?ix)
 _NAMES = r"[A-Za-z_$][\w$]*+(?>(?:(\.|::|->)[A-Za-z_]\w*+)*)"
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
-    """Return whether `value`, written in `style` behind such a name, is a secret."""
-    return _is_literal_secret(promise, value[:2048], style)
+    """Return whether `value`, written in `style` after such a name, is a secret."""
+    return _is_literal_secret(promise, value[:_MAX_LITERAL], style)
 
 
 @lru_cache(maxsize=512)
 def _is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
-    value = _compiled(_FILLED_IN).sub("", value)
+    value = compiled(_FILLED_IN).sub("", value)
     if len(value) < 4 or _stands_for_something_else(value, style):
         return False
     if style is Style.QUOTED and any(letter.isspace() for letter in value):
@@ -85,14 +106,14 @@ def _is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
 
 def stands_for_a_secret(value: str) -> bool:
     """Return whether `value` is a placeholder, a variable or a name instead of the secret."""
-    value = value[:2048]
+    value = value[:_MAX_LITERAL]
     return is_placeholder(value) or _is_reference(value)
 
 
 def is_placeholder(value: str) -> bool:
     """Return whether `value` says that a secret belongs here: `<token>`, `${TOKEN}`, `***`."""
-    value = _compiled(_FILLED_IN).sub("", value[:2048])
-    return not value or _compiled(_PLACEHOLDER).fullmatch(value) is not None
+    value = compiled(_FILLED_IN).sub("", value[:_MAX_LITERAL])
+    return not value or compiled(_PLACEHOLDER).fullmatch(value) is not None
 
 
 def _stands_for_something_else(value: str, style: Style) -> bool:
@@ -105,7 +126,7 @@ def _stands_for_something_else(value: str, style: Style) -> bool:
 
 
 def _is_reference(value: str) -> bool:
-    """`DB_PASSWORD`, `access_token`, `user.password`: a name of the secret, not the secret."""
+    """Return whether it is the name of a secret: `DB_PASSWORD`, `user.password`."""
     if re.fullmatch(r"[A-Z][A-Z0-9]*(?:_[A-Z]+)+", value) and is_secret_name(value):
         return True
     if any(letter.isdigit() for letter in value.rstrip("0123456789")):
@@ -123,13 +144,13 @@ def _is_path_or_address(value: str) -> bool:
         return True
     if not re.fullmatch(r"/?(?:[\w.@\-]+/)*[\w.@\-]+", value) or "/" not in value:
         return False
-    # A key in base64 may hold slashes too; a path has short words or an ending.
+    # A key in base64 may have slashes too; a path has short words or an ending.
     return bool(re.search(r"\.\w{1,5}$", value)) or max(map(len, value.split("/"))) < 16
 
 
 def _is_code(value: str) -> bool:
-    """`get_password()`, `row[2]`, `user.password`, `a->b`: something that is evaluated."""
-    names = _compiled(_NAMES).match(value)
+    """Return whether it is an expression: `get_password()`, `row[2]`, `user.password`, `a->b`."""
+    names = compiled(_NAMES).match(value)
     if names is None:
         return False
     rest = value[names.end() :]
@@ -137,19 +158,19 @@ def _is_code(value: str) -> bool:
 
 
 def _is_passphrase(value: str) -> bool:
-    """A sentence is a label or a hint; a word that mixes letters and digits in it is not."""
+    """Return whether a word mixes letters and digits; a plain sentence is a label or a hint."""
     return any(len(word) >= 6 and _mixes(word) for word in value.split()[:12])
 
 
 def _is_row_of_words(value: str) -> bool:
-    """`correct horse battery staple`: words in a row that make no sentence."""
+    """Return whether words follow each other that aren't a sentence: `correct horse battery`."""
     words = value.split(" ")
     plain = all(word.isalpha() and word.islower() for word in words)
     return plain and 3 <= len(words) <= 8 and not _SENTENCE.intersection(words)
 
 
 def is_plain_word(value: str) -> bool:
-    """Return whether `value` is an ordinary word that code has no use for."""
+    """Return whether `value` is an ordinary word, and not one that code uses."""
     return value.isalpha() and value.islower() and value not in _WORDS_OF_CODE
 
 
@@ -158,10 +179,10 @@ def _mixes(value: str) -> bool:
 
 
 def _looks_like_a_token(value: str, style: Style) -> bool:
-    """A lexer's `token = "NUMBER"` is no secret: letters alone must be many, in both cases."""
+    """Return whether it may be a token; letters alone must be many and in both cases."""
     if value.isdigit():
         return style is not Style.BARE and len(value) >= 8
-    if _compiled(_TYPE_WITH_DIGITS).fullmatch(value):
+    if compiled(_TYPE_WITH_DIGITS).fullmatch(value):
         return False
     if _mixes(value):
         if style is not Style.BARE:
@@ -176,7 +197,7 @@ def _looks_like_a_token(value: str, style: Style) -> bool:
 def _looks_like_a_bare_password(value: str, promise: Promise) -> bool:
     if value.isdigit():
         return promise is Promise.PASSWORD and len(value) >= 6
-    if _compiled(_TYPE_WITH_DIGITS).fullmatch(value):
+    if compiled(_TYPE_WITH_DIGITS).fullmatch(value):
         return False
     if _mixes(value):
         return len(value) >= 6 and not re.fullmatch(r"[a-z]+(?:_[a-z0-9]+){2,}", value)

@@ -4,100 +4,68 @@ from dataclasses import dataclass
 
 EMBEDDED = "embedded"
 
-# What any provider's HTTP client reads to get out of the house.
-NETWORK_VARIABLES = (
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-)
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+NETWORK_VARIABLES = (*_PROXIES, *map(str.lower, _PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""What the HTTP client of any provider reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One provider: what it reads from the environment, and what it answers with by default."""
+    """A provider: what it reads from the environment, and its default model."""
 
     name: str
     keys: tuple[str, ...] = ()
-    """Variables of which one has to be set; none where it authenticates by other means."""
+    """The variables of which one has to be set; none if it authenticates in another way."""
     others: tuple[str, ...] = ()
-    """Further variables it reads: base URL, organisation, region."""
+    """The other variables it reads: base URL, organisation, region."""
     default: str | None = None
-    """The model taken when one of its keys is all that is known."""
+    """The model to use when nothing but one of its keys is given."""
     module: str | None = None
-    """The module that has to be importable; None where the default install brings it."""
-    extra: str | None = None
-    """The extra of pydantic-ai-slim that brings that module."""
+    """The module that has to be importable; None if the default install has it."""
+
+    @property
+    def extra(self) -> str | None:
+        """The extra of pydantic-ai-slim that installs `module`."""
+        return self.module and self.name.removesuffix("-cloud")
 
 
 _OPENAI_KEYS = ("OPENAI_API_KEY",)
 _OPENAI_OTHERS = ("OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
+_ANTHROPIC_OTHERS = ("ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS")
+_OPENROUTER_OTHERS = ("OPENROUTER_APP_URL", "OPENROUTER_APP_TITLE")
 _AZURE_KEYS = ("AZURE_OPENAI_API_KEY",)
 _AZURE_OTHERS = ("AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION")
 _GOOGLE_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+_GOOGLE_CLOUD = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 _AWS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_BEARER_TOKEN_BEDROCK",
-    "AWS_PROFILE",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_CONFIG_FILE",
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
-)
+)  # fmt: skip
 
-# The order is the one in which keys are looked for.
+# Keys are looked for in this order.
 _PROVIDERS = (
     Provider("openai", _OPENAI_KEYS, _OPENAI_OTHERS, default="gpt-6.1-terra"),
-    Provider(
-        "anthropic",
-        ("ANTHROPIC_API_KEY",),
-        ("ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS"),
-        default="claude-sonnet-5-5",
-    ),
-    Provider("google", _GOOGLE_KEYS, (), "gemini-flash-latest", "google.genai", "google"),
-    Provider(
-        "openrouter",
-        ("OPENROUTER_API_KEY",),
-        ("OPENROUTER_APP_URL", "OPENROUTER_APP_TITLE"),
-        default="openrouter/auto",
-    ),
+    Provider("anthropic", ("ANTHROPIC_API_KEY",), _ANTHROPIC_OTHERS, "claude-sonnet-5-5"),
+    Provider("google", _GOOGLE_KEYS, (), "gemini-flash-latest", "google.genai"),
+    Provider("openrouter", ("OPENROUTER_API_KEY",), _OPENROUTER_OTHERS, "openrouter/auto"),
     Provider("deepseek", ("DEEPSEEK_API_KEY",), default="deepseek-chat"),
-    Provider("mistral", ("MISTRAL_API_KEY",), (), "mistral-large-latest", "mistralai", "mistral"),
-    Provider("groq", ("GROQ_API_KEY",), ("GROQ_BASE_URL",), "openai/gpt-oss-120b", "groq", "groq"),
-    Provider(
-        "moonshotai", ("MOONSHOTAI_API_KEY",), ("MOONSHOTAI_BASE_URL",), default="kimi-latest"
-    ),
+    Provider("mistral", ("MISTRAL_API_KEY",), (), "mistral-large-latest", "mistralai"),
+    Provider("groq", ("GROQ_API_KEY",), ("GROQ_BASE_URL",), "openai/gpt-oss-120b", "groq"),
+    Provider("moonshotai", ("MOONSHOTAI_API_KEY",), ("MOONSHOTAI_BASE_URL",), "kimi-latest"),
     Provider("cerebras", ("CEREBRAS_API_KEY",), default="gpt-oss-120b"),
     Provider("openai-chat", _OPENAI_KEYS, _OPENAI_OTHERS),
     Provider("openai-responses", _OPENAI_KEYS, _OPENAI_OTHERS),
     Provider("alibaba", ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY")),
     Provider("azure", _AZURE_KEYS, _AZURE_OTHERS),
     Provider("azure-responses", _AZURE_KEYS, _AZURE_OTHERS),
-    Provider("bedrock", (), _AWS, module="boto3", extra="bedrock"),
-    Provider("cohere", ("CO_API_KEY",), ("CO_BASE_URL",), module="cohere", extra="cohere"),
+    Provider("bedrock", (), _AWS, module="boto3"),
+    Provider("cohere", ("CO_API_KEY",), ("CO_BASE_URL",), module="cohere"),
     Provider("fireworks", ("FIREWORKS_API_KEY",)),
-    Provider(
-        "google-cloud",
-        (),
-        (
-            *_GOOGLE_KEYS,
-            "GOOGLE_APPLICATION_CREDENTIALS",
-            "GOOGLE_CLOUD_PROJECT",
-            "GOOGLE_CLOUD_LOCATION",
-        ),
-        module="google.genai",
-        extra="google",
-    ),
+    Provider("google-cloud", (), (*_GOOGLE_KEYS, *_GOOGLE_CLOUD), module="google.genai"),
     Provider("heroku", ("HEROKU_INFERENCE_KEY",), ("HEROKU_INFERENCE_URL",)),
-    Provider("huggingface", ("HF_TOKEN",), module="huggingface_hub", extra="huggingface"),
+    Provider("huggingface", ("HF_TOKEN",), module="huggingface_hub"),
     Provider("meta", ("META_API_KEY",)),
     Provider("nebius", ("NEBIUS_API_KEY",)),
     Provider("ollama", (), ("OLLAMA_BASE_URL", "OLLAMA_API_KEY")),
@@ -106,7 +74,7 @@ _PROVIDERS = (
     Provider("together", ("TOGETHER_API_KEY",)),
     Provider("vercel", ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN")),
     Provider("vllm", (), ("VLLM_BASE_URL", "VLLM_API_KEY")),
-    Provider("xai", ("XAI_API_KEY",), module="xai_sdk", extra="xai"),
+    Provider("xai", ("XAI_API_KEY",), module="xai_sdk"),
     Provider("zai", ("ZAI_API_KEY",)),
 )
 
@@ -119,22 +87,15 @@ ALIASES = {
     "haiku": "anthropic:claude-haiku-5-5",
 }
 
-# How a bare model name shows whose it is.
+# How the name of a model shows its provider.
 NAME_PREFIXES = {
-    "gpt": "openai",
-    "o1": "openai",
-    "o3": "openai",
-    "o4": "openai",
-    "claude": "anthropic",
-    "gemini": "google",
-    "deepseek": "deepseek",
-    "mistral": "mistral",
-    "codestral": "mistral",
-    "kimi": "moonshotai",
-    "grok": "xai",
-    "glm": "zai",
-    "llama": "ollama",
-    "qwen": "ollama",
-    "phi": "ollama",
-    "gemma": "ollama",
+    "openai": ("gpt", "o1", "o3", "o4"),
+    "anthropic": ("claude",),
+    "google": ("gemini",),
+    "deepseek": ("deepseek",),
+    "mistral": ("mistral", "codestral"),
+    "moonshotai": ("kimi",),
+    "xai": ("grok",),
+    "zai": ("glm",),
+    "ollama": ("llama", "qwen", "phi", "gemma"),
 }

@@ -1,10 +1,11 @@
-"""What went wrong with a model, told from the error's class and status, never from its words."""
+"""What went wrong with a model, decided by the error's class and status, never by its text."""
 
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from outrider.models.resolution import needs
+from outrider.protocol.errors import OutriderError
 from outrider.protocol.outcomes import FailureKind
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 _MAX_DETAIL = 300
 
 
-class ModelUnavailable(Exception):
+class ModelUnavailable(OutriderError):
     """A model that can't be built; the message says why and what to do."""
 
     def __init__(self, message: str) -> None:
@@ -23,7 +24,7 @@ class ModelUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed request: its kind, words for people, and what the provider said about waiting."""
+    """A failed request: its kind, a message for people, and how long the provider says to wait."""
 
     kind: FailureKind
     message: str
@@ -32,8 +33,8 @@ class Failure:
 
 
 def cut_failure(response: "ModelResponse") -> Failure | None:
-    """Return the failure of an answer whose stream ended before its end; None for a whole one."""
-    # Every provider names a reason at the end; one that pydantic-ai can't map is in the details.
+    """Return the failure of an answer whose stream was cut; None if the answer is complete."""
+    # Every provider ends with a reason; one that pydantic-ai can't map is in the details.
     if response.finish_reason or (response.provider_details or {}).get("finish_reason"):
         return None
     return Failure(FailureKind.CUT_STREAM, f"{_WORDS[FailureKind.CUT_STREAM]}.")
@@ -48,6 +49,7 @@ def classify(error: BaseException, model: str = "") -> Failure:
 
 
 def _kind(error: BaseException) -> FailureKind:
+    import httpx2
     from pydantic_ai import exceptions as known
 
     # Most specific first: some of these are subclasses of others.
@@ -68,80 +70,57 @@ def _kind(error: BaseException) -> FailureKind:
         (ConnectionError, FailureKind.CONNECTION),
         (json.JSONDecodeError, FailureKind.MALFORMED),
         (UnicodeDecodeError, FailureKind.MALFORMED),
+        (httpx2.TimeoutException, FailureKind.TIMEOUT),
+        (httpx2.TransportError, FailureKind.CONNECTION),
     )
     for error_class, kind in by_class:
         if isinstance(error, error_class):
             return kind
     if isinstance(error, known.ModelHTTPError):
-        return _kind_of_status(error.status_code)
+        other = FailureKind.SERVER if error.status_code >= 500 else FailureKind.REJECTED
+        return _KIND_OF_STATUS.get(error.status_code, other)
     if isinstance(error, known.ModelRequestRejectedError):
         return FailureKind.REJECTED
-    if isinstance(error, known.ModelAPIError):
-        return _kind_of_plain(error)
-    return _kind_of_transport(error)
-
-
-def _kind_of_status(status: int) -> FailureKind:
-    match status:
-        case 401 | 403:
-            return FailureKind.AUTHENTICATION
-        case 402:
-            return FailureKind.QUOTA
-        case 404:
-            return FailureKind.NOT_FOUND
-        case 408 | 425:
-            return FailureKind.TIMEOUT
-        case 429:
-            return FailureKind.RATE_LIMIT
-        case 503 | 529:
-            return FailureKind.OVERLOADED
-        case _:
-            return FailureKind.SERVER if status >= 500 else FailureKind.REJECTED
-
-
-def _kind_of_plain(error: BaseException) -> FailureKind:
-    """An error without a category: a stream without an end, or one that couldn't be decoded."""
+    if not isinstance(error, known.ModelAPIError):
+        return FailureKind.UNKNOWN
+    # An error without a class of its own: a stream that couldn't be decoded, or that was cut.
     if isinstance(error.__cause__, ValueError):
         return FailureKind.MALFORMED
     return FailureKind.CUT_STREAM if error.__cause__ is None else FailureKind.UNKNOWN
 
 
-def _kind_of_transport(error: BaseException) -> FailureKind:
-    import httpx2
+_KIND_OF_STATUS = {
+    401: FailureKind.AUTHENTICATION,
+    402: FailureKind.QUOTA,
+    403: FailureKind.AUTHENTICATION,
+    404: FailureKind.NOT_FOUND,
+    408: FailureKind.TIMEOUT,
+    425: FailureKind.TIMEOUT,
+    429: FailureKind.RATE_LIMIT,
+    503: FailureKind.OVERLOADED,
+    529: FailureKind.OVERLOADED,
+}
 
-    if isinstance(error, httpx2.TimeoutException):
-        return FailureKind.TIMEOUT
-    if isinstance(error, httpx2.TransportError):
-        return FailureKind.CONNECTION
-    return FailureKind.UNKNOWN
 
-
-_WORDS = {
-    FailureKind.CONNECTION: "The connection to the model's provider failed or broke off",
-    FailureKind.RATE_LIMIT: "The model's provider limits the rate of requests",
-    FailureKind.OVERLOADED: "The model's provider is overloaded or unavailable",
+# These are followed by the provider's own sentence.
+_WITH_DETAIL = {
+    FailureKind.CONNECTION: "The connection to the model's provider failed or was lost",
     FailureKind.SERVER: "The model's provider failed",
-    FailureKind.TIMEOUT: "The model's provider didn't answer in time",
-    FailureKind.AUTHENTICATION: "The model's provider refused the key",
     FailureKind.NOT_FOUND: "The model's provider doesn't know this model",
-    FailureKind.QUOTA: "The account at the model's provider has no credit or quota left",
-    FailureKind.WINDOW_OVERFLOW: "The conversation no longer fits the model's context window",
-    FailureKind.CONTENT_FILTER: "The model's provider filtered the answer",
     FailureKind.REJECTED: "The model's provider rejected the request",
-    FailureKind.CUT_STREAM: "The model's answer was cut: its stream ended without an end",
     FailureKind.MALFORMED: "The model's provider sent something that can't be read",
     FailureKind.UNKNOWN: "The request to the model failed",
 }
-_WITH_DETAIL = frozenset(
-    {
-        FailureKind.CONNECTION,
-        FailureKind.SERVER,
-        FailureKind.NOT_FOUND,
-        FailureKind.REJECTED,
-        FailureKind.MALFORMED,
-        FailureKind.UNKNOWN,
-    }
-)
+_WORDS = _WITH_DETAIL | {
+    FailureKind.RATE_LIMIT: "The model's provider limits the rate of requests",
+    FailureKind.OVERLOADED: "The model's provider is overloaded or unavailable",
+    FailureKind.TIMEOUT: "The model's provider didn't answer in time",
+    FailureKind.AUTHENTICATION: "The model's provider refused the key",
+    FailureKind.QUOTA: "The account at the model's provider has no credit or quota left",
+    FailureKind.WINDOW_OVERFLOW: "The conversation no longer fits the model's context window",
+    FailureKind.CONTENT_FILTER: "The model's provider filtered the answer",
+    FailureKind.CUT_STREAM: "The model's answer was cut: its stream ended without an end",
+}
 
 
 def _message(kind: FailureKind, error: BaseException, status: int | None, model: str) -> str:
@@ -156,7 +135,7 @@ def _message(kind: FailureKind, error: BaseException, status: int | None, model:
 
 
 def _detail(error: BaseException) -> str:
-    """The provider's own sentence, if it sent one; never its whole answer."""
+    """Return the provider's own sentence, if it sent one; never its whole answer."""
     body: Any = getattr(error, "body", None)
     if isinstance(body, dict):
         fields = cast("dict[str, Any]", body)

@@ -1,4 +1,4 @@
-"""Model servers on this machine: which of the well-known ones answers, in at most 150 ms."""
+"""Model servers on this machine: which of the well-known ones answers within 150 ms."""
 
 import socket
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerKind:
-    """A server program, where it listens by default, and how its models are asked for."""
+    """A server program: its default port, and the path that lists its models."""
 
     title: str
     port: int
@@ -28,7 +28,7 @@ class LocalServer:
     address: str
     model: str
     variables: dict[str, str]
-    """What the child needs in its environment to reach it."""
+    """What the child's environment needs to reach it."""
 
 
 WELL_KNOWN = (
@@ -41,15 +41,13 @@ WELL_KNOWN = (
 def probe_local_servers(
     kinds: Iterable[ServerKind] = WELL_KNOWN, seconds: float = _DEADLINE_SECONDS
 ) -> LocalServer | None:
-    """Return the first of the servers that answers with a model in time; None if none does."""
+    """Return the first server that answers with a model in time; None if none does."""
     deadline = monotonic() + seconds
-    # All are asked before any is read, so that the deadline is one for all of them.
+    # All are asked before any answer is read, so that they share one deadline.
     asked = [(kind, _ask(kind, seconds / 3)) for kind in kinds]
     answers = [(kind, _read(sock, deadline)) for kind, sock in asked if sock is not None]
-    for kind, answer in answers:
-        if name := first_model(answer):
-            return _server(kind, name)
-    return None
+    named = ((kind, first_model(answer)) for kind, answer in answers)
+    return next((_server(kind, name) for kind, name in named if name), None)
 
 
 def _server(kind: ServerKind, name: str) -> LocalServer:
@@ -58,21 +56,20 @@ def _server(kind: ServerKind, name: str) -> LocalServer:
     if kind.provider == "ollama":
         variables = {"OLLAMA_BASE_URL": base_url}
     else:
-        # These servers want no key, but the client sends one: better a placeholder than a real one.
+        # These servers need no key, but the client sends one: a placeholder instead of a real one.
         variables = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"}
     return LocalServer(kind.title, address, f"{kind.provider}:{name}", variables)
 
 
 def _ask(kind: ServerKind, seconds: float) -> socket.socket | None:
+    request = f"GET {kind.path} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    sock = None
     try:
         sock = socket.create_connection(("127.0.0.1", kind.port), timeout=seconds)
-    except OSError:
-        return None
-    request = f"GET {kind.path} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-    try:
         sock.sendall(request.encode())
     except OSError:
-        sock.close()
+        if sock is not None:
+            sock.close()
         return None
     return sock
 
@@ -87,12 +84,12 @@ def _read(sock: socket.socket, deadline: float) -> bytes:
                     break
                 received += chunk
         except OSError:
-            pass  # What did arrive may be whole: a server needn't close the connection.
+            pass  # The answer may be complete: a server needn't close the connection.
     return bytes(received)
 
 
 def first_model(answer: bytes) -> str | None:
-    """Return the first usable model's name in a server's HTTP answer; None if it has none."""
+    """Return the name of the first usable model in a server's HTTP answer; None if none is."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if b" 200 " not in head.split(b"\r\n", 1)[0] + b" ":
         return None

@@ -1,7 +1,6 @@
-"""The model itself, built in the child: ready for one request at a time, with nothing hidden.
+"""Models as the child uses them: one request each, no hidden retries, and no cut stream accepted.
 
-No retries behind our back, and a stream that ends too early is an error: attempts, deadlines and
-outcomes would lie otherwise.
+Attempts, deadlines and outcomes would be wrong otherwise.
 """
 
 import os
@@ -16,15 +15,15 @@ from outrider.models.resolution import is_embedded
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from openai import AsyncOpenAI
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
 _OWN_CLIENT = ("openai", "openai-chat", "openai-responses", "anthropic")
 _CONNECT_SECONDS = 10.0
-# Only a last resort against a dead peer: the run's own deadlines are what counts.
+# Only against a dead peer: the run has deadlines of its own.
 _SILENCE_SECONDS = 3600.0
 
 
@@ -38,25 +37,20 @@ def build_model(model: str) -> "Model":
     from pydantic_ai.models import infer_model
 
     try:
-        name, _, rest = model.partition(":")
-        if name == "openai-chat":
-            from pydantic_ai.models.openai import OpenAIChatModel
-
-            return OpenAIChatModel(rest, provider=_provider(name), profile=_strict_profile())
         return _strict(infer_model(model, provider_factory=_provider))
     except ImportError as error:
         raise ModelUnavailable(f"{model} needs a package that isn't installed: {error}") from error
     except UserError as error:
-        # pydantic-ai adds a hint about its test model after the first sentence.
+        # pydantic-ai appends a hint about its test model.
         reason = error.message.split(" To try Pydantic AI", 1)[0]
         raise ModelUnavailable(f"The model {model} can't be used: {reason}") from error
     except Exception as error:
-        # A provider's SDK raises errors of its own for settings it can't use.
+        # A provider's SDK raises its own errors for settings it can't use.
         raise ModelUnavailable(f"The model {model} can't be set up: {error}") from error
 
 
 def _provider(name: str) -> "Provider[Any]":
-    """The provider that a model's prefix names, on an HTTP client that is quick to make."""
+    """Return the provider that a model's prefix names, with an HTTP client that is built fast."""
     from pydantic_ai.providers import infer_provider, infer_provider_class
 
     if name not in _OWN_CLIENT:
@@ -68,52 +62,66 @@ def _provider(name: str) -> "Provider[Any]":
         verify=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
     )
     if name == "openai-chat":
+        from openai import AsyncOpenAI
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        from outrider.models.lean_openai import LeanOpenAI
-
-        return OpenAIProvider(openai_client=LeanOpenAI(http_client=client))
+        return OpenAIProvider(openai_client=_lean(AsyncOpenAI(http_client=client)))
     return cast("Any", infer_provider_class(name))(http_client=client)
+
+
+def _lean(client: "AsyncOpenAI") -> "AsyncOpenAI":
+    """Return the client with chat requests that don't get slower as the conversation grows.
+
+    The SDK walks the types of the whole conversation on each request, which at 400 turns takes
+    longer than everything else in a turn. Messages and tools already have their final form, so
+    they are put into the body without that walk.
+    """
+    completions: Any = client.chat.completions
+    send = completions.create
+
+    async def create(**request: Any) -> Any:
+        extra: dict[str, Any] = dict(request.pop("extra_body", None) or {})
+        extra["messages"] = request.pop("messages")
+        if request.get("tools"):
+            extra["tools"] = request.pop("tools")
+        return await send(messages=[], extra_body=extra, **request)
+
+    completions.create = create
+    return client
 
 
 @cache
 def _tls(_cert_file: str | None, _cert_folder: str | None) -> "SSLContext":
-    """The certificates to trust. Reading them takes 20 ms, which a forked child finds done."""
+    """Return the trusted certificates; reading them takes 20 ms, once before children fork."""
     import httpcore2
 
     return httpcore2.default_ssl_context()
 
 
 def _strict(model: "Model") -> "Model":
-    """The same model, with a stream that ends without a finish reason taken as cut."""
-    # Another provider's model was built without this module: don't pay for its import.
+    """Return the same model; a stream that ends without a finish reason counts as cut."""
+    # A model of another provider doesn't need this module, which takes long to import.
     if "pydantic_ai.models.openai" not in sys.modules:
         return model
     from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
 
     if not isinstance(model, OpenAIChatModel) or model.provider is None:
         return model
-    return type(model)(model.model_name, provider=model.provider, profile=_strict_profile())
-
-
-def _strict_profile() -> "OpenAIModelProfile":
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
-
-    # The window is given, if only as unknown, or a price list would be searched for it each time.
-    return OpenAIModelProfile(
+    # Without a value for the window a price list is searched for it each time.
+    profile = OpenAIModelProfile(
         openai_chat_streaming_requires_finish_reason=True, context_window=None
     )
+    return type(model)(model.model_name, provider=model.provider, profile=profile)
 
 
 def request_settings(model: "Model") -> "ModelSettings":
     """Return the settings every request to `model` is sent with."""
     if model.system == EMBEDDED:
         return {}
-    settings: dict[str, float] = {"max_retries": 0, "timeout": _SILENCE_SECONDS}
-    supported = {
-        name: value for name, value in settings.items() if name not in model.unsupported_settings
-    }
-    return cast("ModelSettings", supported)
+    settings = {"max_retries": 0, "timeout": _SILENCE_SECONDS}
+    supported = settings.keys() - model.unsupported_settings
+    return cast("ModelSettings", {name: settings[name] for name in supported})
 
 
 def cost_of(response: "ModelResponse") -> tuple[float, bool]:
@@ -127,7 +135,7 @@ def cost_of(response: "ModelResponse") -> tuple[float, bool]:
 
 
 def has_price(model: "Model") -> bool:
-    """Whether what `model` costs is known, before anything is asked of it."""
+    """Whether the price of `model` is known, before any request."""
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.usage import RequestUsage
 

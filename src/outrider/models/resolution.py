@@ -1,9 +1,9 @@
-"""Which model answers, and what its provider may see of the environment.
+"""Which model answers, and which variables of the environment its provider gets.
 
-A child gets its own provider's variables and no other secret: `provider_environment` decides that.
+A child gets the variables of its own provider and no other secret: see `provider_environment`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -24,16 +24,16 @@ _OPENAI_HOST = "https://api.openai.com"
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The model that will answer, why it, and what stands in its way if anything does."""
+    """The model that will answer, why it was chosen, and why it can't be used if it can't."""
 
     model: str
     reason: str
     problem: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What a local server that was found needs in the child's environment."""
+    """What the child's environment needs for a local server that was found."""
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The variables that the child of this model gets, out of `env`."""
+        """Return the variables of `env` that the child of this model gets."""
         return {**provider_environment(self.model, env), **self.variables}
 
 
@@ -45,20 +45,27 @@ def choose_model(
     env: Mapping[str, str],
     local_servers: Callable[[], LocalServer | None] = probe_local_servers,
 ) -> ModelChoice:
-    """Return the model to use: named by flag, agent or configuration, else the best there is."""
+    """Return the model to use: from flag, agent or configuration, else the best available one."""
     for name, reason in (
         (flag, "flag"),
-        (_agents_wish(agent, env), "agent file"),
+        (_agent_model(agent, env), "agent file"),
         (configured, "configuration"),
     ):
         if name is not None and (name := name.strip()):
             return ModelChoice(name, reason, problem_with(name, env))
-    if by_key := _by_key(env):
-        return by_key
+    keyed = {
+        key: provider
+        for provider in PROVIDERS.values()
+        if provider.default and (key := _first_set(provider.keys, env))
+    }
+    for key, provider in keyed.items():
+        if not _missing_package(provider):
+            return _default_of(provider, f"{key} is set", env)
     if server := local_servers():
         reason = f"{server.title} at {server.address}"
         return ModelChoice(server.model, reason, variables=server.variables)
-    return ModelChoice(EMBEDDED, _unusable_key(env) or "no key and no server")
+    reasons = [f"{key} is set, but {_install(keyed[key])} is needed to use it" for key in keyed]
+    return ModelChoice(EMBEDDED, (reasons or ["no key and no server"])[0])
 
 
 def is_embedded(model: str) -> bool:
@@ -68,15 +75,15 @@ def is_embedded(model: str) -> bool:
 
 def needs(model: str) -> tuple[str, ...]:
     """Return the variables of which `model`'s provider needs one; empty if it needs none."""
-    provider = PROVIDERS.get(_provider_name(model))
+    provider = PROVIDERS.get(model.partition(":")[0])
     return provider.keys if provider else ()
 
 
 def provider_environment(model: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return what of `env` the provider of `model` reads: its own key and settings, no other's."""
+    """Return the variables of `env` that the provider of `model` reads: only its own."""
     if is_embedded(model):
         return {}
-    name = _provider_name(model)
+    name = model.partition(":")[0]
     provider = PROVIDERS.get(name, Provider(name))
     wanted = (*provider.keys, *provider.others, *NETWORK_VARIABLES)
     chosen = {variable: env[variable] for variable in wanted if env.get(variable, "").strip()}
@@ -86,32 +93,28 @@ def provider_environment(model: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def problem_with(model: str, env: Mapping[str, str]) -> str | None:
-    """Return why `model` can't be used as it is written, and what would do; None if it can."""
+    """Return why `model` can't be used as written, and what to do; None if it can."""
     if is_embedded(model):
         return None
     name, colon, rest = model.partition(":")
     if not colon:
-        return f"{model!r} names no provider: write it as provider:name, {_suggestion(model)}."
+        return f"{model!r} has no provider: write it as provider:name, {_suggestion(model)}."
     if name not in PROVIDERS:
-        return f"{model!r} names no known provider; {_nearest_provider(name)}."
+        return f"{model!r} has an unknown provider; {_nearest_provider(name)}."
     if not rest.strip():
-        return f"{model!r} names no model: write it as {name}:NAME."
+        return f"{model!r} has no model name: write it as {name}:NAME."
     return _missing_package(PROVIDERS[name]) or _missing_key(model, env)
 
 
-def _agents_wish(model: str | None, env: Mapping[str, str]) -> str | None:
-    """An agent file's model. A short name counts only where its provider's key is there."""
+def _agent_model(model: str | None, env: Mapping[str, str]) -> str | None:
+    """Return an agent file's model; a short name counts only if its provider's key is set."""
     if model is None or (full := ALIASES.get(model.strip().lower())) is None:
         return model
-    return full if any(_has(env, key) for key in needs(full)) else None
+    return full if _first_set(needs(full), env) else None
 
 
-def _by_key(env: Mapping[str, str]) -> ModelChoice | None:
-    for provider in PROVIDERS.values():
-        key = next((key for key in provider.keys if _has(env, key)), None)
-        if key and provider.default and not _missing_package(provider):
-            return _default_of(provider, f"{key} is set", env)
-    return None
+def _first_set(variables: Iterable[str], env: Mapping[str, str]) -> str | None:
+    return next((name for name in variables if env.get(name, "").strip()), None)
 
 
 def _default_of(provider: Provider, reason: str, env: Mapping[str, str]) -> ModelChoice:
@@ -120,19 +123,10 @@ def _default_of(provider: Provider, reason: str, env: Mapping[str, str]) -> Mode
     if provider.name != "openai" or not base_url or base_url.startswith(_OPENAI_HOST):
         return ModelChoice(model, reason)
     problem = (
-        "OPENAI_BASE_URL is set and no model is named, and what that endpoint serves isn't known: "
-        "name one, for example with --model openai-chat:NAME or OUTRIDER_MODEL."
+        "OPENAI_BASE_URL is set, but no model is named, and the models of that endpoint aren't "
+        "known: name one, for example with --model openai-chat:NAME or OUTRIDER_MODEL."
     )
     return ModelChoice("openai-chat:", reason, problem)
-
-
-def _unusable_key(env: Mapping[str, str]) -> str | None:
-    """Why a key that is there doesn't help: its provider's package isn't installed."""
-    for provider in PROVIDERS.values():
-        key = next((key for key in provider.keys if _has(env, key)), None)
-        if key and provider.default and provider.extra:
-            return f"{key} is set, but {_install(provider)} is needed to use it"
-    return None
 
 
 def _missing_package(provider: Provider) -> str | None:
@@ -152,30 +146,22 @@ def _install(provider: Provider) -> str:
 
 def _missing_key(model: str, env: Mapping[str, str]) -> str | None:
     keys = needs(model)
-    # An endpoint of one's own may want no key.
-    at_home = model.startswith("openai") and _has(env, "OPENAI_BASE_URL")
-    if not keys or at_home or any(_has(env, key) for key in keys):
+    # An endpoint of the user's own may need no key.
+    own_endpoint = model.startswith("openai") and _first_set(["OPENAI_BASE_URL"], env)
+    if not keys or own_endpoint or _first_set(keys, env):
         return None
     return f"{model} needs a key, and {' or '.join(keys)} isn't set."
 
 
 def _suggestion(model: str) -> str:
     lowered = model.lower()
-    for prefix, provider in NAME_PREFIXES.items():
-        if lowered.startswith(prefix):
+    for provider, prefixes in NAME_PREFIXES.items():
+        if lowered.startswith(prefixes):
             return f"for example {provider}:{model}"
-    return "for example openai-chat:NAME, anthropic:NAME or ollama:NAME, or write embedded"
+    return "for example openai-chat:NAME, anthropic:NAME or ollama:NAME, or use embedded"
 
 
 def _nearest_provider(name: str) -> str:
     if near := get_close_matches(name.lower(), PROVIDERS, n=1):
         return f"did you mean {near[0]}"
     return f"known ones are {', '.join(PROVIDERS)}"
-
-
-def _provider_name(model: str) -> str:
-    return model.partition(":")[0]
-
-
-def _has(env: Mapping[str, str], variable: str) -> bool:
-    return bool(env.get(variable, "").strip())

@@ -1,4 +1,4 @@
-"""When a request to a model is sent again: decided from the kind of failure, never from words."""
+"""When a request to a model is sent again: decided by the kind of failure, never by its text."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -8,7 +8,6 @@ from outrider.protocol.outcomes import FailureKind
 BASE_DELAY_MS = 500
 MAX_DELAY_MS = 30_000
 _MAX_WAIT_SECONDS = 7 * 24 * 3600.0
-
 
 TRANSIENT = frozenset(
     {
@@ -24,7 +23,7 @@ TRANSIENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often one request is sent at most, and how long to wait in between."""
+    """How often a request is sent at most, and how long to wait in between."""
 
     max_attempts: int = 2
 
@@ -36,17 +35,17 @@ class RetryPolicy:
         remaining_ms: int | None,
         random: float,
     ) -> int | None:
-        """Return how long to wait before the next attempt, or None if there is to be none.
+        """Return how long to wait before the next attempt, or None for no further attempt.
 
-        `attempt` counts from 1 and is the one that failed; `retry_after` is what the provider asked
-        for, in seconds; `random` is in [0, 1) and spreads many children over the time.
+        `attempt` counts from 1 and is the one that failed; `retry_after` is the provider's wish in
+        seconds; `random` is in [0, 1) and spreads many children over time (jitter).
         """
         if failure_kind not in TRANSIENT or attempt >= self.max_attempts:
             return None
         # The exponent is bounded so that a large attempt number can't make a huge integer.
         ceiling = min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** min(attempt - 1, 16))
         asked_ms = ceil(min(max(retry_after or 0.0, 0.0), _MAX_WAIT_SECONDS) * 1000)
-        # Asked to wait: never shorter than that, and the jitter comes on top.
+        # Never shorter than the provider's wish; the jitter comes on top.
         delay = asked_ms + int(ceiling * random)
         if remaining_ms is None or delay < remaining_ms:
             return delay

@@ -1,51 +1,61 @@
 """A link to a keeper: what is below it ends with this process, or when the link is closed."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from outrider.processes.keeper import ANSWER_FIELDS
+from outrider.processes.reaping import is_broken
 from outrider.processes.threads import in_thread
 
-KEEPER = Path(__file__).with_name("keeper.py")
-END_SECONDS = 10.0
+MAX_END_SECONDS = 10.0
 """How long a keeper may take to end what is below it."""
-_CHUNK = 65_536
-_MAX_UNREAD = 1024 * 1024
+# Appended: nothing that is installed beside us may stand in for the standard library.
+_MAIN = (
+    "import sys; sys.path.append(sys.argv.pop(1));"
+    "from outrider.processes.keeper import main; main()"
+)
+_KEEPER = (sys.executable, "-I", "-S", "-c", _MAIN, str(Path(__file__).parents[2]))
 
-Record = tuple[str, str, str, str]
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """The result of one command."""
+
+    exit_code: int | None
+    """None where the command was ended at its timeout."""
+    restarted: bool
+    """Whether the shell was lost: only its directory and its exported variables remain."""
+    cwd: str
+    background: tuple[tuple[int, str], ...]
+    """Processes that were left running: their ids and command lines."""
+    output: str = ""
 
 
 class KeeperLink:
-    """Starts a keeper, sends it lines, and hands on the records that come back."""
+    """Starts a keeper, tells it what to do, and takes its answers."""
 
-    def __init__(self, on_record: Callable[[Record], None], on_loss: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._on_record = on_record
-        self._on_loss = on_loss
+    def __init__(
+        self, command: list[str], folder: str, cwd: Path, environment: Mapping[str, str]
+    ) -> None:
+        """Start a keeper of a shell, which removes the folder when it ends."""
+        self._folder = folder
         self._received = b""
-        self._keeper: subprocess.Popen[bytes] | None = None
-        self.folder = tempfile.mkdtemp(prefix="outrider-shell-")
-        """Private to the session, and gone with it."""
-        self._lifeline, self._their_lifeline = socket.socketpair()
-        self._report, self._their_report = os.pipe()
-        self.output, self._their_output = os.pipe()
-        """Where to read what the shell's commands print; does not block."""
-
-    def start(self, command: list[str], cwd: Path, environment: Mapping[str, str]) -> None:
-        """Start the keeper of a command; on a fault nothing is left open."""
-        theirs = (self._their_lifeline.fileno(), self._their_report, self._their_output)
-        arguments = [*map(str, theirs), self.folder, *command]
+        self._lifeline, lifeline = socket.socketpair()
+        self.output, output = os.pipe()
+        """What the shell's commands print can be read here; doesn't block."""
+        theirs = (lifeline.fileno(), output)
         try:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(KEEPER), *arguments],
+                [*_KEEPER, *map(str, theirs), folder, *command],
                 cwd=cwd,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -55,86 +65,58 @@ class KeeperLink:
                 start_new_session=True,
             )
         except BaseException:
-            self._close_ours()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._close()
+            shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:
-            self._their_lifeline.close()
-            os.close(self._their_report)
-            os.close(self._their_output)
+            lifeline.close()
+            os.close(output)
         os.set_blocking(self.output, False)
-        os.set_blocking(self._report, False)
         self._lifeline.setblocking(False)
-        self._loop.add_reader(self._lifeline, self._watch_lifeline)
-        self._loop.add_reader(self._report, self._read_records)
 
-    def send(self, line: str) -> None:
+    @property
+    def alive(self) -> bool:
+        """Whether the keeper is there."""
+        return not is_broken(self._lifeline.fileno())
+
+    def send(self, order: bytes) -> None:
         """Tell the keeper what to do."""
-        try:
-            self._lifeline.send(f"{line}\n".encode())
-        except OSError:
-            self._lose()
+        with suppress(OSError):  # it is gone, which the answer tells
+            self._lifeline.send(order)
+
+    async def answer(self) -> CommandResult:
+        """Return the keeper's next answer; raises `ConnectionError` where it is gone."""
+        loop = asyncio.get_running_loop()
+        while self._received.count(b"\0") < ANSWER_FIELDS:
+            chunk = await loop.sock_recv(self._lifeline, 65_536)
+            if not chunk:
+                raise ConnectionError("the keeper is gone")
+            self._received += chunk
+        code, restarted, cwd, lines, _ = self._received.split(b"\0")
+        self._received = b""
+        processes = (line.split(" ", 1) for line in lines.decode().splitlines())
+        background = tuple((int(pid), line) for pid, line in processes)
+        return CommandResult(int(code), bool(restarted), os.fsdecode(cwd), background)
 
     async def aclose(self) -> None:
-        """End everything below the keeper, and the keeper."""
-        self._loop.remove_reader(self._lifeline)
-        self._loop.remove_reader(self._report)
-        # To the keeper the end of its lifeline is the order to end everything.
-        self._close_ours()
-        if self._keeper is not None:
-            await _ended(self._keeper)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """End the keeper and everything below it."""
+        if not self.alive:
+            # Somebody killed it. All processes below it are in its group, unless a command left
+            # that on purpose. It hasn't been waited for, so its id is still its own.
+            self._kill()
+        self._close()  # a broken lifeline tells the keeper to end everything
+        wait = in_thread(self._keeper.wait)
+        try:
+            await wait(timeout=MAX_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            await wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _close_ours(self) -> None:
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._keeper.pid, signal.SIGKILL)
+
+    def _close(self) -> None:
         self._lifeline.close()
-        os.close(self._report)
         os.close(self.output)
-
-    def _watch_lifeline(self) -> None:
-        try:
-            alive = bool(self._lifeline.recv(_CHUNK))
-        except BlockingIOError:
-            return
-        except OSError:
-            alive = False
-        if not alive:
-            self._lose()
-
-    def _lose(self) -> None:
-        self._loop.remove_reader(self._lifeline)
-        if self._keeper is not None:
-            # Someone killed it. It led the group that all of it belongs to, unless a command
-            # left that on purpose; not waited for yet, its number is still its own.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._keeper.pid, signal.SIGKILL)
-        self._on_loss()
-
-    def _read_records(self) -> None:
-        try:
-            chunk = os.read(self._report, _CHUNK)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self._loop.remove_reader(self._report)
-        *fields, rest = (self._received + chunk).split(b"\0")
-        whole = len(fields) // 4 * 4
-        self._received = b"\0".join([*fields[whole:], rest])
-        texts = [os.fsdecode(field) for field in fields[:whole]]
-        try:
-            for kind, first, second, third in zip(*[iter(texts)] * 4, strict=True):
-                self._on_record((kind, first, second, third))
-            forged = len(self._received) > _MAX_UNREAD
-        except ValueError:
-            forged = True
-        if forged:  # a command found this pipe: nothing that comes through it can be trusted
-            self._loop.remove_reader(self._report)
-            self._on_loss()
-
-
-async def _ended(keeper: subprocess.Popen[bytes]) -> None:
-    wait = in_thread(keeper.wait)
-    try:
-        await wait(timeout=END_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(keeper.pid, signal.SIGKILL)
-        await wait()

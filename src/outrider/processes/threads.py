@@ -5,44 +5,33 @@ import contextvars
 import functools
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any
 
 
 def in_thread(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     """Return an async form of a blocking function.
 
-    Each call has a daemon thread of its own: a thread of a pool that never returns would keep
-    the child from ending.
+    Each call has a daemon thread of its own: a pool's thread that never returns would keep the
+    child from ending.
     """
 
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[Any] = loop.create_future()
+        result: Future[Any] = Future()
+        result.set_running_or_notify_cancel()  # from now on it can't be cancelled
         call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
 
         def work() -> None:
             try:
-                value, fault = call(), None
-            except BaseException as raised:
-                value, fault = None, raised
-            # The loop may be closed by now, with nobody left to tell.
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_settle, result, value, fault)
+                result.set_result(call())
+            except (StopIteration, SystemExit, KeyboardInterrupt) as fault:
+                # None of these can pass through a future as it is.
+                result.set_exception(RuntimeError(f"{type(fault).__name__}: {fault}"))
+            except BaseException as fault:
+                result.set_exception(fault)
 
         threading.Thread(target=work, name=f"tool-{function.__name__}", daemon=True).start()
-        return await result
+        return await asyncio.wrap_future(result)
 
     return run
-
-
-def _settle(result: asyncio.Future[Any], value: Any, fault: BaseException | None) -> None:
-    if result.done():
-        return
-    if isinstance(fault, StopIteration | SystemExit | KeyboardInterrupt):
-        # None of these can travel through a future as it is.
-        fault = RuntimeError(f"{type(fault).__name__}: {fault}")
-    if fault is not None:
-        result.set_exception(fault)
-    else:
-        result.set_result(value)

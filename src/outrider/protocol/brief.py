@@ -38,6 +38,11 @@ class Brief:
     """How often one request to the model is sent at most."""
     budget: BudgetLimits = field(default_factory=BudgetLimits)
 
+    @property
+    def provider(self) -> str:
+        """The provider of the model."""
+        return self.model.partition(":")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Start:

@@ -6,7 +6,10 @@ from typing import Any, NotRequired, TypedDict
 
 
 class ToolCode(IntEnum):
-    """What a tool call came to: 0 success, 1xxx the caller, 2xxx a service, 5xxx the system."""
+    """How a tool call ended: 0 success, 1xxx the caller, 2xxx a service, all others the system.
+
+    A tool may return any other integer: 0 alone is success.
+    """
 
     meaning: str
 
@@ -32,6 +35,15 @@ class ToolCode(IntEnum):
     INTERNAL = 5000, "internal error"
 
 
+_RANGES = {1: "the caller's error", 2: "a service's error"}
+
+
+def meaning_of(code: int) -> str:
+    """Return what a code means: by the table, or else by its range."""
+    known = {int(known): known.meaning for known in ToolCode}
+    return known.get(code) or _RANGES.get(code // 1000, "a system error")
+
+
 class Meta(TypedDict):
     """What the executor knows of a call; a field that doesn't apply is null."""
 
@@ -49,6 +61,23 @@ class Envelope(TypedDict):
     message: str
     data: Any
     meta: NotRequired[Meta]
+
+
+def build_meta(
+    tool: str,
+    elapsed_seconds: float,
+    resource_type: str | None = None,
+    session_id: str | None = None,
+    temporary_session: bool | None = None,
+) -> Meta:
+    """Return the `meta` of a call."""
+    return {
+        "execution_time_ms": round(elapsed_seconds * 1000, 3),
+        "tool": tool[:100],
+        "resource_type": resource_type,
+        "session_id": session_id,
+        "temporary_session": temporary_session,
+    }
 
 
 def build_success_response(data: Any = None, message: str = "success") -> Envelope:

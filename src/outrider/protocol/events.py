@@ -1,7 +1,7 @@
 """What a child tells its parent: one JSON object a line. Any event is a sign of life."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeGuard, cast
+from typing import Any, ClassVar, TypeGuard, cast, get_args
 
 from outrider.protocol.data import from_json, to_json
 from outrider.protocol.outcomes import Outcome
@@ -135,20 +135,7 @@ Event = (
     | TaskFinishEvent
 )
 
-EVENTS: dict[str, type[Event]] = {
-    cls.type: cls
-    for cls in (
-        SessionEvent,
-        TurnStartEvent,
-        MessageUpdateEvent,
-        MessageEndEvent,
-        RetryEvent,
-        ToolStartEvent,
-        ToolResultEndEvent,
-        TurnEndEvent,
-        TaskFinishEvent,
-    )
-}
+EVENTS: dict[str, type[Event]] = {cls.type: cls for cls in get_args(Event)}
 
 
 def event_to_json(event: Event, at: int) -> dict[str, Any]:

@@ -40,11 +40,14 @@ class RunRecorder:
     @classmethod
     def create(cls, runs: Path) -> Self:
         """Return the recorder of a new run with a unique id; raises `OSError`."""
-        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             folder = runs / uuid.uuid4().hex[:8]
             with suppress(FileExistsError):
-                folder.mkdir(mode=0o700)
+                try:
+                    folder.mkdir(mode=0o700)
+                except FileNotFoundError:  # the first run of this user
+                    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    continue
                 break
         try:
             return cls(folder)

@@ -1,19 +1,49 @@
-"""Holds a schema to what can be judged in bounded time, whatever value it meets."""
+"""Takes only schemas that any value can be judged by in bounded time."""
 
-from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any, cast
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any
 
-from outrider.schemas.document import Document, Node, Pointer, SchemaError, place
+from outrider.schemas.document import SAME_VALUE, Document, Node, SchemaError
+from outrider.schemas.values import JSON, Keys, is_array, path_text, survey
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
 
 MAX_PATTERNS = 128
+MAX_PATTERN_BYTES = 2 * 1024 * 1024
+MAX_BACKTRACKING = 10_000
 MAX_APPLICATIONS = 50_000
 """How many schemas may meet at one place of a value, references followed."""
+
+ADDRESS = "json-schema:///schema"
+
+
+def compiled(document: Document, part: JSON = None, **options: Any) -> "Validator":
+    """Return a validator for the schema, or for a part that refers to it by `ADDRESS`.
+
+    Patterns run in linear time, but for look-around and back-references: these are cut off. A
+    pattern that was cut off fails the whole verdict, under `not` too. Nothing is ever fetched.
+    """
+    import jsonschema_rs as native
+
+    validator = native.Draft7Validator if document.draft == 7 else native.Draft202012Validator
+    limits = native.FancyRegexOptions(MAX_BACKTRACKING, MAX_PATTERN_BYTES, MAX_PATTERN_BYTES)
+    schema = document.root if part is None else part
+    return validator(
+        schema, offline=True, validate_formats=False, pattern_options=limits, **options
+    )
 
 
 def bounded_applications(document: Document) -> int:
     """Return how many schemas meet at the busiest place of any value; raises `SchemaError`."""
-    _check_patterns(document)
+    patterns = {str(schema["pattern"]) for schema in document.objects() if "pattern" in schema}
+    for node in document.nodes.values():
+        patterns.update(str(pointer[-1]) for pointer in node.applies.get("patternProperties", ()))
+    if len(patterns) > MAX_PATTERNS:
+        raise SchemaError(
+            f"the schema has {len(patterns)} different patterns; at most {MAX_PATTERNS} are taken"
+        )
     _refuse_endless(document)
     applications = _applications(document)
     if applications > MAX_APPLICATIONS:
@@ -24,45 +54,19 @@ def bounded_applications(document: Document) -> int:
     return applications
 
 
-def _check_patterns(document: Document) -> None:
-    patterns: set[str] = set()
-    for _, schema in document.objects():
-        if isinstance(pattern := schema.get("pattern"), str):
-            patterns.add(pattern)
-        if isinstance(keyed := schema.get("patternProperties"), dict):
-            patterns.update(cast("dict[str, Any]", keyed))
-    if len(patterns) > MAX_PATTERNS:
-        raise SchemaError(
-            f"the schema has {len(patterns)} different patterns; at most {MAX_PATTERNS} are taken"
-        )
-
-
 def _refuse_endless(document: Document) -> None:
-    """Raise where a schema comes back to itself on the same value: no verdict would be sound."""
-    inward: defaultdict[Pointer, int] = defaultdict(int)
-    for node in document.nodes.values():
-        for target in node.beside:
-            inward[target] += 1
-    free = [pointer for pointer in document.nodes if not inward[pointer]]
-    left = dict.fromkeys(document.nodes)
-    while free:
-        pointer = free.pop()
-        del left[pointer]
-        for target in document.nodes[pointer].beside:
-            inward[target] -= 1
-            if not inward[target]:
-                free.append(target)
-    if looped := next((pointer for pointer in left if document.nodes[pointer].references), None):
-        raise _endless(looped)
-    if left:
-        raise _endless(next(iter(left)))
-
-
-def _endless(pointer: Pointer) -> SchemaError:
-    return SchemaError(
-        f"{place(pointer)}: the reference leads back to itself without going into the value; "
-        "refer to it from under properties or items"
-    )
+    """Raise where a schema comes back to itself on the same value: any verdict would be a guess."""
+    graph = {
+        pointer: [to for keyword in SAME_VALUE for to in node.applies.get(keyword, ())]
+        for pointer, node in document.nodes.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise SchemaError(
+            f"{path_text(error.args[1][0])}: the reference leads back to itself without going into "
+            "the value; refer to it from under properties or items"
+        ) from None
 
 
 def _applications(document: Document) -> int:
@@ -71,24 +75,26 @@ def _applications(document: Document) -> int:
     Below one schema, properties and positions exclude each other. What comes back to a schema
     that is still open counts once: the validator remembers its verdicts there.
     """
-    counted: dict[Pointer, int] = {}
+    counted: dict[Keys, int] = {}
     for pointer in _children_first(document):
         node = document.nodes[pointer]
-        total = _own_weight(node) + sum(counted.get(p, 1) for p in (*node.beside, *node.parts))
-        counted[pointer] = total + max((counted.get(p, 1) for p in node.named), default=0)
+        counted[pointer] = _own_weight(node)
+        for keyword, targets in node.applies.items():
+            weights = [counted.get(target, 1) for target in targets]
+            total = max if keyword in ("properties", "prefixItems") else sum
+            counted[pointer] += total(weights) if weights else 0
     return max(counted.values())
 
 
 def _own_weight(node: Node) -> int:
     options = node.schema.get("enum") if isinstance(node.schema, dict) else None
-    if not isinstance(options, list):
-        return 1
     # Plain options are looked up at once, others are compared one by one.
-    return 1 + sum(isinstance(item, dict | list) for item in cast("list[Any]", options))
+    is_plain = not is_array(options) or {dict, list}.isdisjoint(map(type, options))
+    return 1 if is_plain else survey(options).values
 
 
-def _children_first(document: Document) -> Iterator[Pointer]:
-    entered: set[Pointer] = set()
+def _children_first(document: Document) -> Iterator[Keys]:
+    entered: set[Keys] = set()
     todo = [(pointer, False) for pointer in document.nodes]
     while todo:
         pointer, is_done = todo.pop()
@@ -96,6 +102,6 @@ def _children_first(document: Document) -> Iterator[Pointer]:
             yield pointer
         elif pointer not in entered:
             entered.add(pointer)
-            node = document.nodes[pointer]
             todo.append((pointer, True))
-            todo += [(below, False) for below in (*node.beside, *node.parts, *node.named)]
+            held = document.nodes[pointer].applies.values()
+            todo += [(below, False) for targets in held for below in targets]

@@ -1,265 +1,210 @@
-"""Finds where a value departs from its schema, in bounded time; the verdict is not made here."""
+"""Says where a value departs from its schema, by path and in bounded time.
+
+The validator's own errors say what is wrong. It makes all of them at once, each with a copy of the
+value it is about, and multiplies them below alternatives. So of a large value it gets no more than
+it can handle, and alternatives are looked into here, one level at a time.
+"""
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, cast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
 
-from outrider.schemas.document import Document, Pointer
-from outrider.schemas.messages import CERTAIN, complaint, undecided
-from outrider.schemas.offer import fragment
-from outrider.schemas.values import JSON, Fault, Keys, cut, names, path_text, show
+from outrider.schemas.bounds import ADDRESS, compiled
+from outrider.schemas.document import Document, fragment
+from outrider.schemas.values import (
+    JSON,
+    Fault,
+    Keys,
+    at,
+    cut,
+    is_array,
+    is_object,
+    listed,
+    path_text,
+    survey,
+)
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
 
 MAX_FAULTS = 20
 MAX_COUNTED = 1_000
+MAX_ERRORS = 30_000
 CPU_SECONDS = 0.5
-"""How long faults are looked for: a value can be wrong in more ways than anyone can read."""
 
-ADDRESS = "json-schema:///schema"
-_CHUNK = 1_000
+_REFUSED = "this property is not allowed"
 
 
-class Judge(Protocol):
-    """Anything that says whether a value fits."""
+@dataclass
+class _NoChoiceError(Exception):
+    """A value that fits none of the alternatives, or too many."""
 
-    def is_valid(self, instance: Any) -> bool: ...
-
-
-class _EnoughError(Exception):
-    pass
+    pointer: Keys
+    count: int
+    fitting: int
+    value: JSON
 
 
 class FaultFinder:
-    """Walks a value that doesn't fit along its schema, down to what is wrong in it."""
+    """Finds what is wrong with one value that doesn't fit a schema."""
 
-    def __init__(self, document: Document, compile_part: Callable[[dict[str, Any]], Judge]) -> None:
+    def __init__(self, document: Document, applications: int) -> None:
+        import jsonschema_rs
+
         self._document = document
-        self._compile_part = compile_part
-        self._judges: dict[Any, Judge] = {}
-        self._faults: list[Fault] = []
-        self._objections = 0
-        self._count = 0
+        draft = jsonschema_rs.Draft7 if document.draft == 7 else jsonschema_rs.Draft202012
+        self._registry = jsonschema_rs.Registry([(ADDRESS, document.root)], draft=draft)
+        self._validators: dict[tuple[Keys, bool], Validator] = {}
+        self._room = MAX_ERRORS // (applications + survey(document.root).values // 20)
+        if any("propertyNames" in schema for schema in document.objects()):
+            self._room = min(self._room, 500)  # an error for each name, with a copy of them all
         self._deadline = time.thread_time() + CPU_SECONDS
 
     def find(self, value: JSON) -> list[Fault]:
         """Return the faults of `value`, at least one, and a last one that counts the rest."""
-        is_all = True
+        part = _first_values(value, iter(range(self._room)))
+        is_all = part == value
+        found: dict[Fault, None] = {}
         try:
-            self._explain((), value, ())
-        except (_EnoughError, RecursionError):
+            for keys, message in islice(self._search(value, part), MAX_COUNTED):
+                found[Fault(path_text(keys), cut(message))] = None
+        except Exception:  # out of time, or not to be explained: the verdict stands all the same
             is_all = False
-        if not self._faults:
-            self._faults.append(Fault("$", f"{show(value)} does not fit the schema"))
-            self._count = 1
-        if more := self._count - len(self._faults):
-            least = "" if is_all else "at least "
-            self._faults.append(Fault("$", f"and {least}{more:,} more faults"))
+        faults = list(found)[:MAX_FAULTS] or [Fault("$", "the value does not fit the schema")]
+        if (more := len(found) - MAX_FAULTS) > 0:
+            least = "" if is_all and len(found) < MAX_COUNTED else "at least "
+            faults.append(Fault("$", f"and {least}{more:,} more faults"))
         elif not is_all:
-            self._faults.append(Fault("$", "and maybe more: the search for faults was cut short"))
-        return self._faults
+            faults.append(Fault("$", "and maybe more: not all of the value was searched"))
+        return faults
 
-    def _add(self, keys: Keys, message: str) -> None:
-        self._objections += 1
-        fault = Fault(path_text(keys), cut(message))
-        if fault in self._faults:
-            return  # two ways through the schema can come to the same fault
-        self._count += 1
-        if len(self._faults) < MAX_FAULTS:
-            self._faults.append(fault)
-        if self._count >= MAX_COUNTED:
-            raise _EnoughError
+    def _search(self, value: JSON, part: JSON) -> Iterator[tuple[Keys, str]]:
+        errors = self._errors((), part) if self._room else []
+        # What is wrong with something that was cut may be wrong only because of that.
+        certain = [e for e in errors if at(part, e.instance_path) == at(value, e.instance_path)]
+        for error in certain or self._first_error(value):
+            yield from self._explained(error, ())
 
-    def _explain(self, pointer: Pointer, value: JSON, keys: Keys) -> None:
-        if self._fits(pointer, value):
-            return
-        before = self._objections
-        schema = self._document.nodes[pointer].schema
-        if isinstance(schema, bool):
-            self._add(keys, f"{show(value)} is not allowed here")
-            return
-        for message in self._own_complaints(pointer, value):
-            self._add(keys, message)
-        self._explain_beside(pointer, schema, value, keys)
-        if isinstance(value, dict):
-            self._explain_properties(pointer, schema, cast("dict[str, Any]", value), keys)
-        elif isinstance(value, list):
-            self._explain_items(pointer, schema, cast("list[Any]", value), keys)
-        if self._objections == before:
-            self._add(keys, f"{show(value)} does not fit {_likely(schema)}")
+    def _first_error(self, value: JSON) -> list["ValidationError"]:
+        from jsonschema_rs import ValidationError
 
-    def _fits(self, pointer: Pointer, value: JSON) -> bool:
+        try:
+            self._validator((), opaque=True).validate(value)
+        except ValidationError as error:
+            return [error]
+        return []
+
+    def _errors(self, pointer: Keys, value: JSON) -> list["ValidationError"]:
+        return list(self._validator(pointer, opaque=True).iter_errors(value))
+
+    def _validator(self, pointer: Keys, *, opaque: bool) -> "Validator":
+        """Return a validator for a part of the schema; `opaque` ones don't look into choices."""
         if time.thread_time() > self._deadline:
-            raise _EnoughError
-        schema = self._document.nodes[pointer].schema
-        if isinstance(schema, bool):
-            return schema
-        return self._judge(pointer, {"$ref": ADDRESS + fragment(pointer)}).is_valid(value)
+            raise TimeoutError
+        if (pointer, opaque) not in self._validators:
+            self._validators[pointer, opaque] = compiled(
+                self._document,
+                {"$ref": ADDRESS + fragment(pointer)},
+                registry=self._registry,
+                keywords=dict.fromkeys(("anyOf", "oneOf"), self._choices()) if opaque else None,
+            )
+        return self._validators[pointer, opaque]
 
-    def _judge(self, key: Any, schema: dict[str, Any]) -> Judge:
-        judge = self._judges.get(key)
-        if judge is None:
-            judge = self._judges[key] = self._compile_part(schema)
-        return judge
+    def _choices(self) -> type:
+        validator = self._validator
 
-    def _own_complaints(self, pointer: Pointer, value: JSON) -> Iterator[str]:
-        """Yield what the schema's own keywords, those without schemas in them, object to."""
-        node = self._document.nodes[pointer]
-        if isinstance(node.schema, bool) or (self._document.draft == "7" and node.references):
+        class Choice:
+            """Stands in for the validator's own `anyOf` and `oneOf`, and says no more than no."""
+
+            def __init__(self, _: object, value: list[Any], path: list[str | int]) -> None:
+                self._path, self._count = tuple(path), len(value)
+
+            def validate(self, value: JSON) -> None:
+                branches = [validator((*self._path, i), opaque=False) for i in range(self._count)]
+                fitting = sum(branch.is_valid(value) for branch in branches)
+                if not fitting or (fitting > 1 and self._path[-1] == "oneOf"):
+                    raise _NoChoiceError(self._path, self._count, fitting, value)
+
+        return Choice
+
+    def _explained(self, error: "ValidationError", above: Keys) -> Iterator[tuple[Keys, str]]:
+        """Yield what an error says, by path, in more words where the validator has too few."""
+        keys = (*above, *error.instance_path)
+        path, told = error.schema_path, error.kind.value
+        given, wanted = cast("JSON", error.instance), at(self._document.root, path)
+        match error.kind.name:
+            case "anyOf" | "oneOf":
+                yield from self._choice(error.__cause__, keys)
+            case "enum":
+                yield keys, f"{listed([given])} is not one of {listed(told)}"
+            case "additionalProperties":
+                allowed = listed(at(self._document.root, path[:-1]).get("properties", ())) or "none"
+                yield from (((*keys, name), f"{_REFUSED}; allowed: {allowed}") for name in told)
+            case "unevaluatedProperties":
+                yield from (((*keys, name), _REFUSED) for name in told)
+            case "falseSchema":
+                what = "a property" if path[-1:] == ["additionalProperties"] else listed([given])
+                yield keys, f"{what} is not allowed here"
+            case "contains":
+                number = wanted if isinstance(wanted, int) else 1
+                bound = "at most" if path[-1] == "maxContains" else "at least"
+                yield keys, f"the items that fit `contains` must be {bound} {number}"
+            case "propertyNames":
+                yield keys, f"the property name {error.message}"
+            case "required" if is_object(wanted):
+                causes = [name for name, needs in wanted.items() if name in given and told in needs]
+                yield keys, f"{error.message} where {listed(causes)} is given"
+            case "pattern" if told != wanted:
+                yield keys, f"{listed([given])} takes too long to match with the pattern {wanted}"
+            case _:
+                yield keys, error.message
+
+    def _choice(self, choice: BaseException | None, keys: Keys) -> Iterator[tuple[Keys, str]]:
+        """Yield what is wrong inside the one alternative that was meant, where that shows."""
+        if not isinstance(choice, _NoChoiceError):
+            raise TimeoutError
+        if choice.fitting:
+            yield keys, f"fits {choice.fitting} of the {choice.count} alternatives, not just one"
             return
-        for keyword, wanted in node.schema.items():
-            words = complaint(keyword, wanted, value)
-            if not words:
-                continue
-            alone = {keyword: wanted}
-            if keyword in CERTAIN:
-                yield from words
-            elif not self._judge((pointer, keyword), alone).is_valid(value):
-                opposite = self._judge((pointer, keyword, "not"), {"not": alone})
-                # A pattern that was cut off fails both ways.
-                yield from words if opposite.is_valid(value) else [undecided(wanted, value)]
-
-    def _explain_beside(
-        self, pointer: Pointer, schema: dict[str, Any], value: JSON, keys: Keys
-    ) -> None:
-        node = self._document.nodes[pointer]
-        groups: dict[str, list[Pointer]] = {}
-        for target in node.beside:
-            if target in node.references.values():
-                self._explain(target, value, keys)
-            else:
-                groups.setdefault(target[len(pointer)], []).append(target)
-        for keyword, targets in groups.items():
-            match keyword:
-                case "anyOf" | "oneOf":
-                    self._explain_choice(keyword, targets, value, keys)
-                case "not":
-                    if self._fits(targets[0], value):
-                        self._add(keys, f"{show(value)} is what `not` rules out")
-                case "allOf":
-                    for target in targets:
-                        self._explain(target, value, keys)
-                case "if":
-                    branch = "then" if self._fits(targets[0], value) else "else"
-                    for target in groups.get(branch, ()):
-                        self._explain(target, value, keys)
-                case "dependentSchemas" | "dependencies":
-                    for target in targets:
-                        if isinstance(value, dict) and target[-1] in value:
-                            self._explain(target, cast("JSON", value), keys)
-                case _:
-                    pass
-
-    def _explain_choice(
-        self, keyword: str, targets: list[Pointer], value: JSON, keys: Keys
-    ) -> None:
-        """Name what is wrong inside the one alternative that was meant, where that shows."""
-        fitting = sum(self._fits(target, value) for target in targets)
-        if fitting:
-            if keyword == "oneOf" and fitting > 1:
-                self._add(keys, f"{show(value)} fits {fitting} of the alternatives, not just one")
+        if survey(choice.value).values > self._room:
+            yield keys, f"fits none of the {choice.count} alternatives"
             return
-        refusals = {target: self._refusal(target, value) for target in targets}
-        meant = [target for target, refusal in refusals.items() if refusal is None]
-        if not meant:
-            reasons = "; ".join(dict.fromkeys(cut(str(text), 100) for text in refusals.values()))
-            self._add(keys, f"fits none of the {len(targets)} alternatives: {reasons}")
-            return
-        nearest = max(meant, key=lambda target: self._shared_names(target, value))
+        pointers = [(*choice.pointer, index) for index in range(choice.count)]
+        branches = [self._errors(pointer, choice.value) for pointer in pointers]
+        meant = [errors for errors in branches if max(map(_strangeness, errors)) < 2]
         if len(meant) > 1:
-            number = targets.index(nearest) + 1
-            self._add(keys, f"fits none of the alternatives; nearest is number {number}, but:")
-        self._explain(nearest, value, keys)
+            meant = [errors for errors in meant if max(map(_strangeness, errors)) < 1]
+        if not meant:
+            reasons = "; ".join(dict.fromkeys(map(self._reason, branches)))
+            yield keys, f"fits none of the {choice.count} alternatives: {reasons}"
+            return
+        nearest = min(meant, key=len)
+        if len(meant) > 1:
+            number = branches.index(nearest) + 1
+            yield keys, f"fits none of the alternatives; nearest is number {number}, but:"
+        for error in nearest:
+            yield from self._explained(error, keys)
 
-    def _refusal(self, pointer: Pointer, value: JSON) -> str | None:
-        """Return why the value can't have been meant for this schema: its type, tag or keys."""
-        node = self._document.nodes[pointer]
-        if isinstance(node.schema, bool):
-            return None if node.schema else "nothing is allowed"
-        for message in self._own_complaints(pointer, value):
-            return message
-        for below in node.named:
-            key, held = below[-1], self._document.nodes[below].schema
-            if isinstance(value, dict) and key in value and isinstance(held, dict):
-                tagged = "const" in held or "enum" in held
-                item = cast("dict[str, Any]", value)[key]
-                if tagged and not self._fits(below, item):
-                    return f"{key!r} can't be {show(item)}"
-        followed = (
-            target
-            for target in node.beside
-            if target in node.references.values() or target[-2:-1] == ("allOf",)
-        )
-        return next(filter(None, (self._refusal(target, value) for target in followed)), None)
-
-    def _shared_names(self, pointer: Pointer, value: JSON) -> int:
-        if not isinstance(value, dict):
-            return 0
-        node = self._document.nodes[pointer]
-        here = sum(below[-1] in value for below in node.named)
-        return here + sum(
-            self._shared_names(target, cast("JSON", value)) for target in node.references.values()
-        )
-
-    def _explain_properties(
-        self, pointer: Pointer, schema: dict[str, Any], value: dict[str, Any], keys: Keys
-    ) -> None:
-        node = self._document.nodes[pointer]
-        named = {below[-1]: below for below in node.named if below[-2] == "properties"}
-        patterns = [below for below in node.parts if below[-2:-1] == ("patternProperties",)]
-        other = (*pointer, "additionalProperties")
-        for key, item in value.items():
-            fitting = [below for below in patterns if self._matches(below[-1], key)]
-            if key in named:
-                fitting.append(named[key])
-            if not fitting and schema.get("additionalProperties") is False and other in node.parts:
-                allowed = names(named) or "none"
-                self._add((*keys, key), f"this property is not allowed; allowed: {allowed}")
-            elif not fitting and other in node.parts:
-                fitting.append(other)
-            for below in fitting:
-                self._explain(below, item, (*keys, key))
-            if (rule := (*pointer, "propertyNames")) in node.parts and not self._fits(rule, key):
-                self._add(keys, f"{show(key)} is not allowed as the name of a property")
-
-    def _matches(self, pattern: str, key: str) -> bool:
-        return self._judge(("pattern", pattern), {"pattern": pattern}).is_valid(key)
-
-    def _explain_items(
-        self, pointer: Pointer, schema: dict[str, Any], value: list[Any], keys: Keys
-    ) -> None:
-        node = self._document.nodes[pointer]
-        first = [below for below in node.named if below[-2] in ("prefixItems", "items")]
-        for index, below in enumerate(first[: len(value)]):
-            self._explain(below, value[index], (*keys, index))
-        tuple_in_7 = isinstance(schema.get("items"), list)
-        rest = (*pointer, "additionalItems" if tuple_in_7 else "items")
-        if rest in node.parts and (tuple_in_7 or self._document.draft != "7" or not first):
-            self._explain_rest(rest, value, len(first), keys)
-        if (wanted := (*pointer, "contains")) in node.parts:
-            self._explain_contains(wanted, schema, value, keys)
-
-    def _explain_rest(self, rest: Pointer, value: list[Any], start: int, keys: Keys) -> None:
-        many = self._judge(("items", rest), {"items": {"$ref": ADDRESS + fragment(rest)}})
-        for low in range(start, len(value), _CHUNK):
-            high = min(low + _CHUNK, len(value))
-            if high - low > 1 and many.is_valid(value[low:high]):
-                continue
-            for index in range(low, high):
-                self._explain(rest, value[index], (*keys, index))
-
-    def _explain_contains(
-        self, wanted: Pointer, schema: dict[str, Any], value: list[Any], keys: Keys
-    ) -> None:
-        fitting = sum(self._fits(wanted, item) for item in value)
-        modern = self._document.draft != "7"
-        least = schema.get("minContains", 1) if modern else 1
-        most = schema.get("maxContains", fitting) if modern else fitting
-        if not least <= fitting <= most:
-            bounds = f"at least {least}" if fitting < least else f"at most {most}"
-            self._add(keys, f"{fitting} items fit `contains`; it wants {bounds}")
+    def _reason(self, errors: list["ValidationError"]) -> str:
+        keys, message = next(self._explained(max(errors, key=_strangeness), ()))
+        return f"{path_text(keys)}: {cut(message, 100)}" if keys else cut(message, 100)
 
 
-def _likely(schema: dict[str, Any]) -> str:
-    for keyword in ("unevaluatedProperties", "unevaluatedItems"):
-        if keyword in schema:
-            return f"the schema here; `{keyword}` allows only what other keywords name"
-    return "the schema here"
+def _strangeness(error: "ValidationError") -> int:
+    """Return 2 where a value is of another type than the schema's, 1 where maybe its tag is."""
+    kind, depth = error.kind.name, len(error.instance_path)
+    if depth == 0 and kind in ("type", "const", "enum", "falseSchema"):
+        return 2
+    return 1 if depth == 1 and kind in ("const", "enum") else 0
+
+
+def _first_values(value: JSON, room: Iterator[int]) -> JSON:
+    """Return as many of the values in `value` as there is room for."""
+    if is_array(value):
+        return [_first_values(item, room) for item in value if next(room, None) is not None]
+    if is_object(value):
+        kept = {key: item for key, item in value.items() if next(room, None) is not None}
+        return {key: _first_values(item, room) for key, item in kept.items()}
+    return value

@@ -1,33 +1,22 @@
 """What the model sees of a caller's schema: always the schema of an object."""
 
 import copy
-from collections.abc import Iterable
-from typing import Any, cast
-from urllib.parse import quote
+from collections.abc import Iterator
+from typing import Any
 
-from outrider.schemas.document import Document, Pointer
-from outrider.schemas.values import JSON
+from outrider.schemas.document import STORES, Document, fragment
+from outrider.schemas.values import Keys, at
 
 RESULT = "result"
 
-_STORES = ("$defs", "definitions")
-_NAMES = ("$id", "$anchor", "$dynamicAnchor", "$schema")
+_REFUSED = ("$ref", "allOf", "anyOf", "oneOf", "not", "enum")
+"""What OpenAI and Anthropic refuse at the root of a tool's parameters."""
 
 
 def is_object_root(document: Document) -> bool:
     """Say whether the root leads to an object, also through `$ref` and `allOf`."""
-    todo: list[Pointer] = [()]
-    while todo:
-        node = document.nodes[todo.pop()]
-        if isinstance(node.schema, bool):
-            continue
-        todo += node.references.values()
-        if document.draft == "7" and node.references:
-            continue  # a reference's neighbours count for nothing there
-        if node.schema.get("type") in ("object", ["object"]):
-            return True
-        todo += [pointer for pointer in node.beside if pointer[-2:-1] == ("allOf",)]
-    return False
+    parts = _at_root(document)
+    return any(binds and part.get("type") in ("object", ["object"]) for part, binds in parts)
 
 
 def offered(document: Document) -> dict[str, Any]:
@@ -36,47 +25,66 @@ def offered(document: Document) -> dict[str, Any]:
     The wrapper carries the definitions at its own root, where models and providers look for
     them. A schema that refers to itself as a whole becomes one of these definitions.
     """
-    if isinstance(document.root, bool):
-        return _wrapped({} if document.root else {"not": {}}, {})
-    if is_object_root(document):
-        return {"type": "object"} | copy.deepcopy(document.root)
-    targets = [target for node in document.nodes.values() for target in node.references.values()]
-    home = () if all(map(_is_stored, targets)) else ("$defs", _free_name(document.root))
-    inner = cast("dict[str, Any]", plain(document, home))
-    about = {key: document.root[key] for key in ("$schema",) if key in document.root}
-    for store in _STORES:
-        if isinstance(inner.get(store), dict):
-            about[store] = inner.pop(store)
-    if home:
-        about["$defs"] = {**about.get("$defs", {}), home[1]: inner}
-        inner = {"$ref": fragment(home)}
-    return _wrapped(inner, about)
-
-
-def plain(document: Document, home: Pointer = ()) -> dict[str, Any] | bool:
-    """Return the schema with every reference as a pointer and no identifiers.
-
-    `home` is where its root is going to be; what is under `$defs` or `definitions` stays there.
-    """
     root = copy.deepcopy(document.root)
-    for pointer, _ in document.objects():
-        schema = _at(root, pointer)
-        for name in _NAMES:
-            schema.pop(name, None)
-        for keyword, target in document.nodes[pointer].references.items():
-            moved = fragment(target if _is_stored(target) else (*home, *target))
-            del schema[keyword]
-            if "$ref" in schema:
-                schema["allOf"] = [*schema.get("allOf", ()), {"$ref": moved}]
-            else:
-                schema["$ref"] = moved
-    return root
+    if isinstance(root, bool):
+        return _wrapped({} if root else {"not": {}}, {})
+    if is_object_root(document):
+        return {"type": "object"} | root
+    home = ("$defs", RESULT)
+    while home[1] in root.get("$defs", ()):
+        home = ("$defs", f"{home[1]}_")
+    moved = {
+        pointer: (*home, *target)
+        for pointer, node in document.nodes.items()
+        for target in node.applies.get("$ref", ())
+        if not (target and target[0] in STORES)
+    }
+    for pointer, target in moved.items():
+        at(root, pointer)["$ref"] = fragment(target)
+    about = {key: root.pop(key) for key in ("$schema", *STORES) if key in root}
+    if not moved:
+        return _wrapped(root, about)
+    about["$defs"] = {**about.get("$defs", {}), home[1]: root}
+    return _wrapped({"$ref": fragment(home)}, about)
 
 
-def fragment(pointer: Iterable[str]) -> str:
-    """Return a pointer as a reference writes it."""
-    escaped = (token.replace("~", "~0").replace("/", "~1") for token in pointer)
-    return "#" + "".join("/" + quote(token, safe="~!$&'()*+,;=:@") for token in escaped)
+def sent(document: Document) -> dict[str, Any]:
+    """Return the parameters as providers take them; reports are judged by the schema itself.
+
+    Where the root has something that providers refuse, as that of a recursive model has, its parts
+    are spread out. What that leaves unsaid, a wrong report is told by its faults.
+    """
+    parameters = offered(document)
+    if not any(keyword in parameters for keyword in _REFUSED):
+        return parameters
+    properties: dict[str, list[Any]] = {}
+    required: dict[str, None] = {}
+    flat: dict[str, Any] = {}
+    for part, binds in _at_root(document):
+        for name, schema in part.get("properties", {}).items():
+            options = properties.setdefault(name, [])
+            options += [schema] if schema not in options else []
+        if binds:
+            required |= dict.fromkeys(part.get("required", ()))
+            flat = {key: value for key, value in part.items() if key not in _REFUSED} | flat
+    flat["properties"] = {
+        name: options[0] if len(options) == 1 else {"anyOf": options}
+        for name, options in properties.items()
+    }
+    flat |= {"type": "object"} | ({"required": list(required)} if required else {})
+    return copy.deepcopy(flat)
+
+
+def _at_root(document: Document) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield the schemas that apply at the root, each with whether it always does."""
+    todo: list[tuple[Keys, bool]] = [((), True)]
+    for pointer, binds in todo:
+        node = document.nodes[pointer]
+        if isinstance(node.schema, dict):
+            yield node.schema, binds
+        for keyword in ("$ref", "allOf", "anyOf", "oneOf"):
+            below = binds and keyword in ("$ref", "allOf")
+            todo += [(target, below) for target in node.applies.get(keyword, ())]
 
 
 def _wrapped(inner: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
@@ -87,23 +95,3 @@ def _wrapped(inner: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
         "required": [RESULT],
         "additionalProperties": False,
     }
-
-
-def _is_stored(pointer: Pointer) -> bool:
-    return bool(pointer) and pointer[0] in _STORES
-
-
-def _free_name(root: dict[str, Any]) -> str:
-    taken = root.get("$defs", {})
-    name = RESULT
-    while name in taken:
-        name += "_"
-    return name
-
-
-def _at(root: JSON, pointer: Pointer) -> dict[str, Any]:
-    found = root
-    for token in pointer:
-        key = int(token) if isinstance(found, list) else token
-        found = cast("Any", found)[key]
-    return found

@@ -1,196 +1,119 @@
-"""Guarantees that a report fits the caller's JSON Schema: nothing is filled in, guessed or relaxed.
+"""Guarantees that a value fits a JSON Schema: nothing is filled in, guessed or relaxed.
 
 Draft 2020-12, or 7 when `$schema` says so. `format` is an annotation: it tells the model what is
 wanted and is not asserted. Nor are `contentMediaType` and `contentEncoding`, but in draft 7.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from outrider.schemas.bounds import bounded_applications
-from outrider.schemas.document import (
-    TYPES,
-    Document,
-    SchemaError,
-    place,
-    read_document,
-)
-from outrider.schemas.faults import ADDRESS, FaultFinder, Judge
-from outrider.schemas.offer import RESULT, is_object_root, offered, plain
-from outrider.schemas.values import (
-    JSON,
-    MAX_REPORT_DEPTH,
-    MAX_REPORT_VALUES,
-    Fault,
-    cut,
-    names,
-    parse_arguments,
-    show,
-    survey,
-)
+from outrider.schemas.bounds import bounded_applications, compiled
+from outrider.schemas.document import TYPES, Document, SchemaError, read_document
+from outrider.schemas.faults import FaultFinder
+from outrider.schemas.offer import RESULT, is_object_root, offered, sent
+from outrider.schemas.values import JSON, Fault, Survey, cut, is_object, listed, path_text, survey
 
 if TYPE_CHECKING:
-    from jsonschema_rs import FancyRegexOptions, ValidationError, Validator
+    from jsonschema_rs import ValidationError, Validator
 
-__all__ = [
-    "Fault",
-    "OutputSchema",
-    "SchemaError",
-    "Verdict",
-    "load_schema",
-    "parse_arguments",
-]
+__all__ = ["CompiledSchema", "Fault", "Report", "SchemaError", "load_schema"]
 
 MAX_WORK = 100_000_000
-"""How often schemas may be applied to values in one verdict: some seconds at the very worst."""
-
-MAX_WIDE_WORK = 2_000_000
-"""The same for integers beyond 64 bits under `uniqueItems`: they are compared each with each."""
-
-_BACKTRACK_LIMIT = 10_000
-_PATTERN_BYTES = 2 * 1024 * 1024
+"""How often schemas may be applied to values in one judgement: some seconds at the very worst."""
+MAX_WIDE_WORDS = 1_000
+"""How long integers beyond 64 bits may be under `uniqueItems`: they are compared each with each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a model reported, and all that is wrong with it."""
+class Report:
+    """What a model reported, unwrapped where it came wrapped, and all that is wrong with it."""
 
     value: JSON
-    faults: tuple[Fault, ...]
+    faults: tuple[Fault, ...] = ()
 
     @property
     def is_valid(self) -> bool:
+        """Whether this is the task's result."""
         return not self.faults
 
 
-@dataclass(frozen=True, slots=True)
-class _Examined:
-    document: Document
-    applications: int
-    wants_unique: bool
-    judge: Judge
+class CompiledSchema:
+    """A schema that values can be held to."""
 
-
-@dataclass(frozen=True, slots=True)
-class OutputSchema:
-    """A schema that a report can be held to. `wrapped`: the model reports `{"result": …}`."""
-
-    schema: JSON
-    wrapped: bool
-    _examined: _Examined = field(repr=False, compare=False)
+    def __init__(self, document: Document) -> None:
+        """Compile what was read of a schema; raises `SchemaError`."""
+        self._document = document
+        self._applications = bounded_applications(document)
+        self._wants_unique = any(part.get("uniqueItems") for part in document.objects())
+        self._validator = _validator(document)
+        self.is_wrapped = not is_object_root(document)
+        """Whether the model reports `{"result": …}`."""
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of the tool that the model reports with: an object's schema, always."""
-        return offered(self._examined.document)
+        return offered(self._document)
 
-    def judge(self, arguments: JSON) -> Verdict:
-        """Return the report in `arguments`, unwrapped, and its faults by the caller's schema."""
-        if not self.wrapped:
-            return Verdict(arguments, tuple(self.faults(arguments)))
-        if not isinstance(arguments, dict) or RESULT not in arguments:
-            instead = cut(show(arguments), 200)
-            hint = f'the arguments have no "{RESULT}": give {{"{RESULT}": …}}, not {instead}'
-            return Verdict(None, (Fault("$", hint),))
-        given = cast("dict[str, Any]", arguments)
-        value = given[RESULT]
-        if others := [key for key in given if key != RESULT]:
-            hint = (
-                f'nothing but "{RESULT}" is allowed in the arguments; also given: {names(others)}'
-            )
-            return Verdict(value, (Fault("$", cut(hint)),))
-        return Verdict(value, tuple(self.faults(value)))
+    @property
+    def wire_parameters(self) -> dict[str, Any]:
+        """The same, without what providers refuse at the root."""
+        return sent(self._document)
 
-    def faults(self, value: JSON) -> list[Fault]:
-        """Return what is wrong with an unwrapped value: 20 faults, and a count of the rest."""
-        if excess := self._excess(value):
-            return [Fault("$", f"the report can't be used: {excess}")]
-        if self._examined.judge.is_valid(value):
+    def judge(self, arguments: JSON, size: Survey | None = None) -> Report:
+        """Return the report in `arguments`, with its faults by the caller's schema."""
+        if not self.is_wrapped:
+            return Report(arguments, tuple(self.faults(arguments, size)))
+        if not is_object(arguments) or arguments.keys() != {RESULT}:
+            hint = f'the arguments must be {{"{RESULT}": …}} and nothing else'
+            return Report(arguments, (Fault("$", f"{hint}, not {listed([arguments])}"),))
+        return Report(arguments[RESULT], tuple(self.faults(arguments[RESULT], size)))
+
+    def faults(self, value: JSON, size: Survey | None = None) -> list[Fault]:
+        """Return what is wrong with a value: 20 faults at most, and a count of the rest.
+
+        `size` is its survey where it has one, or that of a larger value around it.
+        """
+        if excess := self._excess(size or survey(value)):
+            return [Fault("$", f"the value can't be used: {excess}")]
+        if self._validator.is_valid(value):
             return []
-        document = self._examined.document
-        return FaultFinder(document, _part_compiler(document)).find(value)
+        return FaultFinder(self._document, self._applications).find(value)
 
-    def _excess(self, value: JSON) -> str | None:
-        """Return why the value can't be judged at all, if it can't."""
-        seen = survey(value, MAX_REPORT_DEPTH, MAX_REPORT_VALUES)
-        if seen.flaw:
-            return seen.flaw
-        if seen.values * self._examined.applications > MAX_WORK:
-            return f"{seen.values:,} values are too many for a schema this intricate; report fewer"
-        if self._examined.wants_unique and seen.wide_integers * seen.wide_words > MAX_WIDE_WORK:
+    def _excess(self, size: Survey) -> str | None:
+        """Return why a value of this size can't be judged at all, if it can't."""
+        if size.flaw:
+            return size.flaw
+        if size.values * self._applications > MAX_WORK:
+            return f"{size.values:,} values are too many for a schema this intricate; report fewer"
+        if self._wants_unique and size.wide_words > MAX_WIDE_WORDS:
             return "it has too many integers beyond 64 bits for a schema with `uniqueItems`"
         return None
 
 
-def load_schema(schema: object) -> OutputSchema:
-    """Return a caller's schema, ready to judge reports; raises `SchemaError`.
+def load_schema(schema: object) -> CompiledSchema:
+    """Return a caller's schema, ready to judge values; raises `SchemaError`.
 
-    Types in upper case are taken as if they were in lower case; nothing else is changed.
+    Types in upper case are taken as if they were in lower case.
     """
-    document = read_document(schema)
-    applications = bounded_applications(document)
-    wants_unique = any(part.get("uniqueItems") is True for _, part in document.objects())
-    examined = _Examined(document, applications, wants_unique, _compiled(document))
-    return OutputSchema(document.root, not is_object_root(document), examined)
+    return CompiledSchema(read_document(schema))
 
 
-def _compiled(document: Document) -> Judge:
-    import jsonschema_rs
+def _validator(document: Document) -> "Validator":
+    from jsonschema_rs import ValidationError
 
     try:
-        return _validator(document)(
-            document.root, offline=True, validate_formats=False, pattern_options=_pattern_options()
-        )
-    except jsonschema_rs.ValidationError as error:
+        return compiled(document)
+    except ValidationError as error:
         raise SchemaError(_why_invalid(error)) from None
     except ValueError as error:
         raise SchemaError(f"the schema can't be used: {cut(str(error))}") from None
 
 
-def _part_compiler(document: Document) -> Callable[[dict[str, Any]], Judge]:
-    import jsonschema_rs
-
-    number = jsonschema_rs.Draft7 if document.draft == "7" else jsonschema_rs.Draft202012
-    registry = jsonschema_rs.Registry([(ADDRESS, plain(document))], draft=number)
-    validator = _validator(document)
-    return lambda part: validator(
-        part,
-        registry=registry,
-        offline=True,
-        validate_formats=False,
-        pattern_options=_pattern_options(),
-    )
-
-
-def _validator(document: Document) -> type["Validator"]:
-    import jsonschema_rs
-
-    if document.draft == "7":
-        return jsonschema_rs.Draft7Validator
-    return jsonschema_rs.Draft202012Validator
-
-
-def _pattern_options() -> "FancyRegexOptions":
-    """Patterns run in linear time, but for look-around and back-references: these are cut off.
-
-    A pattern that was cut off fails the whole verdict, under `not` too.
-    """
-    from jsonschema_rs import FancyRegexOptions
-
-    return FancyRegexOptions(
-        backtrack_limit=_BACKTRACK_LIMIT, size_limit=_PATTERN_BYTES, dfa_size_limit=_PATTERN_BYTES
-    )
-
-
 def _why_invalid(error: "ValidationError") -> str:
-    where = place(tuple(map(str, error.instance_path)))
-    given = error.instance
-    if error.instance_path and error.instance_path[-1] == "type" and isinstance(given, str):
-        return f"{where}: {show(given)} is not a type; use {', '.join(sorted(TYPES))}"
-    if error.kind.name == "format" and isinstance(given, str):
-        return (
-            f"{where}: the pattern {cut(given, 120)!r} can't be compiled: it is malformed, larger "
-            "than 2 MiB, or uses what ECMA 262 doesn't have; simplify it"
-        )
-    return cut(f"{where}: the schema is not valid: {error.message}")
+    why = f"the schema is not valid: {cut(error.message)}"
+    if error.instance_path[-1:] == ["type"]:
+        why = f"{listed([error.instance])} is not a type; use {', '.join(TYPES)}"
+    elif error.kind.name == "format":
+        why = f"the pattern {listed([error.instance])} can't be compiled: it is malformed, larger "
+        why += "than 2 MiB, or uses what ECMA 262 doesn't have; simplify it"
+    return f"{path_text(error.instance_path)}: {why}"

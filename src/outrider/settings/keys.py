@@ -1,9 +1,10 @@
 """Every setting: its key, default, type, documentation, and what a repository may do to it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from outrider.protocol.data import camel
 
@@ -21,48 +22,37 @@ def _key(
     doc: str,
     *,
     minimum: float = 0,
-    choices: Sequence[str] = (),
-    kind: type | None = None,
-    project: ProjectRule = ProjectRule.LOWER,
+    choices: tuple[str, ...] = (),
+    project: ProjectRule | None = None,
 ) -> Any:
-    metadata = {
-        "doc": doc,
-        "minimum": minimum,
-        "choices": tuple(choices),
-        "kind": kind or type(default),
-        "project": project,
-    }
+    # There is no lower value of a text.
+    project = project or (ProjectRule.NEVER if isinstance(default, str) else ProjectRule.LOWER)
+    metadata = {"doc": doc, "minimum": minimum, "choices": choices, "project": project}
     return field(default=default, metadata=metadata)
 
 
 READ_ONLY_LSP_ACTIONS = (
-    "definition",
-    "references",
-    "hover",
-    "signature",
-    "symbols",
-    "diagnostics",
-    "workspace-diagnostics",
-    "servers",
-)
+    "definition", "references", "hover", "signature", "symbols", "diagnostics",
+    "workspace-diagnostics", "servers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RetryConfig:
-    """When a model's passing failure is tried again."""
+    """When a request is sent again after a transient failure of the model."""
 
-    enabled: bool = _key(True, "Try a request again after a passing failure of the model.")
+    enabled: bool = _key(True, "Send a request again after a transient failure of the model.")
     max_attempts: int = _key(2, "How often one request is sent at most.", minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetConfig:
-    """What one run may use up."""
+    """What one run may use."""
 
     max_turns: int | None = _key(100, "Turns of the model.", minimum=1)
-    max_tool_calls: int | None = _key(None, "Tool calls.", minimum=0, kind=int)
-    max_tokens: int | None = _key(None, "Tokens in and out, of all turns.", minimum=1, kind=int)
-    max_cost: float | None = _key(None, "Money, in US dollars.", minimum=0, kind=float)
+    max_tool_calls: int | None = _key(None, "Tool calls.")
+    max_tokens: int | None = _key(None, "Tokens in and out, of all turns.", minimum=1)
+    max_cost: float | None = _key(None, "Money, in US dollars.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +60,7 @@ class SubagentsConfig:
     """Delegation itself."""
 
     enabled: bool = _key(True, "Whether tasks can be delegated at all.")
-    max_depth: int = _key(1, "How deep delegations may nest; a child is at depth 1.", minimum=0)
+    max_depth: int = _key(1, "How deep delegations may nest; a child is at depth 1.")
     timeout_ms: int = _key(900_000, "Hard deadline of a run, never reset.", minimum=1)
     idle_timeout_ms: int = _key(180_000, "Longest time without an event.", minimum=1)
     allow_write: bool = _key(False, "Let agents that aren't `readonly` have their writing tools.")
@@ -84,16 +74,10 @@ class SubagentsConfig:
     report_back_attempts: int = _key(3, "Reports judged before a schema fails.", minimum=1)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     project_agent_policy: str = _key(
-        "confirm",
-        "Whether agents that a repository defines may run.",
-        choices=("allow", "confirm", "deny"),
-        project=ProjectRule.NEVER,
+        "confirm", "Whether a repository's agents may run.", choices=("allow", "confirm", "deny")
     )
     non_interactive_policy: str = _key(
-        "allow",
-        "What `confirm` means where nobody can be asked.",
-        choices=("allow", "deny"),
-        project=ProjectRule.NEVER,
+        "allow", "What `confirm` means where nobody can be asked.", choices=("allow", "deny")
     )
     trusted_projects: tuple[str, ...] = _key(
         (), "Repositories whose agents run unasked, and with network tools."
@@ -103,7 +87,6 @@ class SubagentsConfig:
         "readonly",
         "Which children see their tools' results with secrets masked.",
         choices=("readonly", "always", "never"),
-        project=ProjectRule.NEVER,
     )
     tools: tuple[str, ...] = _key(
         ("subagent",), "Tools a host offers.", choices=("subagent", "Task", "Explore")
@@ -151,18 +134,14 @@ class RunsConfig:
 class WarmConfig:
     """The warmed process that children are forked from."""
 
-    keep_minutes: int = _key(
-        10, "Minutes the warm process is kept for the next command; 0 for no such process."
-    )
+    keep_minutes: int = _key(10, "Minutes the warm process waits for a next command; 0 for none.")
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """Every setting, at its effective value."""
 
-    model: str | None = _key(
-        None, "The model, as `provider:name`.", kind=str, project=ProjectRule.NEVER
-    )
+    model: str | None = _key(None, "The model, as `provider:name`.", project=ProjectRule.NEVER)
     subagents: SubagentsConfig = field(default_factory=SubagentsConfig)
     files: FilesConfig = field(default_factory=FilesConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
@@ -173,12 +152,13 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: its dotted name, where it stands in `Config`, and its rules."""
+    """One key: its dotted name, its place in `Config`, and its rules."""
 
     name: str
     path: tuple[str, ...]
     default: Any
     kind: type
+    nullable: bool
     doc: str
     minimum: float
     choices: tuple[str, ...]
@@ -195,9 +175,11 @@ def _walk(section: Any, path: tuple[str, ...]) -> Iterator[Key]:
         value, here = getattr(section, item.name), (*path, item.name)
         if is_dataclass(value):
             yield from _walk(value, here)
-        else:
-            name = ".".join(camel(part) for part in here)
-            yield Key(name=name, path=here, default=value, **item.metadata)
+            continue
+        annotation: Any = item.type
+        nullable = get_origin(annotation) is UnionType
+        kind = get_args(annotation)[0] if nullable else get_origin(annotation) or annotation
+        yield Key(".".join(map(camel, here)), here, value, kind, nullable, **item.metadata)
 
 
 DEFAULTS = Config()

@@ -1,12 +1,13 @@
 """How the layers of settings merge: default, user, project, environment, flag.
 
-A repository's file can switch off and lower, nothing else: `narrowed` decides that.
+A repository's file can only switch off and lower: see `narrowed`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import reduce
 from typing import Any, cast
 
 from outrider.protocol.errors import OutriderError
@@ -14,12 +15,12 @@ from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule
 
 
 class SettingError(OutriderError, ValueError):
-    """A value that its key can't take; the message says what would do."""
+    """A value that its key can't take; the message says which values it takes."""
 
 
 def check(key: Key, value: object) -> Any:
-    """Return `value` as `key` holds it, or raise `SettingError`."""
-    if value is None and (key.default is None or key.name == "subagents.budget.maxTurns"):
+    """Return `value` in the type of `key`, or raise `SettingError`."""
+    if value is None and key.nullable:
         return None
     if key.kind is bool:
         if isinstance(value, bool):
@@ -27,9 +28,12 @@ def check(key: Key, value: object) -> Any:
         raise SettingError(f"{value!r} is not true or false")
     if key.kind is tuple:
         return _check_list(key, value)
-    if key.kind is str:
-        return _check_text(key, value)
-    return _check_number(key, value)
+    if key.kind is not str:
+        return _check_number(key, value)
+    if not isinstance(value, str) or not value.strip():
+        raise SettingError(f"{value!r} is not a text")
+    _check_choices(key, [value])
+    return value
 
 
 def _check_list(key: Key, value: object) -> tuple[str, ...]:
@@ -37,24 +41,21 @@ def _check_list(key: Key, value: object) -> tuple[str, ...]:
     if items is None or not all(isinstance(item, str) and item for item in items):
         raise SettingError(f"{value!r} is not a list of names")
     names = tuple(str(item) for item in items)
-    if key.choices and (unknown := [name for name in names if name not in key.choices]):
-        raise SettingError(f"{unknown[0]!r} is not one of {', '.join(key.choices)}")
+    _check_choices(key, names)
     return names
 
 
-def _check_text(key: Key, value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise SettingError(f"{value!r} is not a text")
-    if key.choices and value not in key.choices:
-        raise SettingError(f"{value!r} is not one of {', '.join(key.choices)}")
-    return value
+def _check_choices(key: Key, names: Iterable[str]) -> None:
+    for name in names:
+        if key.choices and name not in key.choices:
+            raise SettingError(f"{name!r} is not one of {', '.join(key.choices)}")
 
 
 def _check_number(key: Key, value: object) -> float:
     whole = key.kind is int
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         raise SettingError(f"{value!r} is not a {'whole ' if whole else ''}number")
-    # A not-a-number fails every comparison, so it is refused here too.
+    # NaN fails every comparison, so it is refused here too.
     if not key.minimum <= value <= 2**53:
         raise SettingError(f"{value!r} is not a number from {key.minimum:g} up")
     return value
@@ -77,7 +78,7 @@ def parse(key: Key, text: str) -> Any:
 
 
 def narrowed(key: Key, current: Any, wanted: Any) -> Any:
-    """Return what a repository's `wanted` makes of `current`; raises `SettingError` to loosen."""
+    """Return the value after a repository asks for `wanted`. Raises `SettingError` to loosen."""
     if key.project is ProjectRule.ADD:
         return tuple(dict.fromkeys((*current, *wanted)))
     if key.project is ProjectRule.LOWER:
@@ -104,7 +105,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Values from one place, by dotted key; `label` names the place to people."""
+    """Values from one source, by dotted key; `label` names the source."""
 
     origin: Origin
     label: str
@@ -112,7 +113,7 @@ class Layer:
 
     @property
     def strict(self) -> bool:
-        """Whether a bad value here ends the call instead of falling back with a warning."""
+        """Whether a bad value ends the call, instead of a warning and the default."""
         return self.origin in (Origin.ENVIRONMENT, Origin.FLAG)
 
 
@@ -126,7 +127,7 @@ class Settings:
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the dotted keys of a `config.json`; what is no section comes out as it is."""
+    """Yield the dotted keys of a `config.json` with their values."""
     for name, value in tree.items():
         here = f"{prefix}{name}"
         is_section = here not in KEYS and any(key.startswith(f"{here}.") for key in KEYS)
@@ -137,7 +138,7 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 
 
 def unknown_key(name: str) -> str:
-    """Return the complaint about a key that doesn't exist, with the nearest one that does."""
+    """Return the message for a key that doesn't exist, with the nearest one that does."""
     last = {key.rsplit(".", 1)[-1]: key for key in KEYS}
     near = get_close_matches(name, KEYS, 1, 0.6) or [
         last[match] for match in get_close_matches(name.rsplit(".", 1)[-1], last, 1, 0.6)
@@ -146,7 +147,7 @@ def unknown_key(name: str) -> str:
 
 
 def merge(layers: Sequence[Layer]) -> Settings:
-    """Return the settings that the layers add up to. Raises `SettingError` for a strict layer."""
+    """Return the settings of all layers together. Raises `SettingError` for a strict layer."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     warnings: list[str] = []
@@ -161,7 +162,9 @@ def merge(layers: Sequence[Layer]) -> Settings:
                 warnings.append(f"{problem} (ignored)")
             else:
                 origins[name] = layer.label
-    config = _with_values(DEFAULTS, {KEYS[name].path: value for name, value in values.items()})
+    config = DEFAULTS
+    for name, value in values.items():
+        config = _with_value(config, KEYS[name].path, value)
     return Settings(config, origins, tuple(warnings))
 
 
@@ -178,22 +181,14 @@ def _applied(layer: Layer, name: str, raw: object, values: Mapping[str, Any]) ->
     return value
 
 
-def _with_values(section: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
-    """Return a section of the configuration with the values at these paths below it."""
-    below: dict[str, dict[tuple[str, ...], Any]] = {}
-    for path, value in values.items():
-        below.setdefault(path[0], {})[path[1:]] = value
-    changes = {
-        name: inner[()] if () in inner else _with_values(getattr(section, name), inner)
-        for name, inner in below.items()
-    }
-    return replace(section, **changes)
+def _with_value(section: Any, path: Sequence[str], value: Any) -> Any:
+    """Return a section of the configuration with `value` at `path` below it."""
+    name, *rest = path
+    return replace(
+        section, **{name: _with_value(getattr(section, name), rest, value) if rest else value}
+    )
 
 
 def effective(config: Config) -> Iterator[tuple[Key, Any]]:
     """Yield every key with its value in `config`."""
-    for key in KEYS.values():
-        value: Any = config
-        for part in key.path:
-            value = getattr(value, part)
-        yield key, value
+    return ((key, reduce(getattr, key.path, config)) for key in KEYS.values())

@@ -1,13 +1,12 @@
-"""Where things are: no folder that the user doesn't control can bring in agents or settings.
+"""Where things are: a folder that the user doesn't control can't add agents or settings.
 
-Going up from the working directory ends at the git root; without one, only the working directory
-itself counts. HOME and what is above it never count. A folder counts only if it belongs to the
-user or to the owner of the working directory: a `/tmp/.git` of somebody else opens nothing.
+The search goes up from the working directory to the git root; without git only the working
+directory counts. HOME and the folders above it never count. A folder counts only if it belongs to
+the user or to the owner of the working directory: another user's `/tmp/.git` has no effect.
 """
 
 import os
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 _PROJECT_CONFIG = ".outrider/config.json"
@@ -16,11 +15,8 @@ _PROJECT_AGENTS = (".outrider/agents", ".pi/agents", ".agents", ".claude/agents"
 
 def home(env: Mapping[str, str]) -> Path:
     """Return the user's home folder."""
-    named = env.get("HOME", "")
-    return Path(named) if os.path.isabs(named) else _home_of_account()
-
-
-def _home_of_account() -> Path:
+    if os.path.isabs(named := env.get("HOME", "")):
+        return Path(named)
     import pwd
 
     try:
@@ -30,14 +26,14 @@ def _home_of_account() -> Path:
 
 
 def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
-    # The XDG specification: a relative path in such a variable is to be ignored.
+    # The XDG specification says to ignore a relative path in such a variable.
     named = env.get(variable, "")
     base = Path(named) if os.path.isabs(named) else home(env) / default
     return base / "outrider"
 
 
 def user_config_file(env: Mapping[str, str]) -> Path:
-    """Return the path of the user's `config.json`, whether it exists or not."""
+    """Return the path of the user's `config.json`; it may not exist."""
     return _xdg(env, "XDG_CONFIG_HOME", ".config") / "config.json"
 
 
@@ -49,12 +45,12 @@ def state_home(env: Mapping[str, str]) -> Path:
 
 
 def runs_folder(env: Mapping[str, str]) -> Path:
-    """Return the folder that holds one folder for each run."""
+    """Return the folder that contains one folder per run."""
     return state_home(env) / "runs"
 
 
 def user_agent_folders(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the folders of the user's agents, whether they exist or not; earlier wins."""
+    """Return the folders of the user's agents; they may not exist; earlier wins."""
     return (
         _xdg(env, "XDG_CONFIG_HOME", ".config") / "agents",
         home(env) / ".pi/agent/agents",
@@ -64,15 +60,12 @@ def user_agent_folders(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 def git_root(cwd: Path) -> Path | None:
     """Return the root of the git working tree that `cwd` is in, or None."""
-    return _git_root(_real(cwd))
-
-
-def _git_root(here: Path) -> Path | None:
-    counts = partial(_belongs, owners=_owners(here))
+    here = _real(cwd)
+    owners = _owners(here)
     for folder in (here, *here.parents):
-        if not counts(folder):
+        if not _belongs(folder, owners):
             return None
-        if counts(folder / ".git"):
+        if _belongs(folder / ".git", owners):
             return folder
     return None
 
@@ -82,7 +75,7 @@ def project_levels(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
     here, user_home = _real(cwd), _real(home(env))
     if here == user_home:
         return ()
-    root = _git_root(here)
+    root = git_root(here)
     levels = [here]
     while root is not None and levels[-1] != root and levels[-1].parent != user_home:
         levels.append(levels[-1].parent)
@@ -90,9 +83,8 @@ def project_levels(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def project_root(cwd: Path, env: Mapping[str, str]) -> Path | None:
-    """Return the topmost folder of the project, or None where HOME is the working directory."""
-    levels = project_levels(cwd, env)
-    return levels[-1] if levels else None
+    """Return the top folder of the project, or None if the working directory is HOME."""
+    return next(reversed(project_levels(cwd, env)), None)
 
 
 def project_files(level: Path) -> tuple[Path, ...]:

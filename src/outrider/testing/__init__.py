@@ -9,64 +9,10 @@ with ScriptedModel([tool_call("grep", {"pattern": "x"}), answer("Found it.")]) a
 ```
 """
 
-from outrider.testing.request import Request
+from outrider.testing import steps
 from outrider.testing.server import ScriptedModel
-from outrider.testing.steps import (
-    Ending,
-    Endless,
-    Failure,
-    Garbage,
-    HangUp,
-    Reply,
-    Silence,
-    Step,
-    ToolCall,
-    Usage,
-    answer,
-    context_overflow,
-    cut,
-    drip,
-    empty,
-    endless,
-    fail,
-    garbage,
-    hang_up,
-    malformed,
-    refusal,
-    silence,
-    silence_after,
-    stream_error,
-    tool_call,
-    tool_calls,
-)
+from outrider.testing.steps import *  # noqa: F403
+from outrider.testing.wire import ModelRequest
 
-__all__ = [
-    "Ending",
-    "Endless",
-    "Failure",
-    "Garbage",
-    "HangUp",
-    "Reply",
-    "Request",
-    "ScriptedModel",
-    "Silence",
-    "Step",
-    "ToolCall",
-    "Usage",
-    "answer",
-    "context_overflow",
-    "cut",
-    "drip",
-    "empty",
-    "endless",
-    "fail",
-    "garbage",
-    "hang_up",
-    "malformed",
-    "refusal",
-    "silence",
-    "silence_after",
-    "stream_error",
-    "tool_call",
-    "tool_calls",
-]
+__all__ = ["ModelRequest", "ScriptedModel"]
+__all__ += steps.__all__

@@ -6,42 +6,43 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Self, TypeAlias, cast, get_args
 
 from outrider.testing import wire
-from outrider.testing.connection import Connection, Connections, HttpRequest
-from outrider.testing.delivery import deliver
-from outrider.testing.request import Request, is_chat
-from outrider.testing.script import Chooser, Script
-from outrider.testing.steps import Failure
+from outrider.testing.connection import Connection, HttpRequest
+from outrider.testing.steps import Endless, HttpResponse, NoResponse, Reply, Step, StreamEnd, fail
+from outrider.testing.wire import ModelRequest, is_chat
 
-BACKLOG = 4096
+Script: TypeAlias = Sequence[Step] | Callable[[ModelRequest], Step]
+
+_BACKLOG = 4096
 
 
 class ScriptedModel:
-    """A model server that answers from a script for as long as the `with` block lasts.
+    """A model server that answers from a script until its `with` block ends.
 
     `script` is a sequence of steps, one for each request in the order of arrival, or a function
-    from a `Request` to its step, which runs in the server's thread and must return quickly.
+    from a `ModelRequest` to its step, which runs in the server's thread and must return quickly.
     """
 
     def __init__(
         self, script: Script, *, repeat: bool = False, name: str = "scripted", port: int = 0
     ) -> None:
-        self._chooser = Chooser(script, repeat=repeat)
+        self._script = _checked(script, repeat=repeat)
+        self._repeat = repeat
+        self._faults: list[str] = []
         self._name = name
         self._port = port
         self._key = f"test-key-{secrets.token_hex(8)}"
-        self._requests: list[Request] = []
+        self._requests: list[ModelRequest] = []
         self._answering = 0
         self._changed = threading.Condition()
-        self._connections = Connections()
+        self._connections: set[Connection] = set()
 
     def __enter__(self) -> Self:
-        """Listen, and return when requests are taken."""
-        sock = socket.create_server(("127.0.0.1", self._port), backlog=BACKLOG)
+        """Start to listen."""
+        sock = socket.create_server(("127.0.0.1", self._port), backlog=_BACKLOG)
         self._port = sock.getsockname()[1]
         self._loop = asyncio.SelectorEventLoop()
         self._stop = asyncio.Event()
@@ -51,24 +52,19 @@ class ScriptedModel:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Drop every connection and end the thread."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
     @property
     def base_url(self) -> str:
-        """Where the API is, as a client's base URL."""
+        """The base URL for a client."""
         return f"http://127.0.0.1:{self._port}/v1"
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables that lead an OpenAI client here."""
+        """The environment variables that make an OpenAI client use this server."""
         return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": self._key}
 
     @property
@@ -77,18 +73,18 @@ class ScriptedModel:
         return f"openai-chat:{self._name}"
 
     @property
-    def requests(self) -> list[Request]:
-        """All chat requests until now, in the order of arrival."""
+    def requests(self) -> list[ModelRequest]:
+        """All chat requests so far, in the order of arrival."""
         with self._changed:
             return list(self._requests)
 
     @property
     def faults(self) -> list[str]:
         """What was wrong with the script: requests past its end, exceptions, wrong values."""
-        return list(self._chooser.faults)
+        return list(self._faults)
 
-    def wait_for_requests(self, count: int, timeout: float = 30) -> list[Request]:
-        """The requests, as soon as there are `count` of them; TimeoutError if they don't come."""
+    def wait_for_requests(self, count: int, timeout: float = 30) -> list[ModelRequest]:
+        """Wait until there are `count` requests and return them. Raises TimeoutError."""
         self._wait(
             lambda: len(self._requests) >= count,
             timeout,
@@ -97,7 +93,7 @@ class ScriptedModel:
         return self.requests
 
     def wait_until_idle(self, timeout: float = 30) -> None:
-        """Return when no request is being answered; TimeoutError if that doesn't come about."""
+        """Return when no request is being answered. Raises TimeoutError."""
         self._wait(
             lambda: self._answering == 0,
             timeout,
@@ -119,18 +115,19 @@ class ScriptedModel:
 
     async def _serve(self, sock: socket.socket) -> None:
         listener = await self._loop.create_server(
-            lambda: Connection(self._exchange, self._connections), sock=sock, backlog=BACKLOG
+            lambda: Connection(self._handle, self._connections), sock=sock, backlog=_BACKLOG
         )
         await self._stop.wait()
         # Closing the listener while a connection is being accepted would leak that connection's
-        # socket. So first stop accepting, then let all that was begun come to its end.
+        # socket. So first stop accepting, then drop every connection that is or becomes open.
         self._loop.remove_reader(sock)
-        self._connections.close()
         while self._connections or len(asyncio.all_tasks()) > 1:
+            for connection in list(self._connections):
+                connection.abort()
             await asyncio.sleep(0)
         listener.close()
 
-    async def _exchange(self, connection: Connection, http: HttpRequest) -> None:
+    async def _handle(self, connection: Connection, http: HttpRequest) -> None:
         match http.method, http.path:
             case "POST", "/v1/chat/completions":
                 await self._chat(connection, http)
@@ -139,9 +136,9 @@ class ScriptedModel:
             case _:
                 message = (
                     f"There is no {http.method} {http.path} here; "
-                    "this server knows POST /v1/chat/completions and GET /v1/models."
+                    "use POST /v1/chat/completions or GET /v1/models."
                 )
-                connection.respond(404, wire.error_body(Failure(404, message)))
+                connection.respond(404, fail(404, message=message).body.encode())
 
     async def _chat(self, connection: Connection, http: HttpRequest) -> None:
         try:
@@ -150,17 +147,130 @@ class ScriptedModel:
             body = None
         if not is_chat(body):
             message = "The body is not a JSON object with a list of messages."
-            connection.respond(400, wire.error_body(Failure(400, message)))
+            connection.respond(400, fail(400, message=message).body.encode())
             return
         with self._changed:
-            request = Request(body, http.headers, time.monotonic(), len(self._requests))
+            request = ModelRequest(body, http.headers, time.monotonic(), len(self._requests))
             self._requests.append(request)
             self._answering += 1
             self._changed.notify_all()
         try:
-            await deliver(self._chooser.step_for(request), request, connection)
+            await _deliver(self._step(request), request, connection)
             await connection.flush()
         finally:
             with self._changed:
                 self._answering -= 1
                 self._changed.notify_all()
+
+    def _step(self, request: ModelRequest) -> Step:
+        """Return the step for a request; an HTTP 500 if the script has none."""
+        if callable(self._script):
+            try:
+                return _as_step(self._script(request))
+            except Exception as error:
+                return self._fault(
+                    "script_raised", f"The script raised {type(error).__name__}: {error}"
+                )
+        if request.number < len(self._script):
+            return self._script[request.number]
+        if self._repeat:
+            return self._script[-1]
+        return self._fault(
+            "script_exhausted",
+            f"The script is exhausted: it has {len(self._script)} steps, and this is request "
+            f"{request.number + 1}. Add a step, or pass repeat=True.",
+        )
+
+    def _fault(self, code: str, message: str) -> Step:
+        self._faults.append(message)
+        return fail(500, message=message, code=code, type="script_error")
+
+
+def _checked(script: Script, *, repeat: bool) -> Script:
+    if not callable(script):
+        script = tuple(map(_as_step, script))
+    if repeat and (callable(script) or not script):
+        raise ValueError("repeat=True repeats the last step of a sequence; the script has none.")
+    return script
+
+
+def _as_step(given: object) -> Step:
+    if isinstance(given, get_args(Step)):
+        return cast(Step, given)
+    raise TypeError(f"{given!r} is not a step; use answer(...), fail(...) and so on.")
+
+
+async def _deliver(step: Step, request: ModelRequest, connection: Connection) -> None:
+    """Do what the step says; cancelled when the client leaves or the server closes."""
+    match step:
+        case Reply() if request.stream:
+            await _stream(step, request, connection)
+        case Reply():
+            await _complete(step, request, connection)
+        case HttpResponse():
+            connection.respond(step.status, step.body.encode(), step.content_type, step.headers)
+        case Endless():
+            await _send_endlessly(step, request, connection)
+        case NoResponse.SILENCE:
+            await _never_answer()
+        case NoResponse.HANG_UP:
+            connection.hang_up()
+
+
+async def _stream(reply: Reply, request: ModelRequest, connection: Connection) -> None:
+    connection.begin_chunks("text/event-stream")
+    connection.chunk(wire.opening(request))
+    for piece in wire.pieces(reply, request):
+        if reply.delay:
+            await connection.flush()
+            await asyncio.sleep(reply.delay)
+        connection.chunk(piece)
+    connection.chunk(wire.closing(reply, request))
+    if reply.ending in (StreamEnd.SILENT, StreamEnd.RESET):
+        await _break_off(reply, connection)
+    else:
+        connection.end_chunks()
+
+
+async def _complete(reply: Reply, request: ModelRequest, connection: Connection) -> None:
+    if reply.delay:
+        await asyncio.sleep(reply.delay * sum(1 for _ in wire.pieces(reply, request)))
+    body = wire.completion_body(reply, request)
+    half = body[: len(body) // 2]
+    match reply.ending:
+        case StreamEnd.FINISHED:
+            connection.respond(200, body)
+        case StreamEnd.MALFORMED:
+            connection.respond(200, half)
+        case StreamEnd.ERROR if reply.error:
+            connection.respond(reply.error.status, reply.error.body.encode())
+        case _:
+            connection.respond(200, half, promised=len(body))
+            await _break_off(reply, connection)
+
+
+async def _break_off(reply: Reply, connection: Connection) -> None:
+    await connection.flush()
+    match reply.ending:
+        case StreamEnd.SILENT:
+            await _never_answer()
+        case StreamEnd.RESET:
+            connection.reset()
+        case _:
+            connection.hang_up()
+
+
+async def _send_endlessly(step: Endless, request: ModelRequest, connection: Connection) -> None:
+    first, again = wire.endless_parts(step, request)
+    connection.begin_chunks("text/event-stream" if request.stream else "application/json")
+    connection.chunk(first)
+    for _ in range(step.max_bytes // max(len(again), 1)):
+        connection.chunk(again)
+        await connection.flush()
+        # Even with a delay of 0: the other connections and a cancellation need their turn.
+        await asyncio.sleep(step.delay)
+    connection.end_chunks()
+
+
+async def _never_answer() -> None:
+    await asyncio.get_running_loop().create_future()

@@ -9,10 +9,32 @@ from typing import Literal, TypeAlias
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "tool_calls"]
 ToolArgs: TypeAlias = Mapping[str, object] | str
 
+__all__ = [
+    "Reply",
+    "Step",
+    "Usage",
+    "answer",
+    "context_overflow",
+    "cut",
+    "drip",
+    "empty",
+    "endless",
+    "fail",
+    "garbage",
+    "hang_up",
+    "malformed",
+    "refusal",
+    "silence",
+    "silence_after",
+    "stream_error",
+    "tool_call",
+    "tool_calls",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens that a reply reports; `cached` is the part of `input` read from a cache."""
+    """The tokens that a reply reports; `cached` is the part of `input` that came from a cache."""
 
     input: int = 10
     output: int = 5
@@ -25,7 +47,7 @@ DEFAULT_USAGE = Usage()
 DEFAULT_CHUNK_SIZE = 32
 
 
-class Ending(Enum):
+class StreamEnd(Enum):
     """What happens after the last piece of a reply."""
 
     FINISHED = "finished"
@@ -38,7 +60,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool call of a reply; without an `id` the server makes one up."""
+    """One tool call of a reply; without an `id` the server generates one."""
 
     name: str
     arguments: str
@@ -46,13 +68,12 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """An HTTP error with the provider's error body."""
+class HttpResponse:
+    """A whole HTTP response that isn't an answer: an error, or garbage."""
 
     status: int
-    message: str
-    type: str | None = None
-    code: str | None = None
+    body: str
+    content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -63,15 +84,15 @@ class Reply:
     text: str = ""
     refusal: str = ""
     calls: tuple[ToolCall, ...] = ()
-    usage: Usage = DEFAULT_USAGE
+    usage: UsageLike = DEFAULT_USAGE
     chunk_size: int = DEFAULT_CHUNK_SIZE
     delay: float = 0
     finish_reason: FinishReason | None = "stop"
-    ending: Ending = Ending.FINISHED
-    error: Failure | None = None
+    ending: StreamEnd = StreamEnd.FINISHED
+    error: HttpResponse | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be streamed."""
+        """Raise ValueError for a reply that can't be streamed."""
         if self.chunk_size < 1:
             raise ValueError(f"chunk_size is {self.chunk_size}; it must be at least 1 character.")
 
@@ -85,25 +106,14 @@ class Endless:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Garbage:
-    """A successful response whose body is no answer at all."""
+class NoResponse(Enum):
+    """What happens to a request that gets no response."""
 
-    body: str
-    content_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """A request that is taken and never answered."""
+    SILENCE = "silence"
+    HANG_UP = "hang up"
 
 
-@dataclass(frozen=True, slots=True)
-class HangUp:
-    """A connection closed without a byte of response."""
-
-
-Step: TypeAlias = Reply | Failure | Endless | Garbage | Silence | HangUp
+Step: TypeAlias = Reply | HttpResponse | Endless | NoResponse
 
 
 def answer(
@@ -118,23 +128,17 @@ def answer(
 
     With `finish_reason=None` the stream ends properly but never says why.
     """
-    return Reply(
-        text,
-        usage=_usage(usage),
-        chunk_size=chunk_size,
-        delay=delay,
-        finish_reason=finish_reason,
-    )
+    return Reply(text, "", (), usage, chunk_size, delay, finish_reason)
 
 
 def empty(*, usage: UsageLike = DEFAULT_USAGE) -> Reply:
-    """A finished answer without a word."""
-    return Reply(usage=_usage(usage))
+    """A finished answer without any text."""
+    return Reply(usage=usage)
 
 
 def refusal(text: str, *, usage: UsageLike = DEFAULT_USAGE) -> Reply:
-    """A refusal, in the field the provider keeps for it."""
-    return Reply(refusal=text, usage=_usage(usage))
+    """A refusal, in the field that the provider has for it."""
+    return Reply(refusal=text, usage=usage)
 
 
 def tool_call(
@@ -145,9 +149,9 @@ def tool_call(
     text: str = "",
     usage: UsageLike = DEFAULT_USAGE,
 ) -> Reply:
-    """One tool call; `args` given as text are sent as they are, malformed or not."""
+    """One tool call; `args` given as text are sent unchanged, malformed or not."""
     call = ToolCall(name, args if isinstance(args, str) else json.dumps(args), id)
-    return Reply(text, calls=(call,), usage=_usage(usage), chunk_size=8, finish_reason="tool_calls")
+    return Reply(text, calls=(call,), usage=usage, chunk_size=8, finish_reason="tool_calls")
 
 
 def tool_calls(
@@ -159,32 +163,30 @@ def tool_calls(
 ) -> Reply:
     """Several tool calls in one turn, each a `tool_call(...)` or a pair of name and arguments."""
     parts = [tool_call(*call) if isinstance(call, tuple) else call for call in calls]
-    return Reply(
-        text + "".join(part.text for part in parts),
-        calls=tuple(call for part in parts for call in part.calls),
-        usage=_usage(usage),
-        chunk_size=8,
-        finish_reason=finish_reason,
-    )
+    texts = [text, *(part.text for part in parts)]
+    each = tuple(call for part in parts for call in part.calls)
+    return Reply("".join(texts), "", each, usage, 8, finish_reason=finish_reason)
 
 
 def fail(
     status: int,
     *,
-    message: str = "The scripted model failed as told.",
+    message: str = "The scripted model failed, as the script says.",
     retry_after: float | str | None = None,
     code: str | None = None,
     type: str | None = None,  # noqa: A002 - the wire format's own word
     headers: Mapping[str, str] | None = None,
-) -> Failure:
+) -> HttpResponse:
     """An HTTP error: 401, 429 with `Retry-After`, 500, 529, or any other."""
     pairs = dict(headers or {})
     if retry_after is not None:
         pairs["Retry-After"] = str(retry_after)
-    return Failure(status, message, type, code, tuple(pairs.items()))
+    error = {"message": message, "type": type, "param": None, "code": code}
+    body = json.dumps({"error": error}, separators=(",", ":"))
+    return HttpResponse(status, body, headers=tuple(pairs.items()))
 
 
-def context_overflow() -> Failure:
+def context_overflow() -> HttpResponse:
     """The error for a conversation that no longer fits the model's window."""
     return fail(
         400,
@@ -196,29 +198,29 @@ def context_overflow() -> Failure:
 
 def cut(text: str = "", *, reset: bool = False) -> Reply:
     """Text, then the end of the stream without a finish; with `reset` a reset connection."""
-    return Reply(text, ending=Ending.RESET if reset else Ending.CUT)
+    return Reply(text, ending=StreamEnd.RESET if reset else StreamEnd.CUT)
 
 
 def malformed(text: str = "") -> Reply:
     """Text, then an event that is not JSON, then an ordinary finish."""
-    return Reply(text, ending=Ending.MALFORMED)
+    return Reply(text, ending=StreamEnd.MALFORMED)
 
 
 def garbage(
     body: str = "<html><body>Bad gateway</body></html>", *, content_type: str = "text/html"
-) -> Garbage:
+) -> HttpResponse:
     """Status 200 with a body that is neither JSON nor an event stream."""
-    return Garbage(body, content_type)
+    return HttpResponse(200, body, content_type)
 
 
-def silence() -> Silence:
-    """No answer, for as long as the client and the server stay."""
-    return Silence()
+def silence() -> Step:
+    """No answer until the client or the server closes the connection."""
+    return NoResponse.SILENCE
 
 
 def silence_after(text: str) -> Reply:
     """Text, then silence on an open stream."""
-    return Reply(text, ending=Ending.SILENT)
+    return Reply(text, ending=StreamEnd.SILENT)
 
 
 def drip(text: str, seconds_per_chunk: float, *, chunk_size: int = 8) -> Reply:
@@ -231,9 +233,9 @@ def endless(chunk_text: str = "…", *, delay: float = 0, max_bytes: int = 256 <
     return Endless(chunk_text, delay, max_bytes)
 
 
-def hang_up() -> HangUp:
+def hang_up() -> Step:
     """A closed connection instead of a response."""
-    return HangUp()
+    return NoResponse.HANG_UP
 
 
 def stream_error(
@@ -243,9 +245,5 @@ def stream_error(
     text: str = "",
 ) -> Reply:
     """Text, then an error event in a stream that began with status 200."""
-    error = Failure(500, message, "server_error", code)
-    return Reply(text, ending=Ending.ERROR, error=error)
-
-
-def _usage(given: UsageLike) -> Usage:
-    return given if isinstance(given, Usage) else Usage(*given)
+    error = fail(500, message=message, code=code, type="server_error")
+    return Reply(text, ending=StreamEnd.ERROR, error=error)

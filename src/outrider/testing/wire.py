@@ -1,18 +1,80 @@
-"""The bytes of the chat wire format; no I/O."""
+"""The chat wire format: what a client asked, and the bytes it gets. No I/O."""
 
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeGuard, cast
 
-from outrider.testing.request import Json, Request
-from outrider.testing.steps import Ending, Endless, Failure, Reply, Usage
+from outrider.testing.steps import Endless, Reply, StreamEnd, ToolCall, Usage, UsageLike
 
-DONE = b"data: [DONE]\n\n"
+Json = dict[str, Any]
+
+_DONE = b"data: [DONE]\n\n"
 
 
-def error_body(failure: Failure) -> bytes:
-    """The provider's error object for a failure."""
-    return _encode({"error": _error(failure)})
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One chat request: its parsed body, its headers in lower case, and when it came."""
+
+    body: Json
+    headers: dict[str, str]
+    at: float
+    """`time.monotonic()` when the request was complete."""
+    number: int
+    """Its place among all requests to this server, from 0."""
+
+    @property
+    def model(self) -> str:
+        """The model's name, as the client wrote it."""
+        return str(self.body.get("model", ""))
+
+    @property
+    def messages(self) -> list[Json]:
+        """The conversation so far."""
+        return self.body["messages"]
+
+    @property
+    def tools(self) -> list[Json]:
+        """The tool definitions on offer."""
+        return self.body.get("tools") or []
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The names of the tools on offer, in the client's order."""
+        return [tool["function"]["name"] for tool in self.tools if "function" in tool]
+
+    @property
+    def last_user_text(self) -> str:
+        """The text of the newest user message, empty if there is none."""
+        spoken = [message for message in self.messages if message.get("role") == "user"]
+        content: object = spoken[-1].get("content") if spoken else ""
+        parts = cast(list[Json], content) if isinstance(content, list) else [{"text": content}]
+        return "".join(str(part.get("text") or "") for part in parts)
+
+    @property
+    def turn(self) -> int:
+        """How many times the model has spoken in this conversation; 0 at its start."""
+        return sum(message.get("role") == "assistant" for message in self.messages)
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client wants the answer as a stream."""
+        return bool(self.body.get("stream"))
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether the client wants usage at the end of the stream."""
+        options: object = self.body.get("stream_options")
+        return isinstance(options, dict) and bool(cast(Json, options).get("include_usage"))
+
+
+def is_chat(body: object) -> TypeGuard[Json]:
+    """Whether `body` is a chat request that a script can work with."""
+    messages: object = cast(Json, body).get("messages") if isinstance(body, dict) else None
+    return isinstance(messages, list) and all(
+        isinstance(message, dict) for message in cast(list[object], messages)
+    )
 
 
 def models_body(name: str) -> bytes:
@@ -21,7 +83,7 @@ def models_body(name: str) -> bytes:
     return _encode({"object": "list", "data": [model]})
 
 
-def completion_body(reply: Reply, request: Request) -> bytes:
+def completion_body(reply: Reply, request: ModelRequest) -> bytes:
     """The whole reply as one object, for a request that doesn't stream."""
     message: Json = {
         "role": "assistant",
@@ -30,66 +92,67 @@ def completion_body(reply: Reply, request: Request) -> bytes:
     }
     if reply.calls:
         message["tool_calls"] = [
-            _call(reply, request, index, reply.calls[index].arguments)
-            for index in range(len(reply.calls))
+            _call(call, request, index, call.arguments) for index, call in enumerate(reply.calls)
         ]
     choice: Json = {"index": 0, "message": message, "finish_reason": reply.finish_reason}
     body = _head(request, "chat.completion")
     return _encode(body | {"choices": [choice], "usage": _usage(reply.usage)})
 
 
-def opening(request: Request) -> bytes:
+def opening(request: ModelRequest) -> bytes:
     """The first event of a stream: who speaks."""
     return _delta(request, {"role": "assistant", "content": ""})
 
 
-def pieces(reply: Reply, request: Request) -> Iterator[bytes]:
-    """The events that carry the reply's content, one a piece."""
-    for piece in _split(reply.refusal, reply.chunk_size):
-        yield _delta(request, {"refusal": piece})
-    for piece in _split(reply.text, reply.chunk_size):
-        yield _delta(request, {"content": piece})
+def pieces(reply: Reply, request: ModelRequest) -> Iterator[bytes]:
+    """The events that carry the reply's content, one for each piece."""
+    for field, text in (("refusal", reply.refusal), ("content", reply.text)):
+        for piece in _split(text, reply.chunk_size):
+            yield _delta(request, {field: piece})
     for index, call in enumerate(reply.calls):
-        yield _delta(request, {"tool_calls": [_call(reply, request, index, "")]})
+        yield _delta(request, {"tool_calls": [_call(call, request, index, "")]})
         for piece in _split(call.arguments, reply.chunk_size):
             part = {"index": index, "function": {"arguments": piece}}
             yield _delta(request, {"tool_calls": [part]})
 
 
-def closing(reply: Reply, request: Request) -> bytes:
-    """The events after the last piece; none where the reply breaks off."""
+def closing(reply: Reply, request: ModelRequest) -> bytes:
+    """The events after the last piece; none if the reply breaks off."""
     match reply.ending:
-        case Ending.FINISHED:
+        case StreamEnd.FINISHED:
             return _finish(reply, request)
-        case Ending.MALFORMED:
+        case StreamEnd.MALFORMED:
             return b'data: {"choices": [{"delta": {"content": "\n\n' + _finish(reply, request)
-        case Ending.ERROR if reply.error:
-            return _event({"error": _error(reply.error)})
+        case StreamEnd.ERROR if reply.error:
+            return _event(reply.error.body.encode())
         case _:
             return b""
 
 
-def endless_parts(step: Endless, request: Request) -> tuple[bytes, bytes]:
-    """How endless output begins, and the part that is then sent again and again."""
+def endless_parts(step: Endless, request: ModelRequest) -> tuple[bytes, bytes]:
+    """The beginning of endless output, and the part that is then sent repeatedly."""
     if request.stream:
         return opening(request), _delta(request, {"content": step.chunk_text})
     return b'{"choices": [{"message": {"content": "', json.dumps(step.chunk_text)[1:-1].encode()
 
 
-def _finish(reply: Reply, request: Request) -> bytes:
+def _finish(reply: Reply, request: ModelRequest) -> bytes:
     finish = _delta(request, {}, reply.finish_reason) if reply.finish_reason else b""
     if not request.include_usage:
-        return finish + DONE
-    usage: Json = {"choices": [], "usage": _usage(reply.usage)}
-    return finish + _event(_head(request, "chat.completion.chunk") | usage) + DONE
+        return finish + _DONE
+    return finish + _chunk(request, {"choices": [], "usage": _usage(reply.usage)}) + _DONE
 
 
-def _delta(request: Request, delta: Json, finish_reason: str | None = None) -> bytes:
+def _delta(request: ModelRequest, delta: Json, finish_reason: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
-    return _event(_head(request, "chat.completion.chunk") | {"choices": [choice]})
+    return _chunk(request, {"choices": [choice]})
 
 
-def _head(request: Request, kind: str) -> Json:
+def _chunk(request: ModelRequest, content: Json) -> bytes:
+    return _event(_encode(_head(request, "chat.completion.chunk") | content))
+
+
+def _head(request: ModelRequest, kind: str) -> Json:
     return {
         "id": f"chatcmpl-{request.number}",
         "object": kind,
@@ -98,8 +161,7 @@ def _head(request: Request, kind: str) -> Json:
     }
 
 
-def _call(reply: Reply, request: Request, index: int, arguments: str) -> Json:
-    call = reply.calls[index]
+def _call(call: ToolCall, request: ModelRequest, index: int, arguments: str) -> Json:
     return {
         "index": index,
         "id": call.id or f"call_{request.number}_{index}",
@@ -108,16 +170,8 @@ def _call(reply: Reply, request: Request, index: int, arguments: str) -> Json:
     }
 
 
-def _error(failure: Failure) -> Json:
-    return {
-        "message": failure.message,
-        "type": failure.type,
-        "param": None,
-        "code": failure.code,
-    }
-
-
-def _usage(usage: Usage) -> Json:
+def _usage(given: UsageLike) -> Json:
+    usage = given if isinstance(given, Usage) else Usage(*given)
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
@@ -130,8 +184,8 @@ def _split(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(0, len(text), size))
 
 
-def _event(data: Json) -> bytes:
-    return b"data: " + _encode(data) + b"\n\n"
+def _event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
 
 
 def _encode(data: Json) -> bytes:

@@ -1,13 +1,15 @@
 """What a tool may know of the child that calls it, and where its cut results are kept."""
 
-import os
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from outrider.masking import Masker
 from outrider.tools.effects import EffectsRecorder
+from outrider.workspaces.folder import FolderWorkspace
+from outrider.workspaces.workspace import Workspace
 
 SPILL_PREFIX = "outrider-result:"
 
@@ -31,16 +33,24 @@ class ToolContext:
     """The session of calls that name none; without it they get a temporary one."""
     spill: Path | None = None
     """The folder for what was cut from results; without it only the cut form remains."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when the caller has given the call up: what isn't done yet must not be done."""
     effects: EffectsRecorder = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below
+    workspace: Workspace = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below
+    """Where the files are: the folder `cwd` and the allowed roots, unless another is given."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cwd", Path(self.cwd).resolve())
         if self.effects is None:  # pyright: ignore[reportUnnecessaryComparison]  # the default
             object.__setattr__(self, "effects", EffectsRecorder(self.cwd))
+        if self.workspace is None:  # pyright: ignore[reportUnnecessaryComparison]  # the default
+            roots = tuple(map(str, (self.cwd, *self.allowed_roots)))
+            workspace = FolderWorkspace(roots, self.allow_credential_files)
+            object.__setattr__(self, "workspace", workspace)
 
     def for_call(self) -> "ToolContext":
-        """Return the context of one call: the same, with effects of its own."""
-        return replace(self, effects=EffectsRecorder(self.cwd))
+        """Return the context of one call: the same, with effects and an end of its own."""
+        return replace(self, effects=EffectsRecorder(self.cwd), stop=threading.Event())
 
     def keep_whole(self, text: str) -> str | None:
         """Return a name under which `read` finds this text again, or None where none is kept."""
@@ -48,8 +58,10 @@ class ToolContext:
             return None
         self.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = 1 + sum(1 for _ in self.spill.glob("result-*.txt"))
-        while not _write_new(self.spill / f"result-{number}.txt", text):
+        while (path := self.spill / f"result-{number}.txt").exists():
             number += 1
+        path.touch(0o600, exist_ok=False)
+        path.write_bytes(text.encode(errors="replace"))
         return f"{SPILL_PREFIX}{number}"
 
     def spilled(self, name: str) -> Path | None:
@@ -59,13 +71,3 @@ class ToolContext:
             return None
         path = self.spill / f"result-{match[1]}.txt"
         return path if path.is_file() and not path.is_symlink() else None
-
-
-def _write_new(path: Path, text: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return False
-    with open(descriptor, "wb") as file:
-        file.write(text.encode(errors="replace"))
-    return True

@@ -23,17 +23,18 @@ class EffectsRecorder:
         if name in self._read or self._has_room(len(self._read)):
             self._read[name] = None
 
-    def file_written(
-        self, path: Path | str, before_sha256: str | None, after_sha256: str | None
-    ) -> None:
-        """Record a change of a file."""
+    def file_written(self, path: Path | str, before: str | None, after: str | None) -> None:
+        """Record a change of a file by its SHA-256 before and after, None for no file."""
         if self._has_room(len(self._written)):
-            self._written.append(FileWrite(self._name(path), before_sha256, after_sha256))
+            self._written.append(FileWrite(self._name(path), before, after))
 
     def command(self, command: str, exit_code: int | None) -> None:
         """Record a command and its exit code: None where it was ended before it had one."""
         if self._has_room(len(self._commands)):
-            self._commands.append(CommandRun(_shortened(command), exit_code))
+            extra = len(command) - MAX_COMMAND_CHARACTERS
+            if extra > 0:
+                command = f"{command[:MAX_COMMAND_CHARACTERS]}… ({extra} more)"
+            self._commands.append(CommandRun(command, exit_code))
 
     def effects(self) -> Effects:
         """Return what was taken down."""
@@ -52,8 +53,3 @@ class EffectsRecorder:
             return True
         self._omitted += 1
         return False
-
-
-def _shortened(command: str) -> str:
-    extra = len(command) - MAX_COMMAND_CHARACTERS
-    return command if extra <= 0 else f"{command[:MAX_COMMAND_CHARACTERS]}… ({extra} more)"

@@ -1,13 +1,16 @@
 """Tools that people bring: from packages, and from the modules their configuration names."""
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import metadata
 
 from outrider.protocol.catalogue import is_own
 from outrider.tools.registry import Tool, collect_tools
 
 GROUP = "outrider.tools"
+Source = tuple[str, Callable[[], object]]
+"""What a problem calls it, and what loads it."""
 
 
 def load_tools(
@@ -16,7 +19,7 @@ def load_tools(
     """Return the tools that load, and what is wrong with those that don't."""
     tools: dict[str, Tool] = {}
     problems: list[str] = []
-    for title, load in [*(_packaged() if entry_points else []), *_named(modules)]:
+    for title, load in _sources(modules, entry_points=entry_points):
         try:
             found = collect_tools(load())
         except (Exception, SystemExit) as fault:  # foreign code, which may do anything
@@ -40,13 +43,8 @@ def _add(tools: dict[str, Tool], one: Tool, title: str, problems: list[str]) -> 
         tools[one.name] = one
 
 
-def _packaged() -> list[tuple[str, Callable[[], object]]]:
-    found = metadata.entry_points(group=GROUP)
-    return [(f"the entry point {one.name} = {one.value}", one.load) for one in found]
-
-
-def _named(modules: Sequence[str]) -> list[tuple[str, Callable[[], object]]]:
-    return [
-        (f"the module {name} of tools.modules", lambda name=name: importlib.import_module(name))
-        for name in modules
-    ]
+def _sources(modules: Sequence[str], *, entry_points: bool) -> Iterator[Source]:
+    for one in metadata.entry_points(group=GROUP) if entry_points else ():
+        yield f"the entry point {one.name} = {one.value}", one.load
+    for name in modules:
+        yield f"the module {name} of tools.modules", partial(importlib.import_module, name)

@@ -1,4 +1,4 @@
-"""Every tool call ends in an envelope: the executor never raises but when it is cancelled."""
+"""Every tool call ends in an envelope: the executor raises only when it is cancelled."""
 
 import asyncio
 import difflib
@@ -13,16 +13,19 @@ from outrider.protocol.envelope import (
     Meta,
     ToolCode,
     build_error_response,
+    build_meta,
     is_success,
 )
 from outrider.protocol.receipt import Effects, Receipt
-from outrider.tools.arguments import ArgumentChecker, ArgumentFault, parse_arguments
+from outrider.schemas.arguments import CallArguments, read_arguments
+from outrider.tools.arguments import ArgumentChecker
 from outrider.tools.context import ToolContext
 from outrider.tools.cutting import Keep, cut_text, shrink
+from outrider.tools.faults import ToolFault
 from outrider.tools.formatting import ResultFormatter
 from outrider.tools.registry import DEFAULT_TIMEOUT_MS, Tool
 from outrider.tools.returned import envelope_of, envelope_of_fault
-from outrider.tools.sessions import SessionPool, Turn
+from outrider.tools.sessions import SessionLease, SessionPool
 
 RESULT_BYTES = 50_000
 DATA_FACTOR = 4
@@ -35,7 +38,7 @@ OWN_TIMEOUT_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What came of a call."""
+    """The result of a call."""
 
     envelope: Envelope
     text: str
@@ -46,26 +49,38 @@ class ToolOutcome:
     """What the call did beside answering."""
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call whose arguments were read and checked, before it is made."""
+
+    name: str
+    tool: Tool | None
+    """None only beside a fault."""
+    timeout_ms: int
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    fault: Exception | None = None
+    """Why the call can't be made."""
+
+
 @dataclass(slots=True)
 class _Call:
     """What is known of a call while it is under way."""
 
-    name: str
-    tool: Tool | None
+    prepared: PreparedCall
     context: ToolContext
-    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     session_id: str | None = None
     temporary_session: bool | None = None
     started: float = field(default_factory=time.perf_counter)
 
     def meta(self) -> Meta:
-        return {
-            "execution_time_ms": round((time.perf_counter() - self.started) * 1000, 3),
-            "tool": self.name[:100],
-            "resource_type": self.tool.resource if self.tool else None,
-            "session_id": self.session_id,
-            "temporary_session": self.temporary_session,
-        }
+        tool = self.prepared.tool
+        return build_meta(
+            self.prepared.name,
+            time.perf_counter() - self.started,
+            tool.resource if tool else None,
+            self.session_id,
+            self.temporary_session,
+        )
 
 
 class ToolExecutor:
@@ -77,16 +92,16 @@ class ToolExecutor:
         context: ToolContext,
         *,
         result_bytes: int = RESULT_BYTES,
-        withheld: Collection[str] = (),
+        not_given: Collection[str] = (),
         sessions: SessionPool | None = None,
     ) -> None:
-        """Take the child's tools; `withheld` names those that exist but were not given to it."""
+        """Take the child's tools; `not_given` names those that exist but that it may not use."""
         self.tools = tuple(tools)
         self.context = context
         self.receipt = Receipt()
         self._by_name = {tool.name: tool for tool in tools}
         self._result_bytes = result_bytes
-        self._withheld = frozenset(withheld)
+        self._not_given = frozenset(not_given)
         self._sessions = sessions or SessionPool()
         self._checkers: dict[str, ArgumentChecker] = {}
         self._formatter = ResultFormatter({one.name: one.format for one in tools if one.format})
@@ -101,29 +116,31 @@ class ToolExecutor:
         """End all sessions and what they started."""
         await self._sessions.aclose()
 
-    def definition(self, name: str) -> Tool | None:
-        """Return the tool of this name, if the child was given it."""
-        return self._by_name.get(name)
-
-    def timeout_ms(self, name: str, arguments: str | Mapping[str, Any]) -> int:
-        """Return how long a call may take, before it is made."""
+    def prepare(self, name: str, arguments: CallArguments) -> PreparedCall:
+        """Return a call that can be made, or one that knows why it can't."""
         tool = self._by_name.get(name)
         if tool is None:
-            return DEFAULT_TIMEOUT_MS
+            return PreparedCall(name, None, DEFAULT_TIMEOUT_MS, fault=self._unknown(name))
         try:
-            return _timeout_ms(tool, self._checked(tool, arguments))
-        except ArgumentFault:
-            return tool.timeout_ms
+            if name not in self._checkers:
+                self._checkers[name] = ArgumentChecker(tool.parameters)
+            checked = self._checkers[name].check(arguments)
+        except Exception as fault:
+            return PreparedCall(name, tool, tool.timeout_ms, fault=fault)
+        asked = checked.get("timeoutMs", tool.timeout_ms)
+        return PreparedCall(name, tool, asked if tool.own_timeout else tool.timeout_ms, checked)
 
     async def execute(
         self, name: str, arguments: str | Mapping[str, Any], *, session_id: str | None = None
     ) -> ToolOutcome:
-        """Return what came of one call, whatever the tool, its arguments or its code did."""
-        call = _Call(name, self._by_name.get(name), self.context.for_call())
+        """Return the result of one call, also of one that can't be made or fails."""
+        return await self.run(self.prepare(name, read_arguments(arguments)), session_id=session_id)
+
+    async def run(self, prepared: PreparedCall, *, session_id: str | None = None) -> ToolOutcome:
+        """Return the result of a call that was prepared; raises only when it is cancelled."""
+        call = _Call(prepared, self.context.for_call())
         try:
-            envelope = await self._envelope(call, arguments, session_id)
-        except ArgumentFault as fault:
-            envelope = build_error_response(fault.code, fault.message)
+            envelope = await self._envelope(call, session_id)
         except Exception as fault:
             envelope = envelope_of_fault(fault)
         self.receipt.add(call.context.effects.effects(), failed=not is_success(envelope))
@@ -132,40 +149,29 @@ class ToolExecutor:
         except Exception as fault:  # a mask or a disk that fails: nothing unmasked may pass
             return _without_result(call, type(fault).__name__)
 
-    async def _envelope(
-        self, call: _Call, arguments: str | Mapping[str, Any], session_id: str | None
-    ) -> Envelope:
-        if call.tool is None:
-            return self._not_given(call.name)
-        call.arguments = self._checked(call.tool, arguments)
-        return await self._called(call, call.tool, session_id)
-
-    def _not_given(self, name: str) -> Envelope:
+    def _unknown(self, name: str) -> ToolFault:
         names = ", ".join(sorted(self._by_name)) or "none"
-        if name in self._withheld:
+        if name in self._not_given:
             message = f"This agent may not use {name!r}. Its tools: {names}."
-            return build_error_response(ToolCode.DENIED, message)
+            return ToolFault(ToolCode.DENIED, message)
         near = difflib.get_close_matches(name[:100], self._by_name, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         message = f"There is no tool {name[:100]!r}.{hint} Tools: {names}."
-        return build_error_response(ToolCode.UNKNOWN_TOOL, message)
+        return ToolFault(ToolCode.UNKNOWN_TOOL, message)
 
-    def _checked(self, tool: Tool, arguments: str | Mapping[str, Any]) -> dict[str, Any]:
-        checker = self._checkers.get(tool.name)
-        if checker is None:
-            checker = self._checkers[tool.name] = ArgumentChecker(tool.parameters)
-        return checker.check(parse_arguments(arguments))
-
-    async def _called(self, call: _Call, tool: Tool, session_id: str | None) -> Envelope:
+    async def _envelope(self, call: _Call, session_id: str | None) -> Envelope:
+        if call.prepared.fault is not None:
+            raise call.prepared.fault
+        tool = cast("Tool", call.prepared.tool)
         if tool.session is None:
             return await self._in_time(call, tool, None)
         wanted = session_id or self.context.session_id
-        async with self._sessions.turn(tool.resource, wanted, tool.session) as turn:
+        async with self._sessions.lease(tool.resource, wanted, tool.session) as turn:
             call.session_id, call.temporary_session = turn.session_id, turn.temporary
             return await self._in_time(call, tool, turn)
 
-    async def _in_time(self, call: _Call, tool: Tool, turn: Turn | None) -> Envelope:
-        timeout_ms = _timeout_ms(tool, call.arguments)
+    async def _in_time(self, call: _Call, tool: Tool, turn: SessionLease | None) -> Envelope:
+        timeout_ms = call.prepared.timeout_ms
         seconds = timeout_ms / 1000 + (OWN_TIMEOUT_SECONDS if tool.own_timeout else 0)
         task = asyncio.create_task(_contained(self._run(call, tool, turn)))
         try:
@@ -178,41 +184,35 @@ class ToolExecutor:
         await _let_go(task, turn)
         raise TimeoutError(f"{tool.name} took longer than {timeout_ms} ms and was ended.")
 
-    async def _run(self, call: _Call, tool: Tool, turn: Turn | None) -> Envelope:
-        arguments = call.arguments
+    async def _run(self, call: _Call, tool: Tool, turn: SessionLease | None) -> Envelope:
+        arguments = call.prepared.arguments
         if tool.own_timeout:
-            arguments = {**arguments, "timeoutMs": _timeout_ms(tool, arguments)}
+            arguments = {**arguments, "timeoutMs": call.prepared.timeout_ms}
         session = None if turn is None else await turn.session(self.context)
         if tool.signature is not None:
             try:
                 arguments = tool.signature.bind(arguments, call.context, session)
             except ValueError as fault:  # what a schema can't say, a type may still refuse
-                raise ArgumentFault(ToolCode.BAD_PARAMETER, str(fault)[:1000]) from None
+                raise ToolFault(ToolCode.BAD_PARAMETER, str(fault)[:1000]) from None
         value = await tool.run(**arguments)
         if inspect.isawaitable(value):  # a plain function around an async one
             value = await value
         return envelope_of(value)
 
     def _outcome(self, call: _Call, envelope: Envelope) -> ToolOutcome:
-        envelope = self._masked_envelope(envelope)
-        keep = call.tool.keep if call.tool else "head"
-        whole = self._masked(self._formatter.long(call.name, call.arguments, envelope))
-        summary = self._masked(self._formatter.short(call.name, call.arguments, envelope))
+        name, tool = call.prepared.name, call.prepared.tool
+        keep = tool.keep if tool else "head"
+        # Masked here, once. Formatters may repeat the arguments, which a model may have put a
+        # secret into: these are masked as well, so that no text needs another pass.
+        envelope, arguments = self._masked(envelope), self._masked(call.prepared.arguments)
+        whole = self._formatter.long(name, arguments, envelope)
+        summary = self._formatter.short(name, arguments, envelope)
         data = shrink(envelope["data"], self._result_bytes * DATA_FACTOR, keep)
-        sent: Envelope = {
-            "code": envelope["code"],
-            "message": envelope["message"],
-            "data": data,
-            "meta": call.meta(),
-        }
+        sent: Envelope = {**envelope, "data": data, "meta": call.meta()}
         return ToolOutcome(sent, self._cut(whole, keep), summary, call.context.effects.effects())
 
-    def _masked_envelope(self, envelope: Envelope) -> Envelope:
-        mask = self.context.mask
-        return cast("Envelope", mask.value(envelope)[0]) if mask else envelope
-
-    def _masked(self, text: str) -> str:
-        return self.context.mask.text(text) if self.context.mask else text
+    def _masked(self, value: Any) -> Any:
+        return self.context.mask.value(value)[0] if self.context.mask else value
 
     def _cut(self, whole: str, keep: Keep) -> str:
         cut = cut_text(whole, self._result_bytes, keep)
@@ -222,10 +222,6 @@ class ToolExecutor:
         on = f"read `{kept_as}` with offset to go on" if kept_as else "ask for less to see more"
         shown = f"[cut: showing {cut.shown_bytes:,} of {cut.total_bytes:,} bytes; {on}]"
         return "\n".join(part for part in (cut.head.rstrip("\n"), shown, cut.tail) if part)
-
-
-def _timeout_ms(tool: Tool, arguments: Mapping[str, Any]) -> int:
-    return arguments.get("timeoutMs", tool.timeout_ms) if tool.own_timeout else tool.timeout_ms
 
 
 async def _contained(running: Coroutine[Any, Any, Envelope]) -> Envelope:
@@ -242,7 +238,7 @@ async def _contained(running: Coroutine[Any, Any, Envelope]) -> Envelope:
         raise RuntimeError(f"the tool tried to end with {type(fault).__name__}") from None
 
 
-async def _let_go(task: asyncio.Task[Envelope], turn: Turn | None) -> None:
+async def _let_go(task: asyncio.Task[Envelope], turn: SessionLease | None) -> None:
     if turn is not None:
         turn.broken = True  # nobody knows in which state a call that was cut short left it
     task.add_done_callback(_forget_fault)
@@ -256,7 +252,7 @@ def _forget_fault(task: asyncio.Task[Envelope]) -> None:
 
 
 def _without_result(call: _Call, fault: str) -> ToolOutcome:
-    message = f"{call.name[:100]} ran, but its result could not be prepared ({fault})."
+    message = f"{call.prepared.name[:100]} ran, but its result could not be prepared ({fault})."
     envelope = build_error_response(ToolCode.INTERNAL, message)
     envelope["meta"] = call.meta()
     text = f"Error {envelope['code']}: {message}"

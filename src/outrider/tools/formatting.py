@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.protocol.envelope import ToolCode, is_success
+from outrider.protocol.envelope import is_success, meaning_of
 
 MAX_SHORT_CHARACTERS = 160
 
@@ -37,7 +37,7 @@ class ResultFormatter:
         return line if data is None else f"{line}\n\n{self._form('long', name, data, arguments)}"
 
     def short(self, name: str, arguments: Arguments, envelope: Mapping[str, Any]) -> str:
-        """Return one line for people who watch: what was called, and what came of it."""
+        """Return one line for people who watch: the call and its result."""
         if is_success(envelope):
             text = self._form("short", name, envelope.get("data"), arguments)
         else:
@@ -61,8 +61,8 @@ class ResultFormatter:
 def error_line(envelope: Mapping[str, Any]) -> str:
     """Return what went wrong, with its code and the code's meaning."""
     code = envelope.get("code")
-    known = next((known for known in ToolCode if known == code), ToolCode.INTERNAL)
-    return f"Error {code} ({known.meaning}): {envelope.get('message')}"
+    meaning = meaning_of(code) if isinstance(code, int) else "not a code"
+    return f"Error {code} ({meaning}): {envelope.get('message')}"
 
 
 def default_long(data: Any) -> str:

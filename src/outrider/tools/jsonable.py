@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, cast
 
+from outrider.protocol.jsonl import without_surrogates
+
 MAX_DEPTH = 64
 MAX_VALUES = 200_000
 _LARGEST = 2**63
@@ -15,15 +17,6 @@ _CUT = "(cut: too many values)"
 def jsonable(value: object) -> Any:
     """Return a value as JSON has it; what JSON hasn't becomes text, what has no end is cut."""
     return _Converter().convert(value, 0)
-
-
-def scrubbed(text: str) -> str:
-    """Return text without lone surrogates, which no JSON line can carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="surrogatepass").decode(errors="replace")
-    return str(text)
 
 
 class _Converter:
@@ -38,7 +31,7 @@ class _Converter:
         if isinstance(value, Enum):
             return self.convert(value.value, depth)
         if isinstance(value, str):
-            return scrubbed(value)
+            return without_surrogates(str(value))
         if isinstance(value, int):
             return int(value) if -_LARGEST <= value < 2 * _LARGEST else _digits(value)
         if isinstance(value, float):
@@ -64,14 +57,14 @@ class _Converter:
         dump: Callable[..., object] | None = getattr(value, "model_dump", None)
         if callable(dump) and not isinstance(value, type):
             return self.convert(dump(mode="json"), depth)
-        return scrubbed(_text(value))
+        return without_surrogates(_text(value))
 
     def _mapping(self, pairs: Iterable[tuple[object, object]], depth: int) -> dict[str, Any]:
         converted: dict[str, Any] = {}
         for key, item in pairs:
             if self._room <= 0:
                 return {**converted, "…": _CUT}
-            converted[scrubbed(_text(key))] = self.convert(item, depth)
+            converted[without_surrogates(_text(key))] = self.convert(item, depth)
         return converted
 
     def _list(self, items: Iterable[object], depth: int) -> list[Any]:

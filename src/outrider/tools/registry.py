@@ -4,13 +4,17 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import wraps
 from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
+from outrider.protocol.envelope import build_error_response
 from outrider.tools.context import ToolContext
+from outrider.tools.faults import ToolFault
 from outrider.tools.formatting import Formatter
 from outrider.tools.signatures import Signature, describe, read_signature
+from outrider.workspaces.workspace import WorkspaceFault
 
 DEFAULT_TIMEOUT_MS = 120_000
 _TOOL = "__outrider_tool__"
@@ -74,19 +78,25 @@ def tool(
     *,
     name: str | None = None,
     timeout_ms: int = DEFAULT_TIMEOUT_MS,
-    writes: bool = True,
+    writes: bool | None = None,
     format: Formatter | None = None,  # noqa: A002  # the tool's own word for it
     session: SessionFactory | None = None,
     keep: Literal["head", "ends"] = "head",
 ) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that makes a tool of a function or method, under `resource:action`.
 
-    Models see it as `resource_action`, or by `name`. The function stays what it was.
+    Models see it as `resource_action`, or by `name`. The function stays what it was. Without
+    `writes` the catalogue says whether the tool writes; one that isn't in it is taken to.
     """
-    resource, action = _split(address)
+    parts = _ADDRESS.fullmatch(address)
+    if parts is None:
+        raise ValueError(f'{address!r} is not a tool\'s address: write it as "resource:action"')
+    resource, action = parts.groups()
     name = name or f"{resource}_{action}"
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} can't be a tool's name: use up to 64 letters, digits, _ and -")
+    if writes is None:
+        writes = CATALOGUE[name].writes if name in CATALOGUE else True
 
     def decorate(function: FunctionT) -> FunctionT:
         signature = read_signature(function, with_session=session is not None)
@@ -130,19 +140,26 @@ def collect_tools(source: object) -> list[Tool]:
     return list(_members(source() if inspect.isclass(source) else source))
 
 
-def _split(address: str) -> tuple[str, str]:
-    match = _ADDRESS.fullmatch(address)
-    if match is None:
-        raise ValueError(f'{address!r} is not a tool\'s address: write it as "resource:action"')
-    return match[1], match[2]
-
-
 def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    if inspect.iscoroutinefunction(function):
-        return function
-    from outrider.processes.threads import in_thread
+    """Return what the executor calls: async, a plain function in a thread, faults as envelopes."""
+    run = function
+    if not inspect.iscoroutinefunction(function):
+        from outrider.processes.threads import in_thread
 
-    return in_thread(function)
+        run = in_thread(function)
+
+    @wraps(function)
+    async def answered(**arguments: Any) -> Any:
+        try:
+            return await run(**arguments)
+        except (ToolFault, WorkspaceFault) as fault:
+            return build_error_response(fault.code, fault.message, fault.data)
+        finally:  # a thread can't be ended, only told to end
+            for argument in arguments.values():
+                if isinstance(argument, ToolContext):
+                    argument.stop.set()
+
+    return answered
 
 
 def _members(holder: object) -> Iterator[Tool]:

@@ -1,7 +1,8 @@
-"""`bash`: commands in a shell that stays."""
+"""`bash`: commands in a persistent shell."""
 
 from typing import Annotated, Any
 
+from outrider.processes.keeper_link import CommandResult
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
@@ -11,10 +12,12 @@ from outrider.protocol.envelope import (
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.tools.shell_session import ShellEnded, ShellResult, ShellSession
+from outrider.tools.shell_session import ShellEnded, ShellSession
 
 MAX_TIMEOUT_MS = 3_600_000
 MAX_COMMAND_CHARACTERS = 4_000_000
+MAX_LISTED_PROCESSES = 50
+MAX_SHOWN_PROCESSES = 10
 
 
 async def open_shell(context: ToolContext) -> ShellSession:
@@ -23,20 +26,17 @@ async def open_shell(context: ToolContext) -> ShellSession:
 
 
 def format_long(data: Any, arguments: Arguments) -> str:
-    """Return the output, then what there is to know about its end."""
-    notes: list[str] = list(data["notes"])
-    if data["exitCode"] is not None:
-        notes.insert(0, f"exit code {data['exitCode']}")
-    output = data["output"].rstrip("\n")
-    return "\n".join([*([output] if output else []), *(f"[{note}]" for note in notes)])
+    """Return the output, then the exit code and the notes."""
+    ended = [] if data["exitCode"] is None else [f"exit code {data['exitCode']}"]
+    notes = [f"[{note}]" for note in (*ended, *data["notes"])]
+    return "\n".join(filter(None, (data["output"].rstrip("\n"), *notes)))
 
 
 def format_short(data: Any, arguments: Arguments) -> str:
     """Return the command and its exit code."""
     lines = len(data["output"].splitlines())
-    return (
-        f"$ {' '.join(arguments['command'].split())[:100]} → exit {data['exitCode']}, {lines} lines"
-    )
+    command = " ".join(arguments["command"].split())[:100]
+    return f"$ {command} → exit {data['exitCode']}, {lines} lines"
 
 
 @tool(
@@ -62,47 +62,43 @@ async def bash(
         timeout_ms: When to end it.
     """
     if "\0" in command:
-        return build_error_response(
-            ToolCode.BAD_PARAMETER, "command: it holds a NUL character, which no shell can take"
-        )
+        message = "command: it contains a NUL character, which a shell can't take"
+        return build_error_response(ToolCode.BAD_PARAMETER, message)
     try:
         result = await session.run(command, timeout_ms)
     except ShellEnded as fault:
         context.effects.command(command, None)
-        return build_error_response(
-            ToolCode.UPSTREAM_FAILED, f"{fault}; the next command starts a new one in {context.cwd}"
-        )
+        message = f"{fault}; the next command starts a new one in {context.cwd}"
+        return build_error_response(ToolCode.UPSTREAM_FAILED, message)
     context.effects.command(command, result.exit_code)
     if result.exit_code is None:
-        return build_error_response(ToolCode.TIMEOUT, _timeout_text(timeout_ms), _data(result))
+        message = (
+            f"The command took longer than {timeout_ms} ms; it and what it started were ended. "
+            "Give a larger timeoutMs, or run it in the background with its output in a file."
+        )
+        return build_error_response(ToolCode.TIMEOUT, message, _data(result))
     return build_success_response(_data(result))
 
 
-def _data(result: ShellResult) -> dict[str, Any]:
+def _data(result: CommandResult) -> dict[str, Any]:
     return {
         "output": result.output,
         "exitCode": result.exit_code,
         "cwd": result.cwd,
-        "background": [{"pid": one.pid, "command": one.command} for one in result.background],
+        "background": [
+            {"pid": pid, "command": line} for pid, line in result.background[:MAX_LISTED_PROCESSES]
+        ],
         "notes": _notes(result),
     }
 
 
-def _notes(result: ShellResult) -> list[str]:
+def _notes(result: CommandResult) -> list[str]:
     notes: list[str] = []
     if result.restarted:
-        notes.append(
-            f"the shell ended and was started anew in {result.cwd}, with its exported variables"
-        )
-    if result.background:
-        shown = ", ".join(f"{one.pid} {one.command}" for one in result.background[:10])
-        more = result.background_count - min(len(result.background), 10)
-        notes.append(f"in the background: {shown}{f', and {more} more' if more else ''}")
+        kept = f"in {result.cwd}, with its exported variables"
+        notes.append(f"the shell ended and was started anew {kept}")
+    if shown := [f"{pid} {line}" for pid, line in result.background[:MAX_SHOWN_PROCESSES]]:
+        more = len(result.background) - len(shown)
+        rest = f", and {more} more" if more else ""
+        notes.append(f"in the background: {', '.join(shown)}{rest}")
     return notes
-
-
-def _timeout_text(timeout_ms: int) -> str:
-    return (
-        f"The command took longer than {timeout_ms} ms; it and what it started were ended. "
-        "Give a larger timeoutMs, or run it in the background with its output in a file."
-    )

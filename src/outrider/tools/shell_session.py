@@ -4,187 +4,131 @@ What a command prints can't be taken for an answer of the shell: they come throu
 """
 
 import asyncio
-import contextlib
 import fcntl
 import os
+import re
+import shlex
 import shutil
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
-from outrider.processes.keeper_link import KeeperLink, Record
-from outrider.tools.shell_output import OutputBuffer
-from outrider.tools.shell_script import shell_command
+from outrider.processes.keeper import RUN, STOP
+from outrider.processes.keeper_link import CommandResult, KeeperLink
+from outrider.protocol.errors import OutriderError
 
-ANSWER_SECONDS = 30.0
+MAX_ANSWER_SECONDS = 30.0
 """How long the keeper and a new shell may take for what they do at once."""
-_CHUNK = 65_536
+MAX_HEAD_BYTES = MAX_TAIL_BYTES = 4 * 1024 * 1024
+_CHUNK_BYTES = 65_536
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 _UNWANTED = {"BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS"}
+_ESCAPE = re.compile(
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor moves
+    r"|[\]PX^_].*?(?:\x07|\x1b\\|\Z)"  # titles, links, device strings
+    r"|[ -/]*[0-~])",  # the short ones
+    re.DOTALL,
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
-ValueT = TypeVar("ValueT")
-
-
-@dataclass(frozen=True, slots=True)
-class Background:
-    """A process that a command left running."""
-
-    pid: int
-    command: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShellResult:
-    """What came of one command."""
-
-    output: str
-    exit_code: int | None
-    """None where the command was ended at its timeout."""
-    cwd: str
-    background: tuple[Background, ...]
-    background_count: int
-    restarted: bool
-    """Whether the shell was lost: only its directory and its exported variables remain."""
-
-
-class ShellEnded(Exception):
-    """The shell is gone for good, and what it ran with it."""
+# The loop of the shell: it is told to run a command and answers on 3, commands print on 4.
+# One line, so that a shell's messages count the lines of the command and not those of the loop.
+_LOOP = (
+    "__outrider_keep() {{"
+    " {builtin}printf '%s/' \"$PWD\" >| {folder}/cwd;"
+    " {{ {builtin}export -p; {functions}; }} >| {folder}/state; }};"
+    " if [ -f {folder}/state ]; then . {folder}/state; fi;"
+    ' if [ -f {folder}/cwd ]; then cd -- "$({cat} {folder}/cwd)"; fi;'
+    " trap __outrider_keep EXIT;"
+    " {builtin}printf ' %s\\0' \"$PWD\" >&3;"
+    " while IFS= {builtin}read -r __outrider_line <&3; do"
+    ' {builtin}eval "$({cat} {folder}/command)" </dev/null >&4 2>&1 3<&- 4>&-;'
+    " __outrider_status=$?; __outrider_keep;"
+    ' {builtin}printf \'%s %s\\0\' "$__outrider_status" "$PWD" >&3;'
+    " done"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    exit_code: int
-    gone: bool
+class ShellEnded(OutriderError):
+    """The shell is gone for good, with everything that it ran."""
 
 
 class ShellSession:
     """One shell, one command at a time."""
 
     def __init__(self, cwd: Path, environment: Mapping[str, str]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._calls = 0
-        self._cwd = str(cwd)
-        self._ready = asyncio.Event()
-        self._ending: asyncio.Future[_Ending] | None = None
-        self._listing: asyncio.Future[tuple[int, str]] | None = None
-        self._alive = True
         kept = {name: value for name, value in environment.items() if name not in _UNWANTED}
         program = shell_program(kept.get("PATH"))
-        self._link = KeeperLink(self._on_record, self._on_loss)
-        self._link.start(shell_command(program, self._link.folder), cwd, {**kept, **_QUIET})
-        self._link.send("start")
+        folder = tempfile.mkdtemp(prefix="outrider-shell-")
+        self._link = KeeperLink(shell_command(program, folder), folder, cwd, {**kept, **_QUIET})
+        self._command_file = Path(folder, "command")
+        self._is_new = True
+        self._is_idle = True
 
     @property
     def alive(self) -> bool:
         """Whether another command can be run."""
-        return self._alive
+        return self._is_idle and self._link.alive
 
-    async def run(self, command: str, timeout_ms: int) -> ShellResult:
-        """Return what a command came to; one that is cancelled takes the shell with it."""
+    async def run(self, command: str, timeout_ms: int) -> CommandResult:
+        """Return the result of a command; one that is cancelled takes the shell with it."""
         output = OutputBuffer()
+        self._is_idle = False
         try:
-            await self._until_ready()
-            with self._reading(output):
-                ending = await self._ended(command, timeout_ms / 1000)
-                await self._until_ready()
-                count, background = await self._background()
-            self._drain(output)
-        except BaseException:
-            self._alive = False
-            raise
-        return ShellResult(
-            output=output.text(),
-            exit_code=ending.exit_code if ending else None,
-            cwd=self._cwd,
-            background=background,
-            background_count=count,
-            restarted=ending is None or ending.gone,
-        )
-
-    async def aclose(self) -> None:
-        """End the shell and whatever it started."""
-        self._alive = False
-        await self._link.aclose()
-
-    async def _until_ready(self) -> None:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            await self._ready.wait()
-        if not self._alive:
-            raise ShellEnded("the shell was ended from outside")
-
-    async def _ended(self, command: str, seconds: float) -> _Ending | None:
-        try:
-            with open(os.path.join(self._link.folder, "command"), "wb") as file:  # noqa: ASYNC230  # small
-                file.write(command.encode())
+            if self._is_new:  # the keeper answers the start too
+                async with asyncio.timeout(MAX_ANSWER_SECONDS):
+                    await self._link.answer()
+            self._is_new = False
+            self._command_file.write_bytes(command.encode())
+            result = await self._result(output, timeout_ms / 1000)
         except FileNotFoundError:  # `rm -rf /tmp/*`
             raise ShellEnded("the shell's own folder was removed") from None
-        self._calls += 1
-        self._ending = self._loop.create_future()
-        self._link.send(f"run {self._calls}")
+        except ConnectionError:
+            raise ShellEnded("the shell was ended from outside") from None
+        self._drain(output)
+        self._is_idle = True
+        return replace(result, output=output.text())
+
+    async def aclose(self) -> None:
+        """End the shell and everything it started."""
+        self._is_idle = False
+        await self._link.aclose()
+
+    async def _result(self, output: "OutputBuffer", seconds: float) -> CommandResult:
+        loop = asyncio.get_running_loop()
+        # Only during commands: between them, a process that floods its output has to wait.
+        loop.add_reader(self._link.output, self._read, output)
+        answer = asyncio.create_task(self._link.answer())
+        self._link.send(RUN)
         try:
-            done, _ = await asyncio.wait({self._ending}, timeout=seconds)
+            # Not cancelled at the timeout: an answer that comes at that moment would be lost.
+            done, _ = await asyncio.wait({answer}, timeout=seconds)
             if done:
-                return self._ending.result()
-            self._link.send("stop")
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await self._ending
-            return None
+                return answer.result()
+            self._link.send(STOP)
+            async with asyncio.timeout(MAX_ANSWER_SECONDS):
+                return replace(await answer, exit_code=None)
         finally:
-            self._ending = None
+            loop.remove_reader(self._link.output)
+            answer.cancel()
 
-    async def _background(self) -> tuple[int, tuple[Background, ...]]:
-        self._listing = self._loop.create_future()
-        self._link.send("list")
-        async with asyncio.timeout(ANSWER_SECONDS):
-            count, lines = await self._listing
-        pairs = [line.split(" ", 1) for line in lines.splitlines()]
-        return count, tuple(Background(int(pid), text) for pid, text in pairs)
-
-    @contextlib.contextmanager
-    def _reading(self, output: OutputBuffer) -> Generator[None]:
-        # Between commands nobody reads: a process that floods its output then has to wait.
-        self._loop.add_reader(self._link.output, self._read, output)
+    def _read(self, output: "OutputBuffer") -> int:
         try:
-            yield
-        finally:
-            self._loop.remove_reader(self._link.output)
-
-    def _read(self, output: OutputBuffer) -> int:
-        try:
-            chunk = os.read(self._link.output, _CHUNK)
+            chunk = os.read(self._link.output, _CHUNK_BYTES)
         except BlockingIOError:
             return 0
         output.add(chunk)
         return len(chunk)
 
-    def _drain(self, output: OutputBuffer) -> None:
+    def _drain(self, output: "OutputBuffer") -> None:
         """Take what the command left in the pipe, which is no more than the pipe holds."""
-        left = _pipe_capacity(self._link.output)
+        ask: int | None = getattr(fcntl, "F_GETPIPE_SZ", None)
+        left = _CHUNK_BYTES if ask is None else fcntl.fcntl(self._link.output, ask)
         while left > 0 and (taken := self._read(output)):
             left -= taken
-
-    def _on_loss(self) -> None:
-        self._alive = False
-        self._ready.set()
-        for waiting in (self._ending, self._listing):
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(ShellEnded("the shell was ended from outside"))
-
-    def _on_record(self, record: Record) -> None:
-        kind, first, second, third = record
-        if kind == "ready":
-            self._cwd = third
-            self._ready.set()
-        elif kind == "done" and first == str(self._calls):
-            self._cwd = third
-            _settle(self._ending, _Ending(int(second), gone=False))
-        elif kind == "gone":
-            self._ready.clear()
-            self._link.send("start")
-            _settle(self._ending, _Ending(int(second), gone=True))
-        elif kind == "processes":
-            _settle(self._listing, (int(first), second))
 
 
 def shell_program(path: str | None) -> str:
@@ -196,11 +140,54 @@ def shell_program(path: str | None) -> str:
     raise FileNotFoundError("neither bash nor sh was found on PATH")
 
 
-def _settle(waiting: asyncio.Future[ValueT] | None, value: ValueT) -> None:
-    if waiting is not None and not waiting.done():
-        waiting.set_result(value)
+def shell_command(program: str, folder: str) -> list[str]:
+    """Return how to start a shell that runs `folder/command` each time it is told to.
+
+    After each command, and when it ends, it keeps its working directory, its functions (bash
+    only) and its exported variables in the folder; a shell that is started there takes them up.
+    """
+    folder = shlex.quote(folder)
+    if not program.endswith("bash"):
+        script = _LOOP.format(builtin="", folder=folder, functions=":", cat="cat")
+        return [program, "-c", script, "sh"]
+    functions = "builtin declare -f"
+    script = _LOOP.format(builtin="builtin ", folder=folder, functions=functions, cat="<")
+    return [program, "--norc", "--noprofile", "-c", script, "bash"]
 
 
-def _pipe_capacity(descriptor: int) -> int:
-    ask: int | None = getattr(fcntl, "F_GETPIPE_SZ", None)
-    return fcntl.fcntl(descriptor, ask) if ask is not None else _CHUNK
+class OutputBuffer:
+    """The first and the last megabytes of what a command prints, without the middle of a flood."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self._dropped = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Take what was printed next."""
+        room = MAX_HEAD_BYTES - len(self._head)
+        self._head += chunk[:room]
+        if rest := chunk[room:]:
+            self._tail.append(rest)
+            self._tail_bytes += len(rest)
+        while self._tail and self._tail_bytes - len(self._tail[0]) >= MAX_TAIL_BYTES:
+            oldest = self._tail.popleft()
+            self._tail_bytes -= len(oldest)
+            self._dropped += len(oldest)
+
+    def text(self) -> str:
+        """Return all that was kept, as plain text that says what was dropped."""
+        tail = b"".join(self._tail)
+        if not self._dropped:
+            return plain_text(bytes(self._head) + tail)
+        gap = f"\n[{self._dropped:,} bytes of output were not kept]\n"
+        return plain_text(bytes(self._head)) + gap + plain_text(tail)
+
+
+def plain_text(raw: bytes) -> str:
+    """Return terminal output as text, without escape sequences and control characters."""
+    text = raw.decode(errors="replace")
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    return _CONTROL.sub("", text.replace("\r\n", "\n"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
+from outrider.protocol.data import camel
 from outrider.tools.context import ToolContext
 from outrider.tools.type_schemas import accepts_null, schema_of, value_reader, without_null
 
@@ -31,46 +32,39 @@ class Signature:
         self, arguments: Mapping[str, Any], context: ToolContext, session: object
     ) -> dict[str, Any]:
         """Return the keyword arguments of a call; a value that can't be read raises ValueError."""
-        bound = {self.names[name]: self._read(name, value) for name, value in arguments.items()}
+        bound: dict[str, Any] = {}
+        for name, value in arguments.items():
+            reader = self.readers.get(name)
+            bound[self.names[name]] = value if reader is None else reader(value)
         if self.context is not None:
             bound[self.context] = context
         if self.session is not None:
             bound[self.session] = session
         return bound
 
-    def _read(self, name: str, value: Any) -> Any:
-        reader = self.readers.get(name)
-        return value if reader is None else reader(value)
-
 
 def read_signature(function: Callable[..., Any], *, with_session: bool) -> Signature:
     """Return a function's signature; one that JSON can't express raises TypeError."""
     hints = _hints(function)
     texts = parameter_texts(inspect.getdoc(function) or "")
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    names: dict[str, str] = {}
-    readers: dict[str, Callable[[Any], Any]] = {}
-    context = session = None
-    for parameter in _own_parameters(function):
-        hint = hints.get(parameter.name, Any)
-        if hint is ToolContext:
-            context = parameter.name
-            continue
-        if with_session and parameter.name == "session":
-            session = parameter.name
-            continue
-        json_name = camel_case(parameter.name)
-        names[json_name] = parameter.name
-        properties[json_name] = _property(parameter, hint, texts.get(parameter.name))
-        if parameter.default is parameter.empty:
-            required.append(json_name)
-        if (reader := value_reader(hint)) is not None:
-            readers[json_name] = reader
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required
-    schema["additionalProperties"] = False
+    parameters = _own_parameters(function)
+    context = next((p.name for p in parameters if hints.get(p.name) is ToolContext), None)
+    session = next((p.name for p in parameters if with_session and p.name == "session"), None)
+    published = [
+        (camel(p.name.strip("_")), p, hints.get(p.name, Any))
+        for p in parameters
+        if p.name not in (context, session)
+    ]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _property(p, hint, texts.get(p.name)) for name, p, hint in published},
+        "required": [name for name, p, _ in published if p.default is p.empty],
+        "additionalProperties": False,
+    }
+    if not schema["required"]:
+        del schema["required"]
+    names = {name: p.name for name, p, _ in published}
+    readers = {name: reader for name, _, hint in published if (reader := value_reader(hint))}
     return Signature(_hoisted(schema), names, readers, context, session)
 
 
@@ -78,12 +72,6 @@ def describe(function: Callable[..., Any]) -> str:
     """Return the first paragraph of a function's docstring, on one line."""
     paragraph = (inspect.getdoc(function) or "").strip().split("\n\n")[0]
     return " ".join(paragraph.split())
-
-
-def camel_case(name: str) -> str:
-    """Return the JSON name of a Python parameter: `ignore_case` is `ignoreCase`."""
-    first, *rest = name.strip("_").split("_")
-    return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 def parameter_texts(docstring: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import (
     Annotated,
     Any,
@@ -57,7 +56,7 @@ def schema_of(hint: Any) -> dict[str, Any]:
 
 def value_reader(hint: Any) -> Callable[[Any], Any] | None:
     """Return what makes a type's value from JSON, or None where JSON's own value will do."""
-    return partial(_adapter(hint).validate_python) if _needs_pydantic(hint) else None
+    return _adapter(hint).validate_python if _needs_pydantic(hint) else None
 
 
 def accepts_null(hint: Any) -> bool:
@@ -79,10 +78,8 @@ def without_null(hint: Any) -> Any:
 def _needs_pydantic(hint: Any) -> bool:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        notes = arguments[1:]
-        return _needs_pydantic(arguments[0]) or not all(
-            isinstance(note, str | Mapping) for note in notes
-        )
+        plain = all(isinstance(note, str | Mapping) for note in arguments[1:])
+        return not plain or _needs_pydantic(arguments[0])
     if origin is Literal or hint is Any:
         return False
     if origin in _UNIONS or origin in (Required, NotRequired, *_LISTS, *_OBJECTS):

@@ -1,7 +1,7 @@
-"""What the tools have shown so far: lines of files with their numbers, out of the tools' text.
+"""What the tools have shown so far: lines of files with their numbers, parsed from their text.
 
-The one place that knows how `grep`, `read` and `find` write their results. What it can't read it
-leaves out; a file's content can add lines to quote, and nothing else.
+The only module that knows how `grep`, `read` and `find` write their results. It skips what it
+can't parse; a file's content can add lines to quote, and nothing else.
 """
 
 import re
@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MAX_LINE = 400
+_MAX_LINE = 400
 
-_HIT = re.compile(r"(?P<path>[^\t\n]{1,1000}?):(?P<line>\d{1,9}): ?(?P<text>.*)")
 _NUMBERED = re.compile(r" *(?P<line>\d{1,9})(?:\t|: ?| ?[|│→] ?)(?P<text>.*)")
 _TOTAL = re.compile(r"\[[\d,]+ of (?:more than )?([\d,]+) matching lines")
 _FAULT = re.compile(r"Error \d{4} \(.*")
@@ -36,8 +35,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Evidence:
-    """Everything seen: lines by file, files by name, how often each pattern was found, and what
-    the tools said where they couldn't look for it."""
+    """Everything seen: lines by file, file names, hits by pattern, and the faults of searches."""
 
     lines: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
     files: list[str] = field(default_factory=list[str])
@@ -46,46 +44,37 @@ class Evidence:
     listing: list[str] = field(default_factory=list[str])
     faults: dict[str, str] = field(default_factory=dict[str, str])
 
-    def add_line(self, path: str, number: int, text: str) -> None:
-        """Keep one line of one file."""
-        self.lines.setdefault(path, {})[number] = text[:MAX_LINE]
-
 
 def collect(exchanges: Iterable[Exchange]) -> Evidence:
     """Return what all of the exchanges have shown."""
     evidence = Evidence()
     for exchange in exchanges:
-        match exchange.call.name:
-            case "grep":
-                _take_hits(evidence, exchange)
-            case "read":
-                _take_window(evidence, exchange)
-            case "find":
-                evidence.files += [
-                    path for path in _entries(exchange.text) if path not in evidence.files
-                ]
-            case "ls":
-                evidence.listing += list(_entries(exchange.text))
-            case _:
-                pass
+        name = exchange.call.name
+        if name == "grep":
+            _take_hits(evidence, exchange)
+        elif name == "read":
+            _take_window(evidence, exchange)
+        elif name == "find":
+            found = _entries(exchange.text)
+            evidence.files += [path for path in found if path not in evidence.files]
+        elif name == "ls":
+            evidence.listing += _entries(exchange.text)
     return evidence
 
 
 def _take_hits(evidence: Evidence, exchange: Exchange) -> None:
-    """A path with its `line: text` below it; `path:line: text` on one line is understood too."""
+    """Parse paths, each with rows of `line: text` below it."""
     pattern, heading, count = str(exchange.call.arguments.get("pattern", "")), "", 0
     for row in exchange.text.split("\n"):
         if heading and (numbered := _NUMBERED.fullmatch(row)):
-            evidence.add_line(heading, int(numbered["line"]), numbered["text"])
-            count += 1
-        elif hit := _HIT.fullmatch(row):
-            evidence.add_line(_plain(hit["path"]), int(hit["line"]), hit["text"])
+            lines = evidence.lines.setdefault(heading, {})
+            lines[int(numbered["line"])] = numbered["text"][:_MAX_LINE]
             count += 1
         elif total := _TOTAL.match(row):
             count = max(count, int(total[1].replace(",", "")))
         elif row.strip() and not _NOTE.fullmatch(row.strip()):
             heading = _plain(row)
-    # A file may be called like an error, but then it has lines.
+    # A file may be named like an error, but then it has lines.
     if count == 0 and (fault := _FAULT.match(exchange.text)):
         evidence.faults[pattern] = fault.group()
         return
@@ -98,15 +87,15 @@ def _take_window(evidence: Evidence, exchange: Exchange) -> None:
     for row in exchange.text.split("\n"):
         if numbered := _NUMBERED.fullmatch(row):
             numbers.append(int(numbered["line"]))
-            evidence.add_line(path, numbers[-1], numbered["text"])
+            lines = evidence.lines.setdefault(path, {})
+            lines[numbers[-1]] = numbered["text"][:_MAX_LINE]
     if numbers:
         evidence.read.setdefault(path, []).append((numbers[0], numbers[-1]))
 
 
-def _entries(text: str) -> Iterable[str]:
-    for row in text.split("\n"):
-        if row.strip() and not _NOTE.fullmatch(row.strip()):
-            yield row.rstrip()
+def _entries(text: str) -> list[str]:
+    rows = [row.rstrip() for row in text.split("\n")]
+    return [row for row in rows if row and not _NOTE.fullmatch(row.strip())]
 
 
 def _plain(path: str) -> str:

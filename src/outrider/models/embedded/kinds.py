@@ -1,4 +1,4 @@
-"""What sort of file and line something was found in, as far as its name and shape tell."""
+"""What kind of file and line something was found in, judged by its name and shape."""
 
 import re
 from enum import StrEnum
@@ -12,7 +12,6 @@ class FileKind(StrEnum):
     CODE = "code"
     TEST = "test"
     DOCS = "docs"
-    CONFIG = "config"
     GENERATED = "generated"
     OTHER = "other"
 
@@ -22,15 +21,12 @@ _GENERATED_PARTS = frozenset(
 )
 _GENERATED_NAME = re.compile(
     r"(.*[.-]lock(\.\w+)?|.*\.(min\.(js|css)|map|svg|snap|pb\.go|lock|sum)|.*_pb2\.py"
-    r"|package-lock\.json|pnpm-lock\.yaml|go\.sum)",
-    re.IGNORECASE,
+    r"|package-lock\.json|pnpm-lock\.yaml|go\.sum)"
 )
 _TEST_PARTS = frozenset(("test", "tests", "__tests__", "spec", "specs", "testdata", "fixtures"))
-_TEST_NAME = re.compile(r"(test_.*|.*[._-](test|tests|spec)\.\w+|conftest\.py)", re.IGNORECASE)
+_TEST_NAME = re.compile(r"(test_.*|.*[._-](test|tests|spec)\.\w+|conftest\.py)")
 _DOC_PARTS = frozenset(("doc", "docs", "documentation"))
-_DOC_NAME = re.compile(
-    r"(readme|changelog|changes|license|contributing|history)\b.*", re.IGNORECASE
-)
+_DOC_NAME = re.compile(r"(readme|changelog|changes|license|contributing|history)\b.*")
 
 
 def file_kind(path: str) -> FileKind:
@@ -45,9 +41,7 @@ def file_kind(path: str) -> FileKind:
         return FileKind.DOCS
     if suffix in vocabulary.CODE_SUFFIXES:
         return FileKind.CODE
-    if not _DOC_PARTS.isdisjoint(folders):
-        return FileKind.DOCS
-    return FileKind.CONFIG if suffix in vocabulary.CONFIG_SUFFIXES else FileKind.OTHER
+    return FileKind.OTHER if _DOC_PARTS.isdisjoint(folders) else FileKind.DOCS
 
 
 DEFINING = "(?:def|class|function|func|fn|fun|interface|trait|struct|enum|module|sub|impl|protocol)"
@@ -58,7 +52,7 @@ _ROUTINE = re.compile(
     r"(?:\([^)]{0,80}\)\s*)?(?P<name>[\w$]+(?:(?:\.|::)[\w$]+)*)"
 )
 _TYPE = re.compile(r"\b(class|interface|trait|struct|enum|protocol)\s")
-# A method as C, Java or TypeScript write it, with no word that says so.
+# A method as in C, Java or TypeScript, without a keyword.
 _METHOD = re.compile(
     r"\s*(?:[\w<>\[\],.?*&:]+\s+){0,5}(?P<name>[A-Za-z_$~][\w$]*)\s*"
     r"\([^;{}]{0,200}\)[^;={}]{0,80}\{\s*"
@@ -75,9 +69,9 @@ _IMPORT = re.compile(
 )
 # Also a parameter as docstrings describe it: `timeout (float): Seconds.`, `:param timeout: …`
 _COMMENT = re.compile(r"\s*(#|//|/\*|\*|--|;|\"\"\"|'''|<!--|:\w+ |\w+ \([^()=]*\): [A-Z])")
-# Small words that prose can't do without, and that are no names in code.
+# Small words that are common in prose and aren't names in code.
 _PROSE = re.compile(r"(?<!\S)(the|an|your|be|will|should|which|its|are|was|also)(?!\S)")
-# Words in quotes; a single one, such as the name of a key or a variable, is more than a message.
+# Several words in quotes: a message. A single word may be the name of a key or a variable.
 _STRING = re.compile(r"\"[^\"]*\s[^\"]*\"|'[^']*\s[^']*'")
 _HANDED_ON = re.compile(r"\b(\w+) ?[=:] ?\1\b")
 _FLOW = re.compile(
@@ -87,7 +81,7 @@ _FLOW = re.compile(
 
 
 def routine_name(line: str) -> str | None:
-    """Return the name of the function or type that a line begins; None if it begins none."""
+    """Return the name of the function or type that starts on a line, or None."""
     found = _ROUTINE.match(line)
     if found is None and "(" in line and not _NO_METHOD.match(line):
         found = _METHOD.fullmatch(line)
@@ -95,33 +89,28 @@ def routine_name(line: str) -> str | None:
 
 
 def is_type(line: str) -> bool:
-    """Whether a line that begins something begins a type, not a function."""
+    """Whether a definition is one of a type, not of a function."""
     return _TYPE.search(line) is not None
 
 
 def value_name(line: str) -> str | None:
-    """Return the name of the constant, field or key that a line sets; None if it sets none."""
+    """Return the name of the constant, field or key that a line sets, or None."""
     found = _VALUE.match(line)
     return found["name"] if found else None
 
 
-def is_argument(line: str) -> bool:
-    """Whether a line that sets a value only hands it over: `timeout=DEFAULT_TIMEOUT,`."""
-    return "=" in line and line.rstrip().endswith(",")
-
-
 def own_words(line: str) -> str:
-    """Return a line without what it only says to people, or hands on as in `timeout=timeout`."""
+    """Return a line without its messages, and without what it passes on: `timeout=timeout`."""
     return _HANDED_ON.sub("", _STRING.sub('""', line.replace('"""', "")))
 
 
 def is_import(line: str) -> bool:
-    """Whether a line only brings a name in from elsewhere."""
+    """Whether a line is an import."""
     return _IMPORT.match(line) is not None
 
 
 def is_comment(line: str) -> bool:
-    """Whether a line is a comment, as most languages write them, or prose within one."""
+    """Whether a line is a comment or prose within one, in most languages."""
     if _COMMENT.match(line):
         return True
     bare = len(line.split()) >= 5 and not any(sign in line for sign in "=(){}[];<>")

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from outrider.models.embedded.evidence import Call, Evidence, Exchange, collect
+from outrider.models.embedded.evidence import Call, Evidence, Exchange
 from outrider.models.embedded.kinds import DEFINING, FileKind, file_kind, value_name
-from outrider.models.embedded.ranking import Finding, rank
+from outrider.models.embedded.ranking import rank
 from outrider.models.embedded.words import Intent, Kind, Question, Term, stem
 
-HITS = 200
-MAX_FILES = 50
-MAX_WINDOWS = 8
-MAX_FOLLOWED = 3
+_MAX_HITS = 200
+_MAX_FILES = 50
+_MAX_WINDOWS = 8
+_MAX_FOLLOWED = 3
 _BEFORE = 20
 _WINDOW = 50
 _OPENING = 60
@@ -23,22 +23,21 @@ _NAMES_OF_THINGS = (Kind.QUOTED, Kind.IDENTIFIER, Kind.COMPOUND)
 
 
 def next_calls(
-    question: Question, exchanges: Sequence[Exchange], tools: frozenset[str]
+    question: Question, exchanges: Sequence[Exchange], evidence: Evidence, tools: frozenset[str]
 ) -> list[Call]:
-    """Return what to call next, out of what was called so far; nothing when all is read."""
+    """Return what to call next after the calls so far; nothing if everything is read."""
     if not exchanges:
-        return searches(question, tools)
-    evidence = collect(exchanges)
+        return _searches(question, tools)
     if exchanges[-1].call.name in ("grep", "find", "ls"):
-        return readings(question, evidence) if "read" in tools else []
+        return _readings(question, evidence) if "read" in tools else []
     is_followed = any(term.kind is Kind.FOLLOWED for term in question.terms)
     if exchanges[-1].call.name == "read" and not is_followed and "grep" in tools:
-        return follow_ups(question, evidence)
+        return _follow_ups(question, evidence)
     return []
 
 
-def searches(question: Question, tools: frozenset[str]) -> list[Call]:
-    """Return the calls that look for everything the question names."""
+def _searches(question: Question, tools: frozenset[str]) -> list[Call]:
+    """Return the calls that search for everything the question names."""
     calls: list[Call] = []
     if "grep" in tools:
         calls += [_grep(pattern) for pattern in _patterns(question)]
@@ -52,28 +51,26 @@ def searches(question: Question, tools: frozenset[str]) -> list[Call]:
     return calls
 
 
-def readings(question: Question, evidence: Evidence) -> list[Call]:
+def _readings(question: Question, evidence: Evidence) -> list[Call]:
     """Return the calls that read around the best hits, and the files that the task names."""
     windows: list[tuple[str, int]] = []
     for finding in rank(question, evidence):
-        planned = any(path == finding.path and _covers(start, finding) for path, start in windows)
-        if not planned and not _was_read(evidence, finding):
+        planned = [start for path, start in windows if path == finding.path]
+        covered = any(start <= finding.line < start + _WINDOW - 10 for start in planned)
+        was_read = evidence.read.get(finding.path, ())
+        if not covered and not any(first <= finding.line <= last for first, last in was_read):
             windows.append((finding.path, max(1, finding.line - _BEFORE)))
-    calls = [
-        Call("read", {"path": path, "offset": start, "limit": _WINDOW}) for path, start in windows
-    ]
     opened = {*evidence.read, *(path for path, _ in windows)}
-    for path in _whole_files(question, evidence):
-        if path not in opened:
-            calls.append(Call("read", {"path": path, "offset": 1, "limit": _OPENING}))
-    return calls[:MAX_WINDOWS]
+    whole = [path for path in _whole_files(question, evidence) if path not in opened]
+    calls = [_read(path, start, _WINDOW) for path, start in windows]
+    return [*calls, *(_read(path, 1, _OPENING) for path in whole)][:_MAX_WINDOWS]
 
 
-def follow_ups(question: Question, evidence: Evidence) -> list[Call]:
-    """Return the searches for the names under which a thing that was found goes on.
+def _follow_ups(question: Question, evidence: Evidence) -> list[Call]:
+    """Return the searches for other names of a thing that was found.
 
-    Where a line keeps the thing in a variable or field of another name, what is done with it is
-    done under that name: `self._grace = config.grace_period`.
+    Where a line stores the thing in a variable or field of another name, the code that uses it
+    uses that name: `self._grace = config.grace_period`.
     """
     if question.intent is Intent.DEFINITION or question.wants_docs or question.wants_tests:
         return []
@@ -84,11 +81,11 @@ def follow_ups(question: Question, evidence: Evidence) -> list[Call]:
         for number, line in sorted(evidence.lines[finding.path].items())
         if abs(number - finding.line) <= _BESIDE and (name := _kept_as(question, line))
     ]
-    return [_grep(rf"\b{name}\b") for name in list(dict.fromkeys(names))[:MAX_FOLLOWED]]
+    return [_grep(rf"\b{name}\b") for name in list(dict.fromkeys(names))[:_MAX_FOLLOWED]]
 
 
 def followed(question: Question, exchanges: Sequence[Exchange]) -> Question:
-    """Return the question with the names that were followed among its terms."""
+    """Return the question with the names that were followed as further terms."""
     asked = set(_patterns(question))
     patterns = [str(e.call.arguments["pattern"]) for e in exchanges if e.call.name == "grep"]
     more = [
@@ -100,69 +97,62 @@ def followed(question: Question, exchanges: Sequence[Exchange]) -> Question:
 
 
 def _kept_as(question: Question, line: str) -> str | None:
-    """The name that a line gives the thing, if it is a new one that bears a word of it."""
+    """Return the new name that a line gives the thing, if it has a word of the question."""
     name = (value_name(line) or "").rsplit(".", 1)[-1]
     whole = [term for term in question.terms if term.kind in _NAMES_OF_THINGS]
     if len(name) < 4 or not name.isidentifier() or any(_matches(term, name) for term in whole):
         return None
-    bears = any(_matches(term, name) for term in question.terms if term.kind is Kind.WORD)
-    return name if bears and any(_matches(term, line) for term in whole) else None
+    has_word = any(_matches(term, name) for term in question.terms if term.kind is Kind.WORD)
+    return name if has_word and any(_matches(term, line) for term in whole) else None
 
 
 def _matches(term: Term, text: str) -> bool:
     return re.search(term.pattern, text, re.IGNORECASE) is not None
 
 
-def _was_read(evidence: Evidence, finding: Finding) -> bool:
-    windows = evidence.read.get(finding.path, ())
-    return any(first <= finding.line <= last for first, last in windows)
-
-
-def _covers(start: int, finding: Finding) -> bool:
-    return start <= finding.line < start + _WINDOW - 10
-
-
 def _whole_files(question: Question, evidence: Evidence) -> Iterator[str]:
-    """Files worth opening at their beginning: named in the task, or bearing its words."""
-    for path in sorted(evidence.files, key=lambda path: (path.count("/"), path)):
-        if any(path.endswith(name.removeprefix("./")) for name in question.paths):
-            yield path
+    """Yield files to read from the start: named in the task, or with its words in their names."""
+    files = sorted(evidence.files, key=lambda path: (path.count("/"), path))
+    yield from (path for path in files if question.names(path))
     if question.about_everything:
-        yield from sorted(evidence.files, key=lambda path: (path.count("/"), path))[:1]
-    bearing = [path for path in evidence.files if path not in evidence.lines]
-    code = [path for path in bearing if file_kind(path) is FileKind.CODE]
-    yield from sorted(code, key=lambda path: (path.count("/"), path))[:2]
+        yield from files[:1]
+    unseen = [path for path in files if path not in evidence.lines]
+    yield from [path for path in unseen if file_kind(path) is FileKind.CODE][:2]
+
+
+def _read(path: str, offset: int, limit: int) -> Call:
+    return Call("read", {"path": path, "offset": offset, "limit": limit})
 
 
 def _grep(pattern: str) -> Call:
-    return Call("grep", {"pattern": pattern, "ignoreCase": True, "limit": HITS})
+    return Call("grep", {"pattern": pattern, "ignoreCase": True, "limit": _MAX_HITS})
 
 
 def _find(pattern: str) -> Call:
-    return Call("find", {"pattern": pattern, "limit": MAX_FILES})
+    return Call("find", {"pattern": pattern, "limit": _MAX_FILES})
 
 
 def _patterns(question: Question) -> list[str]:
-    """Everything to search for at first, each term alone and what may be hidden among its hits."""
+    """Return everything to search for at first: each term alone, and some together."""
     alone = [term.pattern for term in question.terms]
     return [*alone, *_together(question.terms), *_definitions(question.terms)]
 
 
 def _definitions(terms: tuple[Term, ...]) -> list[str]:
-    """Lines that begin something whose name bears a word, in most languages."""
+    """Return a pattern for definitions with one of the words in their name."""
     words = [term.pattern for term in terms if term.kind in _WORDS]
     return [rf"\b{DEFINING}\s+(\([^)]*\)\s*)?[\w$.]*({'|'.join(words)})"] if words else []
 
 
 def _together(terms: tuple[Term, ...]) -> list[str]:
-    """Lines that have two of the words. Where one word has too many hits, these still show."""
+    """Return a pattern for lines with two of the words; one word may have too many hits."""
     words = [term.pattern for term in terms if term.kind in _WORDS][:4]
     pairs = [f"{first}.*{second}" for first, second in permutations(words, 2)]
     return ["|".join(pairs)] if pairs else []
 
 
 def _name_patterns(question: Question) -> list[str]:
-    """File names to look for: paths as they are, and names that bear a telling word."""
+    """Return globs of file names: the paths in the task, and names with one of its words."""
     named = [path.rsplit("/", 1)[-1] for path in question.paths]
     words = [
         form
@@ -174,6 +164,6 @@ def _name_patterns(question: Question) -> list[str]:
 
 
 def _forms(text: str) -> tuple[str, ...]:
-    """A word as file names spell it; the globs of `find` tell upper from lower case."""
+    """Return a word as file names spell it; the globs of `find` are case-sensitive."""
     root = re.sub(r"\W+", "?", stem(text.lower()))
     return (root, root.capitalize(), root.upper()) if root.strip("?_") else ()

@@ -1,4 +1,4 @@
-"""Which of the lines that were seen answer the question best. Pure, and the same every time."""
+"""Which of the lines seen answer the question best. Pure and deterministic."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -6,23 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import log2
 
+from outrider.models.embedded import kinds
 from outrider.models.embedded.evidence import Evidence
-from outrider.models.embedded.kinds import (
-    FileKind,
-    file_kind,
-    is_argument,
-    is_comment,
-    is_flow,
-    is_import,
-    is_type,
-    own_words,
-    routine_name,
-    value_name,
-)
-from outrider.models.embedded.words import WEIGHTS, Intent, Kind, Question, Term, split_name
+from outrider.models.embedded.kinds import FileKind, routine_name
+from outrider.models.embedded.words import Intent, Kind, Question, Term, split_name
 
-MAX_FINDINGS = 6
-MAX_PER_FILE = 2
+_MAX_FINDINGS = 6
+_MAX_PER_FILE = 2
 _NEAR = 6
 _BODY = 15
 _NAMED = 1.0
@@ -70,7 +60,7 @@ class _Scale:
         return sum(self.weights[i] for i in matched)
 
     def coverage(self, matched: frozenset[int]) -> float:
-        return sum(WEIGHTS[self.terms[i].kind] for i in matched) / self.whole
+        return sum(self.terms[i].kind.weight for i in matched) / self.whole
 
 
 def rank(question: Question, evidence: Evidence) -> list[Finding]:
@@ -88,8 +78,8 @@ def rank(question: Question, evidence: Evidence) -> list[Finding]:
     best = 0.0
     for one in candidates:
         if one.promise * _BEST_SHAPE < best * _MIN_OF_BEST:
-            break  # Most lines are dropped in the end, and a line's shape takes long to tell.
-        score = one.promise * _shape(one.text, one.own, one.kind, scale, question.intent)
+            break  # Most lines are dropped in the end, and judging a line's shape is slow.
+        score = one.promise * _shape(one, scale, question.intent)
         terms = tuple(scale.terms[i].text for i in sorted(one.everything))
         scored.append(Finding(one.path, one.line, round(score, 6), terms))
         best = max(best, score)
@@ -101,10 +91,10 @@ def _scale(question: Question, evidence: Evidence) -> _Scale:
     """Rare terms weigh more: the fewer lines have one, the more such a line says."""
     present = [term for term in question.terms if _frequency(term, evidence)]
     weights = tuple(
-        WEIGHTS[term.kind] * log2(2 + 400 / (1 + _frequency(term, evidence))) for term in present
+        term.kind.weight * log2(2 + 400 / (1 + _frequency(term, evidence))) for term in present
     )
     patterns = tuple(re.compile(term.pattern, re.IGNORECASE) for term in present)
-    whole = sum(WEIGHTS[term.kind] for term in present)
+    whole = sum(term.kind.weight for term in present)
     return _Scale(tuple(present), patterns, weights, whole or 1.0)
 
 
@@ -122,11 +112,15 @@ def _candidates(
     matched = {number: own for number, text in lines.items() if (own := scale.matches(text))}
     if not matched:
         return
-    in_path, kind, numbers = scale.matches(path.replace("/", " ")), file_kind(path), sorted(matched)
+    in_path, kind, numbers = (
+        scale.matches(path.replace("/", " ")),
+        kinds.file_kind(path),
+        sorted(matched),
+    )
     standing = _standing(kind, path, question) * _density(scale, matched.values())
     for number, own in matched.items():
         name = routine_name(lines[number]) if kind is not FileKind.DOCS else None
-        # What a function does stands below its head.
+        # The body of a function is below its first line.
         first = bisect_left(numbers, number - (1 if name else _NEAR))
         last = bisect_right(numbers, number + (_BODY if name else _NEAR))
         near = frozenset[int]().union(*(matched[n] for n in numbers[first:last])) - own
@@ -138,54 +132,53 @@ def _candidates(
 
 
 def _aptness(name: str, scale: _Scale) -> float:
-    """How much of a name is words of the question: half of `format_help_text`, all of `speed`."""
+    """Return how much of a name is words of the question, from 0 to 1."""
     parts = split_name(name)
     return sum(bool(scale.matches(part)) for part in parts) / len(parts) if parts else 0.0
 
 
 def _standing(kind: FileKind, path: str, question: Question) -> float:
-    """How much a file of this kind counts, for this question."""
-    named = 2.5 if any(path.endswith(name.removeprefix("./")) for name in question.paths) else 1.0
+    """Return how much a file of this kind counts for this question."""
+    named = 2.5 if question.names(path) else 1.0
     if kind is FileKind.GENERATED:
         return named * 0.1
-    if question.wants_tests or question.wants_docs:
-        wanted = (question.wants_tests and kind is FileKind.TEST) or (
-            question.wants_docs and kind is FileKind.DOCS
-        )
-        return named * (1.4 if wanted else 0.6)
+    wanted = {FileKind.TEST: question.wants_tests, FileKind.DOCS: question.wants_docs}
+    if any(wanted.values()):
+        return named * (1.4 if wanted.get(kind) else 0.6)
     return named * {FileKind.TEST: 0.3, FileKind.DOCS: 0.45, FileKind.CODE: 1.0}.get(kind, 0.8)
 
 
 def _density(scale: _Scale, matched: Iterable[frozenset[int]]) -> float:
-    """A file that speaks of the thing again and again is more likely the one about it."""
+    """Return more for a file that mentions the thing often: it is more likely about it."""
     mass = sum(scale.weigh(own) for own in matched) / max(scale.weights)
     return 1 + 0.1 * log2(1 + min(mass, 30.0))
 
 
-def _shape(line: str, own: frozenset[int], kind: FileKind, scale: _Scale, intent: Intent) -> float:
-    """How much a line of this shape counts: what defines or does over what mentions."""
-    if kind is FileKind.DOCS:
+def _shape(one: _Candidate, scale: _Scale, intent: Intent) -> float:
+    """Return how much a line of this shape counts: code that defines or acts counts most."""
+    line, own = one.text, one.own
+    if one.kind is FileKind.DOCS:
         return 1.1 if line.startswith("#") else 1.0
-    if is_import(line):
+    if kinds.is_import(line):
         return 0.4
-    if not _names(own_words(line), own, scale):
-        # A message that has the words; wanted only where the question quotes it.
+    if not _names(kinds.own_words(line), own, scale):
+        # Only a message has the words; that counts only if the question quotes it.
         return 1.0 if any(scale.terms[i].kind is Kind.QUOTED for i in own) else 0.4
-    if is_comment(line):
+    if kinds.is_comment(line):
         return 0.65
     if name := routine_name(line):
         if not _names(name, own, scale):
             return 1.0
-        wanted = is_type(line) is (intent is Intent.TYPE)
+        wanted = kinds.is_type(line) is (intent is Intent.TYPE)
         return (_BEST_SHAPE if intent is Intent.TYPE else 1.3) if wanted else 1.0
-    if (name := value_name(line)) and _names(name, own, scale):
+    if (name := kinds.value_name(line)) and _names(name, own, scale):
         if intent is Intent.BEHAVIOUR:
-            # What happens under a name that was followed happens elsewhere, not where it is set.
+            # A followed name is used elsewhere, not where it is set.
             return 0.6 if any(scale.terms[i].kind is Kind.FOLLOWED for i in own) else 0.9
-        if is_argument(line):
-            return 1.0
+        if "=" in line and line.rstrip().endswith(","):
+            return 1.0  # an argument, which only passes the value: `timeout=DEFAULT_TIMEOUT,`
         return 1.6 if intent is Intent.DEFINITION else 1.25
-    return 1.35 if intent is Intent.BEHAVIOUR and is_flow(line) else 1.0
+    return 1.35 if intent is Intent.BEHAVIOUR and kinds.is_flow(line) else 1.0
 
 
 def _names(text: str, own: frozenset[int], scale: _Scale) -> bool:
@@ -195,10 +188,10 @@ def _names(text: str, own: frozenset[int], scale: _Scale) -> bool:
 def _spread(scored: list[Finding]) -> list[Finding]:
     chosen: list[Finding] = []
     for finding in scored:
-        if len(chosen) == MAX_FINDINGS or finding.score < scored[0].score * _MIN_OF_BEST:
+        if len(chosen) == _MAX_FINDINGS or finding.score < scored[0].score * _MIN_OF_BEST:
             break
         same_file = [other for other in chosen if other.path == finding.path]
         close = any(abs(other.line - finding.line) <= _APART for other in same_file)
-        if not close and len(same_file) < MAX_PER_FILE:
+        if not close and len(same_file) < _MAX_PER_FILE:
             chosen.append(finding)
     return chosen

@@ -1,4 +1,4 @@
-"""The answer in words: what was found, quoted with its place, how, and what wrote this."""
+"""The answer as text: what was found, quoted with its place, how, and what wrote this."""
 
 from collections.abc import Iterable
 
@@ -33,7 +33,7 @@ def write_report(question: Question, evidence: Evidence, findings: list[Finding]
 
 
 def snippet(evidence: Evidence, finding: Finding) -> list[tuple[int, str]]:
-    """Return the lines around a finding that were seen without a gap, with their numbers."""
+    """Return the lines around a finding that were seen without gaps, with their numbers."""
     lines = evidence.lines[finding.path]
     first = last = finding.line
     while first > finding.line - _LINES_BEFORE and first - 1 in lines:
@@ -47,7 +47,7 @@ def snippet(evidence: Evidence, finding: Finding) -> list[tuple[int, str]]:
 
 
 def enclosing(evidence: Evidence, finding: Finding) -> str | None:
-    """Return the name of the function or type that a finding stands in, as far as it was seen."""
+    """Return the name of the function or type that contains a finding, if it was seen."""
     lines = evidence.lines[finding.path]
     if name := routine_name(lines[finding.line]):
         return name
@@ -58,7 +58,7 @@ def enclosing(evidence: Evidence, finding: Finding) -> str | None:
         if text.strip() and _indent(text) < indent:
             if name := routine_name(text):
                 return name
-            # A closing bracket ends a head that began higher up, at the same depth.
+            # A closing bracket ends a signature that started further up, at the same depth.
             indent = _indent(text) + text.lstrip().startswith((")", "]", "}"))
         number -= 1
     return None
@@ -83,21 +83,18 @@ def _opening(question: Question, evidence: Evidence, findings: list[Finding]) ->
             "Name a thing, a file or an identifier."
         )
     if evidence.faults and not evidence.hits:
-        return "Nothing could be searched: the tool for it failed, as told below."
+        return "Nothing could be searched: the search tool failed, see below."
     return "Nothing was found for this task in the files that can be read here."
 
 
 def _limits(question: Question) -> list[str]:
-    """What was asked for and can't be done, said before anything else is shown."""
-    said: list[str] = []
-    if question.wants_change:
-        said.append(
-            "**Not done:** the task asks for something to be changed or run. The embedded model "
-            "only finds and quotes; what follows is where such work would begin."
-        )
-    if question.wants_web:
-        said.append("**Not done:** the embedded model opens no web address.")
-    return said
+    """Return what was asked for and can't be done."""
+    change = (
+        "**Not done:** the task asks for something to be changed or run. The embedded model "
+        "only finds and quotes; what follows is where such work would begin."
+    )
+    web = "**Not done:** the embedded model opens no web address."
+    return [change] * question.wants_change + [web] * question.wants_web
 
 
 def _findings(evidence: Evidence, findings: list[Finding]) -> str:
@@ -109,7 +106,7 @@ def _findings(evidence: Evidence, findings: list[Finding]) -> str:
         title = f"### {number}. `{finding.path}:{finding.line}`"
         title += f" in `{inside}`" if inside else ""
         terms = ", ".join(finding.terms[:8])
-        rows = [f"{at:>5}  {text[:_MAX_WIDTH]}" for at, text in snippet(evidence, finding)]
+        rows = _numbered(snippet(evidence, finding))
         blocks.append(f"{title}\n\nMatches: {terms}\n\n{_fenced(rows)}")
     return "\n\n".join(blocks)
 
@@ -120,10 +117,8 @@ def _overview(question: Question, evidence: Evidence) -> str:
     blocks: list[str] = []
     for path, windows in sorted(evidence.read.items())[:1]:
         first, last = windows[0]
-        rows = [
-            f"{at:>5}  {evidence.lines[path].get(at, '')[:_MAX_WIDTH]}"
-            for at in range(first, min(last, first + 30) + 1)
-        ]
+        shown = range(first, min(last, first + 30) + 1)
+        rows = _numbered((at, evidence.lines[path].get(at, "")) for at in shown)
         blocks.append(f"### `{path}:{first}`\n\n{_fenced(rows)}")
     if evidence.listing:
         rows = [row[:_MAX_WIDTH] for row in evidence.listing[:_MAX_LISTING]]
@@ -147,8 +142,12 @@ def _method(question: Question, evidence: Evidence) -> str:
 
 def _counted(hits: int | None) -> str:
     if hits is None:
-        return "not searched, for want of a tool"
+        return "not searched, because there is no tool for it"
     return f"{hits} line{'' if hits == 1 else 's'}" if hits else "nothing"
+
+
+def _numbered(lines: Iterable[tuple[int, str]]) -> list[str]:
+    return [f"{number:>5}  {text[:_MAX_WIDTH]}" for number, text in lines]
 
 
 def _inline(text: str) -> str:
@@ -156,7 +155,7 @@ def _inline(text: str) -> str:
 
 
 def _fenced(rows: Iterable[str]) -> str:
-    """A code block that nothing quoted can close."""
+    """Return a code block that no quoted text can close."""
     body = "\n".join(rows)
     fence = "```"
     while fence in body:

@@ -1,16 +1,18 @@
-"""A structured result out of what was read, where the schema asks for nothing else.
+"""A structured result made only of what was read, if the schema asks for nothing else.
 
-Nothing is invented: a required value that isn't a place, a quote or a count leaves the whole
-report unmade.
+Nothing is invented: with a required value that isn't a place, a quote or a count there is no
+report at all.
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from outrider.models.embedded.evidence import Evidence
 from outrider.models.embedded.ranking import Finding
 from outrider.models.embedded.report import ABOUT, enclosing, snippet
+from outrider.protocol.errors import OutriderError
 
 _MAX_DEPTH = 6
 _PATH = re.compile(r"(file|path|filename|filepath|location|source|module)s?", re.IGNORECASE)
@@ -25,14 +27,14 @@ _NAME = re.compile(r"(symbol|function|name|identifier)s?", re.IGNORECASE)
 _COUNT = re.compile(r"(count|total|matches|number)", re.IGNORECASE)
 
 
-class _Unfillable(Exception):
+class _Unfillable(OutriderError):
     """The schema wants something that wasn't read."""
 
 
 def fill_report(
     schema: Mapping[str, Any], evidence: Evidence, findings: list[Finding]
 ) -> dict[str, Any] | None:
-    """Return arguments for `report_back` that fit `schema`; None where they'd be made up."""
+    """Return arguments for `report_back` that fit `schema`; None if they would be invented."""
     if not findings:
         return None
     try:
@@ -42,13 +44,11 @@ def fill_report(
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
+@dataclass(frozen=True, slots=True)
 class _Filler:
-    def __init__(
-        self, root: Mapping[str, Any], evidence: Evidence, findings: list[Finding]
-    ) -> None:
-        self._root = root
-        self._evidence = evidence
-        self._findings = findings
+    _root: Mapping[str, Any]
+    _evidence: Evidence
+    _findings: list[Finding]
 
     def value(self, schema: Any, name: str, finding: Finding | None, depth: int) -> Any:
         """The value for one place in the schema; `finding` is set inside a list of findings."""
@@ -68,19 +68,13 @@ class _Filler:
                 raise _Unfillable
 
     def _resolved(self, schema: Any) -> dict[str, Any]:
+        if isinstance(schema, dict) and "$ref" in schema:
+            prefix, _, key = str(cast("dict[str, Any]", schema)["$ref"]).rpartition("/")
+            known = prefix in ("#/$defs", "#/definitions")
+            schema = self._root.get(prefix.removeprefix("#/"), {}).get(key) if known else None
         if not isinstance(schema, dict):
             raise _Unfillable
-        entry = cast("dict[str, Any]", schema)
-        reference = entry.get("$ref")
-        if reference is None:
-            return entry
-        prefix, _, key = str(reference).rpartition("/")
-        if prefix not in ("#/$defs", "#/definitions"):
-            raise _Unfillable
-        target = self._root.get(prefix.removeprefix("#/"), {}).get(key)
-        if not isinstance(target, dict) or "$ref" in target:
-            raise _Unfillable
-        return cast("dict[str, Any]", target)
+        return cast("dict[str, Any]", schema)
 
     def _object(
         self, schema: dict[str, Any], finding: Finding | None, depth: int
@@ -127,7 +121,7 @@ class _Filler:
         raise _Unfillable
 
 
-# A schema with any other word in it narrows its values in a way that isn't looked at here.
+# A schema with any other keyword restricts its values in a way that isn't handled here.
 _PLAIN_KEYS = frozenset(
     (
         "$defs", "$schema", "$id", "additionalProperties", "definitions", "description", "items",

@@ -1,20 +1,19 @@
-"""What a task asks for: the terms to search, the files it names, and what it wants of them.
+"""What a task asks for: the terms to search, the files it names, and its intent.
 
-Every pattern is built from escaped words, so that it means the same to ripgrep and to Python, and
-takes linear time in both.
+Every pattern is built from escaped words, so that ripgrep and Python read it in the same way, and
+it takes linear time in both.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum, auto
 from itertools import pairwise
 
 from outrider.models.embedded import vocabulary
 
-MAX_TASK = 20_000
-MAX_TOKEN = 100
+_MAX_TASK = 20_000
+_MAX_TOKEN = 100
 
 _QUOTED = re.compile(
     r"`([^`\n]{2,120})`|\"([^\"\n]{2,120})\"|“([^”\n]{2,120})”|(?<!\w)'([^'\n]{2,120})'(?!\w)"
@@ -28,61 +27,42 @@ _SEPARATOR = "[ _.-]?"
 _FORMS = "(e|s|es|ed|er|ing)?"
 
 
-class Kind(StrEnum):
-    """How a term was found: in the task, or, if followed, in what was read."""
+class Kind(Enum):
+    """How a term was found, with its weight and how many such terms are searched for.
 
-    QUOTED = "quoted"
-    IDENTIFIER = "identifier"
-    FOLLOWED = "followed"
-    COMPOUND = "compound"
-    WORD = "word"
-    ACTION = "action"
-    DEED = "deed"
-    WEAK = "weak"
+    A long task has many words, and each one that is searched costs a call.
+    """
 
+    QUOTED = (3.0, 4)
+    IDENTIFIER = (3.0, 6)
+    FOLLOWED = (1.2, 0)  # found in what was read, not in the task
+    COMPOUND = (0.5, 5)
+    WORD = (1.0, 7)
+    ACTION = (0.45, 2)
+    DEED = (0.35, 2)
+    WEAK = (0.25, 2)
 
-WEIGHTS = {
-    Kind.QUOTED: 3.0,
-    Kind.IDENTIFIER: 3.0,
-    Kind.FOLLOWED: 1.2,
-    Kind.COMPOUND: 0.5,
-    Kind.WORD: 1.0,
-    Kind.ACTION: 0.45,
-    Kind.DEED: 0.35,
-    Kind.WEAK: 0.25,
-}
+    def __init__(self, weight: float, limit: int) -> None:
+        self.weight = weight
+        self.limit = limit
 
 
-# A long task has many words; each one that is searched costs a call.
-LIMITS = {
-    Kind.QUOTED: 4,
-    Kind.IDENTIFIER: 6,
-    Kind.FOLLOWED: 0,
-    Kind.COMPOUND: 5,
-    Kind.WORD: 7,
-    Kind.ACTION: 2,
-    Kind.DEED: 2,
-    Kind.WEAK: 2,
-}
-
-
-class Intent(StrEnum):
+class Intent(Enum):
     """What the question wants to know about the thing."""
 
-    DEFINITION = "definition"
-    TYPE = "type"
-    BEHAVIOUR = "behaviour"
-    ANY = "any"
+    DEFINITION = auto()
+    TYPE = auto()
+    BEHAVIOUR = auto()
+    ANY = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Something to search for; `parts` are the words it is made of."""
+    """Something to search for."""
 
     text: str
     pattern: str
     kind: Kind
-    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +84,25 @@ class Question:
         telling = [t for t in self.terms if t.kind not in (Kind.WEAK, Kind.ACTION, Kind.DEED)]
         return self.wants_overview and not telling and not self.paths
 
+    def names(self, path: str) -> bool:
+        """Whether the task names the file at `path`."""
+        return any(path.endswith(name.removeprefix("./")) for name in self.paths)
+
 
 def understand(task: str) -> Question:
-    """Return what `task` asks for; never fails, whatever the text."""
-    text = task[:MAX_TASK]
+    """Return what `task` asks for; never fails."""
+    text = task[:_MAX_TASK]
     quoted = [found.group().strip("`'\"“” ") for found in _QUOTED.finditer(text)]
-    # Quoted sentences are searched as a whole, so their words aren't wanted once more.
+    # Quoted sentences are searched as a whole, so their words aren't searched again.
     bare = _QUOTED.sub(lambda m: " , " if " " in m.group() else m.group(), _URL.sub(" ", text))
     clauses = [_tokens(clause) for clause in _CLAUSE_END.split(bare)]
     tokens = [token for clause in clauses for token in clause]
     words = [token.lower() for token in tokens]
-    paths = _unique(token for token in (*quoted, *tokens) if _is_path(token))
+    paths = tuple(dict.fromkeys(token for token in (*quoted, *tokens) if _is_path(token)))
     change = next((word for word in words if word != "please"), "")
+    skip = {*paths, change} if change in vocabulary.CHANGE else {*paths}
     return Question(
-        terms=_terms(
-            quoted, clauses, {*paths, change} if change in vocabulary.CHANGE else {*paths}
-        ),
+        terms=_terms(quoted, clauses, skip),
         paths=paths[:5],
         intent=_intent(words),
         wants_tests=not vocabulary.TEST_WORDS.isdisjoint(words),
@@ -132,11 +115,15 @@ def understand(task: str) -> Question:
 
 def _tokens(clause: str) -> list[str]:
     stripped = (token.rstrip(".:/-") for token in _TOKEN.findall(clause))
-    return [token for token in stripped if 0 < len(token) <= MAX_TOKEN]
+    return [token for token in stripped if 0 < len(token) <= _MAX_TOKEN]
 
 
 def _terms(quoted: list[str], clauses: list[list[str]], skip: set[str]) -> tuple[Term, ...]:
-    found = [_quoted_term(text) for text in quoted if text not in skip and " " in text]
+    sentences = [text for text in quoted if text not in skip and " " in text]
+    found = [
+        Term(text, _portable(r"\s+".join(map(re.escape, text.split()))), Kind.QUOTED)
+        for text in sentences
+    ]
     plain: list[str | None] = []
     for token in (token for clause in clauses for token in (*clause, None)):
         if token is None or token in skip or token.lower() in skip:
@@ -155,21 +142,22 @@ def _terms(quoted: list[str], clauses: list[list[str]], skip: set[str]) -> tuple
 
 
 def _most_telling(found: list[Term]) -> tuple[Term, ...]:
-    """The terms worth a search: of each kind the most frequent, then the earliest."""
+    """Return the terms worth a search: of each kind the most frequent, then the earliest."""
     counts = Counter(term.pattern for term in found)
-    terms = sorted(_distinct(found), key=lambda term: -counts[term.pattern])
-    chosen = [term for kind in Kind for term in _of(kind, terms)[: LIMITS[kind]]]
+    distinct = list({term.pattern.lower(): term for term in reversed(found)}.values())[::-1]
+    terms = sorted(distinct, key=lambda term: -counts[term.pattern])
+    chosen = [
+        term
+        for kind in Kind
+        for term in [term for term in terms if term.kind is kind][: kind.limit]
+    ]
     strong = [term for term in chosen if term.kind is not Kind.WEAK]
     substantial = [term for term in strong if term.kind not in (Kind.ACTION, Kind.DEED)]
     return tuple(strong if len(substantial) >= 2 else chosen)
 
 
-def _of(kind: Kind, terms: list[Term]) -> list[Term]:
-    return [term for term in terms if term.kind is kind]
-
-
 def _compounds(plain: list[str | None]) -> list[Term]:
-    """Neighbouring words that may be one name in code: `grace period`, `gracePeriod`, …"""
+    """Return neighbouring words that may be one name in code: `grace period`, `gracePeriod`."""
     found: list[Term] = []
     for first, second in pairwise(plain):
         if not first or not second or not (_is_searchable(first) and _is_searchable(second)):
@@ -177,10 +165,10 @@ def _compounds(plain: list[str | None]) -> list[Term]:
         kinds = (_word_kind(first), _word_kind(second))
         if kinds == (Kind.WEAK, Kind.WEAK):
             continue
-        # What is done to a thing stands before it in a name: `limits checked`, `check_limits`.
+        # In a name the action comes before the thing: `limits checked`, `check_limits`.
         done = kinds[1] is Kind.ACTION or second.lower().endswith("ed")
         pattern = _joined(second, first) if done else _joined(first, second)
-        found.append(Term(f"{first} {second}", pattern, Kind.COMPOUND, (first, second)))
+        found.append(Term(f"{first} {second}", pattern, Kind.COMPOUND))
     return found
 
 
@@ -188,16 +176,10 @@ def _joined(first: str, second: str) -> str:
     return f"{_flexible(first)}[a-z]{{0,3}}{_SEPARATOR}{_flexible(second)}"
 
 
-def _quoted_term(text: str) -> Term:
-    pattern = r"\s+".join(re.escape(part) for part in text.split())
-    return Term(text, _portable(pattern), Kind.QUOTED)
-
-
 def _identifier_term(token: str) -> Term:
     name = token.split("::")[-1].rsplit(".", 1)[-1] if "::" in token or "." in token else token
-    parts = split_name(name)
-    pattern = _SEPARATOR.join(re.escape(part) for part in parts) or re.escape(name)
-    return Term(token, _portable(pattern), Kind.IDENTIFIER, parts)
+    pattern = _SEPARATOR.join(map(re.escape, split_name(name))) or re.escape(name)
+    return Term(token, _portable(pattern), Kind.IDENTIFIER)
 
 
 def split_name(name: str) -> tuple[str, ...]:
@@ -207,11 +189,11 @@ def split_name(name: str) -> tuple[str, ...]:
 
 def _word_term(word: str) -> Term:
     lowered, root = word.lower(), _flexible(word)
-    # A short word inside a longer one is chance; a longer one is most likely the same word.
+    # A short word inside a longer one is chance; a longer word is most likely the same word.
     pattern = rf"(\b|_){root}{_FORMS}(\b|_)" if len(stem(lowered)) <= 3 else root
     if short := _SHORT.get(stem(lowered)):
         pattern = rf"{pattern}|(\b|_){short}s?(\b|_)|(?-i:[a-z]{short.capitalize()}s?([A-Z_]|\b))"
-    return Term(lowered, pattern, _word_kind(word), (lowered,))
+    return Term(lowered, pattern, _word_kind(word))
 
 
 def _word_kind(word: str) -> Kind:
@@ -222,7 +204,7 @@ def _word_kind(word: str) -> Kind:
 
 
 def _deeds(word: str) -> tuple[str, ...]:
-    """The words for what `word` says is done, where code has several."""
+    """Return the words that code uses for the action `word`, where it has several."""
     found = (deeds for deeds in vocabulary.DEEDS if stem(word).startswith(deeds))
     return next(found, ())
 
@@ -234,7 +216,7 @@ def _deed_term(word: str) -> Term:
 
 
 def _flexible(word: str) -> str:
-    """A pattern for the word in its other forms: `retries` also finds `retry` and `retried`."""
+    """Return a pattern for the word in its other forms: `retries` also finds `retry`."""
     lowered = word.lower()
     for ending in ("ies", "ied", "y"):
         root = lowered.removesuffix(ending)
@@ -244,7 +226,7 @@ def _flexible(word: str) -> str:
 
 
 def _spelt(root: str) -> str:
-    """A pattern for the root as the British and the Americans spell it."""
+    """Return a pattern for the root in British and American spelling."""
     escaped = _portable(re.escape(root))
     return re.sub(
         r"i[sz]$", "i[sz]", re.sub(r"(?<=[a-z]{3})our|(?<=\b(?:col|hon|fav))or", "ou?r", escaped)
@@ -274,7 +256,7 @@ _SHORT = {stem(word): short for word, short in vocabulary.SHORT.items()}
 
 
 def _portable(pattern: str) -> str:
-    """Undo escapes that Python adds and Rust's syntax refuses."""
+    """Undo escapes that Python adds and Rust's syntax rejects."""
     return re.sub(r"\\([ #&~\-/:'\"%!,;<>=@`])", r"\1", pattern)
 
 
@@ -312,7 +294,7 @@ def _intent(words: list[str]) -> Intent:
         return Intent.TYPE
     if any(root.startswith(vocabulary.DEFINITION) for root in stems):
         return Intent.DEFINITION
-    # "Where is it masked?", "How does it end?": whatever the verb, it asks for what happens.
+    # "Where is it masked?", "How does it end?": with any verb, it asks what happens.
     happening = any(
         (len(word) > 4 and word.endswith("ed")) or word in ("do", "does") for word in words
     )
@@ -320,11 +302,3 @@ def _intent(words: list[str]) -> Intent:
         return Intent.BEHAVIOUR
     doing = any(root.startswith(vocabulary.BEHAVIOUR) for root in stems)
     return Intent.BEHAVIOUR if doing else Intent.ANY
-
-
-def _distinct(terms: Iterable[Term]) -> list[Term]:
-    return list({term.pattern.lower(): term for term in reversed(list(terms))}.values())[::-1]
-
-
-def _unique(items: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(items))

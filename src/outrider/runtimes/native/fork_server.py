@@ -1,7 +1,7 @@
-"""The client of the warm process: a child in milliseconds, or, in any doubt, no child from here.
+"""The client of the fork server: a child in milliseconds, or, in any doubt, none from here.
 
-A host has a warm process of its own, which lives as long as it does. One-shot commands share one
-of the user's, found by a socket that is named after the exact version, code and interpreter.
+A host has a fork server of its own, which lives as long as it does. One-shot commands share one
+of the user's, found by a socket that is named after the exact code and interpreter.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from typing import Any
 
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.errors import OutriderError
+from outrider.protocol.fork_server import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
 from outrider.runtimes.native.cold import PYTHON
 from outrider.runtimes.native.links import Links, StartFailed, with_links
 
-READY = b"ready"
 MAX_SEND_SECONDS = 10.0
 LOOK_EVERY_SECONDS = 1.0
-"""How often a host looks whether its warm process still has the code that a cold child would."""
+"""How often a host checks that its fork server still has the code that a cold child would."""
 MAX_FAILED_STARTS = 3
-"""How many warm processes in a row may give up before they are warm; more would do the same."""
+"""How many fork servers in a row may give up before they are ready; more would do the same."""
 PLAIN_VARIABLES = (
     "HOME",
     "LANG",
@@ -53,46 +53,14 @@ _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 
 class NoForkServer(OutriderError):
-    """There is no warm process to start a child from; the caller starts it cold."""
-
-
-def start_of(brief: Brief, env: Mapping[str, str]) -> Start:
-    """Return the brief with this process's surroundings, which a fork has to take on."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    numbers = [getattr(resource, name) for name in LIMITS if hasattr(resource, name)]
-    limits = tuple((number, *resource.getrlimit(number)) for number in numbers)
-    return Start(brief, dict(env), umask, limits)
-
-
-async def _handed_over(connection: socket.socket, brief: Brief, env: Mapping[str, str]) -> Links:
-    """Hand the other ends of the links to a fork server; raises `NoForkServer`."""
-    give_up = asyncio.get_running_loop().time() + MAX_SEND_SECONDS
-    while True:
-        try:
-            return with_links(start_of(brief, env), lambda theirs: _send(connection, brief, theirs))
-        except StartFailed as failure:
-            error = failure.__cause__
-            full = isinstance(error, OSError) and error.errno in _FULL
-            if not full or asyncio.get_running_loop().time() > give_up:
-                raise NoForkServer from failure
-            await asyncio.sleep(0.005)
-
-
-def _send(connection: socket.socket, brief: Brief, theirs: tuple[int, ...]) -> None:
-    message = f"start {brief.timeout_ms} {_provider(brief)}".encode()
-    socket.send_fds(connection, [message], list(theirs), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-
-
-def _provider(brief: Brief) -> str:
-    return brief.model.partition(":")[0]
+    """There is no fork server to start a child from; the caller starts it cold."""
 
 
 class HostedForkServer:
-    """The warm process of this host: started at the first need, replaced when it dies.
+    """The fork server of this host: started when first needed, replaced when it dies.
 
-    It is replaced too when its code is no longer what a cold child would get. Settings are no part
-    of it: they come with each brief.
+    It is replaced too when its code is no longer what a cold child would get. Settings don't
+    matter for that: they come with each brief.
     """
 
     def __init__(self) -> None:
@@ -105,9 +73,8 @@ class HostedForkServer:
         self._looked_at = 0.0
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
-        """Start a child warm; raises `NoForkServer` while there is nothing to fork from."""
-        connection = self._connected(_provider(brief))
-        return await _handed_over(connection, brief, env)
+        """Start a child; raises `NoForkServer` while there is nothing to fork from."""
+        return await _start(self._connected(brief.provider), brief, env)
 
     def _connected(self, provider: str) -> socket.socket:
         outdated = self._is_outdated()  # not under the lock: it looks at many files
@@ -156,7 +123,7 @@ class HostedForkServer:
         return self._ready
 
     async def ready(self, provider: str) -> bool:
-        """Return whether it got warm; waits until that is known."""
+        """Return whether it got ready; waits until that is known."""
         while True:
             with suppress(NoForkServer):
                 self._connected(provider)
@@ -167,11 +134,11 @@ class HostedForkServer:
 
     @property
     def pid(self) -> int | None:
-        """The warm process's id."""
+        """The fork server's process id."""
         return self._process.pid if self._process else None
 
     def kill(self) -> None:
-        """End the warm process; its children don't mind, and the next need begins another."""
+        """End the fork server; its children run on, and the next need starts another."""
         with self._lock:
             self._end()
 
@@ -184,7 +151,7 @@ class HostedForkServer:
         self._connection, self._process = None, None
 
     def forget(self) -> None:
-        """Let go of the warm process in a fork of its host, to which it doesn't belong."""
+        """Let go of the fork server in a fork of its host, to which it doesn't belong."""
         if self._connection is not None:
             self._connection.close()
         if self._process is not None:
@@ -198,12 +165,12 @@ os.register_at_fork(after_in_child=_hosted.forget)
 
 
 def hosted_fork_server() -> HostedForkServer:
-    """Return the warmth of this process, which ends with it."""
+    """Return the fork server of this process, which ends with it."""
     return _hosted
 
 
 class UserForkServer:
-    """The user's warm process, which commands leave behind for the next one."""
+    """The user's fork server, which commands leave behind for the next one."""
 
     def __init__(self, env: Mapping[str, str], minutes: int) -> None:
         self._path = _socket_folder(env) / f"warm-{code_identity()}.sock"
@@ -211,25 +178,25 @@ class UserForkServer:
         self._pid: int | None = None
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
-        """Start a child warm; raises `NoForkServer`, and has one ready for the next time."""
+        """Start a child; raises `NoForkServer`, and has one ready for the next time."""
         try:
             connection = self._connect()
         except OSError:
-            self._begin(_provider(brief))
+            self._begin(brief.provider)
             raise NoForkServer from None
         with connection:
-            return await _handed_over(connection, brief, env)
+            return await _start(connection, brief, env)
 
     def status(self) -> dict[str, Any] | None:
-        """Return what the warm process says of itself; None where there is none."""
-        return json.loads(answer) if (answer := self._ask(b"status")) else None
+        """Return what the fork server says of itself; None where there is none."""
+        return json.loads(answer) if (answer := self._ask(STATUS)) else None
 
     def stop(self) -> bool:
-        """End the warm process; return whether there was one."""
-        return self._ask(b"stop") is not None
+        """End the fork server; return whether there was one."""
+        return self._ask(STOP) is not None
 
     def kill(self) -> None:
-        """End the warm process that was last met, and doesn't answer."""
+        """End the fork server that was last met, and doesn't answer."""
         if self._pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
@@ -238,7 +205,7 @@ class UserForkServer:
         try:
             with self._connect() as connection:
                 connection.send(question)
-                return connection.recv(4096)
+                return connection.recv(MAX_PACKET_BYTES)
         except OSError:
             return None
 
@@ -253,14 +220,14 @@ class UserForkServer:
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             self._pid, uid, _ = struct.unpack("3i", credentials)
             if uid != os.getuid():
-                raise PermissionError("the warm process is somebody else's")
+                raise PermissionError("the fork server is another user's")
         except OSError:
             connection.close()
             raise
         return connection
 
     def _begin(self, provider: str) -> None:
-        """Start a warm process, unless there is one: it holds the lock for as long as it lives."""
+        """Start a fork server, unless there is one: it holds the lock for as long as it lives."""
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -271,8 +238,37 @@ class UserForkServer:
                 os.close(lock)
 
 
+async def _start(connection: socket.socket, brief: Brief, env: Mapping[str, str]) -> Links:
+    """Hand the other ends of a child's links to a fork server; raises `NoForkServer`."""
+    request = StartRequest(brief.timeout_ms, brief.provider).to_bytes()
+    flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+
+    def hand_over(theirs: tuple[int, ...]) -> None:
+        socket.send_fds(connection, [request], list(theirs), flags)
+
+    give_up = time.monotonic() + MAX_SEND_SECONDS
+    while True:
+        try:
+            return with_links(_start_of(brief, env), hand_over)
+        except StartFailed as failure:
+            error = failure.__cause__
+            full = isinstance(error, OSError) and error.errno in _FULL
+            if not full or time.monotonic() > give_up:
+                raise NoForkServer from failure
+            await asyncio.sleep(0.005)
+
+
+def _start_of(brief: Brief, env: Mapping[str, str]) -> Start:
+    """Return the brief with this process's umask and limits, which a fork has to take on."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    numbers = [getattr(resource, name) for name in LIMITS if hasattr(resource, name)]
+    limits = tuple((number, *resource.getrlimit(number)) for number in numbers)
+    return Start(brief, dict(env), umask, limits)
+
+
 def _plain_environment() -> dict[str, str]:
-    """Return what of our environment a warm process is started with: nothing secret."""
+    """Return what a fork server is started with of our environment: nothing secret."""
     env = {name: os.environ[name] for name in PLAIN_VARIABLES if name in os.environ}
     if path := os.environ.get("PYTHONPATH"):
         env["PYTHONPATH"] = path
@@ -283,7 +279,7 @@ def _plain_environment() -> dict[str, str]:
 
 
 def _spawn(whose: str, passed: int, *arguments: str) -> "subprocess.Popen[bytes]":
-    """Start a warm process with none of our secrets: all that it forks could read them."""
+    """Start a fork server with none of our secrets: all that it forks could read them."""
     # In a host without standard streams it could be one of the three that we replace.
     passed = fcntl.fcntl(passed, fcntl.F_DUPFD_CLOEXEC, 3)
     try:
@@ -310,7 +306,7 @@ def _socket_folder(env: Mapping[str, str]) -> Path:
 
 
 def code_identity() -> str:
-    """Return a name for this exact version, code and interpreter: only equals may meet.
+    """Return a name for this exact code and interpreter: only equals may meet.
 
     Where modules and libraries are looked for belongs to it; a fork can't take that on later.
     """

@@ -32,7 +32,7 @@ from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
 from outrider.surfaces.cli.text import by_reason, count, duration, one_line
 from outrider.tools.entry_points import load_tools
-from outrider.tools.files.faults import FileFault
+from outrider.tools.faults import ToolFault
 from outrider.tools.files.ripgrep import ripgrep
 
 EXAMPLES = """\
@@ -194,7 +194,7 @@ def _ripgrep(folder: Path) -> Findings:
         ran = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=10, check=True
         )
-    except FileFault as fault:
+    except ToolFault as fault:
         yield "fail", str(fault)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         yield "fail", f"it is there, but doesn't run: {error}"

@@ -8,7 +8,7 @@ import base64
 import bisect
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ _BEGIN, _MATCH, _CONTEXT = b'{"type":"begin"', b'{"type":"match"', b'{"type":"co
 _LINE_NUMBER = re.compile(rb'"line_number":(\d+),"absolute_offset":\d+,"submatches":')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FoundLine:
     """A line that matched, or stands beside one that did."""
 
@@ -40,21 +40,23 @@ class FoundFile:
     path: str
     lines: list[FoundLine] = field(default_factory=list[FoundLine])
     matches: int = 0
+    held: int = 0
+    """How much of the limit it takes: its matches that are kept, or one for the file."""
 
 
 @dataclass(slots=True)
-class Collector:
+class Matches:
     """Takes ripgrep's JSON records and keeps the first ones by path.
 
-    Kept are `most` matches with their lines; or, without lines, `most` files with their counts.
+    Kept are `limit` matches with their lines; or, without lines, `limit` files with their counts.
     """
 
-    most: int
-    wanted: Callable[[str], bool]
-    """Whether a file, by its path below the searched folder, belongs in the answer."""
+    limit: int
     with_lines: bool = True
     mask: Masker | None = None
-    matches: int = 0
+    wanted: Callable[[str], bool] = lambda path: True
+    """Whether a file, by its path below the searched folder, belongs in the answer."""
+    total: int = 0
     files: int = 0
     complete: bool = False
     """Whether ripgrep said that it was done."""
@@ -69,10 +71,10 @@ class Collector:
         if record.startswith(_MATCH):
             self._take_match(record)
         elif record.startswith(_CONTEXT):
-            if self._current is not None and self._current.matches < self.most:
+            if self._current is not None and self._current.matches < self.limit:
                 self._current.lines.append(_line(record, self.mask, is_match=False))
         elif record.startswith(_BEGIN):
-            self._begin(_path(_parsed(record)["data"]["path"]))
+            self._begin(os.fsdecode(_bytes(_data(record)["path"])).removeprefix("./"))
         elif b'"type":"summary"' in record:
             self.complete = True
 
@@ -80,49 +82,41 @@ class Collector:
         self._counted = self.wanted(path)
         self.files += self._counted
         self._current = None
-        full = self._held >= self.most
-        if self._counted and not (full and path > self.kept[-1].path):
+        if self._counted and (self._held < self.limit or path < self.kept[-1].path):
             self._current = FoundFile(path)
             bisect.insort(self.kept, self._current, key=lambda found: found.path)
             if not self.with_lines:
-                self._hold_one_more()
+                self._hold_one_more(self._current)
 
     def _take_match(self, record: bytes) -> None:
-        self.matches += self._counted
+        self.total += self._counted
         current = self._current
         if current is None:
             return
         current.matches += 1
-        if self.with_lines and current.matches <= self.most:
+        if self.with_lines and current.held < self.limit:
             current.lines.append(_line(record, self.mask, is_match=True))
-            self._hold_one_more()
+            self._hold_one_more(current)
 
-    def _hold_one_more(self) -> None:
+    def _hold_one_more(self, current: FoundFile) -> None:
+        current.held += 1
         self._held += 1
-        while self._held - self._weight(last := self.kept[-1]) >= self.most:
-            if last is self._current and self.with_lines:
-                return
-            self._held -= self._weight(self.kept.pop())
-
-    def _weight(self, found: FoundFile) -> int:
-        return min(found.matches, self.most) if self.with_lines else 1
+        # The last files are let go as soon as those before them fill the limit.
+        while (last := self.kept[-1]) is not current and self._held - last.held >= self.limit:
+            self._held -= self.kept.pop().held
 
 
-class Records:
-    """Cuts a stream into its lines; of a line that is too long only the two ends are kept."""
-
-    def __init__(self) -> None:
-        self._open = b""
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that `chunk` completes."""
-        *complete, rest = chunk.split(b"\n")
-        if not complete:
-            self._open = _ends(self._open + rest)
-            return
-        yield self._open + complete[0]
-        yield from complete[1:]
-        self._open = rest
+def records(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a stream; of a line that is too long only the two ends are kept."""
+    rest = b""
+    for chunk in chunks:
+        *complete, last = chunk.split(b"\n")
+        if complete:
+            yield rest + complete[0]
+            yield from complete[1:]
+            rest = last
+        else:
+            rest = _ends(rest + last)
 
 
 def _ends(record: bytes) -> bytes:
@@ -133,25 +127,29 @@ def _ends(record: bytes) -> bytes:
     return record[:half] + b"\n" + record[-half:]
 
 
-def _parsed(record: bytes) -> Any:
+def _data(record: bytes) -> Any:
     import orjson
 
-    return orjson.loads(record)
+    return orjson.loads(record)["data"]
+
+
+def _bytes(value: Any) -> bytes:
+    return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
 
 
 def _line(record: bytes, mask: Masker | None, *, is_match: bool) -> FoundLine:
     try:
-        data = _parsed(record)["data"]
+        data = _data(record)
     except ValueError:  # too long a line, of which only the ends are left
         numbers = _LINE_NUMBER.findall(record)
         number = int(numbers[-1]) if numbers else None
         return FoundLine(number, "[a line too long to show]", is_match)
     raw = _bytes(data["lines"]).rstrip(b"\r\n")
     start = data["submatches"][0]["start"] if data["submatches"] else 0
-    return FoundLine(data["line_number"], shown_line(raw, start, mask), is_match)
+    return FoundLine(data["line_number"], _shown_line(raw, start, mask), is_match)
 
 
-def shown_line(raw: bytes, start: int, mask: Masker | None) -> str:
+def _shown_line(raw: bytes, start: int, mask: Masker | None) -> str:
     """Return a line as text, cut around its match at byte `start` where it is long."""
     text = raw.decode(errors="replace")
     length = len(text)
@@ -166,11 +164,3 @@ def shown_line(raw: bytes, start: int, mask: Masker | None) -> str:
     last = first + MAX_LINE_CHARACTERS
     ends = "…" if first else "", "…" if last < len(text) else ""
     return f"{ends[0]}{text[first:last]}{ends[1]} [cut: {length:,} characters]"
-
-
-def _path(value: Any) -> str:
-    return os.fsdecode(_bytes(value)).removeprefix("./")
-
-
-def _bytes(value: Any) -> bytes:
-    return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])

@@ -1,0 +1,217 @@
+"""Nothing below a process outlives it: what the guardian and the keeper have in common.
+
+Both are small processes that stand above others. They adopt what loses its parent below them,
+hold a lifeline to the process above, and kill everything below when that lifeline breaks. If they
+are killed themselves, the kernel kills what they forked. Without Linux's means, process groups and
+lifelines are all there is.
+
+This module imports little: a guardian stays in memory as long as its child, and a keeper has to
+start fast.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Set
+from contextlib import suppress
+from functools import cache
+
+TYPE_CHECKING = False  # typing's own would cost a keeper milliseconds
+if TYPE_CHECKING:
+    import ctypes
+
+MAX_SWEEP_SECONDS = 5.0
+MAX_POLL_MS = 3_600_000.0
+"""How long one poll may wait: the kernel counts milliseconds in 31 bits."""
+MAX_COMMAND_LINE = 200
+HAS_PROC = os.path.isdir("/proc/self")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+
+OnEnd = Callable[[int, int], None]
+"""Told of each child that ended: its process id and its wait status."""
+
+
+class Watch:
+    """Waits for signals and for events on descriptors, whichever comes first."""
+
+    def __init__(self) -> None:
+        # A thread of the host may block signals, and what it starts inherits that.
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        # Sockets: a pipe can be opened through `/proc`, and signals be faked with it.
+        self._signals, self._wakeup = socket.socketpair()
+        self._signals.setblocking(False)
+        self._wakeup.setblocking(False)
+        signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
+        # Handlers that do nothing: because they exist, Python writes to the socket. Signals that
+        # are ignored instead would stay so in programs that are started.
+        for number in _SIGNALS:
+            signal.signal(number, lambda _number, _frame: None)
+        self._poll = select.poll()
+        self.hold(self._signals.fileno(), select.POLLIN)
+
+    def hold(self, descriptor: int, events: int = 0) -> None:
+        """Watch a descriptor for these events, and always for its end."""
+        self._poll.register(descriptor, events)
+
+    def let_go(self, descriptor: int) -> None:
+        """Watch a descriptor no longer, if it is watched."""
+        with suppress(KeyError):
+            self._poll.unregister(descriptor)
+
+    def wait(self, seconds: float | None = None) -> tuple[bytes, set[int]]:
+        """Return the numbers of the signals that arrived, and the descriptors that are ready."""
+        limit_ms = None if seconds is None else min(max(0.0, seconds) * 1000, MAX_POLL_MS)
+        ready = {descriptor for descriptor, _ in self._poll.poll(limit_ms)}
+        signals = b""
+        with suppress(BlockingIOError):
+            signals = self._signals.recv(4096)
+        return signals, ready
+
+    def undo(self) -> None:
+        """Take signals as any process does, in a fork of the one that watches."""
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        self._signals.close()
+        self._wakeup.close()
+
+
+def is_broken(lifeline: int) -> bool:
+    """Return whether the process at the other end has let go of a lifeline."""
+    poller = select.poll()
+    poller.register(lifeline, 0)  # asks for no event, so only the end is reported
+    return bool(poller.poll(0))
+
+
+def fork(run: Callable[[], None], watch: Watch) -> int:
+    """Run a function in a fork that dies with this process; return the fork's id."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid != 0:
+        return pid
+    try:
+        watch.undo()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:  # else it died before the line above took effect
+            run()
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def reap(on_end: OnEnd) -> bool:
+    """Collect the children that ended; return whether any child is left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        on_end(pid, status)
+
+
+def sweep(on_end: OnEnd, spared: Set[int] = frozenset()) -> None:
+    """Kill everything below this process, except the spared and what is below those.
+
+    Repeats until nothing is left that could fork again, for as long as `MAX_SWEEP_SECONDS`.
+    """
+    give_up = time.monotonic() + MAX_SWEEP_SECONDS
+    while reap(on_end) and time.monotonic() < give_up:
+        pids = descendants(spared)
+        if spared and not pids:
+            return
+        # Stopped first, so that none can fork while the others are being killed.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                with suppress(OSError):  # it has ended, or belongs to another user
+                    os.kill(pid, number)
+        time.sleep(0.002)
+
+
+def descendants(spared: Set[int] = frozenset()) -> list[int]:
+    """Return the processes below this one, without the spared and what is below those."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in _parents().items():
+        children.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        below = [pid for pid in children.get(waiting.pop(), ()) if pid not in spared]
+        found += below
+        waiting += below
+    return found
+
+
+def _parents() -> dict[int, int]:
+    """Return the parent of every process.
+
+    Also of those that show as zombies: other threads of theirs may still run.
+    """
+    if not HAS_PROC:
+        return {pid: int(parent) for pid, parent in _ps("ppid", "-A").items()}
+    found: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
+            found[int(name)] = int(stat.read().rpartition(b")")[2].split()[1])
+    return found
+
+
+def command_line(pid: int) -> str:
+    """Return how a process was called, on one line; nothing if it has ended."""
+    if not HAS_PROC:
+        return _ps("command", "-p", str(pid)).get(pid, "")[:MAX_COMMAND_LINE]
+    raw = b""
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        raw = file.read(2 * MAX_COMMAND_LINE)
+    words = raw.replace(b"\0", b" ").decode(errors="replace").split()
+    return " ".join(words)[:MAX_COMMAND_LINE]
+
+
+def _ps(column: str, *options: str) -> dict[int, str]:
+    """Return what `ps` says of processes, by their ids; it leaves itself out."""
+    import subprocess
+
+    command = ["ps", "-ww", *options, "-o", "pid=", "-o", f"{column}="]
+    with suppress(OSError), subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ps:
+        rows = [line.split(None, 1) for line in ps.communicate()[0].splitlines()]
+        return {int(row[0]): row[-1] for row in rows if int(row[0]) != ps.pid}
+    return {}
+
+
+def call_oneself(name: str) -> None:
+    """Show in lists of processes what this one is for."""
+    with suppress(OSError), open("/proc/self/comm", "w") as own:
+        own.write(f"outrider-{name}")
+
+
+def become_subreaper() -> None:
+    """Adopt every process below this one that loses its parent."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def seal() -> None:
+    """Let no process of this user look into this one or take its descriptors; root's still can."""
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        libc().prctl(option, value, 0, 0, 0)
+
+
+@cache
+def libc() -> "ctypes.CDLL":
+    """Return the C library; the fork server loads it once, so that each fork has it already."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)

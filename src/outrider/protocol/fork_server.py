@@ -1,0 +1,48 @@
+"""What a fork server and its clients say to each other, in the packets of a Unix socket.
+
+A fork server sends `READY` once it can fork. A client then sends a `StartRequest` together with
+the four ends that a child gets, in the order of `ChildEnds`; nothing is answered: the child tells
+the rest. `STATUS` is answered with JSON, `STOP` with `STOPPED`.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+READY = b"ready"
+STATUS = b"status"
+STOP = b"stop"
+STOPPED = b"stopped"
+MAX_PACKET_BYTES = 4096
+_START = b"start"
+
+
+class ChildEnds(NamedTuple):
+    """The descriptors of a child and its guardian; the first three become 0, 1 and 2."""
+
+    start: int
+    """Brings the brief. It is the lifeline too: the child is ended when its other end closes."""
+    events: int
+    errors: int
+    status: int
+    """The guardian's: it tells its process id first, and how the child ended at last."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """Asks for a child: its time limit, and the model provider that it will use."""
+
+    timeout_ms: int
+    provider: str
+
+    def to_bytes(self) -> bytes:
+        """Return the packet to send."""
+        return b"%s %d %s" % (_START, self.timeout_ms, self.provider.encode())
+
+    @classmethod
+    def from_bytes(cls, packet: bytes) -> "StartRequest | None":
+        """Return the request in a packet; None where it is something else."""
+        match packet.split(b" ", 2):
+            case [verb, timeout_ms, provider] if verb == _START and timeout_ms.isdigit():
+                return cls(int(timeout_ms), provider.decode(errors="replace"))
+            case _:
+                return None

@@ -1,0 +1,98 @@
+"""What two texts have in common, in bounded time: a short diff, or the lines that come nearest."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+MAX_COMPARED_LINES = 1_000
+MAX_DIFF_LINES = 80
+MAX_SEARCHED_LINES = 20_000
+MAX_RATIOS = 2_000
+MAX_NEAREST_LINES = 12
+MAX_LINE_CHARACTERS = 300
+_CONTEXT_LINES = 2
+_MIN_RATIO = 0.5
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)")
+_NUMBERED = re.compile(r"\s*\d+\t")
+
+
+def change(before: str, after: str) -> dict[str, Any]:
+    """Return how many lines a change removed and added, and a diff of it unless it is too large."""
+    old, new = before.splitlines(), after.splitlines()
+    start = _shared(old, new)
+    end = _shared(old[start:][::-1], new[start:][::-1])
+    removed, added = len(old) - start - end, len(new) - start - end
+    if max(removed, added) > MAX_COMPARED_LINES:
+        return {"removed": removed, "added": added, "diff": ""}
+    first = max(0, start - _CONTEXT_LINES)
+    tail = end - min(end, _CONTEXT_LINES)
+    lines = list(_unified(old[first : len(old) - tail], new[first : len(new) - tail], first))
+    return {
+        "removed": sum(line.startswith("-") for line in lines),
+        "added": sum(line.startswith("+") for line in lines),
+        "diff": "\n".join(_shortened(lines)),
+    }
+
+
+def _shared(old: list[str], new: list[str]) -> int:
+    """Return how many lines two texts have in common at their start."""
+    pairs = zip(old, new, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+
+
+def _unified(old: list[str], new: list[str], skipped: int) -> Iterator[str]:
+    """Yield a unified diff without its head; a hunk says where it starts in the whole new text."""
+    for line in islice(difflib.unified_diff(old, new, n=_CONTEXT_LINES, lineterm=""), 2, None):
+        hunk = _HUNK.match(line)
+        yield line if hunk is None else f"@@ line {skipped + int(hunk[1])} @@"
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    shown = [line[:MAX_LINE_CHARACTERS] for line in lines[:MAX_DIFF_LINES]]
+    left = len(lines) - len(shown)
+    return [*shown, f"[{left} more lines of diff]"] if left else shown
+
+
+def nearest_lines(text: str, wanted: str) -> str:
+    """Return the lines of `text` nearest to `wanted`, and what may be wrong with it."""
+    lines = text.splitlines()[:MAX_SEARCHED_LINES]
+    asked = [line for line in wanted.splitlines() if line.strip()]
+    if not asked:
+        return "It is blank: give text that can be told apart"
+    if all(map(_NUMBERED.match, asked)):
+        return "It starts with line numbers, which are no part of the file: leave them out"
+    anchor = max(asked, key=len)[:MAX_LINE_CHARACTERS]
+    at = _nearest(lines, anchor)
+    if at is None:
+        return "No line comes near it: read the file again"
+    first = max(0, at - wanted[: wanted.find(anchor)].count("\n"))
+    shown = lines[first : first + min(wanted.count("\n") + 1, MAX_NEAREST_LINES)]
+    hint = " (they differ in blanks only)" if _same_but_blanks(lines[at], anchor) else ""
+    numbered = [f"{n}\t{line[:MAX_LINE_CHARACTERS]}" for n, line in enumerate(shown, first + 1)]
+    return f"The nearest lines{hint}:\n" + "\n".join(numbered)
+
+
+def _nearest(lines: list[str], anchor: str) -> int | None:
+    """Return the place of the line most like `anchor`, or None where none is like it."""
+    matcher = difflib.SequenceMatcher(autojunk=False)
+    matcher.set_seq2(anchor.strip())
+    best, best_ratio, ratios = None, _MIN_RATIO, 0
+    for at, line in enumerate(lines):
+        matcher.set_seq1(line.strip()[:MAX_LINE_CHARACTERS])
+        if matcher.real_quick_ratio() <= best_ratio or matcher.quick_ratio() <= best_ratio:
+            continue
+        ratios += 1
+        if ratios > MAX_RATIOS:
+            break
+        ratio = matcher.ratio()
+        if ratio > best_ratio:
+            best, best_ratio = at, ratio
+            if ratio == 1.0:
+                break
+    return best
+
+
+def _same_but_blanks(line: str, other: str) -> bool:
+    return "".join(line.split())[:MAX_LINE_CHARACTERS] == "".join(other.split())

@@ -1,0 +1,172 @@
+"""The tool `edit`: exact replacements in a file, all of them or none."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
+
+from outrider.protocol.envelope import ToolCode
+from outrider.tools.context import ToolContext
+from outrider.tools.faults import ToolFault
+from outrider.tools.files.diffs import change, nearest_lines
+from outrider.tools.files.text import Encoding, detect, shown_size
+from outrider.tools.formatting import Arguments, Formatter
+from outrider.tools.registry import tool
+from outrider.workspaces.workspace import MAX_CONTENT_BYTES, FileVersion
+
+MAX_EDITS = 200
+MAX_PLACES_NAMED = 10
+
+
+class Edit(TypedDict):
+    """One replacement, as the caller writes it."""
+
+    oldText: Annotated[str, {"minLength": 1}, "The exact text to replace, blanks included."]
+    newText: Annotated[str, "What takes its place."]
+    all: NotRequired[Annotated[bool, "Replace it everywhere; else it must be there once."]]
+
+
+def _format_long(data: Any, arguments: Arguments) -> str:
+    head = f"Edited {data['path']}: +{data['added']:,} -{data['removed']:,} lines."
+    return f"{head}\n{data['diff']}" if data["diff"] else head
+
+
+def _format_short(data: Any, arguments: Arguments) -> str:
+    return f"edit {data['path']} → +{data['added']} -{data['removed']} lines"
+
+
+@tool("file:edit", name="edit", format=Formatter(_format_long, _format_short))
+def edit(
+    context: ToolContext,
+    path: Annotated[str, {"minLength": 1}],
+    edits: Annotated[list[Edit], {"minItems": 1, "maxItems": MAX_EDITS}],
+) -> dict[str, Any]:
+    """Replace exact pieces of text in a file. All edits are made against the file as it is, and
+    either all are made or none. Line endings and encoding are kept.
+
+    Args:
+        path: The file, relative to the working tree.
+        edits: The replacements; they must not overlap.
+    """
+    place = context.workspace.resolve(path, writing=True)
+    data: dict[str, Any] = {"path": place.shown, "edits": len(edits)}
+
+    def rewrite(old: FileVersion | None) -> bytes:
+        encoding, before = _decoded(old, place.shown)
+        after = replaced(before, edits, place.shown)
+        data.update(change(before, after))
+        return _encoded(after, encoding)
+
+    old, after = context.workspace.replace(place, rewrite, context.stop)
+    before = old and old.hash
+    context.effects.file_written(place.path, before, after)
+    return {**data, "before": before, "after": after}
+
+
+def _decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
+    """Return a file's text, and an encoding that gives back the same bytes."""
+    if old is None:
+        raise ToolFault(ToolCode.NOT_FOUND, f"there is no {shown}: use write to make it")
+    if old.content is None:
+        sizes = f"{shown_size(old.size)}, more than the {shown_size(MAX_CONTENT_BYTES)}"
+        raise ToolFault(ToolCode.TOO_LARGE, f"{shown} has {sizes} that can be edited")
+    encoding = detect(old.content, old.size)
+    if encoding is None:
+        raise ToolFault(ToolCode.TOO_LARGE, f"{shown} is not text: it can't be edited")
+    try:
+        text = encoding.decode(old.content)
+        if encoding.encode(text) == old.content:
+            return encoding, text
+    except UnicodeError:
+        pass
+    # Whatever the first bytes promised: as Latin-1 every byte stays what it is.
+    encoding = Encoding("latin-1")
+    return encoding, encoding.decode(old.content)
+
+
+def _encoded(text: str, encoding: Encoding) -> bytes:
+    try:
+        return encoding.encode(text)
+    except UnicodeEncodeError as error:
+        letter = error.object[error.start]
+        message = f"{letter!r} can't be written in {encoding.shown}, the file's encoding"
+        raise ToolFault(ToolCode.BAD_PARAMETER, message) from None
+
+
+class Span(NamedTuple):
+    """A piece of the text by its bounds, what takes its place, and the edit that wants it."""
+
+    start: int
+    end: int
+    new: str
+    edit: int
+
+
+def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
+    """Return `text` with every edit made against the text as it was; faults if one can't."""
+    spans: list[Span] = []
+    for number, one in enumerate(edits, 1):
+        spans += _spans(text, one, number, shown)
+    spans.sort(key=lambda span: span.start)
+    for one, following in pairwise(spans):
+        if following.start < one.end:
+            raise ToolFault(
+                ToolCode.CONFLICT,
+                f"edits {one.edit} and {following.edit} overlap at line "
+                f"{_line_at(text, following.start)}: make one edit of them. Nothing was changed",
+            )
+    after = "".join(_pieces(text, spans))
+    if after == text:
+        message = "nothing would change: the texts are the same, or differ in line endings only"
+        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+    return after
+
+
+def _pieces(text: str, spans: list[Span]) -> Iterator[str]:
+    at = 0
+    for span in spans:
+        yield text[at : span.start]
+        yield span.new
+        at = span.end
+    yield text[at:]
+
+
+def _spans(text: str, one: Edit, number: int, shown: str) -> list[Span]:
+    # Exactly this text, whichever of the two line endings it has.
+    lines = one["oldText"].replace("\r\n", "\n").split("\n")
+    pattern = re.compile(r"\r?\n".join(map(re.escape, lines)))
+    found = [match.span() for match in pattern.finditer(text)]
+    why = None
+    if not found:
+        why = f"is not in {shown}, nothing was changed. {nearest_lines(text, one['oldText'])}"
+    # Places that overlap count too: which of them was meant?
+    elif not one.get("all") and pattern.search(text, found[0][0] + 1):
+        why = (
+            f"is in {shown} more than once (from lines {_places(text, found)}), nothing was "
+            "changed. Add lines around it until it is unique, or set all"
+        )
+    if why is not None:
+        raise ToolFault(ToolCode.CONFLICT, f"edit {number}: oldText {why}")
+    crlf = 2 * text.count("\r\n") > text.count("\n")
+    return [
+        Span(start, end, _ended_alike(text[start:end], one["newText"], crlf), number)
+        for start, end in found
+    ]
+
+
+def _ended_alike(old: str, new: str, crlf: bool) -> str:
+    """Return the new text with the line endings of what it replaces, or else of the file."""
+    plain = new.replace("\r\n", "\n")
+    if "\n" in old:
+        crlf = "\r\n" in old
+    return plain.replace("\n", "\r\n") if crlf else plain
+
+
+def _places(text: str, found: list[tuple[int, int]]) -> str:
+    lines = ", ".join(str(_line_at(text, start)) for start, _ in found[:MAX_PLACES_NAMED])
+    more = len(found) - MAX_PLACES_NAMED
+    return f"{lines} and {more} more" if more > 0 else lines
+
+
+def _line_at(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1

@@ -1,0 +1,199 @@
+"""What the bytes of a file are: text in some encoding, a notebook, or something else."""
+
+import codecs
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+SAMPLE_BYTES = 8_192
+MAX_NOTEBOOK_BYTES = 32 * 1024 * 1024
+MAX_OUTPUT_LINES = 50
+
+# Longest first: the mark of UTF-16 is the start of that of UTF-32.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROLS = bytes({*range(9), *range(14, 27), *range(28, 32), 127})
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BM", "image/bmp"),
+    (b"II*\0", "image/tiff"),
+    (b"MM\0*", "image/tiff"),
+    (b"\0\0\1\0", "image/x-icon"),
+    (b"%PDF-", "application/pdf"),
+    (b"PK\3\4", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"BZh", "application/x-bzip2"),
+    (b"\xfd7zXZ\0", "application/x-xz"),
+    (b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (b"\x7fELF", "application/x-executable"),
+    (b"MZ", "application/x-executable"),
+    (b"\xcf\xfa\xed\xfe", "application/x-executable"),
+    (b"\xca\xfe\xba\xbe", "application/java-vm"),
+    (b"\0asm", "application/wasm"),
+    (b"SQLite format 3\0", "application/vnd.sqlite3"),
+    (b"PAR1", "application/vnd.apache.parquet"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"ID3", "audio/mpeg"),
+    (b"wOFF", "font/woff"),
+    (b"wOF2", "font/woff2"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How text is written in a file: its codec, and the mark before it, if any."""
+
+    codec: str = "utf-8"
+    mark: bytes = b""
+
+    @property
+    def shown(self) -> str:
+        """The name for people and models."""
+        return f"{self.codec} with BOM" if self.mark else self.codec
+
+    def readable(self, content: bytes) -> str:
+        """Return the text of a whole file, with U+FFFD for what can't be decoded."""
+        return content[len(self.mark) :].decode(self.codec, "replace")
+
+    def decode(self, content: bytes) -> str:
+        """Return the text of a whole file such that `encode` gives back the same bytes."""
+        return content[len(self.mark) :].decode(self.codec, self._errors)
+
+    def encode(self, text: str) -> bytes:
+        """Return the bytes of a whole file that says `text`; a character it lacks raises."""
+        return self.mark + text.encode(self.codec, self._errors)
+
+    @property
+    def _errors(self) -> str:
+        return "surrogateescape" if self.codec == "utf-8" else "strict"
+
+
+def detect(content: bytes, size: int) -> Encoding | None:
+    """Return the encoding of a file of `size` bytes that starts with `content`; None: not text."""
+    sample = content[:SAMPLE_BYTES]
+    for mark, codec in _MARKS:
+        if sample.startswith(mark):
+            return Encoding(codec, mark)
+    if b"\0" in sample:
+        return _unmarked_utf16(sample)
+    if len(sample.translate(None, _CONTROLS)) < 0.9 * len(sample):
+        return None
+    if _is_valid(sample, "utf-8", whole=len(sample) == size):
+        return Encoding()
+    return Encoding(_eight_bit_codec(sample))
+
+
+def _is_valid(sample: bytes, codec: str, *, whole: bool) -> bool:
+    try:
+        codecs.getincrementaldecoder(codec)("strict").decode(sample, whole)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _unmarked_utf16(sample: bytes) -> Encoding | None:
+    """Return UTF-16 where every other byte of mostly Latin text is zero."""
+    pairs = len(sample) // 2
+    zeros = (sample[0 : 2 * pairs : 2].count(0), sample[1 : 2 * pairs : 2].count(0))
+    for codec, high, low in (("utf-16-le", zeros[1], zeros[0]), ("utf-16-be", *zeros)):
+        if high > 0.7 * pairs and low == 0 and _is_valid(sample[: 2 * pairs], codec, whole=False):
+            return Encoding(codec)
+    return None
+
+
+def _eight_bit_codec(sample: bytes) -> str:
+    """Return the codec of text that isn't valid UTF-8: damaged UTF-8, or a Western one."""
+    text = sample.decode("utf-8", "replace")
+    damaged = text.count("\ufffd")
+    intact = sum(not character.isascii() for character in text) - damaged
+    if intact >= damaged:
+        return "utf-8"
+    if not any(0x80 <= byte < 0xA0 for byte in sample):
+        return "latin-1"
+    return "cp1252" if _is_valid(sample, "cp1252", whole=True) else "utf-8"
+
+
+def binary_kind(sample: bytes) -> dict[str, Any]:
+    """Return what a file that isn't text is: its family, media type, and an image's pixels."""
+    media_type = _media_type(sample)
+    family = "image" if media_type.startswith("image/") else "binary"
+    kind: dict[str, Any] = {"kind": family, "mediaType": media_type}
+    if media_type == "image/png" and len(sample) >= 24:
+        kind["pixels"] = list(struct.unpack(">II", sample[16:24]))
+    elif media_type == "image/gif" and len(sample) >= 10:
+        kind["pixels"] = list(struct.unpack("<HH", sample[6:10]))
+    return kind
+
+
+def _media_type(sample: bytes) -> str:
+    if sample.startswith(b"RIFF") and sample[8:12] in (b"WEBP", b"WAVE"):
+        return "image/webp" if sample[8:12] == b"WEBP" else "audio/wav"
+    if sample[4:8] == b"ftyp":
+        return "image/avif" if sample[8:12] in (b"avif", b"heic") else "video/mp4"
+    known = (media_type for start, media_type in _SIGNATURES if sample.startswith(start))
+    return next(known, "application/octet-stream")
+
+
+def notebook_text(file: BinaryIO, size: int) -> str | None:
+    """Return the cells of a Jupyter notebook in order, with their outputs; None if it isn't one."""
+    if size > MAX_NOTEBOOK_BYTES:
+        return None
+    try:
+        cells: Any = json.loads(file.read(size))["cells"]
+        text = "\n".join(
+            line for number, cell in enumerate(cells, 1) for line in _cell_lines(number, cell)
+        )
+        # JSON can spell half a surrogate pair, which no text may hold.
+        return text.encode(errors="replace").decode()
+    # A notebook is foreign JSON: whatever is wrong with it, its text can still be read as it is.
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _cell_lines(number: int, cell: dict[str, Any]) -> Iterator[str]:
+    yield f"--- cell {number} ({cell['cell_type']}) ---"
+    yield from _joined(cell.get("source", "")).splitlines()
+    for output in cell.get("outputs", ()):
+        lines = _output_text(output).splitlines()
+        yield f"--- output ({output['output_type']}) ---"
+        yield from lines[:MAX_OUTPUT_LINES]
+        if len(lines) > MAX_OUTPUT_LINES:
+            yield f"[{len(lines) - MAX_OUTPUT_LINES} more lines of output]"
+
+
+def _output_text(output: dict[str, Any]) -> str:
+    if "text" in output:
+        return _joined(output["text"])
+    if "ename" in output:
+        return f"{output['ename']}: {output.get('evalue', '')}"
+    shown = cast("dict[str, Any]", output.get("data", {}))
+    text = _joined(shown.get("text/plain", ""))
+    others = ", ".join(sorted(kind for kind in shown if kind != "text/plain"))
+    return f"{text}\n[also as {others}]" if others else text
+
+
+def _joined(source: Any) -> str:
+    return source if isinstance(source, str) else "".join(source)
+
+
+def shown_size(count: int) -> str:
+    """Return a number of bytes in the unit that keeps it short: `512 B`, `3.4 KB`."""
+    if count < 1_024:
+        return f"{count} B"
+    size = float(count)
+    for unit in ("KB", "MB", "GB"):
+        size /= 1_024
+        if size < 1_024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1_024:.1f} TB"

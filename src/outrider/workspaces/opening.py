@@ -1,0 +1,221 @@
+"""Guarantees that what is opened is the plain file or folder that was decided on, and nothing else.
+
+Every folder on the way is opened below the one before (`openat`), following no link: a link put
+there after the decision ends the call (TOCTOU). Devices, pipes and sockets are refused before and
+after opening, so that nothing can hang or flood a tool.
+"""
+
+import contextlib
+import difflib
+import errno
+import fcntl
+import heapq
+import itertools
+import os
+import stat
+import sys
+from collections.abc import Generator
+from typing import BinaryIO
+
+from outrider.protocol.envelope import ToolCode
+from outrider.workspaces.names import shown_name
+from outrider.workspaces.workspace import (
+    TEMPORARY_PREFIX,
+    FolderEntry,
+    OpenFolder,
+    Place,
+    WorkspaceFault,
+)
+
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A folder that may be passed through but not listed is still passed through.
+_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ERRNOS_OF_CODE = {
+    ToolCode.NOT_FOUND: (errno.ENOENT, errno.ENOTDIR),
+    ToolCode.DENIED: (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP),
+    ToolCode.BAD_PARAMETER: (errno.ENAMETOOLONG, errno.EINVAL, errno.EISDIR, errno.EILSEQ),
+    ToolCode.TOO_LARGE: (errno.ENXIO, errno.EFBIG),
+    ToolCode.NOT_AVAILABLE: (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE),
+}
+_KINDS = {
+    stat.S_IFDIR: "folder",
+    stat.S_IFREG: "file",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFBLK: "device",
+    stat.S_IFCHR: "device",
+}
+
+
+@contextlib.contextmanager
+def open_file(place: Place) -> Generator[BinaryIO, None, None]:
+    """Hold a plain file open for reading."""
+    with faults_about(place):
+        with opened_parent(place) as folder:
+            try:
+                file = open_plain(folder, place)
+            except OSError as error:
+                raise _why_not(folder, place.parts[-1], place, error) from None
+        with open(file, "rb") as opened:
+            yield opened
+
+
+@contextlib.contextmanager
+def open_folder(place: Place) -> Generator[OpenFolder, None, None]:
+    """Hold a folder open for a program to run in."""
+    # The kernel's files may have no end.
+    excluded = ("proc", "sys", "dev") if place.path == "/" else ()
+    with faults_about(place), _opened(place) as folder, listable(folder) as listing:
+        path = f"/proc/self/fd/{listing}"
+        if sys.platform == "darwin":
+            path = os.fsdecode(fcntl.fcntl(listing, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
+        yield OpenFolder(path, os.path.lexists(f"{path}/.git"), excluded)
+
+
+def list_folder(place: Place, limit: int) -> tuple[list[FolderEntry], int]:
+    """Return the first entries of a folder, folders before all else, and how many it has."""
+    with (
+        faults_about(place),
+        _opened(place) as folder,
+        listable(folder) as listing,
+        os.scandir(listing) as found,
+    ):
+        counter = itertools.count()
+        named = (entry for entry in found if not entry.name.startswith(TEMPORARY_PREFIX))
+        counted = (entry for entry, _ in zip(named, counter, strict=False))
+        folders_first = heapq.nsmallest(
+            limit, counted, key=lambda entry: (not entry.is_dir(follow_symlinks=False), entry.name)
+        )
+        return [_entry(listing, entry.name) for entry in folders_first], next(counter)
+
+
+@contextlib.contextmanager
+def faults_about(place: Place) -> Generator[None, None, None]:
+    """Turn what the system says into a fault that names the place."""
+    try:
+        yield
+    except OSError as error:
+        raise _fault_of(error, place) from None
+
+
+@contextlib.contextmanager
+def opened_parent(place: Place, *, make: bool = False) -> Generator[int, None, None]:
+    """Hold the folder open that the place is in; `make` makes it and those above it."""
+    if place.is_folder or not place.parts:
+        raise _is_a_folder(place)
+    with _opened(Place(place.root, place.parts[:-1], place.shown), make=make) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _opened(place: Place, *, make: bool = False) -> Generator[int, None, None]:
+    """Hold a folder open, but not for listing."""
+    folder = os.open(place.root, _PASS)
+    try:
+        for part in place.parts:
+            try:
+                inner = _step(folder, part, make=make)
+            except OSError as error:
+                raise _why_not(folder, part, place, error) from None
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _step(folder: int, part: str, *, make: bool) -> int:
+    try:
+        return os.open(part, _PASS, dir_fd=folder)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(part, dir_fd=folder)
+    return os.open(part, _PASS, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def listable(folder: int) -> Generator[int, None, None]:
+    """Hold an open folder open for listing and syncing too."""
+    listing = os.open(".", _LIST, dir_fd=folder)
+    try:
+        yield listing
+    finally:
+        os.close(listing)
+
+
+def open_plain(folder: int, place: Place) -> int:
+    """Return a plain file in an open folder, opened for reading; raises for anything else."""
+    name = place.parts[-1]
+    _require_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
+    file = os.open(name, READ, dir_fd=folder)
+    try:
+        _require_plain(os.fstat(file), place)
+    except WorkspaceFault:
+        os.close(file)
+        raise
+    return file
+
+
+def _require_plain(status: os.stat_result, place: Place) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise _led_astray(place)
+    if stat.S_ISDIR(status.st_mode):
+        raise _is_a_folder(place)
+    if not stat.S_ISREG(status.st_mode):
+        message = f"{place.shown} is a device, pipe or socket: only plain files are opened"
+        raise WorkspaceFault(ToolCode.TOO_LARGE, message)
+
+
+def _entry(folder: int, name: str) -> FolderEntry:
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "other")
+        target = os.readlink(name, dir_fd=folder) if kind == "link" else None
+    except OSError as error:
+        return FolderEntry(name, "other", note=f"unreadable: {error.strerror}")
+    return FolderEntry(name, kind, status.st_size if kind == "file" else None, target)
+
+
+def _why_not(folder: int, part: str, place: Place, error: OSError) -> WorkspaceFault:
+    """Return the fault for a name that couldn't be opened: a link put there late, or what it is."""
+    with contextlib.suppress(OSError):
+        status = os.stat(part, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            return _led_astray(place)
+        if error.errno == errno.ENOTDIR:
+            message = f"{place.shown}: {shown_name(part)} is not a folder"
+            return WorkspaceFault(ToolCode.NOT_FOUND, message)
+    if error.errno == errno.ENOENT:
+        message = f"there is no {place.shown}{_similar(folder, part)}"
+        return WorkspaceFault(ToolCode.NOT_FOUND, message)
+    return _fault_of(error, place)
+
+
+def _similar(folder: int, part: str) -> str:
+    """Return a hint at names in the same folder that come close, or nothing."""
+    names: list[str] = []
+    with contextlib.suppress(OSError), listable(folder) as listing, os.scandir(listing) as entries:
+        names = [entry.name for entry in itertools.islice(entries, 2_000)]
+    close = difflib.get_close_matches(part, names, n=3, cutoff=0.6)
+    return f"; near it are: {', '.join(map(shown_name, close))}" if close else ""
+
+
+def _fault_of(error: OSError, place: Place) -> WorkspaceFault:
+    number = error.errno or 0
+    codes = (code for code, numbers in _ERRNOS_OF_CODE.items() if number in numbers)
+    message = f"{place.shown}: {os.strerror(number)}"
+    return WorkspaceFault(next(codes, ToolCode.INTERNAL), message)
+
+
+def _is_a_folder(place: Place) -> WorkspaceFault:
+    message = f"{place.shown} is a folder: use ls to see what is in it, or name a file"
+    return WorkspaceFault(ToolCode.BAD_PARAMETER, message)
+
+
+def _led_astray(place: Place) -> WorkspaceFault:
+    message = f"{place.shown} is a link that leads nowhere, or became a link during the call"
+    return WorkspaceFault(ToolCode.DENIED, message)

@@ -1,0 +1,140 @@
+"""Guarantees that a file which is written holds its old content or the new one, never a third.
+
+The new content goes into a hidden file beside the old one, is made durable, and takes its place
+in one step (atomic replace). A process that is killed before that step leaves the hidden file
+behind; the next write into the folder removes it.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Generator
+
+from outrider.protocol.envelope import ToolCode
+from outrider.workspaces.opening import READ, faults_about, listable, open_plain, opened_parent
+from outrider.workspaces.workspace import (
+    MAX_CONTENT_BYTES,
+    TEMPORARY_PREFIX,
+    FileVersion,
+    Place,
+    Rewrite,
+    WorkspaceFault,
+    raise_if_stopped,
+)
+
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Two calls of one turn may change the same file: one after the other, or a change would be lost.
+_LOCKS = tuple(threading.Lock() for _ in range(64))
+
+
+def replace(
+    place: Place, rewrite: Rewrite, stop: threading.Event, *, make_folders: bool = False
+) -> tuple[FileVersion | None, str]:
+    """Replace a file's content by what `rewrite` returns, in one step, keeping mode and owner.
+
+    Returns what the file held before, None where there was none, and the new SHA-256.
+    """
+    lock = _LOCKS[hash(place.path) % len(_LOCKS)]
+    with faults_about(place), lock, opened_parent(place, make=make_folders) as folder:
+        before, status = _existing(folder, place) or (None, None)
+        content = rewrite(before)
+        _remove_stale(folder)
+        with _temporary(folder, 0o666 if status is None else 0o600) as (temporary, file):
+            _write_durably(file, content, status)
+            raise_if_stopped(stop)
+            _refuse_changed(folder, place, status)
+            os.rename(temporary, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+        # A folder that may be written but not listed can't be synced.
+        with contextlib.suppress(PermissionError), listable(folder) as listing:
+            os.fsync(listing)
+    return before, hashlib.sha256(content).hexdigest()
+
+
+def _existing(folder: int, place: Place) -> tuple[FileVersion, os.stat_result] | None:
+    try:
+        file = open_plain(folder, place)
+    except FileNotFoundError:
+        return None
+    with open(file, "rb") as opened:
+        status = os.fstat(file)
+        if not status.st_mode & 0o222:
+            mode = f"{stat.S_IMODE(status.st_mode):04o}"
+            message = f"{place.shown} is read-only (mode {mode}): nothing was changed"
+            raise WorkspaceFault(ToolCode.DENIED, message)
+        if status.st_size > MAX_CONTENT_BYTES:
+            content, digest = None, hashlib.file_digest(opened, "sha256")
+        else:
+            content = opened.read()
+            digest = hashlib.sha256(content)
+    return FileVersion(digest.hexdigest(), status.st_size, content), status
+
+
+@contextlib.contextmanager
+def _temporary(folder: int, mode: int) -> Generator[tuple[str, int], None, None]:
+    """Hold a new hidden file open and locked; it is gone after, or has become the real one."""
+    while True:
+        name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
+        file = os.open(name, _MAKE, mode, dir_fd=folder)
+        if _is_ours(file, name, folder):
+            break
+        os.close(file)
+    try:
+        yield name, file
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+        os.close(file)
+
+
+def _is_ours(file: int, name: str, folder: int) -> bool:
+    """Whether the new file is locked before another process took it for one left behind."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file), os.stat(name, dir_fd=folder))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _write_durably(file: int, content: bytes, old: os.stat_result | None) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(file, left) :]
+    if old is not None:
+        if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+            with contextlib.suppress(OSError):
+                os.fchown(file, old.st_uid, old.st_gid)
+        os.fchmod(file, old.st_mode & 0o777)
+    os.fsync(file)
+
+
+def _refuse_changed(folder: int, place: Place, old: os.stat_result | None) -> None:
+    """Raise a fault where another process changed the file since it was read."""
+    try:
+        now = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        now = None
+    if _version(now) != _version(old):
+        message = f"{place.shown} was changed by another process during the call: read it again"
+        raise WorkspaceFault(ToolCode.CONFLICT, message)
+
+
+def _version(status: os.stat_result | None) -> tuple[int, ...] | None:
+    return status and (status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns)
+
+
+def _remove_stale(folder: int) -> None:
+    """Remove the hidden files of processes that were killed: those that no process has locked."""
+    names: list[str] = []
+    with contextlib.suppress(OSError), listable(folder) as listing, os.scandir(listing) as entries:
+        names += [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
+    for name in names:
+        with contextlib.suppress(OSError):
+            file = os.open(name, READ, dir_fd=folder)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(name, dir_fd=folder)
+            finally:
+                os.close(file)

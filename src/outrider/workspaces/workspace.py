@@ -1,0 +1,136 @@
+"""The interface through which tools reach files. What stands behind it may be any kind of place.
+
+A tool opens nothing by a path: it asks for a `Place`, which a workspace only gives for a path that
+may be used, and hands that back.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+from outrider.protocol.envelope import ToolCode
+from outrider.protocol.errors import OutriderError
+
+MAX_CONTENT_BYTES = 16 * 1024 * 1024
+"""The largest file whose content `Workspace.replace` hands over."""
+TEMPORARY_PREFIX = ".outrider-temporary-"
+"""What the names of files that are being written start with; searches and listings skip them."""
+
+
+class WorkspaceFault(OutriderError):
+    """Why a workspace refuses or fails, as the envelope of a tool says it."""
+
+    def __init__(self, code: ToolCode, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+def raise_if_stopped(stop: threading.Event) -> None:
+    """Raise a fault where the call was given up, so that nothing more is done for it."""
+    if stop.is_set():
+        raise WorkspaceFault(ToolCode.TIMEOUT, "the call was given up")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path that was decided on: a root, and the names below it, free of links."""
+
+    root: str
+    parts: tuple[str, ...]
+    shown: str
+    """As the caller may see it: relative where it can be, on one line."""
+    is_folder: bool = False
+
+    @property
+    def path(self) -> str:
+        """The absolute path, for records; never to open the file by."""
+        return os.path.join(self.root, *self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFolder:
+    """A folder that is held open for a program to run in."""
+
+    path: str
+    """Leads to this folder, even if another one has taken its name since."""
+    is_repository: bool
+    """Whether it is the top of a git repository: ignore files above it don't apply."""
+    excluded: tuple[str, ...] = ()
+    """Names in it that no program may enter."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """One entry of a folder: its kind, a plain file's size, a link's target."""
+
+    name: str
+    kind: str
+    size: int | None = None
+    target: str | None = None
+    note: str | None = None
+    """Why nothing more is known of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """A file as it was: its SHA-256, and its content unless that is too large."""
+
+    hash: str
+    size: int
+    content: bytes | None
+
+
+Rewrite = Callable[[FileVersion | None], bytes]
+"""Makes a file's new content from what it holds; it gets None where there is no file."""
+
+
+class Workspace(Protocol):
+    """The files of one child. Every method raises `WorkspaceFault` where it can't do its work."""
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The real paths of its folders, the working tree first."""
+        ...
+
+    @property
+    def credential_globs(self) -> tuple[str, ...]:
+        """Globs that every credential file matches; empty where tools may show these files."""
+        ...
+
+    def is_credential(self, path: str) -> bool:
+        """Whether the file at an absolute path must not be shown, as it holds credentials."""
+        ...
+
+    def resolve(self, path: str, *, writing: bool = False) -> Place:
+        """Return the place of a path that the caller wrote."""
+        ...
+
+    def below(self, folder: Place, path: str) -> Place:
+        """Return the place of a path that a search or a listing found, relative to `folder`."""
+        ...
+
+    def open_file(self, place: Place) -> AbstractContextManager[BinaryIO]:
+        """Hold a plain file open for reading."""
+        ...
+
+    def open_folder(self, place: Place) -> AbstractContextManager[OpenFolder]:
+        """Hold a folder open for a program to run in."""
+        ...
+
+    def list_folder(self, place: Place, limit: int) -> tuple[list[FolderEntry], int]:
+        """Return the first entries of a folder, folders before all else, and how many it has."""
+        ...
+
+    def replace(
+        self, place: Place, rewrite: Rewrite, stop: threading.Event, *, make_folders: bool = False
+    ) -> tuple[FileVersion | None, str]:
+        """Replace a file's content by what `rewrite` returns, in one step or not at all.
+
+        Returns what the file held before, None where there was none, and the new SHA-256.
+        """
+        ...
