@@ -185,6 +185,6 @@ async def test_the_form_without_a_loop_says_what_to_do_within_one(world: Path) -
         subagent_sync("explorer", "x")
 
 
-def test_two_event_loops_do_not_share_a_turnstile(world: Path) -> None:
+def test_admission_serves_one_event_loop_after_the_other(world: Path) -> None:
     for _ in range(2):
         asyncio.run(subagent("nobody", "x"))

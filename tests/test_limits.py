@@ -248,7 +248,7 @@ async def test_who_gives_up_waiting_is_not_waited_for() -> None:
     assert modest.cancelled()
 
 
-def test_the_turnstile_counts_the_children_of_all_threads() -> None:
+def test_admission_counts_the_children_of_all_threads() -> None:
     gate = Admission()
     inside, most = 0, 0
     lock = threading.Lock()

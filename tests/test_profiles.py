@@ -159,7 +159,8 @@ async def test_explore_never_writes_whatever_the_user_allows(server: ScriptedMod
 
 
 BAD_CALLS: dict[str, tuple[Any, str]] = {
-    "no JSON": ("{", "aren't JSON"),
+    "no JSON": ("{", "the arguments are not JSON"),
+    "a key given twice": ('{"agent": "explorer", "agent": "tester", "task": "x"}', "twice"),
     "a list": ("[]", "aren't a JSON object"),
     "nothing": ({}, "agent and task"),
     "an empty task": ({"agent": "explorer", "task": ""}, "task"),

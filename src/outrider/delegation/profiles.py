@@ -8,15 +8,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from outrider.agents.discovery import general_agent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request, invalid
-from outrider.protocol import jsonl
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import SingleResult, ToolResult, refused
+from outrider.schemas.arguments import read_arguments
+from outrider.schemas.values import is_object
 from outrider.settings.keys import Config
 
 MAX_NAMED_AGENTS = 12
@@ -217,7 +218,12 @@ class SubAgentTool:
 
 def _state(profile: SubAgentProfile, arguments: str | Mapping[str, Any]) -> SubAgentState:
     """Return the request of a call: with all that the profile requires, and nothing unknown."""
-    given = _parsed(arguments) if isinstance(arguments, str) else arguments
+    read = read_arguments(arguments)
+    if read.fault is not None:
+        raise invalid(f"The call can't be read: {read.fault.message}.")
+    if not is_object(read.value):
+        raise invalid("The arguments aren't a JSON object.")
+    given = read.value
     known, required = profile.parameters["properties"], profile.parameters["required"]
     name = profile.name
     if unknown := sorted(set(given) - set(known)):
@@ -231,16 +237,6 @@ def _state(profile: SubAgentProfile, arguments: str | Mapping[str, Any]) -> SubA
         output_schema=given.get(profile.output_schema_arg or ""),
         agent=given[profile.agent_arg] if profile.agent_arg else None,
     )
-
-
-def _parsed(arguments: str) -> Mapping[str, Any]:
-    try:
-        parsed: object = jsonl.decode(arguments.encode(errors="replace"))
-    except (ValueError, RecursionError) as error:
-        raise invalid(f"The arguments aren't JSON: {error}.") from None
-    if not isinstance(parsed, dict):
-        raise invalid("The arguments aren't a JSON object.")
-    return cast("dict[str, Any]", parsed)
 
 
 def offered_tools(

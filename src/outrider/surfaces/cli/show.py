@@ -54,7 +54,7 @@ def _line_numbers(given: str) -> range:
         raise bad_call(f"--lines {given!r} can't be read: write A:B, A: or :B", "show")
     numbers = range(int(first), int(last) + 1)
     if not numbers or numbers.start == 0:
-        raise bad_call(f"--lines {given!r} selects no line: they are counted from 1", "show")
+        raise bad_call(f"--lines {given!r} selects no line: A counts from 1, B from A", "show")
     return numbers
 
 
@@ -93,9 +93,7 @@ def _write_record(run: RecordedRun, wanted: range) -> None:
 
 def _write_events(session: Path, wanted: range, *, as_json: bool) -> None:
     as_json = as_json or not sys.stdout.isatty()
-    for number, line in _lines(session):
-        if number not in wanted:
-            continue
+    for line in (line for number, line in _lines(session) if number in wanted):
         try:
             event: Any = json.loads(line)
         except (ValueError, RecursionError):
