@@ -8,7 +8,7 @@ MAX_COMMAND_CHARACTERS = 2_000
 
 
 class EffectsRecorder:
-    """Takes down the files and commands of one call, with paths relative to the working tree."""
+    """Records the files and commands of one call, with paths relative to the working tree."""
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
@@ -37,7 +37,7 @@ class EffectsRecorder:
             self._commands.append(CommandRun(command, exit_code))
 
     def effects(self) -> Effects:
-        """Return what was taken down."""
+        """Return what was recorded."""
         return Effects(
             tuple(self._read), tuple(self._written), tuple(self._commands), self._omitted
         )

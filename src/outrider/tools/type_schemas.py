@@ -1,4 +1,4 @@
-"""JSON Schemas of Python types: plain ones by our own hand, all others by pydantic's."""
+"""JSON Schemas of Python types: plain ones are made here, all others by pydantic."""
 
 import types
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Guarantees that well-known credential files are recognised by their path, however it is spelled.
+"""Guarantees that well-known credential files are recognised by their path, in any spelling.
 
 Only the path decides, never the content: the question has to be answered before a file is opened.
 """

@@ -28,7 +28,7 @@ class FolderWorkspace:
     """The working tree first; links in these paths are resolved once, here."""
     allow_credential_files: bool = False
 
-    # A place was decided on: what is done there needs nothing else.
+    # These need nothing but the place that was decided on.
     open_file = staticmethod(opening.open_file)
     open_folder = staticmethod(opening.open_folder)
     list_folder = staticmethod(opening.list_folder)

@@ -1,4 +1,4 @@
-"""Guarantees that a file's name, whatever it holds, is shown on one line and can be typed back.
+"""Guarantees that any file name is shown on one line, and can be typed back.
 
 A name is bytes. Newlines in it could forge a line of a listing, control characters a terminal,
 and bytes that are not UTF-8 can't be sent as JSON: all of these are shown escaped, and
@@ -24,7 +24,7 @@ def _shown_character(character: str) -> str:
     if character.isprintable() and character != "\\":
         return character
     number = ord(character)
-    if 0xDC80 <= number <= 0xDCFF:  # a byte that isn't UTF-8, as Python smuggles it
+    if 0xDC80 <= number <= 0xDCFF:  # a byte that isn't UTF-8 (surrogateescape)
         return f"\\x{number - 0xDC00:02x}"
     if 0x80 <= number <= 0xFF:  # else it would read as such a byte
         return f"\\u{number:04x}"
@@ -46,12 +46,12 @@ def _real_character(match: re.Match[str]) -> str:
         return chr(0xDC00 + int(escape[2:], 16))
     try:
         return escape.encode().decode("unicode_escape")
-    except UnicodeDecodeError:  # beyond the last character there is
+    except UnicodeDecodeError:  # beyond the last code point
         return escape
 
 
 def undisguised(name: str) -> str:
-    """Return `name` with look-alikes (wide dots and slashes) plain, and without the invisible."""
+    """Return `name` with look-alikes (wide dots and slashes) plain and without the invisible."""
     flat = unicodedata.normalize("NFKC", name)
     return "".join(character for character in flat if unicodedata.category(character) != "Cf")
 

@@ -162,7 +162,7 @@ def open_plain(folder: int, place: Place) -> int:
 
 def _require_plain(status: os.stat_result, place: Place) -> None:
     if stat.S_ISLNK(status.st_mode):
-        raise _led_astray(place)
+        raise _became_a_link(place)
     if stat.S_ISDIR(status.st_mode):
         raise _is_a_folder(place)
     if not stat.S_ISREG(status.st_mode):
@@ -181,11 +181,11 @@ def _entry(folder: int, name: str) -> FolderEntry:
 
 
 def _why_not(folder: int, part: str, place: Place, error: OSError) -> WorkspaceFault:
-    """Return the fault for a name that couldn't be opened: a link put there late, or what it is."""
+    """Return the fault for a name that couldn't be opened."""
     with contextlib.suppress(OSError):
         status = os.stat(part, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
-            return _led_astray(place)
+            return _became_a_link(place)
         if error.errno == errno.ENOTDIR:
             message = f"{place.shown}: {shown_name(part)} is not a folder"
             return WorkspaceFault(ToolCode.NOT_FOUND, message)
@@ -216,6 +216,6 @@ def _is_a_folder(place: Place) -> WorkspaceFault:
     return WorkspaceFault(ToolCode.BAD_PARAMETER, message)
 
 
-def _led_astray(place: Place) -> WorkspaceFault:
+def _became_a_link(place: Place) -> WorkspaceFault:
     message = f"{place.shown} is a link that leads nowhere, or became a link during the call"
     return WorkspaceFault(ToolCode.DENIED, message)

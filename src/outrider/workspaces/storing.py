@@ -1,4 +1,4 @@
-"""Guarantees that a file which is written holds its old content or the new one, never a third.
+"""Guarantees that a file being written holds its old content or the new one, and nothing else.
 
 The new content goes into a hidden file beside the old one, is made durable, and takes its place
 in one step (atomic replace). A process that is killed before that step leaves the hidden file
@@ -90,7 +90,7 @@ def _temporary(folder: int, mode: int) -> Generator[tuple[str, int], None, None]
 
 
 def _is_ours(file: int, name: str, folder: int) -> bool:
-    """Whether the new file is locked before another process took it for one left behind."""
+    """Whether we locked the new file before another process took it for a stale one."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(file), os.stat(name, dir_fd=folder))

@@ -21,7 +21,7 @@ TEMPORARY_PREFIX = ".outrider-temporary-"
 
 
 class WorkspaceFault(OutriderError):
-    """Why a workspace refuses or fails, as the envelope of a tool says it."""
+    """Why a workspace refuses or fails; a tool answers with its code, message and data."""
 
     def __init__(self, code: ToolCode, message: str, data: Any = None) -> None:
         super().__init__(message)

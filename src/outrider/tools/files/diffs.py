@@ -1,4 +1,4 @@
-"""What two texts have in common, in bounded time: a short diff, or the lines that come nearest."""
+"""Compares texts in bounded time: a short diff of a change, the lines nearest to a text."""
 
 import difflib
 import re
@@ -29,10 +29,13 @@ def change(before: str, after: str) -> dict[str, Any]:
     first = max(0, start - _CONTEXT_LINES)
     tail = end - min(end, _CONTEXT_LINES)
     lines = list(_unified(old[first : len(old) - tail], new[first : len(new) - tail], first))
+    shown = [line[:MAX_LINE_CHARACTERS] for line in lines[:MAX_DIFF_LINES]]
+    if len(lines) > len(shown):
+        shown.append(f"[{len(lines) - len(shown)} more lines of diff]")
     return {
         "removed": sum(line.startswith("-") for line in lines),
         "added": sum(line.startswith("+") for line in lines),
-        "diff": "\n".join(_shortened(lines)),
+        "diff": "\n".join(shown),
     }
 
 
@@ -43,16 +46,10 @@ def _shared(old: list[str], new: list[str]) -> int:
 
 
 def _unified(old: list[str], new: list[str], skipped: int) -> Iterator[str]:
-    """Yield a unified diff without its head; a hunk says where it starts in the whole new text."""
+    """Yield a unified diff without its header; hunks have line numbers of the whole new text."""
     for line in islice(difflib.unified_diff(old, new, n=_CONTEXT_LINES, lineterm=""), 2, None):
         hunk = _HUNK.match(line)
         yield line if hunk is None else f"@@ line {skipped + int(hunk[1])} @@"
-
-
-def _shortened(lines: list[str]) -> list[str]:
-    shown = [line[:MAX_LINE_CHARACTERS] for line in lines[:MAX_DIFF_LINES]]
-    left = len(lines) - len(shown)
-    return [*shown, f"[{left} more lines of diff]"] if left else shown
 
 
 def nearest_lines(text: str, wanted: str) -> str:
@@ -62,20 +59,21 @@ def nearest_lines(text: str, wanted: str) -> str:
     if not asked:
         return "It is blank: give text that can be told apart"
     if all(map(_NUMBERED.match, asked)):
-        return "It starts with line numbers, which are no part of the file: leave them out"
+        return "It starts with line numbers, which are not in the file: leave them out"
     anchor = max(asked, key=len)[:MAX_LINE_CHARACTERS]
     at = _nearest(lines, anchor)
     if at is None:
         return "No line comes near it: read the file again"
     first = max(0, at - wanted[: wanted.find(anchor)].count("\n"))
     shown = lines[first : first + min(wanted.count("\n") + 1, MAX_NEAREST_LINES)]
-    hint = " (they differ in blanks only)" if _same_but_blanks(lines[at], anchor) else ""
+    same = "".join(lines[at].split())[:MAX_LINE_CHARACTERS] == "".join(anchor.split())
+    hint = " (they differ in blanks only)" if same else ""
     numbered = [f"{n}\t{line[:MAX_LINE_CHARACTERS]}" for n, line in enumerate(shown, first + 1)]
     return f"The nearest lines{hint}:\n" + "\n".join(numbered)
 
 
 def _nearest(lines: list[str], anchor: str) -> int | None:
-    """Return the place of the line most like `anchor`, or None where none is like it."""
+    """Return the index of the line most like `anchor`, or None where none is like it."""
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(anchor.strip())
     best, best_ratio, ratios = None, _MIN_RATIO, 0
@@ -92,7 +90,3 @@ def _nearest(lines: list[str], anchor: str) -> int | None:
             if ratio == 1.0:
                 break
     return best
-
-
-def _same_but_blanks(line: str, other: str) -> bool:
-    return "".join(line.split())[:MAX_LINE_CHARACTERS] == "".join(other.split())

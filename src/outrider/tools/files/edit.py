@@ -79,7 +79,7 @@ def _decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
             return encoding, text
     except UnicodeError:
         pass
-    # Whatever the first bytes promised: as Latin-1 every byte stays what it is.
+    # The first bytes misled. As Latin-1 every byte stays as it is.
     encoding = Encoding("latin-1")
     return encoding, encoding.decode(old.content)
 
@@ -94,7 +94,7 @@ def _encoded(text: str, encoding: Encoding) -> bytes:
 
 
 class Replacement(NamedTuple):
-    """A piece of the text by its bounds, what takes its place, and the edit that wants it."""
+    """A piece of the text by its bounds, what replaces it, and the number of the edit."""
 
     start: int
     end: int
@@ -103,7 +103,7 @@ class Replacement(NamedTuple):
 
 
 def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
-    """Return `text` with every edit made against the text as it was; faults if one can't."""
+    """Return `text` with every edit made against the text as it was; raises if one can't be."""
     replacements: list[Replacement] = []
     for number, one in enumerate(edits, 1):
         replacements += _replacements(text, one, number, shown)
@@ -132,14 +132,14 @@ def _pieces(text: str, replacements: list[Replacement]) -> Iterator[str]:
 
 
 def _replacements(text: str, one: Edit, number: int, shown: str) -> list[Replacement]:
-    # Exactly this text, whichever of the two line endings it has.
+    # Exactly this text, with either of the two line endings.
     lines = one["oldText"].replace("\r\n", "\n").split("\n")
     pattern = re.compile(r"\r?\n".join(map(re.escape, lines)))
     found = [match.span() for match in pattern.finditer(text)]
     why = None
     if not found:
         why = f"is not in {shown}, nothing was changed. {nearest_lines(text, one['oldText'])}"
-    # Places that overlap count too: which of them was meant?
+    # Places that overlap count too: it is unclear which one was meant.
     elif not one.get("all") and pattern.search(text, found[0][0] + 1):
         why = (
             f"is in {shown} more than once (from lines {_places(text, found)}), nothing was "

@@ -1,4 +1,4 @@
-"""The tool `find`: files by the pattern of their names or paths."""
+"""The tool `find`: files whose names or paths match a glob, in the order of paths."""
 
 import heapq
 from collections.abc import Iterable, Iterator
@@ -64,7 +64,7 @@ def find(
 
 
 def _relative(folder: str, pattern: str) -> str:
-    """Return a pattern relative to the folder that is searched; faults where it leads out of it."""
+    """Return a pattern relative to the searched folder; raises where it leads out of it."""
     if pattern.startswith("/"):
         inside = folder.rstrip("/") + "/"
         if not pattern.startswith(inside) or pattern == inside:

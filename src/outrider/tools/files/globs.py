@@ -11,7 +11,7 @@ from outrider.tools.faults import ToolFault
 MAX_ALTERNATIVES = 256
 MAX_PATTERN_CHARACTERS = 1_000
 _INNER_BRACES = re.compile(r"\{([^{}]*)\}")
-# In such a name both readers, ours and ripgrep's, see the same pattern.
+# Such a name means the same to fnmatch and to ripgrep.
 _PLAIN = re.compile(r"[\w.*?+@%=~ -]+", re.ASCII)
 
 NameTest = Callable[[str], object]
@@ -20,10 +20,10 @@ PathTest = tuple[NameTest | None, ...]
 
 
 class Glob:
-    """A pattern: without a slash it is held against names, with one against whole paths.
+    """A pattern: without a slash it is matched against names, with one against whole paths.
 
-    `*` and `?` stay within a name, `**` spans folders, `{a,b}` gives a choice; a `!` in front
-    turns it around.
+    `*` and `?` stay within a name, `**` spans folders, `{a,b}` gives a choice; a leading
+    `!` negates it.
     """
 
     def __init__(self, text: str) -> None:
@@ -43,7 +43,7 @@ class Glob:
         self._everything = self._any_name and not self._paths and not self.negated
 
     def matches(self, path: str) -> bool:
-        """Whether the pattern lets a path, relative to the folder that is searched, through."""
+        """Whether a path, relative to the searched folder, matches."""
         if self._everything:
             return True
         found = self._name is not None and self._name(path[path.rfind("/") + 1 :]) is not None
@@ -77,7 +77,7 @@ def _name_test(part: str) -> NameTest:
 
 
 def _passes(names: Sequence[str], tests: PathTest) -> bool:
-    """Whether the names of a path pass the tests; only the last `**` is ever gone back to."""
+    """Whether the names of a path pass the tests; it backtracks to the last `**` only."""
     name = test = 0
     span, span_end = -1, 0
     while name < len(names):
@@ -100,7 +100,7 @@ def _never(name: str) -> bool:
 
 
 def _expanded(text: str) -> Iterator[str]:
-    """Yield the patterns that one with `{a,b}` stands for; faults where they are too many."""
+    """Yield the patterns that one with `{a,b}` stands for; raises where they are too many."""
     waiting, made = [text], 0
     while waiting:
         pattern = waiting.pop()

@@ -1,8 +1,8 @@
-"""The tool `grep`: matching lines of files, in a fixed order, without what is not to be seen.
+"""The tool `grep`: matching lines of files, in a fixed order, without secrets.
 
-Of credential files nothing is shown, not even whether they would match: they are counted by their
-names, whatever the pattern. A number that depended on the pattern would give away their content,
-one question at a time. Nor is a line shown that is a secret only among its neighbours.
+Guarantees that nothing is shown of credential files, not even whether they match: they are counted
+by their names, for any pattern. A number that depended on the pattern would reveal their content,
+one question at a time. Nor is a line shown that only its neighbours identify as a secret.
 """
 
 import os
@@ -134,7 +134,7 @@ def grep(
 def _search(
     context: ToolContext, where: OpenFolder | BinaryIO, arguments: list[str], matches: Matches
 ) -> int:
-    """Take what ripgrep finds, as far as it is counted; returns how much could not be read."""
+    """Collect what ripgrep finds; returns how many entries could not be read."""
     with searching(context, arguments, where) as search:
         for record in json_lines(search.chunks()):
             matches.feed(record)
@@ -158,7 +158,7 @@ def _search_folder(
     matches.wanted = lambda path: glob.matches(path) and not is_credential(path)
     globs = [f"--iglob={one}" for one in _credential_globs(workspace, glob.names())]
     with workspace.open_folder(place) as folder:
-        # Both at once: the list of names is there long before the search is done.
+        # Both at once: the list of names is complete long before the search is.
         names = searching(context, ["--files", "--null", *globs], folder)
         with names if globs else nullcontext() as listing:
             unreadable = _search(context, folder, arguments, matches)
@@ -180,7 +180,7 @@ def _credential_globs(workspace: Workspace, names: Sequence[str]) -> Sequence[st
 
 
 def _settle(context: ToolContext, place: Place, found: FoundFile) -> None:
-    """Record that a file was read, show its path to the caller, and mask its lines."""
+    """Record that a file was read, make its path the one to show, and mask its lines."""
     file = context.workspace.below(place, found.path) if place.is_folder else place
     found.path = file.shown
     context.effects.file_read(file.path)
@@ -190,7 +190,7 @@ def _settle(context: ToolContext, place: Place, found: FoundFile) -> None:
 
 
 def _hide_secrets(workspace: Workspace, place: Place, found: FoundFile, mask: Masker) -> None:
-    """Mask the kept lines of a file that are secret for what stands around them."""
+    """Mask the kept lines of a file that are secret because of the lines around them."""
     unclear = [line for line in found.lines if _UNCLEAR.search(line.text)]
     if not unclear:
         return
@@ -207,7 +207,7 @@ def _hide_secrets(workspace: Workspace, place: Place, found: FoundFile, mask: Ma
     masked = dict(enumerate(zip(lines, mask.lines(lines), strict=True), 1))
     for line in found.lines:
         before, after = masked.get(line.number or 0, ("", ""))
-        # A longer one was looked at before it was cut.
+        # A longer one was masked before it was cut.
         if before != after and len(before) <= MAX_LINE_CHARACTERS:
             line.text = after
 

@@ -1,6 +1,6 @@
-"""What ripgrep found, put in order and held to a bound while it comes in.
+"""What ripgrep finds, kept in order and bounded while it arrives.
 
-ripgrep searches files side by side and reports them as they are done. The first files by path are
+ripgrep searches files in parallel and reports them as they finish. The first files by path are
 kept, all others only counted, so that the answer is the same each time and memory is bounded.
 """
 
@@ -26,7 +26,7 @@ _LINE_NUMBER = re.compile(rb'"line_number":(\d+),"absolute_offset":\d+,"submatch
 
 @dataclass(slots=True)
 class FoundLine:
-    """A line that matched, or stands beside one that did."""
+    """A line that matched, or that is near one that did."""
 
     number: int | None
     text: str
@@ -101,7 +101,7 @@ class Matches:
     def _hold_one_more(self, current: FoundFile) -> None:
         current.held += 1
         self._held += 1
-        # The last files are let go as soon as those before them fill the limit.
+        # The last files are dropped as soon as those before them fill the limit.
         while (last := self.kept[-1]) is not current and self._held - last.held >= self.limit:
             self._held -= self.kept.pop().held
 
@@ -123,7 +123,7 @@ def _ends(record: bytes) -> bytes:
     if len(record) <= 2 * MAX_RECORD_BYTES:
         return record
     half = MAX_RECORD_BYTES // 2
-    # A newline, which no JSON string holds, so that what is left is never taken for the whole.
+    # The newline makes it invalid JSON, so that it is never taken for a whole record.
     return record[:half] + b"\n" + record[-half:]
 
 
@@ -140,7 +140,7 @@ def _bytes(value: Any) -> bytes:
 def _line(record: bytes, mask: Masker | None, *, is_match: bool) -> FoundLine:
     try:
         data = _data(record)
-    except ValueError:  # too long a line, of which only the ends are left
+    except ValueError:  # a line too long, of which only the ends are left
         numbers = _LINE_NUMBER.findall(record)
         number = int(numbers[-1]) if numbers else None
         return FoundLine(number, "[a line too long to show]", is_match)
@@ -157,7 +157,7 @@ def _shown_line(raw: bytes, start: int, mask: Masker | None) -> str:
         return text
     at = len(raw[:start].decode(errors="replace"))
     if mask is not None:
-        # Before it is cut: what a secret is known by may be far from the match.
+        # Before it is cut: what identifies a secret may be far from the match.
         near = max(0, at - _AROUND_MATCH)
         text, at = mask.text(text[near : at + _AROUND_MATCH]), len(mask.text(text[near:at]))
     first = max(0, at - _BEFORE_MATCH)

@@ -1,4 +1,4 @@
-"""The tool `read`: numbered lines of a text file, whatever its size and encoding."""
+"""The tool `read`: numbered lines of a text file of any size and encoding."""
 
 import codecs
 import os
@@ -28,7 +28,7 @@ DEFAULT_LINES = 2_000
 MAX_LINES = 20_000
 MAX_BYTES = 45_000
 MAX_LINE_CHARACTERS = 2_000
-# What is left of a file is read on to count its lines, up to this much.
+# The rest of a file is read to count its lines, unless it is larger than this.
 MAX_BYTES_COUNTED = 32 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
 # How far above what is shown a secret may have begun: the largest private keys have 200 lines.
@@ -104,7 +104,7 @@ def read(
 
 @contextmanager
 def _opened(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], None, None]:
-    """Hold a file open, and yield its name for the caller too. It may be a result kept whole."""
+    """Hold a file or a spilled result open, and yield its name for the caller too."""
     kept = context.spilled(path)
     if kept is not None:
         with kept.open("rb") as file:
@@ -119,7 +119,7 @@ def _opened(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], 
 def _feed(
     window: "LineWindow", file: BinaryIO, size: int, encoding: Encoding, stop: threading.Event
 ) -> bool:
-    """Feed a file to the window; returns whether all of it was, and so its lines are counted."""
+    """Feed a file to the window; returns whether all of it was read, and its lines counted."""
     decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
     at = file.seek(len(encoding.mark))
     while chunk := file.read(_CHUNK_BYTES):

@@ -1,7 +1,7 @@
 """Guarantees that the ripgrep which runs is the user's own, and that it ends with the call.
 
-A program of that name inside the tree that is searched is never run, no configuration is read
-but the ignore files, and no link is followed.
+A program of that name in the searched tree is never run, no configuration is read except the
+ignore files, and no link is followed.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _PIPE_BYTES = 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _LOOK_AROUND_SECONDS = 0.1
 _ABOUT_ONE_ENTRY = re.compile(rb"\(os error \d+\)\s*$")
-# They come last: of several globs that match, the last one counts.
+# These come last: of several matching globs the last one counts.
 _COMMON = (
     "--no-config",
     "--hidden",
@@ -40,15 +40,15 @@ _COMMON = (
 
 
 def narrowed_to(names: Sequence[str]) -> list[str]:
-    """Return arguments that let only files with such names through, and ignore files keep theirs.
+    """Return arguments that search only files with such names.
 
-    A `--glob` would do it too, but bring back what .gitignore leaves out.
+    A `--glob` would also search files that .gitignore excludes.
     """
     return [f"--type-add=wanted:{name}" for name in names] + (["--type=wanted"] if names else [])
 
 
 def ripgrep(roots: Sequence[str]) -> str:
-    """Return the path of a ripgrep outside the roots, or fault: 2004 with what to install."""
+    """Return the path of a ripgrep outside the roots; raises 2004 with what to install."""
     return _found(os.environ.get("PATH", os.defpath), tuple(roots))
 
 
@@ -60,7 +60,7 @@ def _found(search_path: str, roots: tuple[str, ...]) -> str:
             real = os.path.realpath(program)
             if containing(roots, real) is None and containing(roots, program) is None:
                 return program
-    # The wheel's is next to the interpreter, and as much to be trusted, wherever that is.
+    # The wheel's is next to the interpreter, and as trustworthy, even if that is in the tree.
     program = shutil.which("rg", path=os.path.dirname(sys.executable))
     if program is None:
         raise ToolFault(
@@ -80,7 +80,7 @@ class RipgrepProcess:
     complaints: bytes = b""
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the output as it comes, up to its end; faults when the call is given up."""
+        """Yield the output as it comes, up to its end; raises when the call is given up."""
         with selectors.DefaultSelector() as selector:
             for stream in (self.process.stdout, self.process.stderr):
                 assert stream is not None, "both were asked for as pipes"
@@ -106,7 +106,7 @@ class RipgrepProcess:
         return sum(1 for line in self.complaints.splitlines() if _ABOUT_ONE_ENTRY.search(line))
 
     def refusal(self) -> ToolFault:
-        """Return the fault that stands for ripgrep's refusal to run."""
+        """Return the fault for a ripgrep that refused to run, in its own words."""
         text = self.complaints.decode(errors="replace").strip().removeprefix("rg: ")
         message = text[:2_000] or "ripgrep ended early and didn't say why"
         return ToolFault(ToolCode.BAD_PARAMETER, message)

@@ -71,7 +71,7 @@ class Encoding:
         return content[len(self.mark) :].decode(self.codec, self._errors)
 
     def encode(self, text: str) -> bytes:
-        """Return the bytes of a whole file that says `text`; a character it lacks raises."""
+        """Return the bytes of a file with this text; raises where the codec lacks a character."""
         return self.mark + text.encode(self.codec, self._errors)
 
     @property
@@ -156,7 +156,7 @@ def notebook_text(file: BinaryIO, size: int) -> str | None:
         )
         # JSON can spell half a surrogate pair, which no text may hold.
         return text.encode(errors="replace").decode()
-    # A notebook is foreign JSON: whatever is wrong with it, its text can still be read as it is.
+    # A notebook is foreign JSON: a broken one is read as plain text instead.
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -34,7 +34,7 @@ def write(
 
     Args:
         path: The file, relative to the working tree.
-        content: All that the file shall hold.
+        content: The whole content of the file.
     """
     place = context.workspace.resolve(path, writing=True)
     if path.endswith("/"):
