@@ -1,6 +1,8 @@
-"""Turns anything that a tool returned or raised into an envelope."""
+"""Turns anything that a tool returned or raised into an envelope of plain JSON."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from typing import Any, cast
 
 from outrider.protocol.envelope import (
@@ -12,10 +14,12 @@ from outrider.protocol.envelope import (
 )
 from outrider.protocol.jsonl import without_surrogates
 from outrider.tools.faults import ToolFault
-from outrider.tools.jsonable import jsonable
 
 MAX_MESSAGE_CHARACTERS = 20_000
 MAX_FAULT_CHARACTERS = 300
+MAX_DEPTH = 64
+MAX_INTEGER_BITS = 10_000
+"""Python writes out integers of at most 4,300 digits."""
 _ENVELOPE_KEYS = frozenset({"code", "message", "data", "meta"})
 
 
@@ -46,6 +50,53 @@ def envelope_of_fault(fault: BaseException) -> Envelope:
         return build_error_response(ToolCode.TIMEOUT, text or "The tool timed out.")
     name = type(fault).__name__
     return build_error_response(ToolCode.INTERNAL, f"{name}: {text}" if text else name)
+
+
+def jsonable(value: object, above: tuple[int, ...] = ()) -> Any:
+    """Return a value as JSON has it; what JSON hasn't becomes text, and cycles are cut.
+
+    `above` holds the ids of the containers that the value is in.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, str):
+        return without_surrogates(str(value))
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        return f"(a number of {value.bit_length()} bits)"
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, bytes | bytearray):
+        return f"({len(value)} bytes)"
+    if id(value) in above or len(above) >= MAX_DEPTH:
+        return "(cut: nested too deep)"
+    above = (*above, id(value))
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, object]", value).items()
+        return {_text(key): jsonable(item, above) for key, item in pairs}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item, above) for item in cast("Iterable[object]", value)]
+    return jsonable(_converted(value), above)
+
+
+def _converted(value: object) -> Any:
+    """Return a dataclass, model, date or any other object as pydantic writes it in JSON."""
+    from pydantic_core import to_jsonable_python
+
+    if isinstance(value, Iterator):  # it may have no end
+        return _text(value)
+    try:
+        return to_jsonable_python(value, bytes_mode="base64", serialize_unknown=True)
+    except Exception:  # a cycle, or foreign code, which may do anything
+        return _text(value)
+
+
+def _text(value: object) -> str:
+    try:
+        return without_surrogates(str(value))
+    except Exception:  # foreign code again
+        return f"({type(value).__name__})"
 
 
 def _message(given: object) -> str:
