@@ -15,8 +15,8 @@ import pytest
 from outrider.protocol.envelope import ToolCode
 from outrider.tools import build_error_response, build_success_response, tool
 from outrider.tools.context import ToolContext
-from outrider.tools.entry_points import load_tools
 from outrider.tools.executor import ToolExecutor
+from outrider.tools.loading import load_tools
 from outrider.tools.registry import Tool, collect_tools, tool_of
 
 
@@ -147,6 +147,24 @@ async def test_types_that_json_has_not_are_made_of_json():
         bad = await tools.execute("draw_dot", {"at": {"x": 1}, "colour": "green"})
         assert bad.envelope["code"] == 1002
         assert "at:" in bad.envelope["message"] and "colour:" in bad.envelope["message"]
+
+
+def test_notes_describe_a_type_that_pydantic_reads_as_well():
+    @tool("draw:dots")
+    async def dots(at: Annotated[list[Point], "Where.", {"minItems": 1}] | None = None) -> None:
+        """Draw dots.
+
+        Args:
+            at: Not used: the note comes first.
+        """
+
+    @tool("draw:line")
+    async def line(points: Annotated[list[Point], "Where.", {"minItems": 1}]) -> None: ...
+
+    published = made(line).parameters["properties"]["points"]
+    assert published["description"] == "Where." and published["minItems"] == 1
+    assert made(line).parameters["$defs"]["Point"]["required"] == ["x", "y"]
+    assert made(dots).parameters["properties"]["at"] == published
 
 
 async def test_a_whole_float_reaches_an_integer_parameter_as_an_integer():
