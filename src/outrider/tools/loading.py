@@ -17,13 +17,11 @@ def builtin_tools() -> tuple[Tool, ...]:
     return tuple(collect_tools([import_module(module) for module in modules]))
 
 
-def load_tools(
-    modules: Sequence[str], *, entry_points: bool = True
-) -> tuple[list[Tool], list[str]]:
+def load_tools(modules: Sequence[str]) -> tuple[list[Tool], list[str]]:
     """Return the user's tools that load, and what is wrong with those that don't."""
     tools: dict[str, Tool] = {}
     problems: list[str] = []
-    for title, load in _sources(modules, entry_points=entry_points):
+    for title, load in _sources(modules):
         try:
             found = collect_tools(load())
         except (Exception, SystemExit) as fault:  # foreign code, which may do anything
@@ -41,11 +39,9 @@ def load_tools(
     return list(tools.values()), problems
 
 
-def _sources(
-    modules: Sequence[str], *, entry_points: bool
-) -> Iterator[tuple[str, Callable[[], object]]]:
+def _sources(modules: Sequence[str]) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield what a problem calls a source, and what loads it."""
-    for one in metadata.entry_points(group=ENTRY_POINT_GROUP) if entry_points else ():
+    for one in metadata.entry_points(group=ENTRY_POINT_GROUP):
         yield f"the entry point {one.name} = {one.value}", one.load
     for name in modules:
         yield f"the module {name} of tools.modules", partial(import_module, name)

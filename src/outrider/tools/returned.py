@@ -1,7 +1,7 @@
 """Turns anything that a tool returned or raised into an envelope of plain JSON."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ def envelope_of(value: Any) -> Envelope:
     if not isinstance(value, Mapping) or "code" not in value:
         return build_success_response(jsonable(cast("object", value)))
     fields = cast("Mapping[str, Any]", value)
-    code, message = fields["code"], _message(fields.get("message"))
+    code, message = fields["code"], _text(fields.get("message") or "")[:MAX_MESSAGE_CHARACTERS]
     if isinstance(code, int) and not isinstance(code, bool):
         extra = {key: item for key, item in fields.items() if key not in _ENVELOPE_KEYS}
         data = jsonable(fields.get("data", extra or None))
@@ -84,7 +84,7 @@ def _converted(value: object) -> Any:
     """Return a dataclass, model, date or any other object as pydantic writes it in JSON."""
     from pydantic_core import to_jsonable_python
 
-    if isinstance(value, Iterator):  # it may have no end
+    if hasattr(value, "__next__"):  # an iterator may have no end
         return _text(value)
     try:
         return to_jsonable_python(value, bytes_mode="base64", serialize_unknown=True)
@@ -97,7 +97,3 @@ def _text(value: object) -> str:
         return without_surrogates(str(value))
     except Exception:  # foreign code again
         return f"({type(value).__name__})"
-
-
-def _message(given: object) -> str:
-    return "" if given is None else without_surrogates(str(given))[:MAX_MESSAGE_CHARACTERS]
