@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from outrider.masking import Masker
-from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.files.ripgrep import ripgrep
+from outrider.tools.loading import builtin_tools
 
 AIM = 1.5
 ROUNDS = 9
@@ -41,7 +41,7 @@ SEARCHES: list[tuple[str, dict[str, Any], list[str]]] = [
 MEMORY = """
 import asyncio, resource, sys
 from pathlib import Path
-from outrider.tools.builtin import builtin_tools
+from outrider.tools.loading import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 

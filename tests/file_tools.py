@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from outrider.protocol.receipt import Receipt
-from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
+from outrider.tools.loading import builtin_tools
 
 FILE_TOOLS = tuple(tool for tool in builtin_tools() if tool.resource == "file")
 

@@ -25,9 +25,9 @@ from outrider.models.embedded.words import understand
 from outrider.models.failures import cut_failure
 from outrider.models.providers import build_model, cost_of, request_settings
 from outrider.protocol.catalogue import DEFAULT_TOOLS
-from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
+from outrider.tools.loading import builtin_tools
 from outrider.tools.registry import Tool
 
 FILES = {

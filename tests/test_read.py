@@ -191,7 +191,7 @@ async def test_what_was_read_is_in_the_receipt_and_what_was_refused_is_not(tmp_p
 MEASURE = """
 import asyncio, resource, sys
 from pathlib import Path
-from outrider.tools.builtin import builtin_tools
+from outrider.tools.loading import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 

@@ -103,7 +103,7 @@ async def test_files_with_strange_names_can_be_changed(tree: Path):
 AS_NOBODY = """
 import asyncio, json, os, sys
 from pathlib import Path
-from outrider.tools.builtin import builtin_tools
+from outrider.tools.loading import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 

@@ -2,16 +2,19 @@
 
 import asyncio
 import dataclasses
+import enum
+import itertools
 import json
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given, strategies as st
 
 from outrider.masking import Masker
+from outrider.protocol.jsonl import decode, encode
 from outrider.protocol.receipt import MAX_ENTRIES, Receipt
 from outrider.schemas.arguments import read_arguments
 from outrider.tools import tool
@@ -152,8 +155,31 @@ async def test_data_that_is_not_json_is_made_json():
     for value in values:
         outcome = await returned({"value": value})
         assert outcome.envelope["code"] == 0
-        assert len(orjson.dumps(outcome.envelope)) < 1_000_000
+        assert len(encode(outcome.envelope)) < 1_000_000
         outcome.text.encode()
+
+
+class Node(enum.Enum):
+    SIZE = 2**70
+
+
+async def test_each_part_that_json_lacks_is_replaced_and_the_rest_stays():
+    cycle: dict[str, Any] = {"name": "a"}
+    cycle["self"] = cycle
+    value = {
+        "cycle": cycle,
+        "shared": [cycle["name"], float("inf"), b"123", Node.SIZE],
+        "thing": Thing(Path("/x"), b"\xff"),
+        "mapping": types.MappingProxyType({(1, 2): "a\ud800"}),
+        "endless": itertools.count(),
+        10**9: Unshowable(),
+    }
+    data = (await returned(value)).envelope["data"]
+    assert data["cycle"] == {"name": "a", "self": "(cut: nested too deep)"}
+    assert data["shared"] == ["a", "inf", "(3 bytes)", 2**70]
+    assert data["thing"] == {"path": "/x", "raw": "_w=="}
+    assert data["mapping"] == {"(1, 2)": "a\ufffd"}
+    assert data["endless"] == "count(0)" and "Unshowable" in data["1000000000"]
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -161,7 +187,7 @@ async def test_data_that_is_not_json_is_made_json():
                         st.text() | st.integers(), inner)))  # fmt: skip
 def test_any_value_gives_an_envelope_that_travels(value: Any):
     outcome = asyncio.run(returned(value))
-    orjson.dumps(outcome.envelope)
+    assert decode(encode(outcome.envelope)) == outcome.envelope
     assert set(outcome.envelope["meta"]) == META
 
 
@@ -430,7 +456,7 @@ def executor_for(value: Any) -> ToolExecutor:
 async def test_huge_data_still_fits_into_an_event(value: Any):
     envelope = (await returned(value)).envelope
     assert envelope["code"] == 0
-    assert len(orjson.dumps(envelope)) < 500_000
+    assert len(encode(envelope)) < 500_000
 
 
 async def test_what_is_masked_is_masked_everywhere(tmp_path: Path):
@@ -525,7 +551,9 @@ def test_the_receipt_is_bounded_and_says_so(tmp_path: Path):
         recorder.file_read(tmp_path / f"f{number}")
     total = Receipt()
     total.add(recorder.effects(), failed=False)
+    total.add(EffectsRecorder(tmp_path).effects(), failed=True)
     receipt = total.to_dict()
+    assert (receipt["toolCalls"], receipt["toolErrors"]) == (2, 1)
     assert receipt["filesWritten"] == [{"path": "a", "before": None, "after": "2"}]
     assert receipt["filesRead"][:2] == ["/elsewhere/b", "f0"]
     assert len(receipt["filesRead"]) == MAX_ENTRIES and receipt["omitted"] == 6

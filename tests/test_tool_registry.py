@@ -17,11 +17,10 @@ import pytest
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
 from outrider.protocol.envelope import ToolCode
 from outrider.tools import build_error_response, build_success_response, tool
-from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
-from outrider.tools.entry_points import load_tools
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.faults import ToolFault
+from outrider.tools.loading import builtin_tools, load_tools
 from outrider.tools.registry import Tool, collect_tools, tool_of
 from outrider.workspaces.workspace import WorkspaceFault
 
@@ -155,6 +154,24 @@ async def test_types_that_json_has_not_are_made_of_json():
         assert "at:" in bad.envelope["message"] and "colour:" in bad.envelope["message"]
 
 
+def test_notes_describe_a_type_that_pydantic_reads_as_well():
+    @tool("draw:dots")
+    async def dots(at: Annotated[list[Point] | None, "Where.", {"minItems": 1}] = None) -> None:
+        """Draw dots.
+
+        Args:
+            at: Not used: the note comes first.
+        """
+
+    @tool("draw:line")
+    async def line(points: Annotated[list[Point], "Where.", {"minItems": 1}]) -> None: ...
+
+    published = made(line).parameters["properties"]["points"]
+    assert published["description"] == "Where." and published["minItems"] == 1
+    assert made(line).parameters["$defs"]["Point"]["required"] == ["x", "y"]
+    assert made(dots).parameters["properties"]["at"] == published
+
+
 async def test_a_whole_float_reaches_an_integer_parameter_as_an_integer():
     @tool("count:up")
     async def up(limit: int) -> list[int]:
@@ -222,7 +239,7 @@ GOOD = """
 
 def test_a_named_module_brings_its_own_tools_only(modules: Path):
     write_module(modules, "brought_good", GOOD)
-    tools, problems = load_tools(["brought_good"], entry_points=False)
+    tools, problems = load_tools(["brought_good"])
     assert sorted(one.name for one in tools) == ["clock_now", "desk_tidy"]
     assert problems == []
 
@@ -234,7 +251,7 @@ def test_broken_modules_are_told_and_never_raise(modules: Path):
     write_module(modules, "brought_exit", "raise SystemExit(3)")
     write_module(modules, "brought_empty", "x = 1")
     names = ["no_such_module", "brought_broken", "brought_exit", "brought_empty"]
-    tools, problems = load_tools([*names, "brought_good", "brought_again"], entry_points=False)
+    tools, problems = load_tools([*names, "brought_good", "brought_again"])
     assert sorted(one.name for one in tools) == ["clock_now", "desk_tidy"]
     for name in names:
         assert any(name in problem for problem in problems), name
@@ -251,7 +268,7 @@ def test_no_tool_takes_the_name_of_one_of_ours(modules: Path, name: str):
             return "not ours"
     """
     write_module(modules, "brought_double", text)
-    tools, problems = load_tools(["brought_double"], entry_points=False)
+    tools, problems = load_tools(["brought_double"])
     assert not tools
     assert len(problems) == 1 and name in problems[0] and "brought_double" in problems[0]
 
@@ -356,7 +373,7 @@ async def test_the_example_in_the_docs_works(modules: Path):
     text = DOCS.read_text()
     example = text.split("```python\n")[1].split("```")[0]
     (modules / "my_rooms.py").write_text(example)
-    tools, problems = load_tools(["my_rooms"], entry_points=False)
+    tools, problems = load_tools(["my_rooms"])
     assert problems == []
     async with ToolExecutor(tools, ToolContext(cwd=modules)) as running:
         good = await running.execute("room_seats", {"name": "blue", "atLeast": 2})

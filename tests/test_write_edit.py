@@ -239,7 +239,7 @@ async def test_a_change_by_somebody_else_during_the_call_is_not_overwritten(
 WRITERS = """
 import asyncio, os, sys, time
 from pathlib import Path
-from outrider.tools.builtin import builtin_tools
+from outrider.tools.loading import builtin_tools
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 

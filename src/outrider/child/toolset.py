@@ -7,10 +7,9 @@ from pathlib import Path
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.protocol.brief import Brief
 from outrider.protocol.catalogue import is_own
-from outrider.tools.builtin import builtin_tools
 from outrider.tools.context import ToolContext
-from outrider.tools.entry_points import load_tools
 from outrider.tools.executor import ToolExecutor
+from outrider.tools.loading import builtin_tools, load_tools
 
 log = logging.getLogger("outrider")
 

@@ -85,7 +85,7 @@ class Project:
         """Return the tools of the user's own; looked for only where the agent lists one."""
         if all(is_own(name) for name in agent.tools or ()):
             return {}, ()
-        from outrider.tools.entry_points import load_tools
+        from outrider.tools.loading import load_tools
 
         tools, problems = load_tools(self.config.tools.modules)
         return {tool.name: tool.entry for tool in tools}, tuple(problems)

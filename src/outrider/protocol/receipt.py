@@ -1,7 +1,6 @@
 """The receipt: what the runtime itself saw a child do, whatever the child says it did."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MAX_ENTRIES = 1_000
@@ -26,68 +25,55 @@ class CommandRun:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What one tool call did beside answering."""
+    """What tool calls did beside answering; `omitted` counts what the bounded lists left out."""
 
     files_read: tuple[str, ...] = ()
     files_written: tuple[FileWrite, ...] = ()
     commands: tuple[CommandRun, ...] = ()
     omitted: int = 0
 
+    def __add__(self, later: "Effects") -> "Effects":
+        """Return both, each file once, with at most MAX_ENTRIES in a list."""
+        read = tuple(dict.fromkeys(self.files_read + later.files_read))
+        written: dict[str, FileWrite] = {}
+        for write in self.files_written + later.files_written:
+            # Written twice: what it was before the first time, and what it is after the last.
+            before = written.get(write.path, write).before
+            written[write.path] = FileWrite(write.path, before, write.after)
+        writes, commands = tuple(written.values()), self.commands + later.commands
+        extra = sum(max(len(one) - MAX_ENTRIES, 0) for one in (read, writes, commands))
+        return Effects(
+            read[:MAX_ENTRIES],
+            writes[:MAX_ENTRIES],
+            commands[:MAX_ENTRIES],
+            self.omitted + later.omitted + extra,
+        )
+
 
 @dataclass(slots=True)
 class Receipt:
-    """The sum of a run's tool calls; `omitted` counts what the bounded lists left out."""
+    """The sum of a run's tool calls."""
 
     tool_calls: int = 0
     tool_errors: int = 0
-    omitted: int = 0
-    _read: dict[str, None] = field(default_factory=dict[str, None])
-    _written: dict[str, FileWrite] = field(default_factory=dict[str, FileWrite])
-    _commands: list[CommandRun] = field(default_factory=list[CommandRun])
+    effects: Effects = field(default_factory=Effects)
 
     def add(self, effects: Effects, *, failed: bool) -> None:
         """Count one finished call and what it did."""
         self.tool_calls += 1
         self.tool_errors += failed
-        self.omitted += effects.omitted
-        for path in self._fitting(effects.files_read, self._read):
-            self._read[path] = None
-        for write in effects.files_written:
-            self._add_write(write)
-        for command in effects.commands:
-            if len(self._commands) < MAX_ENTRIES:
-                self._commands.append(command)
-            else:
-                self.omitted += 1
-
-    def _fitting(self, paths: Iterable[str], known: dict[str, None]) -> Iterable[str]:
-        for path in paths:
-            if path in known or len(known) < MAX_ENTRIES:
-                yield path
-            else:
-                self.omitted += 1
-
-    def _add_write(self, write: FileWrite) -> None:
-        first = self._written.get(write.path)
-        if first is None and len(self._written) >= MAX_ENTRIES:
-            self.omitted += 1
-            return
-        # Written twice: what it was before the run, and what it is after it.
-        before = first.before if first else write.before
-        self._written[write.path] = FileWrite(write.path, before, write.after)
+        self.effects += effects
 
     def to_dict(self) -> dict[str, Any]:
         """Return the receipt as the result carries it."""
+        did = self.effects
         receipt: dict[str, Any] = {
             "toolCalls": self.tool_calls,
             "toolErrors": self.tool_errors,
-            "filesRead": list(self._read),
-            "filesWritten": [
-                {"path": write.path, "before": write.before, "after": write.after}
-                for write in self._written.values()
-            ],
+            "filesRead": list(did.files_read),
+            "filesWritten": [asdict(write) for write in did.files_written],
             "commands": [
-                {"command": run.command, "exitCode": run.exit_code} for run in self._commands
+                {"command": run.command, "exitCode": run.exit_code} for run in did.commands
             ],
         }
-        return receipt | ({"omitted": self.omitted} if self.omitted else {})
+        return receipt | ({"omitted": did.omitted} if did.omitted else {})

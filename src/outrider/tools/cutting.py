@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from outrider.protocol.jsonl import encode
+
 Keep = Literal["head", "ends"]
 _STEPS = 12
 
@@ -34,13 +36,11 @@ def cut_text(text: str, max_bytes: int, keep: Keep) -> Cut | None:
 
 def shrink(data: Any, max_bytes: int, keep: Keep) -> Any:
     """Return data that takes at most so many bytes as JSON, its strings and lists shortened."""
-    import orjson
-
-    if len(orjson.dumps(data)) <= max_bytes:
+    if len(encode(data)) <= max_bytes:
         return data
     for step in range(1, _STEPS):
         smaller = _shortened(data, max(max_bytes >> step, 64), keep)
-        if len(orjson.dumps(smaller)) <= max_bytes:
+        if len(encode(smaller)) <= max_bytes:
             return smaller
     return "(too large to be kept here)"
 

@@ -1,6 +1,8 @@
-"""Turns anything that a tool returned or raised into an envelope."""
+"""Turns anything that a tool returned or raised into an envelope of plain JSON."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any, cast
 
 from outrider.protocol.envelope import (
@@ -12,10 +14,12 @@ from outrider.protocol.envelope import (
 )
 from outrider.protocol.jsonl import without_surrogates
 from outrider.tools.faults import ToolFault
-from outrider.tools.jsonable import jsonable
 
 MAX_MESSAGE_CHARACTERS = 20_000
 MAX_FAULT_CHARACTERS = 300
+MAX_DEPTH = 64
+MAX_INTEGER_BITS = 10_000
+"""Python writes out integers of at most 4,300 digits."""
 _ENVELOPE_KEYS = frozenset({"code", "message", "data", "meta"})
 
 
@@ -24,7 +28,7 @@ def envelope_of(value: Any) -> Envelope:
     if not isinstance(value, Mapping) or "code" not in value:
         return build_success_response(jsonable(cast("object", value)))
     fields = cast("Mapping[str, Any]", value)
-    code, message = fields["code"], _message(fields.get("message"))
+    code, message = fields["code"], _text(fields.get("message") or "")[:MAX_MESSAGE_CHARACTERS]
     if isinstance(code, int) and not isinstance(code, bool):
         extra = {key: item for key, item in fields.items() if key not in _ENVELOPE_KEYS}
         data = jsonable(fields.get("data", extra or None))
@@ -48,5 +52,48 @@ def envelope_of_fault(fault: BaseException) -> Envelope:
     return build_error_response(ToolCode.INTERNAL, f"{name}: {text}" if text else name)
 
 
-def _message(given: object) -> str:
-    return "" if given is None else without_surrogates(str(given))[:MAX_MESSAGE_CHARACTERS]
+def jsonable(value: object, above: tuple[int, ...] = ()) -> Any:
+    """Return a value as JSON has it; what JSON hasn't becomes text, and cycles are cut.
+
+    `above` holds the ids of the containers that the value is in.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, str):
+        return without_surrogates(str(value))
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        return f"(a number of {value.bit_length()} bits)"
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, bytes | bytearray):
+        return f"({len(value)} bytes)"
+    if id(value) in above or len(above) >= MAX_DEPTH:
+        return "(cut: nested too deep)"
+    above = (*above, id(value))
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, object]", value).items()
+        return {_text(key): jsonable(item, above) for key, item in pairs}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item, above) for item in cast("Iterable[object]", value)]
+    return jsonable(_converted(value), above)
+
+
+def _converted(value: object) -> Any:
+    """Return a dataclass, model, date or any other object as pydantic writes it in JSON."""
+    from pydantic_core import to_jsonable_python
+
+    if hasattr(value, "__next__"):  # an iterator may have no end
+        return _text(value)
+    try:
+        return to_jsonable_python(value, bytes_mode="base64", serialize_unknown=True)
+    except Exception:  # a cycle, or foreign code, which may do anything
+        return _text(value)
+
+
+def _text(value: object) -> str:
+    try:
+        return without_surrogates(str(value))
+    except Exception:  # foreign code again
+        return f"({type(value).__name__})"

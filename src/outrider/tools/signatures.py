@@ -8,21 +8,22 @@ from typing import Any, get_type_hints
 
 from outrider.protocol.data import camel
 from outrider.tools.context import ToolContext
-from outrider.tools.type_schemas import accepts_null, schema_of, value_reader, without_null
+from outrider.tools.type_schemas import Reader, Schema, read_type, without_null
 
-_SECTION = re.compile(r"(Args|Arguments|Parameters):\s*")
-_ENTRY = re.compile(r"(\*{0,2}\w+)\s*(?:\([^)]*\))?:\s*(.*)")
+_SECTION = re.compile(r"^(?:Args|Arguments|Parameters):\s*\n((?: .*\n?|\n)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^ {1,4}(\w+)[ \t]*(?:\([^)\n]*\))?:", re.MULTILINE)
+_REQUIRED = inspect.Parameter.empty
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
     """How the JSON arguments of a call reach a function's parameters."""
 
-    parameters: dict[str, Any]
+    parameters: Schema
     names: Mapping[str, str]
     """JSON name to Python name."""
-    readers: Mapping[str, Callable[[Any], Any]]
-    """By JSON name: what turns a value into a type that JSON doesn't have."""
+    readers: Mapping[str, Reader]
+    """By JSON name: what turns JSON's value into the parameter's."""
     context: str | None
     """The parameter that takes the ToolContext."""
     session: str | None
@@ -32,40 +33,32 @@ class Signature:
         self, arguments: Mapping[str, Any], context: ToolContext, session: object
     ) -> dict[str, Any]:
         """Return the keyword arguments of a call; a value that can't be read raises ValueError."""
-        bound: dict[str, Any] = {}
-        for name, value in arguments.items():
-            reader = self.readers.get(name)
-            bound[self.names[name]] = value if reader is None else reader(value)
-        if self.context is not None:
-            bound[self.context] = context
-        if self.session is not None:
-            bound[self.session] = session
-        return bound
+        bound = {self.names[name]: self.readers[name](value) for name, value in arguments.items()}
+        injected = ((self.context, context), (self.session, session))
+        return bound | {name: value for name, value in injected if name is not None}
 
 
 def read_signature(function: Callable[..., Any], *, with_session: bool) -> Signature:
     """Return a function's signature; one that JSON can't express raises TypeError."""
     hints = _hints(function)
-    texts = parameter_texts(inspect.getdoc(function) or "")
-    parameters = _own_parameters(function)
-    context = next((p.name for p in parameters if hints.get(p.name) is ToolContext), None)
-    session = next((p.name for p in parameters if with_session and p.name == "session"), None)
-    published = [
-        (camel(p.name.strip("_")), p, hints.get(p.name, Any))
-        for p in parameters
-        if p.name not in (context, session)
-    ]
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": {name: _property(p, hint, texts.get(p.name)) for name, p, hint in published},
-        "required": [name for name, p, _ in published if p.default is p.empty],
-        "additionalProperties": False,
-    }
-    if not schema["required"]:
-        del schema["required"]
-    names = {name: p.name for name, p, _ in published}
-    readers = {name: reader for name, _, hint in published if (reader := value_reader(hint))}
-    return Signature(_hoisted(schema), names, readers, context, session)
+    own = {parameter.name: parameter for parameter in _own_parameters(function)}
+    context = next((name for name in own if hints.get(name) is ToolContext), None)
+    session = "session" if with_session and "session" in own else None
+    names = {camel(name.strip("_")): name for name in own if name not in (context, session)}
+    texts = _parameter_texts(inspect.getdoc(function) or "")
+    readers: dict[str, Reader] = {}
+    properties: Schema = {}
+    definitions: Schema = {}
+    for public, name in names.items():
+        hint = hints.get(name, Any)
+        part, readers[public] = _read_parameter(own[name], hint, texts.get(name))
+        definitions |= part.pop("$defs", {})  # to the root, where `$ref`s look for them
+        properties[public] = part
+    required = [public for public, name in names.items() if own[name].default is _REQUIRED]
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    schema |= {"required": required} if required else {}
+    schema |= {"$defs": definitions} if definitions else {}
+    return Signature(schema, names, readers, context, session)
 
 
 def describe(function: Callable[..., Any]) -> str:
@@ -74,24 +67,13 @@ def describe(function: Callable[..., Any]) -> str:
     return " ".join(paragraph.split())
 
 
-def parameter_texts(docstring: str) -> dict[str, str]:
+def _parameter_texts(docstring: str) -> dict[str, str]:
     """Return what the `Args:` section of a docstring says of each parameter."""
-    texts: dict[str, str] = {}
-    current: str | None = None
-    inside = False
-    for line in docstring.splitlines():
-        if not line.startswith(" "):
-            inside = bool(_SECTION.fullmatch(line)) or (inside and not line.strip())
-            continue
-        if not inside:
-            continue
-        entry = _ENTRY.fullmatch(line.strip())
-        if entry is not None and len(line) - len(line.lstrip()) <= 4:
-            current = str(entry[1]).lstrip("*")
-            texts[current] = entry[2]
-        elif current is not None:
-            texts[current] = f"{texts[current]} {line.strip()}".strip()
-    return texts
+    section = _SECTION.search(docstring)
+    parts = _ENTRY.split(section[1]) if section else []
+    return {
+        name: " ".join(text.split()) for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -117,23 +99,16 @@ def _own_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return parameters
 
 
-def _property(parameter: inspect.Parameter, hint: Any, text: str | None) -> dict[str, Any]:
+def _read_parameter(
+    parameter: inspect.Parameter, hint: Any, text: str | None
+) -> tuple[Schema, Reader]:
     # `limit: int | None = None` means "may be left out"; null itself says nothing more.
-    optional = parameter.default is None and accepts_null(hint)
-    schema = schema_of(without_null(hint) if optional else hint)
+    schema, reader = read_type(without_null(hint) if parameter.default is None else hint)
     if text:
-        schema = {**schema, "description": schema.get("description") or text}
+        schema.setdefault("description", text)
     if isinstance(parameter.default, str | int | float):
-        schema = {**schema, "default": parameter.default}
-    return schema
-
-
-def _hoisted(schema: dict[str, Any]) -> dict[str, Any]:
-    """Move the `$defs` of single parameters to the root, where their `$ref`s look for them."""
-    definitions: dict[str, Any] = {}
-    for part in schema["properties"].values():
-        definitions.update(part.pop("$defs", {}))
-    return {**schema, "$defs": definitions} if definitions else schema
+        schema["default"] = parameter.default
+    return schema, reader
 
 
 def _title(function: Callable[..., Any]) -> str:

@@ -1,4 +1,7 @@
-"""JSON Schemas of Python types: plain ones are made here, all others by pydantic."""
+"""JSON Schemas of Python types: made here for plain types, by pydantic for all others.
+
+pydantic is loaded only for a type that needs it, and refuses `typing.TypedDict` before 3.12.
+"""
 
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +12,15 @@ from typing import (
     NotRequired,
     Required,
     Union,
-    cast,
     get_args,
     get_origin,
     get_type_hints,
     is_typeddict,
 )
 
+Schema = dict[str, Any]
+Reader = Callable[[Any], Any]
+"""Turns JSON's value into a type's, or raises ValueError."""
 _SCALARS: dict[Any, str] = {
     str: "string",
     bool: "boolean",
@@ -23,103 +28,77 @@ _SCALARS: dict[Any, str] = {
     float: "number",
     type(None): "null",
 }
-_LISTS = (list, Sequence)
-_OBJECTS = (dict, Mapping)
 _UNIONS = (Union, types.UnionType)
 
 
-def schema_of(hint: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a type.
+def read_type(hint: Any) -> tuple[Schema, Reader]:
+    """Return a type's JSON Schema, and what reads its values.
 
     In `Annotated[type, …]` a string is the description, and a mapping holds further keywords.
     """
-    if _needs_pydantic(hint):
-        return _adapter(hint).json_schema()
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _annotated(arguments[0], arguments[1:])
-    if origin in _UNIONS:
-        return _union(arguments)
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    if origin in (Required, NotRequired):
-        return schema_of(arguments[0])
-    if is_typeddict(hint):
-        return _typed_dict(hint)
-    if (origin or hint) in _LISTS:
-        return {"type": "array", **({"items": schema_of(arguments[0])} if arguments else {})}
-    if (origin or hint) in _OBJECTS:
-        values = schema_of(arguments[1]) if arguments else {}
-        return {"type": "object", **({"additionalProperties": values} if values else {})}
-    return {"type": _SCALARS[hint]} if hint in _SCALARS else {}
+    try:
+        return _plain_schema(hint), lambda value: value
+    except LookupError:
+        from pydantic import TypeAdapter
 
-
-def value_reader(hint: Any) -> Callable[[Any], Any] | None:
-    """Return what makes a type's value from JSON, or None where JSON's own value will do."""
-    return _adapter(hint).validate_python if _needs_pydantic(hint) else None
-
-
-def accepts_null(hint: Any) -> bool:
-    """Whether a type allows None."""
-    if get_origin(hint) is Annotated:
-        return accepts_null(get_args(hint)[0])
-    return get_origin(hint) in _UNIONS and type(None) in get_args(hint)
+        adapter = TypeAdapter[Any](hint)
+        notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        return adapter.json_schema() | _keywords(notes), adapter.validate_python
 
 
 def without_null(hint: Any) -> Any:
-    """Return a type that allows None without None."""
+    """Return a type without the None that it may allow."""
     if get_origin(hint) is Annotated:
         inner, *notes = get_args(hint)
         return Annotated[(without_null(inner), *notes)]
-    left = tuple(part for part in get_args(hint) if part is not type(None))
-    return Union[left]  # noqa: UP007  # made at run time
+    if get_origin(hint) not in _UNIONS:
+        return hint
+    return Union[tuple(part for part in get_args(hint) if part is not type(None))]  # noqa: UP007
 
 
-def _needs_pydantic(hint: Any) -> bool:
-    origin, arguments = get_origin(hint), get_args(hint)
+def _plain_schema(hint: Any) -> Schema:
+    """Return the schema of a type whose values JSON has itself; others raise LookupError."""
+    origin, arguments = get_origin(hint) or hint, get_args(hint)
     if origin is Annotated:
-        plain = all(isinstance(note, str | Mapping) for note in arguments[1:])
-        return not plain or _needs_pydantic(arguments[0])
-    if origin is Literal or hint is Any:
-        return False
-    if origin in _UNIONS or origin in (Required, NotRequired, *_LISTS, *_OBJECTS):
-        return any(_needs_pydantic(part) for part in arguments)
+        if not all(isinstance(note, str | Mapping) for note in arguments[1:]):
+            raise LookupError(hint)
+        return _plain_schema(arguments[0]) | _keywords(arguments[1:])
+    if origin in _UNIONS:
+        return _union([_plain_schema(part) for part in arguments])
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (Required, NotRequired):
+        return _plain_schema(arguments[0])
     if is_typeddict(hint):
-        return any(_needs_pydantic(part) for part in _fields(hint).values())
-    return hint not in _SCALARS and hint not in (*_LISTS, *_OBJECTS)
+        return _typed_dict(hint)
+    if origin in (list, Sequence):
+        return {"type": "array"} | ({"items": _plain_schema(arguments[0])} if arguments else {})
+    if origin in (dict, Mapping):
+        values = _plain_schema(arguments[1]) if arguments else {}
+        return {"type": "object"} | ({"additionalProperties": values} if values else {})
+    return {} if hint is Any else {"type": _SCALARS[hint]}
 
 
-def _adapter(hint: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(hint)
-
-
-def _annotated(hint: Any, notes: tuple[Any, ...]) -> dict[str, Any]:
-    schema = schema_of(hint)
+def _keywords(notes: Sequence[Any]) -> Schema:
+    merged: Schema = {}
     for note in notes:
-        extra = {"description": note} if isinstance(note, str) else cast("dict[str, Any]", note)
-        schema = {**schema, **extra}
-    return schema
+        if isinstance(note, str | Mapping):
+            merged |= {"description": note} if isinstance(note, str) else note
+    return merged
 
 
-def _union(parts: tuple[Any, ...]) -> dict[str, Any]:
-    schemas = [schema_of(part) for part in parts]
+def _union(schemas: list[Schema]) -> Schema:
     if all(set(schema) == {"type"} for schema in schemas):
         return {"type": [schema["type"] for schema in schemas]}
     return {"anyOf": schemas}
 
 
-def _typed_dict(hint: Any) -> dict[str, Any]:
-    required: frozenset[str] = hint.__required_keys__
-    fields = _fields(hint)
+def _typed_dict(hint: Any) -> Schema:
+    fields = get_type_hints(hint, include_extras=True)
+    required = [name for name in fields if name in hint.__required_keys__]
     return {
         "type": "object",
-        "properties": {name: schema_of(part) for name, part in fields.items()},
-        **({"required": [name for name in fields if name in required]} if required else {}),
+        "properties": {name: _plain_schema(part) for name, part in fields.items()},
+        **({"required": required} if required else {}),
         "additionalProperties": False,
     }
-
-
-def _fields(hint: Any) -> dict[str, Any]:
-    return get_type_hints(hint, include_extras=True)

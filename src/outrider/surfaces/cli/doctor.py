@@ -31,9 +31,9 @@ from outrider.settings.layers import Settings
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
 from outrider.surfaces.cli.text import by_reason, count, duration, one_line
-from outrider.tools.entry_points import load_tools
 from outrider.tools.faults import ToolFault
 from outrider.tools.files.ripgrep import ripgrep
+from outrider.tools.loading import load_tools
 
 EXAMPLES = """\
 Nothing is guessed: ripgrep is run, a file is written, a child is started and does a task with
