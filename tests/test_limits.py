@@ -183,11 +183,11 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=300)
 
 @given(TEXTS, st.integers(10, 100), st.integers(2, 10))
 def test_a_cut_text_is_a_beginning_that_says_so(text: str, max_bytes: int, lines: int) -> None:
-    shown = truncate(text, max_bytes=max_bytes, max_lines=lines, run_id="12345678", whole="/o")
-    if not shown.cut:
-        assert shown.text == text
+    shown, cut = truncate(text, max_bytes=max_bytes, max_lines=lines, run_id="12345678", whole="/o")
+    if not cut:
+        assert shown == text
         return
-    head, body = shown.text.split("\n", 1)
+    head, body = shown.split("\n", 1)
     assert head.startswith("[Cut: ")
     assert "outrider show 12345678 --lines " in head and "/o" in head
     assert text.startswith(body)

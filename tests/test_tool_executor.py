@@ -18,8 +18,7 @@ from outrider.protocol.jsonl import decode, encode
 from outrider.protocol.receipt import MAX_ENTRIES, Receipt
 from outrider.schemas.arguments import read_arguments
 from outrider.tools import tool
-from outrider.tools.context import ToolContext
-from outrider.tools.effects import EffectsRecorder
+from outrider.tools.context import EffectsRecorder, ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.faults import ToolFault
 from outrider.tools.formatting import Formatter, ResultFormatter

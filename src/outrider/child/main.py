@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -20,16 +21,19 @@ from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.history import History
 from outrider.child.report_back import ReportBackTool
 from outrider.child.task import TaskExecutor
-from outrider.child.toolset import tool_executor
 from outrider.child.turn import TurnExecutor
+from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.failures import ModelUnavailable
 from outrider.models.providers import build_model, has_price
 from outrider.models.retry import RetryPolicy
 from outrider.processes.reaping import is_broken, seal
 from outrider.protocol.brief import Brief, Start
-from outrider.protocol.catalogue import run_commands
+from outrider.protocol.catalogue import is_own, run_commands
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
+from outrider.tools.context import ToolContext
+from outrider.tools.executor import ToolExecutor
+from outrider.tools.loading import builtin_tools, load_tools
 
 
 def run_child() -> None:
@@ -109,3 +113,27 @@ async def run_task(
         )
         task = TaskExecutor(brief.run_id, turns, history, budget, wants_report, attempts)
         return await task.run()
+
+
+def tool_executor(brief: Brief, cwd: Path, env: Mapping[str, str]) -> ToolExecutor:
+    """Return the executor for a brief; its commands see none of the child's secrets."""
+    available = {tool.name: tool for tool in builtin_tools()}
+    wanted = set(brief.tools)
+    if not all(is_own(name) for name in wanted):
+        own, _ = load_tools(brief.tool_modules)  # the parent tells what is wrong with them
+        available |= {tool.name: tool for tool in own}
+    secrets = secret_environment_values(env)
+    context = ToolContext(
+        cwd=cwd,
+        allowed_roots=tuple(Path(root).expanduser() for root in brief.allowed_roots),
+        allow_credential_files=brief.allow_credential_files,
+        environment=without_secrets(env),
+        mask=Masker(secrets=secrets, only_secrets=True) if brief.mask_tool_results else None,
+        session_id=brief.run_id,
+        spill=Path(brief.spill_folder) if brief.spill_folder else None,
+    )
+    return ToolExecutor(
+        [available[name] for name in brief.tools if name in available],
+        context,
+        not_given=available.keys() - wanted,
+    )

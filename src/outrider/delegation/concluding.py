@@ -138,7 +138,7 @@ def _shown(
         text, code = result.output, None
     else:
         text, code = failure_text(result, collector), verdict.code
-    shown = truncate(
+    shown, cut = truncate(
         text,
         max_bytes=config.limits.result_bytes,
         max_lines=config.limits.result_lines,
@@ -146,11 +146,11 @@ def _shown(
         whole=result.output_file,
     )
     error = ErrorInfo(code, result.error or verdict.outcome) if code else None
-    if shown.cut and error is None:
+    if cut and error is None:
         error = ErrorInfo(
             ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, f"The text was cut; the whole is in run {run.id}."
         )
-    content = f"{shown.text}\n\n[{run.problem}]" if run.problem else shown.text
+    content = f"{shown}\n\n[{run.problem}]" if run.problem else shown
     return text_result(content, Details(run_id=run.id, results=(result,), error=error))
 
 
@@ -173,36 +173,23 @@ def failure_text(result: SingleResult, collector: Collector) -> str:
     return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A text cut to its limits; `cut` says whether anything is missing."""
-
-    text: str
-    cut: bool
-
-
-def truncate(text: str, *, max_bytes: int, max_lines: int, run_id: str, whole: str | None) -> Shown:
-    """Return as much of `text` as fits, whole lines and whole characters only."""
-    size = len(text.encode())
-    lines = text.split("\n")
+def truncate(
+    text: str, *, max_bytes: int, max_lines: int, run_id: str, whole: str | None
+) -> tuple[str, bool]:
+    """Return as much of `text` as fits, in whole lines and characters, and whether it was cut."""
+    size, lines = len(text.encode()), text.split("\n")
     if size <= max_bytes and len(lines) <= max_lines:
-        return Shown(text, cut=False)
-    kept: list[str] = []
-    used = 0
-    for line in lines[:max_lines]:
-        used += len(line.encode()) + 1
-        if used > max_bytes + 1:
-            break
-        kept.append(line)
-    body = "\n".join(kept) if kept else _first_bytes(lines[0], max_bytes)
-    rest = f"outrider show {run_id} --lines {max(len(kept), 1)}:{len(lines)}"
+        return text, False
+    fitting = "\n".join(lines[:max_lines]).encode()
+    body = fitting[:max_bytes].decode(errors="ignore")
+    kept = body.count("\n") + 1
+    if len(fitting) > max_bytes:
+        kept -= 1
+        body = body[: body.rindex("\n")] if kept else body
+    rest = f"outrider show {run_id} --lines {max(kept, 1)}:{len(lines)}"
     place = f", or read {whole}" if whole else ""
     head = (
-        f"[Cut: {len(kept):,} of {len(lines):,} lines and {len(body.encode()):,} of {size:,} bytes "
+        f"[Cut: {kept:,} of {len(lines):,} lines and {len(body.encode()):,} of {size:,} bytes "
         f"are shown. For the rest: `{rest}`{place}]"
     )
-    return Shown(f"{head}\n{body}", cut=True)
-
-
-def _first_bytes(line: str, max_bytes: int) -> str:
-    return line.encode()[:max_bytes].decode(errors="ignore")
+    return f"{head}\n{body}", True

@@ -37,17 +37,9 @@ LOOK_EVERY_SECONDS = 1.0
 MAX_FAILED_STARTS = 3
 """How many fork servers in a row may give up before they are ready; more would do the same."""
 PLAIN_VARIABLES = (
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "LD_LIBRARY_PATH",
-    "PATH",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
-    "TMPDIR",
-    "USER",
-)
+    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR",
+    "SSL_CERT_FILE", "TMPDIR", "USER",
+)  # fmt: skip
 LIMITS = ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE")
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
