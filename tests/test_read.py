@@ -71,6 +71,11 @@ async def test_a_long_line_is_cut_and_said_to_be(tmp_path: Path):
     assert text == "1\t" + "x" * 2_000 + "… [cut: 5,000 characters]\n2\tnext"
 
 
+async def test_what_is_not_text_is_told_by_its_name_where_its_bytes_are_not_known(tmp_path: Path):
+    (tmp_path / "a.wasm").write_bytes(b"\0asm" + b"\1\0" * 50)
+    assert "application/wasm" in await FileTools(tmp_path).text("read", path="a.wasm")
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -90,7 +90,7 @@ def read(
         about = {"path": shown, "size": size}
         encoding = None if sample.startswith(b"%PDF-") else detect(sample, size)
         if encoding is None:
-            return about | binary_kind(sample)
+            return about | binary_kind(shown, sample)
         above = 0 if context.mask is None else min(offset - 1, _LINES_ABOVE)
         window = LineWindow(offset, limit, MAX_BYTES, above)
         file.seek(0)
