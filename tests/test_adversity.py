@@ -18,7 +18,7 @@ from outrider.delegation.api import subagent
 from outrider.processes import guardian
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes.native import cold, following
+from outrider.runtimes.native import following, runtime
 from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.testing import (
     ModelRequest,
@@ -382,7 +382,7 @@ async def test_an_interpreter_that_does_not_start_is_named(
         (("/nowhere/python",), "No such file or directory: '/nowhere/python'"),
         ((sys.executable, "-c", "raise SystemExit('no such module')"), "no such module"),
     ):
-        monkeypatch.setattr(cold, "PYTHON", command)
+        monkeypatch.setattr(runtime, "PYTHON", command)
         result = await subagent("explorer", "Go.", model="embedded")
         run = result.details.results[0]
         assert (run.outcome, run.exit_code) == (Outcome.FAILED, 1)
@@ -425,7 +425,7 @@ async def test_a_secret_in_a_childs_last_words_is_masked_before_they_are_cut(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = f"print('{TOKEN}' + ' x' * 990, file=__import__('sys').stderr); raise SystemExit(3)"
-    monkeypatch.setattr(cold, "PYTHON", (sys.executable, "-c", last))
+    monkeypatch.setattr(runtime, "PYTHON", (sys.executable, "-c", last))
     result = await subagent("explorer", "Go.", model="embedded")
     told = result.details.results[0].error or ""
     assert told.endswith(" x")

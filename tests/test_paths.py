@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from file_tools import FileTools, snapshot
+from outrider.protocol.envelope import ToolFault
 from outrider.workspaces.credentials import is_credential
 from outrider.workspaces.folder import FolderWorkspace, containing
 from outrider.workspaces.names import shown_name, unescaped
-from outrider.workspaces.workspace import WorkspaceFault
 
 DENIED, MISSING, BAD, UNSUPPORTED = 1004, 1003, 1002, 1007
 SECRET = "the-secret-outside"
@@ -177,7 +177,7 @@ def test_a_link_put_in_the_way_after_the_decision_is_refused(tree: Path, outside
     moved = tree / "inner" if what == "folder" else tree / "inner" / "secret.txt"
     moved.rename(tree / "moved")
     moved.symlink_to(outside if what == "folder" else outside / "secret.txt")
-    with pytest.raises(WorkspaceFault) as refused, workspace.open_file(place):
+    with pytest.raises(ToolFault) as refused, workspace.open_file(place):
         pass
     assert refused.value.code == DENIED
 
@@ -189,9 +189,9 @@ def test_a_credential_file_put_where_a_folder_of_that_name_was_is_not_opened(tre
     assert place.is_folder
     (tree / ".env").rmdir()
     (tree / ".env").write_text(SECRET)
-    with pytest.raises(WorkspaceFault), workspace.open_file(place):
+    with pytest.raises(ToolFault), workspace.open_file(place):
         pass
-    with pytest.raises(WorkspaceFault):
+    with pytest.raises(ToolFault):
         workspace.replace(place, lambda old: b"", threading.Event())
     assert (tree / ".env").read_text() == SECRET
 

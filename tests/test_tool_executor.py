@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from outrider.masking import Masker
+from outrider.protocol.envelope import ToolFault
 from outrider.protocol.jsonl import decode, encode
 from outrider.protocol.receipt import MAX_ENTRIES, Receipt
 from outrider.schemas.arguments import read_arguments
 from outrider.tools import tool
 from outrider.tools.context import EffectsRecorder, ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.faults import ToolFault
 from outrider.tools.formatting import Formatter, ResultFormatter
 from outrider.tools.registry import collect_tools
 

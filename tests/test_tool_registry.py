@@ -15,14 +15,12 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import pytest
 
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools import build_error_response, build_success_response, tool
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
-from outrider.tools.faults import ToolFault
 from outrider.tools.loading import builtin_tools, load_tools
 from outrider.tools.registry import Tool, collect_tools, tool_of
-from outrider.workspaces.workspace import WorkspaceFault
 
 
 class Edit(TypedDict):
@@ -311,8 +309,7 @@ def test_a_tool_that_does_not_say_whether_it_writes_is_taken_to_write():
 
 @tool("fault:plain")
 def fails_in_a_thread(kind: str) -> str:
-    fault = ToolFault if kind == "tool" else WorkspaceFault
-    raise fault(ToolCode.CONFLICT, "not now", {"kind": kind})
+    raise ToolFault(ToolCode.CONFLICT, "not now", {"kind": kind})
 
 
 @tool("fault:async")
@@ -321,8 +318,8 @@ async def fails_at_once(kind: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["fault_plain", "fault_async"])
-@pytest.mark.parametrize("kind", ["tool", "workspace"])
-async def test_a_fault_of_a_tool_or_its_workspace_is_its_answer(name: str, kind: str):
+@pytest.mark.parametrize("kind", ["tool"])
+async def test_a_fault_that_a_tool_raises_is_its_answer(name: str, kind: str):
     async with executor(fails_in_a_thread, fails_at_once) as tools:
         envelope = (await tools.execute(name, {"kind": kind})).envelope
     assert (envelope["code"], envelope["message"]) == (1006, "not now")

@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -107,7 +106,7 @@ async def run_task(
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
-    async with tool_executor(brief, Path(brief.cwd), dict(os.environ)) as executor:
+    async with tool_executor(brief) as executor:
         turns = TurnExecutor(
             conversation, history, executor, budget, emit, report_back, attempts, deadline
         )
@@ -115,8 +114,9 @@ async def run_task(
         return await task.run()
 
 
-def tool_executor(brief: Brief, cwd: Path, env: Mapping[str, str]) -> ToolExecutor:
+def tool_executor(brief: Brief) -> ToolExecutor:
     """Return the executor for a brief; its commands see none of the child's secrets."""
+    env = dict(os.environ)
     available = {tool.name: tool for tool in builtin_tools()}
     wanted = set(brief.tools)
     if not all(is_own(name) for name in wanted):
@@ -124,7 +124,7 @@ def tool_executor(brief: Brief, cwd: Path, env: Mapping[str, str]) -> ToolExecut
         available |= {tool.name: tool for tool in own}
     secrets = secret_environment_values(env)
     context = ToolContext(
-        cwd=cwd,
+        cwd=Path(brief.cwd),
         allowed_roots=tuple(Path(root).expanduser() for root in brief.allowed_roots),
         allow_credential_files=brief.allow_credential_files,
         environment=without_secrets(env),

@@ -93,7 +93,7 @@ class Collector:
         if not isinstance(masked.event, MessageUpdateEvent):
             self._record(masked.data)
         if isinstance(masked.event, TaskFinishEvent):
-            self.masked_paths = masked.masked_output_paths
+            self.masked_paths = masked.output_paths
         self._apply(masked.event)
         self.last_event = masked.event.type
 
@@ -136,7 +136,7 @@ class Collector:
             case ToolResultEndEvent():
                 self._waiting.pop(event.id, None)
                 if event.name != REPORT_BACK:  # handing over the result is not work done
-                    self.receipt.add(event.effects, failed=not _succeeded(event))
+                    self.receipt.add(event.effects, failed=not is_success(event.envelope))
             case TurnEndEvent():
                 self.usage = event.usage
             case TaskFinishEvent():
@@ -155,11 +155,6 @@ class Collector:
     def _show(self, item: dict[str, Any]) -> None:
         self.display_items.append(item)
         del self.display_items[:-MAX_DISPLAY_ITEMS]
-
-
-def _succeeded(event: ToolResultEndEvent) -> bool:
-    envelope = event.envelope
-    return isinstance(envelope, dict) and is_success(cast("dict[str, Any]", envelope))
 
 
 def _arguments(args: Any) -> dict[str, Any]:

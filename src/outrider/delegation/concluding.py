@@ -2,7 +2,6 @@
 
 import signal
 from dataclasses import dataclass, replace
-from typing import Any
 
 from outrider.delegation.collecting import Collector
 from outrider.delegation.preparation import Prepared
@@ -110,23 +109,17 @@ def conclude(
     if text is not None:  # else the partial text is on the disk already
         run.restart_output()
     run.add_output(text or "")
-    run.add_event({"type": "end", "at": duration_ms} | _ending_record(result, ending))
+    end = {"type": "end", "at": duration_ms, "outcome": result.outcome}
+    end |= {"exitCode": result.exit_code, "error": result.error}
+    if ending.reason != "finished":  # of a child that was stopped, there may be no message yet
+        end["partialOutput"] = result.output
+    run.add_event(end)
     result = replace(result, record_problem=run.problem)
     shown = _shown(result, verdict, collector, config)
     run.write_result(shown.to_dict())
     if run.problem == result.record_problem:
         return shown
     return _shown(replace(result, record_problem=run.problem), verdict, collector, config)
-
-
-def _ending_record(result: SingleResult, ending: Ending) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "outcome": result.outcome,
-        "exitCode": result.exit_code,
-        "error": result.error,
-    }
-    # Of a child that was stopped in mid-sentence, the transcript has no message yet.
-    return record if ending.reason == "finished" else record | {"partialOutput": result.output}
 
 
 def _shown(

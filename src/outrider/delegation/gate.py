@@ -23,17 +23,12 @@ STRUCTURED_OUTPUT = "$.structuredOutput"
 
 @dataclass(frozen=True, slots=True)
 class MaskedEvent:
-    """One event, masked: as an object, as the transcript keeps it, and where it was changed."""
+    """One event, masked: as an object, and as the transcript keeps it."""
 
     event: Event
     data: dict[str, Any]
-    masked_paths: tuple[str, ...] = ()
-
-    @property
-    def masked_output_paths(self) -> tuple[str, ...]:
-        """Where masking changed the structured output, as paths into that."""
-        found = (path for path in self.masked_paths if path.startswith(STRUCTURED_OUTPUT))
-        return tuple(f"${path.removeprefix(STRUCTURED_OUTPUT)}" for path in found)
+    output_paths: tuple[str, ...] = ()
+    """Where masking changed the structured output, as paths into that."""
 
 
 class Gate:
@@ -78,7 +73,8 @@ class Gate:
         event = event_from_json(masked)
         if isinstance(event, MessageEndEvent):
             self._last_text, self._last_masked = data["text"], event.text
-        return MaskedEvent(event, masked, tuple(paths))
+        below = [path.partition(STRUCTURED_OUTPUT) for path in paths]
+        return MaskedEvent(event, masked, tuple(f"${rest}" for _, found, rest in below if found))
 
     def _update(self, event: MessageUpdateEvent) -> MaskedEvent:
         if event.delta and self._stream is None:

@@ -125,14 +125,14 @@ async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) 
         updates.close()
 
 
+@dataclass(slots=True)
 class _Updates:
     """Tells the caller how far the run has come, at most twenty times a second."""
 
-    def __init__(self, on_update: OnUpdate | None, collector: Collector) -> None:
-        self._on_update = on_update
-        self._collector = collector
-        self._timer: asyncio.TimerHandle | None = None
-        self._last = 0.0
+    _on_update: OnUpdate | None
+    _collector: Collector
+    _timer: asyncio.TimerHandle | None = None
+    _last: float = 0.0
 
     def changed(self) -> None:
         if self._on_update is None or self._timer is not None:

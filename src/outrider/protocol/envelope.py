@@ -1,8 +1,9 @@
 """The one shape of every tool's answer, and the one table of its codes."""
 
-from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
+
+from outrider.protocol.errors import OutriderError
 
 
 class ToolCode(IntEnum):
@@ -90,6 +91,20 @@ def build_error_response(code: int, message: str, data: Any = None) -> Envelope:
     return {"code": int(code), "message": message, "data": data}
 
 
-def is_success(envelope: Mapping[str, Any]) -> bool:
-    """Whether an envelope says that the call succeeded."""
-    return envelope.get("code") == ToolCode.SUCCESS
+def is_success(envelope: object) -> bool:
+    """Whether something is an envelope that says that the call succeeded."""
+    return isinstance(envelope, dict) and cast("Any", envelope).get("code") == ToolCode.SUCCESS
+
+
+class ToolFault(OutriderError):
+    """Why a tool call is refused or fails; it becomes the caller's envelope."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def envelope(self) -> Envelope:
+        """Return the fault as a tool's answer."""
+        return build_error_response(self.code, self.message, self.data)

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.schemas.arguments import CallArguments
 from outrider.schemas.output_schema import load_schema
 from outrider.schemas.values import is_object
-from outrider.tools.faults import ToolFault
 
 
 class ArgumentChecker:

@@ -12,6 +12,7 @@ from outrider.protocol.envelope import (
     Envelope,
     Meta,
     ToolCode,
+    ToolFault,
     build_error_response,
     build_meta,
     is_success,
@@ -21,7 +22,6 @@ from outrider.schemas.arguments import CallArguments, read_arguments
 from outrider.tools.arguments import ArgumentChecker
 from outrider.tools.context import ToolContext
 from outrider.tools.cutting import Keep, cut_text, shrink
-from outrider.tools.faults import ToolFault
 from outrider.tools.formatting import ResultFormatter
 from outrider.tools.registry import DEFAULT_TIMEOUT_MS, Tool
 from outrider.tools.returned import envelope_of, envelope_of_fault

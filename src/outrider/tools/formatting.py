@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from outrider.protocol.envelope import is_success, meaning_of
 
@@ -80,19 +80,18 @@ def default_long(data: Any) -> str:
 def default_short(name: str, data: Any, arguments: Arguments) -> str:
     """Return the call and the size of its answer."""
     first = next((value for value in arguments.values() if isinstance(value, str)), None)
-    called = name if first is None else f"{name} {_clipped(first)}"
-    return f"{called} → {_size(data)}"
-
-
-def _clipped(text: str) -> str:
-    return f'"{text}"' if len(text) <= 60 else f'"{text[:59]}…"'
-
-
-def _size(data: Any) -> str:
-    if data is None:
-        return "done"
-    if isinstance(data, str):
-        return f"{len(data.splitlines())} lines"
-    if isinstance(data, Mapping | list):
-        return f"{len(data)} {'fields' if isinstance(data, Mapping) else 'entries'}"  # pyright: ignore[reportUnknownArgumentType]  # any sized thing
-    return default_long(data)
+    called = (
+        name if first is None else f'{name} "{first if len(first) <= 60 else first[:59] + "…"}"'
+    )
+    match data:
+        case None:
+            size = "done"
+        case str():
+            size = f"{len(data.splitlines())} lines"
+        case list():
+            size = f"{len(cast('list[Any]', data))} entries"
+        case dict():
+            size = f"{len(cast('dict[str, Any]', data))} fields"
+        case _:
+            size = default_long(data)
+    return f"{called} → {size}"

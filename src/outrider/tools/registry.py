@@ -9,12 +9,10 @@ from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
-from outrider.protocol.envelope import build_error_response
+from outrider.protocol.envelope import ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.faults import ToolFault
 from outrider.tools.formatting import Formatter
 from outrider.tools.signatures import Signature, describe, read_signature
-from outrider.workspaces.workspace import WorkspaceFault
 
 DEFAULT_TIMEOUT_MS = 120_000
 _TOOL = "__outrider_tool__"
@@ -152,8 +150,8 @@ def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     async def answered(**arguments: Any) -> Any:
         try:
             return await run(**arguments)
-        except (ToolFault, WorkspaceFault) as fault:
-            return build_error_response(fault.code, fault.message, fault.data)
+        except ToolFault as fault:
+            return fault.envelope()
         finally:  # a thread can't be ended, only told to end
             for argument in arguments.values():
                 if isinstance(argument, ToolContext):

@@ -8,12 +8,12 @@ from typing import Any, cast
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
+    ToolFault,
     build_error_response,
     build_success_response,
     meaning_of,
 )
 from outrider.protocol.jsonl import without_surrogates
-from outrider.tools.faults import ToolFault
 
 MAX_MESSAGE_CHARACTERS = 20_000
 MAX_FAULT_CHARACTERS = 300

@@ -9,10 +9,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces import credentials, opening, storing
 from outrider.workspaces.names import folded, shown_name, undisguised, unescaped
-from outrider.workspaces.workspace import Place, WorkspaceFault
+from outrider.workspaces.workspace import Place
 
 MAX_PATH_BYTES = 4_096
 MAX_NAME_BYTES = 255
@@ -58,7 +58,7 @@ class FolderWorkspace:
             real = os.path.realpath(asked)
         except (OSError, RecursionError):
             message = f"{shown_name(path)} is a link in a chain too long to follow"
-            raise WorkspaceFault(ToolCode.DENIED, message) from None
+            raise ToolFault(ToolCode.DENIED, message) from None
         return self._decided(asked, real, writing=writing)
 
     def _decided(self, asked: str, real: str, *, writing: bool) -> Place:
@@ -69,7 +69,7 @@ class FolderWorkspace:
         parts = _parts(real[len(root.rstrip("/")) :])
         place = Place(root, parts, self._shown(real), os.path.isdir(real))
         if not place.is_folder and (self.is_credential(asked) or self.is_credential(real)):
-            raise WorkspaceFault(
+            raise ToolFault(
                 ToolCode.DENIED,
                 f"{place.shown} is a credential file: tools don't open these unless the user sets "
                 "files.allowCredentialFiles",
@@ -91,8 +91,8 @@ class FolderWorkspace:
         roots = (*self.roots, *map(undisguised, self.roots))
         return containing(roots, os.path.normpath(os.path.join(self.roots[0], plain))) is None
 
-    def _outside(self, asked: str) -> WorkspaceFault:
-        return WorkspaceFault(
+    def _outside(self, asked: str) -> ToolFault:
+        return ToolFault(
             ToolCode.DENIED,
             f"{shown_name(asked)} is outside the working tree {shown_name(self.roots[0])}: only "
             "paths in it, and in the roots the user allows, can be used",
@@ -112,7 +112,7 @@ class FolderWorkspace:
             what = _NEVER_WRITTEN.get(folded(part).rstrip(". "))
             if what is not None:
                 message = f"{place.shown} is in {what}: tools never write there"
-                raise WorkspaceFault(ToolCode.DENIED, message)
+                raise ToolFault(ToolCode.DENIED, message)
 
 
 def containing(roots: Sequence[str], path: str) -> str | None:
@@ -137,8 +137,8 @@ def _absolute(cwd: str, text: str) -> str:
     return path
 
 
-def _malformed(why: str) -> WorkspaceFault:
-    return WorkspaceFault(ToolCode.BAD_PARAMETER, f"the path {why}")
+def _malformed(why: str) -> ToolFault:
+    return ToolFault(ToolCode.BAD_PARAMETER, f"the path {why}")
 
 
 def _parts(path: str) -> tuple[str, ...]:

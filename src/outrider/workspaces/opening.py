@@ -17,14 +17,13 @@ import sys
 from collections.abc import Generator
 from typing import BinaryIO
 
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.workspace import (
     TEMPORARY_PREFIX,
     FolderEntry,
     OpenFolder,
     Place,
-    WorkspaceFault,
 )
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -154,7 +153,7 @@ def open_plain(folder: int, place: Place) -> int:
     file = os.open(name, READ, dir_fd=folder)
     try:
         _require_plain(os.fstat(file), place)
-    except WorkspaceFault:
+    except ToolFault:
         os.close(file)
         raise
     return file
@@ -167,7 +166,7 @@ def _require_plain(status: os.stat_result, place: Place) -> None:
         raise _is_a_folder(place)
     if not stat.S_ISREG(status.st_mode):
         message = f"{place.shown} is a device, pipe or socket: only plain files are opened"
-        raise WorkspaceFault(ToolCode.TOO_LARGE, message)
+        raise ToolFault(ToolCode.TOO_LARGE, message)
 
 
 def _entry(folder: int, name: str) -> FolderEntry:
@@ -180,7 +179,7 @@ def _entry(folder: int, name: str) -> FolderEntry:
     return FolderEntry(name, kind, status.st_size if kind == "file" else None, target)
 
 
-def _why_not(folder: int, part: str, place: Place, error: OSError) -> WorkspaceFault:
+def _why_not(folder: int, part: str, place: Place, error: OSError) -> ToolFault:
     """Return the fault for a name that couldn't be opened."""
     with contextlib.suppress(OSError):
         status = os.stat(part, dir_fd=folder, follow_symlinks=False)
@@ -188,10 +187,10 @@ def _why_not(folder: int, part: str, place: Place, error: OSError) -> WorkspaceF
             return _became_a_link(place)
         if error.errno == errno.ENOTDIR:
             message = f"{place.shown}: {shown_name(part)} is not a folder"
-            return WorkspaceFault(ToolCode.NOT_FOUND, message)
+            return ToolFault(ToolCode.NOT_FOUND, message)
     if error.errno == errno.ENOENT:
         message = f"there is no {place.shown}{_similar(folder, part)}"
-        return WorkspaceFault(ToolCode.NOT_FOUND, message)
+        return ToolFault(ToolCode.NOT_FOUND, message)
     return _fault_of(error, place)
 
 
@@ -204,18 +203,18 @@ def _similar(folder: int, part: str) -> str:
     return f"; near it are: {', '.join(map(shown_name, close))}" if close else ""
 
 
-def _fault_of(error: OSError, place: Place) -> WorkspaceFault:
+def _fault_of(error: OSError, place: Place) -> ToolFault:
     number = error.errno or 0
     codes = (code for code, numbers in _ERRNOS_OF_CODE.items() if number in numbers)
     message = f"{place.shown}: {os.strerror(number)}"
-    return WorkspaceFault(next(codes, ToolCode.INTERNAL), message)
+    return ToolFault(next(codes, ToolCode.INTERNAL), message)
 
 
-def _is_a_folder(place: Place) -> WorkspaceFault:
+def _is_a_folder(place: Place) -> ToolFault:
     message = f"{place.shown} is a folder: use ls to see what is in it, or name a file"
-    return WorkspaceFault(ToolCode.BAD_PARAMETER, message)
+    return ToolFault(ToolCode.BAD_PARAMETER, message)
 
 
-def _became_a_link(place: Place) -> WorkspaceFault:
+def _became_a_link(place: Place) -> ToolFault:
     message = f"{place.shown} is a link that leads nowhere, or became a link during the call"
-    return WorkspaceFault(ToolCode.DENIED, message)
+    return ToolFault(ToolCode.DENIED, message)

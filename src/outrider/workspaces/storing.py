@@ -13,7 +13,7 @@ import stat
 import threading
 from collections.abc import Generator
 
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.opening import READ, faults_about, listable, open_plain, opened_parent
 from outrider.workspaces.workspace import (
     MAX_CONTENT_BYTES,
@@ -21,7 +21,6 @@ from outrider.workspaces.workspace import (
     FileVersion,
     Place,
     Rewrite,
-    WorkspaceFault,
     raise_if_stopped,
 )
 
@@ -63,7 +62,7 @@ def _existing(folder: int, place: Place) -> tuple[FileVersion, os.stat_result] |
         if not status.st_mode & 0o222:
             mode = f"{stat.S_IMODE(status.st_mode):04o}"
             message = f"{place.shown} is read-only (mode {mode}): nothing was changed"
-            raise WorkspaceFault(ToolCode.DENIED, message)
+            raise ToolFault(ToolCode.DENIED, message)
         if status.st_size > MAX_CONTENT_BYTES:
             content, digest = None, hashlib.file_digest(opened, "sha256")
         else:
@@ -118,7 +117,7 @@ def _refuse_changed(folder: int, place: Place, old: os.stat_result | None) -> No
         now = None
     if _version(now) != _version(old):
         message = f"{place.shown} was changed by another process during the call: read it again"
-        raise WorkspaceFault(ToolCode.CONFLICT, message)
+        raise ToolFault(ToolCode.CONFLICT, message)
 
 
 def _version(status: os.stat_result | None) -> tuple[int, ...] | None:

@@ -9,10 +9,9 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
-from outrider.protocol.envelope import ToolCode
-from outrider.protocol.errors import OutriderError
+from outrider.protocol.envelope import ToolCode, ToolFault
 
 MAX_CONTENT_BYTES = 16 * 1024 * 1024
 """The largest file whose content `Workspace.replace` hands over."""
@@ -20,20 +19,10 @@ TEMPORARY_PREFIX = ".outrider-temporary-"
 """What the names of files that are being written start with; searches and listings skip them."""
 
 
-class WorkspaceFault(OutriderError):
-    """Why a workspace refuses or fails; a tool answers with its code, message and data."""
-
-    def __init__(self, code: ToolCode, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = data
-
-
 def raise_if_stopped(stop: threading.Event) -> None:
     """Raise a fault where the call was given up, so that nothing more is done for it."""
     if stop.is_set():
-        raise WorkspaceFault(ToolCode.TIMEOUT, "the call was given up")
+        raise ToolFault(ToolCode.TIMEOUT, "the call was given up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +79,7 @@ Rewrite = Callable[[FileVersion | None], bytes]
 
 
 class Workspace(Protocol):
-    """The files of one child. Every method raises `WorkspaceFault` where it can't do its work."""
+    """The files of one child. Every method raises `ToolFault` where it can't do its work."""
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -28,8 +28,7 @@ from typing import Any
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.fork_server import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
-from outrider.runtimes.native.cold import PYTHON
-from outrider.runtimes.native.links import Links, StartFailed, with_links
+from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
 
 MAX_SEND_SECONDS = 10.0
 LOOK_EVERY_SECONDS = 1.0

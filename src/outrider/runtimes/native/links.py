@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,6 +19,9 @@ from dataclasses import dataclass, field
 from outrider.protocol.brief import Start
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import OutriderError
+
+# -P: the working directory is hostile ground, and must not be searched for modules.
+PYTHON = (sys.executable, "-P", "-m")
 
 
 class StartFailed(OutriderError):

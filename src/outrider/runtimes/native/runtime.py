@@ -1,12 +1,13 @@
 """Runs a task in a child of our own: from a fork server, or cold where that starts none."""
 
+import subprocess
 import sys
 from collections.abc import Mapping
 
-from outrider.protocol.brief import Brief
-from outrider.runtimes.native.cold import start_cold
+from outrider.masking import without_secrets
+from outrider.protocol.brief import Brief, Start
 from outrider.runtimes.native.following import Following
-from outrider.runtimes.native.links import StartFailed
+from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
 from outrider.runtimes.runtime import ChildExit, Listener
 
 
@@ -59,3 +60,23 @@ class NativeRuntime:
         if following.is_stuck:
             server.kill()
         return ended
+
+
+def start_cold(brief: Brief, env: Mapping[str, str]) -> Links:
+    """Start a child in an interpreter of its own; raises `StartFailed`."""
+
+    def hand_over(theirs: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+        start_in, events_out, errors_out, status_out = theirs
+        # Begun where we are: in the task's folder, a relative PYTHONPATH would lead into that.
+        return subprocess.Popen(
+            [*PYTHON, "outrider.child", str(status_out), str(brief.timeout_ms)],
+            stdin=start_in,
+            stdout=events_out,
+            stderr=errors_out,
+            # Who can see the process can see these; the rest comes with the brief.
+            env=without_secrets(env),
+            pass_fds=(status_out,),
+            start_new_session=True,
+        )
+
+    return with_links(Start(brief, dict(env)), hand_over)

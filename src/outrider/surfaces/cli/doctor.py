@@ -23,6 +23,7 @@ from outrider.delegation.request import Request, working_directory
 from outrider.models.catalogue import EMBEDDED
 from outrider.models.resolution import ModelChoice, is_embedded, needs
 from outrider.protocol.catalogue import CATALOGUE
+from outrider.protocol.envelope import ToolFault
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import ToolResult, WithheldTool
 from outrider.settings import places
@@ -31,7 +32,6 @@ from outrider.settings.layers import Settings
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
 from outrider.surfaces.cli.text import by_reason, count, duration, one_line
-from outrider.tools.faults import ToolFault
 from outrider.tools.files.ripgrep import ripgrep
 from outrider.tools.loading import load_tools
 

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.faults import ToolFault
 from outrider.tools.files.diffs import change, nearest_lines
 from outrider.tools.files.text import Encoding, detect, shown_size
 from outrider.tools.formatting import Arguments, Formatter

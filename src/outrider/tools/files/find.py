@@ -4,9 +4,8 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.faults import ToolFault
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.ripgrep import narrowed_to, searching
 from outrider.tools.formatting import Arguments, Formatter

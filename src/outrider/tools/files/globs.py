@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
-from outrider.protocol.envelope import ToolCode
-from outrider.tools.faults import ToolFault
+from outrider.protocol.envelope import ToolCode, ToolFault
 
 MAX_ALTERNATIVES = 256
 MAX_PATTERN_CHARACTERS = 1_000

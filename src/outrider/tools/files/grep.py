@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import Annotated, Any, BinaryIO
 
 from outrider.masking import Masker
+from outrider.protocol.envelope import ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.matches import MAX_LINE_CHARACTERS, FoundFile, Matches, json_lines
@@ -23,7 +24,6 @@ from outrider.workspaces.workspace import (
     OpenFolder,
     Place,
     Workspace,
-    WorkspaceFault,
     raise_if_stopped,
 )
 
@@ -197,7 +197,7 @@ def _hide_secrets(workspace: Workspace, place: Place, found: FoundFile, mask: Ma
     try:
         with workspace.open_file(place) as file:
             content = file.read(MAX_BYTES_AROUND + 1)
-    except WorkspaceFault:
+    except ToolFault:
         content = None
     if content is None or len(content) > MAX_BYTES_AROUND:
         for line in unclear:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+from outrider.protocol.envelope import ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.text import shown_size
 from outrider.tools.formatting import Arguments, Formatter
@@ -13,7 +14,6 @@ from outrider.workspaces.workspace import (
     FolderEntry,
     Place,
     Workspace,
-    WorkspaceFault,
     raise_if_stopped,
 )
 
@@ -81,7 +81,7 @@ def ls(
         folder, data, level = waiting.popleft()
         try:
             folders = _fill(data, workspace, folder, room)
-        except WorkspaceFault as fault:
+        except ToolFault as fault:
             if folder is place:
                 raise
             data["note"] = f"unreadable: {fault.message.removeprefix(f'{folder.shown}: ')}"

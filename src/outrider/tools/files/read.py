@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, BinaryIO
 
 from outrider.masking import Masker
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.faults import ToolFault
 from outrider.tools.files.text import (
     SAMPLE_BYTES,
     Encoding,

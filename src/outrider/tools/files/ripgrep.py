@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import BinaryIO
 
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.faults import ToolFault
 from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import TEMPORARY_PREFIX, OpenFolder, raise_if_stopped
 

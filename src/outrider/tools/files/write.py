@@ -2,9 +2,8 @@
 
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolCode
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.faults import ToolFault
 from outrider.tools.files.diffs import change
 from outrider.tools.files.text import detect, shown_size
 from outrider.tools.formatting import Arguments, Formatter
