@@ -448,10 +448,14 @@ def test_a_result_that_cannot_be_written_says_so(world: Path) -> None:
         from outrider import subagent_sync
         from outrider.records import runs
 
-        def full(*_):
-            raise OSError(28, "No space left on device")
+        create = runs._create
 
-        runs._write_whole = full
+        def full(path):
+            if path.suffix == ".partial":
+                raise OSError(28, "No space left on device")
+            return create(path)
+
+        runs._create = full
         result = subagent_sync("explorer", "Go.", model="openai-chat:scripted")
         print(result.completed, result.result.record_problem, result.text)
     """

@@ -5,20 +5,9 @@ from typing import Any, cast
 
 from outrider.delegation.gate import MaskedEvent
 from outrider.delegation.lines import Flooded
+from outrider.protocol import events
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import is_success
-from outrider.protocol.events import (
-    Event,
-    MessageEndEvent,
-    MessageUpdateEvent,
-    RetryEvent,
-    SessionEvent,
-    TaskFinishEvent,
-    ToolResultEndEvent,
-    ToolStartEvent,
-    TurnEndEvent,
-    TurnStartEvent,
-)
 from outrider.protocol.receipt import Receipt
 from outrider.protocol.results import Streaming
 from outrider.protocol.usage import Usage
@@ -71,14 +60,14 @@ class Collector:
         self.partial = PartialText(run)
         self.receipt = Receipt()
         self.usage = Usage()
-        self.finish: TaskFinishEvent | None = None
+        self.finish: events.TaskFinishEvent | None = None
         self.masked_paths: tuple[str, ...] = ()
         """Where masking changed the structured output."""
         self.model: str | None = None
         self.attempts = 1
         self.turn_count = 0
         self.last_event = "none"
-        self.last_retry: RetryEvent | None = None
+        self.last_retry: events.RetryEvent | None = None
         self.display_items: list[dict[str, Any]] = []
         self._max_events = max_events
         self._events = 0
@@ -90,9 +79,9 @@ class Collector:
         if self.finish is not None:
             return
         self._seen_at = time.monotonic()
-        if not isinstance(masked.event, MessageUpdateEvent):
+        if not isinstance(masked.event, events.MessageUpdateEvent):
             self._record(masked.data)
-        if isinstance(masked.event, TaskFinishEvent):
+        if isinstance(masked.event, events.TaskFinishEvent):
             self.masked_paths = masked.output_paths
         self._apply(masked.event)
         self.last_event = masked.event.type
@@ -114,36 +103,36 @@ class Collector:
             raise Flooded(f"more than {self._max_events:,} events")
         self.run.add_event(data)
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self, event: events.Event) -> None:
         match event:
-            case SessionEvent():
+            case events.SessionEvent():
                 self.model = event.model
-            case TurnStartEvent():
+            case events.TurnStartEvent():
                 self.turn_count = event.turn
                 self.partial.end_message()
-            case MessageUpdateEvent():
+            case events.MessageUpdateEvent():
                 if event.delta:  # an empty one only says that the model is at work
                     self.partial.add(event.delta)
-            case RetryEvent():
+            case events.RetryEvent():
                 self.attempts += 1
                 self.last_retry = event
                 self._waiting["retry"] = self._seen_at + event.delay_ms / 1000
                 self.partial.end_message()
-            case MessageEndEvent():
+            case events.MessageEndEvent():
                 self._end_message(event)
-            case ToolStartEvent():
+            case events.ToolStartEvent():
                 self._waiting[event.id] = self._seen_at + event.timeout_ms / 1000
-            case ToolResultEndEvent():
+            case events.ToolResultEndEvent():
                 self._waiting.pop(event.id, None)
                 if event.name != REPORT_BACK:  # handing over the result is not work done
                     self.receipt.add(event.effects, failed=not is_success(event.envelope))
-            case TurnEndEvent():
+            case events.TurnEndEvent():
                 self.usage = event.usage
-            case TaskFinishEvent():
+            case events.TaskFinishEvent():
                 self.usage = event.usage
                 self.finish = event
 
-    def _end_message(self, event: MessageEndEvent) -> None:
+    def _end_message(self, event: events.MessageEndEvent) -> None:
         self._waiting.pop("retry", None)
         # The turn's end brings the run's sum; until then this message is on top of it.
         self.usage += event.usage

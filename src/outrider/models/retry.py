@@ -10,14 +10,7 @@ MAX_DELAY_MS = 30_000
 _MAX_WAIT_SECONDS = 7 * 24 * 3600.0
 
 TRANSIENT = frozenset(
-    {
-        FailureKind.CONNECTION,
-        FailureKind.RATE_LIMIT,
-        FailureKind.OVERLOADED,
-        FailureKind.SERVER,
-        FailureKind.TIMEOUT,
-        FailureKind.CUT_STREAM,
-    }
+    map(FailureKind, ["connection", "rate_limit", "overloaded", "server", "timeout", "cut_stream"])
 )
 
 

@@ -1,6 +1,17 @@
-"""What a child can do: tools, the executor that calls them, and the sessions they share."""
+"""What a child can do. These names are for authors of tools."""
 
-from outrider.protocol.envelope import build_error_response, build_success_response
-from outrider.tools.registry import tool
-
-__all__ = ["build_error_response", "build_success_response", "tool"]
+from outrider.protocol.envelope import (
+    ToolCode as ToolCode,
+    ToolFault as ToolFault,
+    build_error_response as build_error_response,
+    build_success_response as build_success_response,
+)
+from outrider.tools.context import ToolContext as ToolContext
+from outrider.tools.executor import ToolExecutor as ToolExecutor
+from outrider.tools.formatting import Formatter as Formatter, ResultFormatter as ResultFormatter
+from outrider.tools.registry import (
+    Session as Session,
+    Tool as Tool,
+    collect_tools as collect_tools,
+    tool as tool,
+)
