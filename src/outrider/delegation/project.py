@@ -102,7 +102,7 @@ def open_project(
     can't be used.
     """
     folder = working_directory(folder)
-    env = dict(os.environ if env is None else env)
+    env = dict(os.environ) if env is None or env is os.environ else env
     key = (str(folder), repr(flags))
     kept = _kept.get(key)
     if kept is None or kept.project.env != env or kept.stamps != kept.looked_at():
