@@ -7,7 +7,6 @@ from outrider.protocol.envelope import (
     build_success_response as build_success_response,
 )
 from outrider.tools.context import ToolContext as ToolContext
-from outrider.tools.executor import ToolExecutor as ToolExecutor
 from outrider.tools.formatting import Formatter as Formatter, ResultFormatter as ResultFormatter
 from outrider.tools.registry import (
     Session as Session,
