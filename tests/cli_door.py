@@ -41,21 +41,27 @@ class Ended:
 
 
 class Door:
-    """A home, a project and a way to run the command in them."""
+    """A home, a project and a way to run the command in them.
 
-    def __init__(self, place: Path) -> None:
+    Its children start cold, or from the fork server in `runtime`.
+    """
+
+    def __init__(self, place: Path, runtime: Path | None = None) -> None:
         self.home = place / "home"
         self.project = place / "project"
         self.runs = self.home / ".local/state/outrider/runs"
+        self._runtime = runtime
         self._started: list[subprocess.Popen[bytes]] = []
         for folder in (self.home, self.project / ".git"):
             folder.mkdir(parents=True)
 
     def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in os.environ if name.startswith("COVERAGE")}
         base = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
-        base["OUTRIDER_WARM__KEEP_MINUTES"] = "0"  # nothing may stay behind
-        return {**base, **kept, **(env or {})}
+        if self._runtime is None:
+            base["OUTRIDER_WARM__KEEP_MINUTES"] = "0"  # nothing may stay behind
+        else:
+            base["XDG_RUNTIME_DIR"] = str(self._runtime)
+        return {**base, **(env or {})}
 
     def start(
         self, *arguments: str, env: Mapping[str, str] | None = None, **options: Any
@@ -130,17 +136,18 @@ class Door:
 
     def processes(self) -> list[psutil.Process]:
         """All processes that were started, however indirectly, by this door's commands."""
-        return [process for process in psutil.process_iter() if _home(process) == str(self.home)]
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            # A fork shows the environment of its fork server, but works in its own folder.
+            cwd, home = process.cwd(), process.environ().get("HOME")
+        except psutil.Error:
+            return False
+        return home == str(self.home) or cwd == str(self.project)
 
     def assert_nothing_left(self) -> None:
         wait_until(lambda: not self.processes())
-
-
-def _home(process: psutil.Process) -> str | None:
-    try:
-        return process.environ().get("HOME")
-    except psutil.Error:
-        return None
 
 
 def wait_until(reached: Callable[[], bool]) -> None:

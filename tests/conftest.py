@@ -1,7 +1,9 @@
 """What tests share: a world of their own, with no setting, key or run of the machine's in it."""
 
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
@@ -10,9 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.runtimes.native.fork_server import UserForkServer, hosted_fork_server
 
 SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+
+COLD = {"OUTRIDER_WARM__KEEP_MINUTES": "0"}
+"""The setting for a host that delegates once: it doesn't warm up a fork server for nothing."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -27,13 +32,31 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.fixture(scope="session")
+def warm_runtime() -> Iterator[Path]:
+    """A runtime folder with a fork server in it, which the commands of many tests share."""
+    with tempfile.TemporaryDirectory(prefix="or") as folder:
+        env = {"PATH": os.environ["PATH"], "HOME": folder, "XDG_RUNTIME_DIR": folder}
+        server = UserForkServer(env, minutes=0)
+        command = [sys.executable, "-m", "outrider", "run", "explorer", "Where?"]
+        subprocess.run(command, env=env, cwd=folder, capture_output=True)
+        wait_until(server.status, "the fork server")
+        yield Path(folder)
+        server.stop()
+
+
+@pytest.fixture
+def cold(world: Path) -> None:
+    """Children in an interpreter of their own."""
+    os.environ.update(COLD)
+
+
 @pytest.fixture(params=["cold", "warm"])
 async def start(request: pytest.FixtureRequest, world: Path) -> str:
     """Both ways of starting a child: in an interpreter of its own, or forked from the warm one."""
     if request.param == "cold":
-        os.environ["OUTRIDER_WARM__KEEP_MINUTES"] = "0"
+        os.environ.update(COLD)
     else:
-        del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
         assert await hosted_fork_server().ready("openai-chat")
     return request.param
 
@@ -41,6 +64,7 @@ async def start(request: pytest.FixtureRequest, world: Path) -> str:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A project folder to work in, in an environment with nothing but a fresh HOME."""
+    before = dict(os.environ)
     kept = {name: os.environ[name] for name in SECRET_FREE if name in os.environ}
     for name in tuple(os.environ):
         if name not in kept and not name.startswith(("COV_", "COVERAGE_", "PYTEST_")):
@@ -52,9 +76,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (project / ".git").mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("OUTRIDER_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("OUTRIDER_WARM__KEEP_MINUTES", "0")
     monkeypatch.chdir(project)
     yield project
+    os.environ.clear()
+    os.environ.update(before)
     _nothing_is_left(tmp_path)
 
 

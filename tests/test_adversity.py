@@ -13,7 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import assert_nothing_left, children_at_work, wait_until
+from conftest import (
+    COLD,
+    assert_nothing_left,
+    children_at_work,
+    unmeasured_environment,
+    wait_until,
+)
 from outrider.delegation.api import subagent
 from outrider.processes import guardian
 from outrider.protocol.errors import ErrorCode
@@ -48,7 +54,7 @@ def host(code: str, server: ScriptedModel, *options: str, **env: str) -> str:
     """Run a program that delegates, and return what it printed."""
     done = subprocess.run(
         [sys.executable, *options, "-c", textwrap.dedent(code)],
-        env={**os.environ, **server.environment, **env},
+        env={**unmeasured_environment(), **COLD, **server.environment, **env},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -92,7 +98,7 @@ with open("told", "w") as told:
     with ScriptedModel([tool_call("bash", {"command": FORGING}), answer("True.")]) as server:
         process = subprocess.Popen(
             [sys.executable, "-c", code],
-            env={**os.environ, **server.environment},
+            env={**unmeasured_environment(), **COLD, **server.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -124,7 +130,7 @@ print(subagent_sync("doer", "Go.", model="openai-chat:scripted", config={MAY_WRI
     with ScriptedModel([tool_call("bash", {"command": PEEKING}), answer("Done.")]) as server:
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(drop), code],
-            env={**os.environ, **server.environment},
+            env={**unmeasured_environment(), **COLD, **server.environment},
             capture_output=True,
             text=True,
             timeout=100,
@@ -223,7 +229,7 @@ def test_a_fork_of_the_host_keeps_no_child_alive(world: Path) -> None:
     with ScriptedModel([silence()]) as server:
         process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(code)],
-            env={**os.environ, **server.environment},
+            env={**unmeasured_environment(), **COLD, **server.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -294,7 +300,6 @@ async def test_wrong_types_from_a_program_are_refused_in_words(world: Path) -> N
 async def test_a_warm_process_that_is_stopped_costs_no_answer(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
     monkeypatch.setattr(following, "MAX_FORK_SECONDS", 0.5)
     with ScriptedModel([answer("Done.")]) as server:
         os.environ.update(server.environment)
@@ -310,7 +315,6 @@ async def test_a_warm_process_that_is_stopped_costs_no_answer(
 def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
     monkeypatch.setattr(following, "MAX_FORK_SECONDS", 0.2)
     monkeypatch.setattr(type(hosted_fork_server()), "kill", lambda _self: None)
     effects = world / "effects"
@@ -375,6 +379,7 @@ async def test_a_child_that_is_stopped_ends_all_the_same(world: Path) -> None:
     assert_nothing_left()
 
 
+@pytest.mark.usefixtures("cold")
 async def test_an_interpreter_that_does_not_start_is_named(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,6 +426,7 @@ async def test_a_secret_is_masked_before_the_text_around_it_is_cut(world: Path) 
     assert "ghp_" not in json.dumps(result.to_dict())
 
 
+@pytest.mark.usefixtures("cold")
 async def test_a_secret_in_a_childs_last_words_is_masked_before_they_are_cut(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -496,7 +502,7 @@ def test_a_host_interrupted_at_any_moment_leaves_no_child(world: Path, number: i
         for delay_ms in (0, 60, 250, 900):
             process = psutil.Popen(
                 [sys.executable, "-c", textwrap.dedent(code)],
-                env={**os.environ, **server.environment},
+                env={**unmeasured_environment(), **COLD, **server.environment},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )

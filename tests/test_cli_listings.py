@@ -14,15 +14,15 @@ FIVE_LINES = "one\ntwo\nthree\nfour\nfive"
 
 
 @pytest.fixture
-def door(tmp_path):
-    with closing(Door(tmp_path)) as door:
+def door(tmp_path, warm_runtime):
+    with closing(Door(tmp_path, warm_runtime)) as door:
         yield door
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def told(tmp_path_factory, warm_runtime):
     """A door behind which one run has said five lines, and the id of that run."""
-    with closing(Door(tmp_path_factory.mktemp("told"))) as door:
+    with closing(Door(tmp_path_factory.mktemp("told"), warm_runtime)) as door:
         yield door, say_five_lines(door)
 
 

@@ -15,8 +15,8 @@ SCHEMA = {"type": "object", "properties": {"line": {"type": "integer"}}, "requir
 
 
 @pytest.fixture
-def door(tmp_path):
-    with closing(Door(tmp_path)) as door:
+def door(tmp_path, warm_runtime):
+    with closing(Door(tmp_path, warm_runtime)) as door:
         yield door
 
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from contextlib import closing
+from threading import Event
 
 import pytest
 
@@ -11,8 +12,8 @@ from outrider.testing import ScriptedModel, answer, silence, silence_after, tool
 
 
 @pytest.fixture
-def door(tmp_path):
-    with closing(Door(tmp_path)) as door:
+def door(tmp_path, warm_runtime):
+    with closing(Door(tmp_path, warm_runtime)) as door:
         yield door
 
 
@@ -49,15 +50,21 @@ def test_answer_alone_goes_to_a_redirected_stdout(door):
 
 def test_model_cannot_steer_the_terminal(door):
     evil = "\x1b]0;owned\x07\x1b[2J\u009b2J\u202e"
-    steps = [
-        tool_call("grep", {"pattern": f"a{evil}b"}, text=f"{evil}look " * 60),
-        answer(f"{evil}done"),
-    ]
-    with ScriptedModel(steps) as server:
+    call = tool_call("grep", {"pattern": f"a{evil}b"}, text=f"{evil}look " * 60)
+    seen = Event()
+
+    def script(request):
+        if request.number == 0:
+            return call
+        assert seen.wait(PATIENCE_SECONDS)
+        return answer(f"{evil}done")
+
+    with ScriptedModel(script) as server:
         terminal = start(door, server)
+        terminal.see(r"grep a␛\]0;owned␇")
+        seen.set()
         terminal.see(r"completed ·")
         assert terminal.end() == 0
-    assert "grep a␛]0;owned␇" in terminal.screen
     for steering in ("\x1b]", "\x07", "\x1b[2J", "\u009b", "\u202e"):
         assert steering not in terminal.raw
 

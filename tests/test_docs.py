@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import COLD, unmeasured_environment
 from outrider.testing import ScriptedModel, answer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,7 +63,12 @@ def model() -> Iterator[ScriptedModel]:
 
 @pytest.mark.parametrize(("page", "language", "code"), fences())
 def test_every_fenced_example_works(
-    world: Path, model: ScriptedModel, page: Path, language: str, code: str
+    world: Path,
+    warm_runtime: Path,
+    model: ScriptedModel,
+    page: Path,
+    language: str,
+    code: str,
 ) -> None:
     """In a small project, with no key, so that the embedded model answers where none is named."""
     (world / "app.py").write_text('def main():\n    """The entry point."""\n')
@@ -73,9 +79,11 @@ def test_every_fenced_example_works(
         pytest.skip("jq isn't installed, which this example pipes into")
     # A server of the reader's own, as the example names it, is the scripted one here.
     code = code.replace("http://127.0.0.1:8080/v1", model.base_url)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    start = COLD if language == "python" else {"XDG_RUNTIME_DIR": str(warm_runtime)}
     done = subprocess.run(
         _command(language, code),
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        env={**unmeasured_environment(), **start, "PATH": path},
         cwd=ROOT if "dev" in code.split() else world,
         capture_output=True,
         text=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import assert_nothing_left, children_at_work, wait_until
+from conftest import COLD, assert_nothing_left, children_at_work, wait_until
 from outrider.delegation.api import subagent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
@@ -36,8 +36,6 @@ from outrider.testing import (
     tool_call,
     tool_calls,
 )
-
-pytestmark = pytest.mark.usefixtures("start")
 
 FAST = {"subagents.retry.maxAttempts": 1}
 
@@ -81,6 +79,7 @@ def assert_recorded(result: ToolResult) -> None:
         assert Path(run.output_file or "").read_text() == run.output
 
 
+@pytest.mark.usefixtures("start")
 async def test_an_answer_completes(world: Path) -> None:
     (world / "thing.txt").write_text("the thing is here\n")
     result, server = await delegated(
@@ -214,6 +213,7 @@ async def test_a_full_window_drops_old_results_and_goes_on(world: Path) -> None:
     assert_recorded(result)
 
 
+@pytest.mark.usefixtures("start")
 async def test_the_hard_deadline_ends_a_child_that_is_busy(world: Path) -> None:
     result, _ = await delegated(
         endless("busy ", delay=0.05), config={"subagents.timeoutMs": 10_000}
@@ -229,6 +229,7 @@ async def test_the_hard_deadline_ends_a_child_that_is_busy(world: Path) -> None:
     assert_recorded(result)
 
 
+@pytest.mark.usefixtures("start")
 async def test_silence_ends_at_the_idle_deadline(world: Path) -> None:
     result, _ = await delegated(
         silence_after("A beginning. "), config={"subagents.idleTimeoutMs": 10_000}
@@ -241,6 +242,7 @@ async def test_silence_ends_at_the_idle_deadline(world: Path) -> None:
     assert_recorded(result)
 
 
+@pytest.mark.usefixtures("start")
 async def test_endless_output_is_stopped_and_its_beginning_kept(world: Path) -> None:
     result, _ = await delegated(endless("spam " * 200), config={"limits.stdoutBytes": 3_000_000})
     run = single(result)
@@ -253,6 +255,7 @@ async def test_endless_output_is_stopped_and_its_beginning_kept(world: Path) -> 
     assert whole.startswith(run.output)
 
 
+@pytest.mark.usefixtures("start")
 async def test_a_child_killed_from_outside_is_reported_as_killed(world: Path) -> None:
     with ScriptedModel([silence_after("So far. ")]) as server:
         os.environ.update(server.environment)
@@ -270,6 +273,7 @@ async def test_a_child_killed_from_outside_is_reported_as_killed(world: Path) ->
     assert_recorded(result)
 
 
+@pytest.mark.usefixtures("start")
 async def test_a_guardian_killed_from_outside_takes_its_child_along(world: Path) -> None:
     with ScriptedModel([silence()]) as server:
         os.environ.update(server.environment)
@@ -292,6 +296,7 @@ def _outermost(processes: list[psutil.Process]) -> psutil.Process:
     return next(process for process in processes if process.ppid() not in ours)
 
 
+@pytest.mark.usefixtures("start")
 async def test_a_cancelled_run_says_so_and_keeps_what_there_was(world: Path) -> None:
     cancelled = asyncio.Event()
     half = "The first half. " * 40
@@ -315,6 +320,7 @@ async def test_a_cancelled_run_says_so_and_keeps_what_there_was(world: Path) -> 
     assert_recorded(result)
 
 
+@pytest.mark.usefixtures("start")
 async def test_a_cancelled_task_ends_its_child_before_it_is_cancelled(world: Path) -> None:
     with ScriptedModel([silence()]) as server:
         os.environ.update(server.environment)
@@ -397,7 +403,7 @@ def test_a_parent_killed_with_sigkill_takes_its_child_along(world: Path) -> None
             f"subagent_sync('explorer', 'Find it.', model={server.model!r})"
         )
         parent = psutil.Popen(
-            [os.sys.executable, "-c", code], env={**os.environ, **server.environment}
+            [os.sys.executable, "-c", code], env={**os.environ, **COLD, **server.environment}
         )
         server.wait_for_requests(1)
         below = parent.children(recursive=True)

@@ -17,7 +17,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import assert_nothing_left, children_at_work, wait_until
+from conftest import (
+    assert_nothing_left,
+    children_at_work,
+    unmeasured_environment,
+    wait_until,
+)
 from outrider.delegation.api import subagent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
@@ -33,18 +38,12 @@ def echo(request: ModelRequest) -> Step:
     return answer(f"You asked: {request.last_user_text}")
 
 
-@pytest.fixture
-def warm(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("OUTRIDER_WARM__KEEP_MINUTES")
-    return world
-
-
 async def until_warm() -> psutil.Process:
     assert await hosted_fork_server().ready("openai-chat")
     return psutil.Process(hosted_fork_server().pid)
 
 
-async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(warm: Path) -> None:
+async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(world: Path) -> None:
     with ScriptedModel([silence()], repeat=True) as server:
         os.environ.update(server.environment)
         fork_server = await until_warm()
@@ -62,7 +61,7 @@ async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(warm: Path) -> None:
         assert_nothing_left()
 
 
-async def test_a_warm_child_holds_no_link_but_its_own(warm: Path) -> None:
+async def test_a_warm_child_holds_no_link_but_its_own(world: Path) -> None:
     with ScriptedModel([silence()], repeat=True) as server:
         os.environ.update(server.environment)
         fork_server = await until_warm()
@@ -96,7 +95,7 @@ def test_a_packet_that_asks_for_no_child_starts_none(packet: bytes) -> None:
     assert StartRequest.from_bytes(request.to_bytes()) == request
 
 
-async def test_a_fork_server_that_was_killed_is_replaced(warm: Path) -> None:
+async def test_a_fork_server_that_was_killed_is_replaced(world: Path) -> None:
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
         fork_server = await until_warm()
@@ -117,7 +116,7 @@ time.sleep(100)
 """
 
 
-def test_a_fork_server_ends_with_its_host(warm: Path) -> None:
+def test_a_fork_server_ends_with_its_host(world: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE) as host:
         assert host.stdout
         fork_server = psutil.Process(int(host.stdout.readline()))
@@ -130,14 +129,14 @@ def test_a_fork_server_ends_with_its_host(warm: Path) -> None:
 
 
 async def test_a_fork_server_of_other_code_is_replaced(
-    warm: Path, monkeypatch: pytest.MonkeyPatch
+    world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("outrider.runtimes.native.fork_server.LOOK_EVERY_SECONDS", 0)
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
         first = await until_warm()
         assert (await until_warm()).pid == first.pid
-        monkeypatch.setenv("PYTHONPATH", str(warm))
+        monkeypatch.setenv("PYTHONPATH", str(world))
         result = await subagent("explorer", "First.", model=server.model)
         assert result.text == "You asked: First."
         second = await until_warm()
@@ -177,7 +176,7 @@ def test_code_has_an_identity_where_the_working_directory_is_gone(
     assert code_identity()
 
 
-async def test_a_changed_setting_reaches_the_next_warm_child(warm: Path) -> None:
+async def test_a_changed_setting_reaches_the_next_warm_child(world: Path) -> None:
     config = Path(os.environ["HOME"], ".config/outrider/config.json")
     config.parent.mkdir(parents=True, exist_ok=True)
     with ScriptedModel([silence()], repeat=True) as server:
@@ -190,7 +189,7 @@ async def test_a_changed_setting_reaches_the_next_warm_child(warm: Path) -> None
             assert result.details.results[0].duration_ms >= limit
 
 
-async def test_a_fork_server_learns_a_provider_that_is_asked_for(warm: Path) -> None:
+async def test_a_fork_server_learns_a_provider_that_is_asked_for(world: Path) -> None:
     await until_warm()
     hosted_fork_server().kill()
     fork_server = await until_warm()
@@ -201,29 +200,32 @@ async def test_a_fork_server_learns_a_provider_that_is_asked_for(warm: Path) -> 
     wait_until(lambda: known_by in _memory(fork_server.pid), "the fork server to load the provider")
 
 
-async def test_killing_the_fork_server_at_random_costs_no_answer(warm: Path) -> None:
+TASKS = 20
+
+
+async def test_killing_the_fork_server_at_random_costs_no_answer(world: Path) -> None:
     chance = random.Random(7)
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
         await until_warm()
         work = [
             asyncio.ensure_future(subagent("explorer", f"Task {n}.", model=server.model))
-            for n in range(40)
+            for n in range(TASKS)
         ]
         while not all(task.done() for task in work):
             await asyncio.sleep(chance.uniform(0.1, 0.6))
             if (pid := hosted_fork_server().pid) is not None:
                 os.kill(pid, signal.SIGKILL)
         results = [task.result() for task in work]
-    assert [result.text for result in results] == [f"You asked: Task {n}." for n in range(40)]
+    assert [result.text for result in results] == [f"You asked: Task {n}." for n in range(TASKS)]
     assert all(len(result.details.results) == 1 for result in results)
-    assert len({result.details.run_id for result in results}) == 40
+    assert len({result.details.run_id for result in results}) == TASKS
     assert sorted(r.last_user_text for r in server.requests) == sorted(
-        f"Task {n}." for n in range(40)
+        f"Task {n}." for n in range(TASKS)
     )
 
 
-async def test_many_at_once_leave_no_descriptor_behind(warm: Path) -> None:
+async def test_many_at_once_leave_no_descriptor_behind(world: Path) -> None:
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
         await until_warm()
@@ -243,7 +245,7 @@ async def test_many_at_once_leave_no_descriptor_behind(warm: Path) -> None:
 
 
 async def test_no_child_can_see_another_callers_secrets(
-    warm: Path, monkeypatch: pytest.MonkeyPatch
+    world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ScriptedModel([silence()], repeat=True) as server:
         fork_server = await until_warm()
@@ -295,9 +297,9 @@ def _memory(pid: int) -> bytes:
     return b"".join(found)
 
 
-async def test_a_fork_takes_on_its_callers_surroundings(warm: Path) -> None:
-    (warm / ".outrider/agents").mkdir(parents=True)
-    (warm / ".outrider/agents/doer.md").write_text("---\nname: doer\ntools: bash\n---\nDo it.\n")
+async def test_a_fork_takes_on_its_callers_surroundings(world: Path) -> None:
+    (world / ".outrider/agents").mkdir(parents=True)
+    (world / ".outrider/agents/doer.md").write_text("---\nname: doer\ntools: bash\n---\nDo it.\n")
     from outrider.testing import tool_call
 
     command = "pwd; umask; ulimit -f; echo $COLOUR; echo $OPENAI_API_KEY; exit 3"
@@ -316,7 +318,7 @@ async def test_a_fork_takes_on_its_callers_surroundings(warm: Path) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     assert result.completed, result.text
     told = server.requests[1].messages[-1]["content"]
-    assert told.splitlines()[:4] == [str(warm), "0027", str((1 << 30) // 1024), "green"]
+    assert told.splitlines()[:4] == [str(world), "0027", str((1 << 30) // 1024), "green"]
     assert server.environment["OPENAI_API_KEY"] not in told
     assert result.details.results[0].receipt["commands"] == [{"command": command, "exitCode": 3}]
 
@@ -330,7 +332,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def user_warmth(warm: Path, runtime: Path) -> Iterator[UserForkServer]:
+def user_warmth(world: Path, runtime: Path) -> Iterator[UserForkServer]:
     warmth = UserForkServer(os.environ, minutes=10)
     yield warmth
     warmth.stop()
@@ -344,7 +346,7 @@ def one_shot(server: ScriptedModel, task: str, *options: str) -> str:
 def command(server: ScriptedModel, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "outrider", *arguments],
-        env={**os.environ, **server.environment},
+        env={**unmeasured_environment(), **server.environment},
         capture_output=True,
         text=True,
         timeout=100,

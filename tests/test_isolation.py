@@ -10,12 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import children_at_work, wait_until
+from conftest import COLD, children_at_work, wait_until
 from outrider.delegation.api import subagent
 from outrider.protocol.results import ToolResult
 from outrider.testing import ScriptedModel, answer, drip, silence, tool_call, tool_calls
-
-pytestmark = pytest.mark.usefixtures("start")
 
 WRITER = "---\nname: writer\ntools: {tools}\n---\nDo it.\n"
 MAY_WRITE = {"subagents.allowWrite": True}
@@ -45,6 +43,7 @@ FLEEING = (
 )
 
 
+@pytest.mark.usefixtures("start")
 async def test_what_tools_started_ends_with_the_run(world: Path) -> None:
     mark = f"{os.getpid()}.125"
     write_agent(world, "bash")
@@ -62,6 +61,7 @@ async def test_what_tools_started_ends_with_the_run(world: Path) -> None:
     assert not sleepers(mark)
 
 
+@pytest.mark.usefixtures("start")
 async def test_what_tools_started_ends_with_a_child_that_was_killed(world: Path) -> None:
     mark = f"{os.getpid()}.25"
     write_agent(world, "bash")
@@ -95,7 +95,7 @@ def test_what_tools_started_ends_with_a_parent_that_was_killed(world: Path) -> N
     )
     with ScriptedModel(steps) as server:
         parent = psutil.Popen(
-            [sys.executable, "-c", code], env={**os.environ, **server.environment}
+            [sys.executable, "-c", code], env={**os.environ, **COLD, **server.environment}
         )
         wait_until(lambda: len(sleepers(mark)) >= 5, "what the tool started")
         parent.kill()
@@ -103,6 +103,7 @@ def test_what_tools_started_ends_with_a_parent_that_was_killed(world: Path) -> N
         wait_until(lambda: not sleepers(mark), "what the tool started to end")
 
 
+@pytest.mark.usefixtures("start")
 async def test_a_child_sees_its_own_providers_key_and_no_other_secret(world: Path) -> None:
     secrets = {"GITHUB_TOKEN": "tok-1", "ANTHROPIC_API_KEY": "key-2", "DB_PASSWORD": "pass-3"}
     os.environ.update({name: f"{value}-of-the-user" for name, value in secrets.items()})
@@ -125,6 +126,7 @@ def _environment_in_memory(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
 
 
+@pytest.mark.usefixtures("start")
 async def test_a_command_sees_no_key_at_all(world: Path) -> None:
     write_agent(world, "bash")
     os.environ["GITHUB_TOKEN"] = "tok-of-the-user"
@@ -164,6 +166,7 @@ async def make() -> str:
 '''
 
 
+@pytest.mark.usefixtures("cold")  # a fork server has another PYTHONPATH
 async def test_a_tool_that_prints_cannot_forge_or_break_events(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +175,6 @@ async def test_a_tool_that_prints_cannot_forge_or_break_events(
     (modules / "noisy_tools.py").write_text(NOISY)
     monkeypatch.setenv("PYTHONPATH", str(modules))
     monkeypatch.syspath_prepend(str(modules))
-    monkeypatch.setenv("OUTRIDER_WARM__KEEP_MINUTES", "0")  # the warm one has another path
     write_agent(world, "noise_make, ls")
     with ScriptedModel([tool_call("noise_make", {}), answer("Told.")]) as server:
         os.environ.update(server.environment)
@@ -183,6 +185,7 @@ async def test_a_tool_that_prints_cannot_forge_or_break_events(
     assert server.requests[1].messages[-1]["content"] == "quiet"
 
 
+@pytest.mark.usefixtures("start")
 async def test_a_module_in_the_working_directory_is_not_imported(world: Path) -> None:
     for name in ("orjson", "json", "pydantic_ai", "asyncio", "sitecustomize", "outrider"):
         (world / f"{name}.py").write_text("open('owned', 'w').close(); raise SystemExit(7)\n")

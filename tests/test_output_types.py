@@ -103,7 +103,6 @@ TYPES: dict[str, tuple[Any, Any, Any]] = {
 @pytest.fixture
 async def reporting(world: Path) -> "Iterator[Callable[[Any], ScriptedModel]]":
     """A model whose only words are the reports it is given."""
-    del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
     os.environ["OUTRIDER_SUBAGENTS__REPORT_BACK_ATTEMPTS"] = "2"
     assert await hosted_fork_server().ready("openai-chat")
     reports: list[Any] = []

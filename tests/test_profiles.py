@@ -33,7 +33,6 @@ READ_ONLY = {"read", "grep", "find", "ls"}
 @pytest.fixture
 async def server(world: Path) -> "Iterator[ScriptedModel]":
     """A model that reports a number where it can, and else says so in words."""
-    del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
     assert await hosted_fork_server().ready("openai-chat")
 
     def script(request: ModelRequest) -> Any:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import COLD, unmeasured_environment
+
 ROOT = Path(__file__).resolve().parent.parent
 SECTION = re.compile(r"^### (?P<title>[^\n]+)\n(?P<body>.*?)(?=^### |\Z)", re.DOTALL | re.MULTILINE)
 FENCE = re.compile(r"^```(?P<kind>\w+)(?: (?P<what>\S+))?\n(?P<text>.*?)^```$", re.DOTALL | re.M)
@@ -38,7 +40,7 @@ def test_a_recipe_works_as_it_stands(world: Path, tmp_path: Path, title: str) ->
     write_command(tmp_path / "bin/outrider", "-m outrider")
     write_command(tmp_path / "bin/python", "")
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    env = {**os.environ, "PYTHONPATH": str(copy / "src"), "PATH": path}
+    env = {**unmeasured_environment(), **COLD, "PYTHONPATH": str(copy / "src"), "PATH": path}
     for check in checks:
         command = ["bash", "-euo", "pipefail", "-c", check]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=110)

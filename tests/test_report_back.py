@@ -50,7 +50,6 @@ RULE = "You must end by calling the tool `report_back`"
 @pytest.fixture(autouse=True)
 async def children(world: Path) -> None:
     """Real children, forked from the warm process: each test can afford several."""
-    del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
     assert await hosted_fork_server().ready("openai-chat")
 
 

@@ -796,7 +796,7 @@ def holds(schema: Any, value: Any) -> None:
         assert 0 < len(fault.message) <= 300
 
 
-@settings(STEADY, max_examples=300)
+@settings(STEADY, max_examples=150)
 @given(schemas, values)
 def test_the_verdict_is_that_of_the_plain_validators(schema: Any, value: Any):
     holds(schema, value)
@@ -835,7 +835,7 @@ def fair_holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 fair = st.recursive(fair_leaves, fair_holders, max_leaves=5)
 
 
-@settings(STEADY, max_examples=120)
+@settings(STEADY, max_examples=80)
 @given(st.data(), fair, fair)
 def test_values_made_to_fit_are_taken_and_those_made_for_another_schema_judged(
     data: st.DataObject, schema: Any, other: Any

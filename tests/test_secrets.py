@@ -10,8 +10,6 @@ from outrider.delegation.api import subagent
 from outrider.protocol.results import ToolResult
 from outrider.testing import ScriptedModel, answer, drip, fail, tool_call
 
-pytestmark = pytest.mark.usefixtures("start")
-
 # Put together here, so that no scanner takes them for real ones.
 TOKEN = "ghp_" + "A1b2C3d4" * 5
 PASSWORD = "correct" + "-horse-" + "battery9"
@@ -123,6 +121,7 @@ async def test_a_private_key_in_the_lines_of_a_file_is_seen_by_nobody(
     assert not any(line in seen for line in KEY)
 
 
+@pytest.mark.usefixtures("start")
 async def test_a_value_of_a_secret_variable_is_masked_whatever_it_looks_like(world: Path) -> None:
     os.environ["MY_SERVICE_SECRET"] = VARIABLE
     try:
@@ -132,6 +131,7 @@ async def test_a_value_of_a_secret_variable_is_masked_whatever_it_looks_like(wor
     assert VARIABLE not in seen
 
 
+@pytest.mark.usefixtures("start")
 async def test_the_providers_key_is_not_in_what_the_provider_echoes(world: Path) -> None:
     key = "sk-" + "live-" + "k" * 30
     with ScriptedModel([fail(401, message=f"Incorrect API key provided: {key}")]) as server:

@@ -284,7 +284,7 @@ def test_a_process_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_p
     ) as writers:
         assert writers.stdin and writers.stdout
         round_seconds = float(writers.stdout.readline())
-        for _ in range(100):
+        for _ in range(40):
             writers.stdin.write("\n")
             child = int(writers.stdout.readline())
             time.sleep(chance.uniform(0.0, 4 * round_seconds))
