@@ -448,29 +448,6 @@ async def test_every_file_that_a_result_names_is_there(world: Path) -> None:
     assert Path(run.session_file or "").exists()
 
 
-def test_a_result_that_cannot_be_written_says_so(world: Path) -> None:
-    code = """
-        import os
-        from outrider import subagent_sync
-        from outrider.records import runs
-
-        create = runs._create
-
-        def full(path):
-            if path.suffix == ".partial":
-                raise OSError(28, "No space left on device")
-            return create(path)
-
-        runs._create = full
-        result = subagent_sync("explorer", "Go.", model="openai-chat:scripted")
-        print(result.completed, result.result.record_problem, result.text)
-    """
-    with ScriptedModel([answer("Done.")]) as server:
-        told = host(code, server)
-    problem = "The run's record is incomplete: No space left on device."
-    assert told == f"True {problem} Done.\n\n[{problem}]"
-
-
 def test_a_run_that_cannot_be_recorded_leaves_nothing_and_says_what_to_do(world: Path) -> None:
     code = """
         import resource
