@@ -15,6 +15,7 @@ import pytest
 
 from conftest import (
     COLD,
+    MAY_WRITE,
     assert_nothing_left,
     children_at_work,
     unmeasured_environment,
@@ -36,7 +37,6 @@ from outrider.testing import (
     tool_call,
 )
 
-MAY_WRITE = {"subagents.allowWrite": True}
 DOER = "---\nname: doer\ntools: bash\n---\nDo it.\n"
 TOKEN = "ghp_" + "A1b2C3d4E5" * 4
 
@@ -140,6 +140,49 @@ print(subagent_sync("doer", "Go.", model="openai-chat:scripted", config={MAY_WRI
     assert "outrider.child" in told and "Permission denied" in told
     assert "environment" not in told.splitlines()
     assert "descriptors" not in told.splitlines()
+
+
+# A child that has a shell can call `outrider` itself.
+
+RUN = f"{sys.executable} -m outrider run explorer Again. --model embedded --json"
+CLEAN = "env -i PATH=$PATH HOME=$HOME"
+CALLS = {
+    "as it is": RUN,
+    "without its environment": f"{CLEAN} {RUN}",
+    "orphaned, in a session of its own": (
+        f"({CLEAN} setsid sh -c '{RUN} > told.new; mv told.new told' &);"
+        " while [ ! -e told ]; do sleep 0.05; done; cat told"
+    ),
+}
+
+
+@pytest.mark.usefixtures("start")
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_command_cannot_delegate_by_dropping_its_environment(doer: Path, call: str) -> None:
+    with ScriptedModel([tool_call("bash", {"command": CALLS[call]}), answer("Done.")]) as server:
+        os.environ.update(server.environment)
+        await subagent("doer", "Go.", model=server.model, config=MAY_WRITE)
+    assert "SUBAGENT_DEPTH_EXCEEDED" in server.requests[1].messages[-1]["content"]
+
+
+@pytest.mark.usefixtures("start")
+async def test_a_command_of_a_nested_child_cannot_go_deeper_than_allowed(doer: Path) -> None:
+    nested = (
+        f"{sys.executable} -m outrider run doer Deeper. --model openai-chat:scripted"
+        f" --set subagents.maxDepth=2 --set subagents.allowWrite=true"
+        f" --set subagents.projectAgentPolicy=allow"
+    )
+    deepest = f"{CLEAN} OUTRIDER_SUBAGENTS__MAX_DEPTH=2 {RUN}"
+    steps = [
+        tool_call("bash", {"command": f"OPENAI_API_KEY=sk-unused-0123 {nested}"}),
+        tool_call("bash", {"command": deepest}),
+        answer("Refused."),
+        answer("Done."),
+    ]
+    with ScriptedModel(steps) as server:
+        os.environ.update(server.environment)
+        await subagent("doer", "Go.", model=server.model, config=MAY_WRITE)
+    assert "at depth 2 is refused" in server.requests[2].messages[-1]["content"]
 
 
 # Hosts with odd surroundings.

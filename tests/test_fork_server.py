@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from conftest import (
+    MAY_WRITE,
     assert_nothing_left,
     children_at_work,
     unmeasured_environment,
@@ -310,9 +311,7 @@ async def test_a_fork_takes_on_its_callers_surroundings(world: Path) -> None:
         most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, hard))
         try:
-            result = await subagent(
-                "doer", "Do.", model=server.model, config={"subagents.allowWrite": True}
-            )
+            result = await subagent("doer", "Do.", model=server.model, config=MAY_WRITE)
         finally:
             os.umask(mask)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))

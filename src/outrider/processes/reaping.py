@@ -27,6 +27,7 @@ MAX_SWEEP_SECONDS = 5.0
 MAX_POLL_MS = 3_600_000.0
 """How long one poll may wait: the kernel counts milliseconds in 31 bits."""
 MAX_COMMAND_LINE = 200
+MAX_ANCESTORS = 1_000
 HAS_PROC = os.path.isdir("/proc/self")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 _PR_SET_PDEATHSIG = 1
@@ -192,6 +193,35 @@ def call_oneself(name: str) -> None:
     """Show in lists of processes what this one is for."""
     with suppress(OSError), open("/proc/self/comm", "w") as own:
         own.write(f"outrider-{name}")
+
+
+def child_name(depth: int) -> str:
+    """Return how a child at this depth calls itself, without the prefix; see `depth_of`."""
+    return "child" if depth <= 1 else f"child{min(depth, 9)}"  # the kernel keeps 15 characters
+
+
+def depth_of(name: str) -> int:
+    """Return the depth of a process that calls itself so; 0 for all that are no children."""
+    if not name.startswith("outrider-child"):
+        return 0
+    depth = name.removeprefix("outrider-child")
+    return int(depth) if depth.isdigit() else 1
+
+
+def ancestor_names() -> list[str]:
+    """Return how this process and those above it call themselves; only the kernel is believed.
+
+    A command that a child runs stays below that child: its keeper adopts what loses its parent.
+    """
+    names: list[str] = []
+    pid = os.getpid()
+    with suppress(OSError, ValueError, IndexError):
+        while HAS_PROC and pid > 1 and len(names) < MAX_ANCESTORS:
+            with open(f"/proc/{pid}/stat", errors="replace") as stat:
+                head, _, rest = stat.read().rpartition(")")
+            names.append(head.partition("(")[2])
+            pid = int(rest.split()[1])
+    return names
 
 
 def become_subreaper() -> None:
