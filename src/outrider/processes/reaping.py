@@ -178,6 +178,29 @@ def command_line(pid: int) -> str:
     return " ".join(words)[:MAX_COMMAND_LINE]
 
 
+def working_directory(pid: int, told: bytes) -> bytes:
+    """Return where a process is: as it says itself, if the kernel agrees."""
+    place = b"/proc/%d/cwd" % pid
+    with suppress(OSError):
+        if not os.path.samefile(place, told):
+            return os.readlink(place)
+    return told
+
+
+def name_writers(link: socket.socket) -> None:
+    """Let the kernel tell who wrote each piece of what a link receives."""
+    if sys.platform == "linux":
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+
+
+def received(link: socket.socket) -> tuple[bytes, int | None]:
+    """Return what one process wrote to a link, and its id where the kernel tells it."""
+    chunk, ancillary, _, _ = link.recvmsg(65_536, socket.CMSG_SPACE(12))
+    for _, _, credentials in ancillary:
+        return chunk, int.from_bytes(credentials[:4], sys.byteorder)
+    return chunk, None
+
+
 def _ps(column: str, *options: str) -> dict[int, str]:
     """Return what `ps` says of processes, by their ids; it leaves itself out."""
     import subprocess

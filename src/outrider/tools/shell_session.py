@@ -43,11 +43,11 @@ _LOOP = (
     " if [ -f {folder}/state ]; then . {folder}/state; fi;"
     ' if [ -f {folder}/cwd ]; then cd -- "$({cat} {folder}/cwd)"; fi;'
     " trap __outrider_keep EXIT;"
-    " {builtin}printf ' %s\\0' \"$PWD\" >&3;"
+    " {builtin}printf '  %s\\0' \"$PWD\" >&3;"
     " while IFS= {builtin}read -r __outrider_line <&3; do"
     ' {builtin}eval "$({cat} {folder}/command)" </dev/null >&4 2>&1 3<&- 4>&-;'
     " __outrider_status=$?; __outrider_keep;"
-    ' {builtin}printf \'%s %s\\0\' "$__outrider_status" "$PWD" >&3;'
+    ' {builtin}printf \'%s %s %s\\0\' "$__outrider_line" "$__outrider_status" "$PWD" >&3;'
     " done"
 )
 
