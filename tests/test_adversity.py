@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -140,6 +141,34 @@ print(subagent_sync("doer", "Go.", model="openai-chat:scripted", config={MAY_WRI
     assert "outrider.child" in told and "Permission denied" in told
     assert "environment" not in told.splitlines()
     assert "descriptors" not in told.splitlines()
+
+
+HOSTILE = """
+keeper=$PPID
+child=$(sed -n 's/^PPid:\\t*//p' /proc/$keeper/status)
+guardian=$(sed -n 's/^PPid:\\t*//p' /proc/$child/status)
+setsid sleep {mark} &
+while ! grep -q {mark} /proc/[0-9]*/cmdline; do sleep 0.01; done
+kill -{signal} $guardian $keeper
+sleep {mark}
+"""
+
+
+@pytest.mark.usefixtures("start")
+@pytest.mark.parametrize("number", ["KILL", "STOP"])
+async def test_nothing_is_left_by_a_command_that_ends_guardian_and_keeper(
+    doer: Path, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    monkeypatch.setattr(following, "MAX_STOP_SECONDS", 1.0)
+    mark = f"{os.getpid()}.{random.randrange(10**6)}"
+    command = HOSTILE.format(mark=mark, signal=number)
+    limit = {"subagents.timeoutMs": 6_000}
+    with ScriptedModel([tool_call("bash", {"command": command})]) as server:
+        os.environ.update(server.environment)
+        result = await subagent("doer", "Go.", model=server.model, config={**MAY_WRITE, **limit})
+    assert result.details.results[0].outcome is not Outcome.COMPLETED
+    left = [one for one in psutil.process_iter(["cmdline"]) if mark in (one.info["cmdline"] or [])]
+    assert not left
 
 
 # A child that has a shell can call `outrider` itself.

@@ -131,12 +131,35 @@ def sweep(on_end: OnEnd, spared: Set[int] = frozenset()) -> None:
         pids = descendants(spared)
         if spared and not pids:
             return
-        # Stopped first, so that none can fork while the others are being killed.
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                with suppress(OSError):  # it has ended, or belongs to another user
-                    os.kill(pid, number)
-        time.sleep(0.002)
+        _kill_all(pids)
+
+
+def sweep_marked(mark: str) -> None:
+    """Kill every process that has this entry in its environment, for `MAX_SWEEP_SECONDS`.
+
+    For what is left when those who would have ended it were killed first.
+    """
+    give_up = time.monotonic() + MAX_SWEEP_SECONDS
+    while (pids := _marked(mark.encode())) and time.monotonic() < give_up:
+        _kill_all(pids)
+
+
+def _marked(mark: bytes) -> list[int]:
+    found: list[int] = []
+    for name in filter(str.isdigit, os.listdir("/proc") if HAS_PROC else ()):
+        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as environment:
+            if mark in environment.read().split(b"\0"):
+                found.append(int(name))
+    return found
+
+
+def _kill_all(pids: list[int]) -> None:
+    # Stopped first, so that none can fork while the others are being killed.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with suppress(OSError):  # it has ended, or belongs to another user
+                os.kill(pid, number)
+    time.sleep(0.002)
 
 
 def descendants(spared: Set[int] = frozenset()) -> list[int]:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 
+from outrider.processes.reaping import sweep_marked
 from outrider.processes.shielding import shielded
 from outrider.runtimes.native.links import Links
 from outrider.runtimes.runtime import ChildExit, Listener
@@ -18,11 +19,13 @@ KILL_SIGNAL = 9
 class Following:
     """Passes on what a child sends. Leaving `run`, however that happens, ends the child."""
 
-    def __init__(self, links: Links, listener: Listener) -> None:
+    def __init__(self, links: Links, listener: Listener, mark: str) -> None:
+        """`mark` is what the environment of everything that the child starts has in common."""
         self.is_stuck = False
         """Whether a fork server took the task and never forked."""
         self._links = links
         self._listener = listener
+        self._mark = mark
         self._status = b""
         self._started = False
         self._loop = asyncio.get_running_loop()
@@ -114,6 +117,13 @@ class Following:
             for descriptor in (self._links.events, self._links.errors, self._links.status):
                 self._loop.remove_reader(descriptor)
             self._links.release()
+        if self._guardian_was_killed:
+            await shielded(asyncio.to_thread(sweep_marked, self._mark))
+
+    @property
+    def _guardian_was_killed(self) -> bool:
+        """Whether the guardian is gone without a last word on how the child ended."""
+        return self._status.startswith(b"pid") and self._status.count(b"\n") == 1
 
     def _exit(self) -> ChildExit:
         self.is_stuck = self.is_stuck and not self._started  # it forked at the last moment
@@ -121,5 +131,5 @@ class Following:
         kind, _, number = "".join(last).partition(" ")
         if kind == "signal":
             return ChildExit(self._started, int(number))
-        # No last word from the guardian: it was killed itself, and the child with it.
-        return ChildExit(self._started, KILL_SIGNAL if kind == "pid" else None)
+        # The kernel ends the child of a guardian that was killed.
+        return ChildExit(self._started, KILL_SIGNAL if self._guardian_was_killed else None)

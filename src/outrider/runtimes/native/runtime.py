@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 
 from outrider.masking import without_secrets
-from outrider.protocol.brief import Brief, Start
+from outrider.protocol.brief import RUN_VARIABLE, Brief, Start
 from outrider.runtimes.native.following import Following
 from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
 from outrider.runtimes.runtime import ChildExit, Listener
@@ -32,7 +32,8 @@ class NativeRuntime:
         if forked.started:
             return forked
         try:
-            return await Following(start_cold(brief, environment), listener).run()
+            links = start_cold(brief, environment)
+            return await Following(links, listener, mark_of(brief)).run()
         except StartFailed as error:
             return ChildExit(started=False, reason=str(error))
 
@@ -53,13 +54,19 @@ class NativeRuntime:
             else hosted_fork_server()
         )
         try:
-            following = Following(await server.start_child(brief, environment), listener)
+            links = await server.start_child(brief, environment)
         except NoForkServer:
             return ChildExit(started=False)
+        following = Following(links, listener, mark_of(brief))
         ended = await following.run()
         if following.is_stuck:
             server.kill()
         return ended
+
+
+def mark_of(brief: Brief) -> str:
+    """Return the variable that all processes of a run have in their environment."""
+    return f"{RUN_VARIABLE}={brief.run_id}"
 
 
 def start_cold(brief: Brief, env: Mapping[str, str]) -> Links:
