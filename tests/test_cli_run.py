@@ -170,6 +170,19 @@ def test_repository_agent_of_a_trusted_project_writes_as_the_user_allows(door):
     assert (door.project / "made").exists()
 
 
+def test_command_of_a_child_cannot_read_the_keys_of_the_command_above_it(door):
+    door.write_agent("local", "tools: bash")
+    door.write_config({"subagents": {"allowWrite": True, "trustedProjects": ["/"]}})
+    canary = f"canary-{os.urandom(8).hex()}"
+    look = f"grep -l {canary} /proc/[0-9]*/environ 2>/dev/null; echo done"
+    with ScriptedModel([tool_call("bash", {"command": look}), answer("Ran.")]) as server:
+        arguments = ("run", "local", "Look.", "--model", server.model)
+        ended = door.run(*arguments, env={**server.environment, "SOME_API_TOKEN": canary})
+    assert ended.code == 0
+    told = server.requests[1].messages[-1]["content"]
+    assert told.startswith("done")
+
+
 def test_reader_who_has_left_gets_no_traceback(door):
     with ScriptedModel([answer("word " * 50_000, chunk_size=4096)]) as server:
         arguments = ("run", "explorer", "Much.", "--model", server.model)
