@@ -160,6 +160,8 @@ async def test_nothing_is_left_by_a_command_that_ends_guardian_and_keeper(
     doer: Path, monkeypatch: pytest.MonkeyPatch, number: str
 ) -> None:
     monkeypatch.setattr(following, "MAX_STOP_SECONDS", 1.0)
+    (temporary := doer.parent / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     mark = f"{os.getpid()}.{random.randrange(10**6)}"
     command = HOSTILE.format(mark=mark, signal=number)
     limit = {"subagents.timeoutMs": 6_000}
@@ -169,6 +171,7 @@ async def test_nothing_is_left_by_a_command_that_ends_guardian_and_keeper(
     assert result.details.results[0].outcome is not Outcome.COMPLETED
     left = [one for one in psutil.process_iter(["cmdline"]) if mark in (one.info["cmdline"] or [])]
     assert not left
+    assert not list(temporary.iterdir())
 
 
 # A child that has a shell can call `outrider` itself.

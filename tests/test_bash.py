@@ -220,11 +220,8 @@ async def test_a_shell_that_ends_between_commands_is_told(tools: ToolExecutor, t
     assert outcome.text.startswith("1\n") and "started anew" in outcome.text
 
 
-async def test_a_shell_whose_folder_was_removed_is_replaced(
-    tools: ToolExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    await run(tools, f"rm -rf {tmp_path}/outrider-shell-*")
+async def test_a_shell_whose_folder_was_removed_is_replaced(tools: ToolExecutor):
+    await run(tools, f"rm -rf {tools.context.spill}/outrider-shell-*")
     assert "new one" in (await call(tools, "echo lost")).text
     assert (await run(tools, "echo here"))["output"] == "here\n"
 

@@ -59,10 +59,13 @@ class ShellEnded(OutriderError):
 class ShellSession:
     """One shell, one command at a time."""
 
-    def __init__(self, cwd: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, cwd: Path, environment: Mapping[str, str], place: Path | None = None
+    ) -> None:
+        """Start a shell in `cwd`, with a folder of its own in `place` or the temporary folder."""
         kept = {name: value for name, value in environment.items() if name not in _UNWANTED}
         program = shell_program(kept.get("PATH"))
-        folder = tempfile.mkdtemp(prefix="outrider-shell-")
+        folder = tempfile.mkdtemp(prefix="outrider-shell-", dir=place)
         self._link = KeeperLink(shell_command(program, folder), folder, cwd, {**kept, **_QUIET})
         self._command_file = Path(folder, "command")
         self._is_new = True
