@@ -1,0 +1,63 @@
+"""What the web tools of one child share: its client, what it has found, and what it has read."""
+
+from collections.abc import Mapping, MutableMapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outrider.masking import Masker
+from outrider.protocol.catalogue import SEARCH_KEYS
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.settings.keys import WebConfig
+from outrider.tools.context import ToolContext
+from outrider.tools.web.leaks import OutgoingGuard
+from outrider.tools.web.store import PageStore
+
+if TYPE_CHECKING:
+    from outrider.tools.web.client import WebClient
+
+
+class WebSession:
+    """One child's way to the web. What is heavy is loaded when it is first needed."""
+
+    def __init__(
+        self,
+        config: WebConfig,
+        *,
+        keys: Mapping[str, str],
+        mask: Masker,
+        state: Path | None = None,
+    ) -> None:
+        """`keys` are the values of `SEARCH_KEYS`; `state` is the folder of cache and activity."""
+        self.config = config
+        self.keys = {name: keys[name] for name in SEARCH_KEYS if keys.get(name)}
+        self.state = state
+        self.store = PageStore()
+        self.outgoing = OutgoingGuard(mask)
+
+    @cached_property
+    def client(self) -> "WebClient":
+        """The guarded client."""
+        from outrider.tools.web.client import WebClient
+
+        return WebClient(self.config)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if "client" in self.__dict__:
+            await self.client.aclose()
+
+
+def take_search_keys(env: MutableMapping[str, str]) -> dict[str, str]:
+    """Take the search providers' keys out of this process's environment, and return them.
+
+    No other tool of the child, and no command of it, finds them there.
+    """
+    return {name: env.pop(name) for name in SEARCH_KEYS if name in env}
+
+
+def web_of(context: ToolContext) -> WebSession:
+    """Return the web session of a child; raises `ToolFault` where it has none."""
+    if context.web is None:
+        raise ToolFault(ToolCode.NOT_AVAILABLE, "The web tools are not set up here")
+    return context.web
