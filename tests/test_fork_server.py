@@ -82,16 +82,15 @@ async def test_a_warm_child_holds_no_link_but_its_own(world: Path) -> None:
 
 
 def _sockets(process: psutil.Process) -> set[str]:
-    links = [os.readlink(link) for link in Path(f"/proc/{process.pid}/fd").iterdir()]
-    return {link for link in links if link.startswith("socket:")}
+    return {link for link in _opened(process.pid) if link.startswith("socket:")}
 
 
 @pytest.mark.parametrize(
-    "packet", [b"", READY, STATUS, STOP, b"start", b"start x y", b"start -1 y"]
+    "packet", [b"", READY, STATUS, STOP, b"start", b"start 1 y", b"start x y z", b"start -1 y z"]
 )
 def test_a_packet_that_asks_for_no_child_starts_none(packet: bytes) -> None:
     assert StartRequest.from_bytes(packet) is None
-    request = StartRequest(2**53, "openai-chat")
+    request = StartRequest(2**53, "0123", "openai-chat")
     assert StartRequest.from_bytes(request.to_bytes()) == request
 
 
@@ -412,13 +411,14 @@ def test_a_socket_folder_that_others_can_enter_is_not_trusted(
 
 def test_a_fork_server_ends_when_nobody_comes(runtime: Path) -> None:
     runtime.mkdir(mode=0o700)
-    path = runtime / "warm.sock"
-    lock = os.open(runtime / "lock", os.O_RDWR | os.O_CREAT)
-    arguments = ("user", str(lock), str(path), "0.02", "openai-chat")
+    lock = os.open(runtime / "warm.sock.lock", os.O_RDWR | os.O_CREAT)
+    folder = os.open(runtime, os.O_RDONLY)
+    arguments = ("user", str(lock), str(folder), "warm.sock", "0.02", "openai-chat")
     command = [sys.executable, "-m", "outrider.child.fork_server", *arguments]
-    assert subprocess.run(command, pass_fds=(lock,), timeout=100).returncode == 0
+    assert subprocess.run(command, pass_fds=(lock, folder), timeout=100).returncode == 0
     os.close(lock)
-    assert not path.exists()
+    os.close(folder)
+    assert not list(runtime.iterdir())
 
 
 def test_many_commands_at_once_start_one_fork_server(
@@ -429,15 +429,14 @@ def test_many_commands_at_once_start_one_fork_server(
             answers = list(pool.map(lambda n: one_shot(server, f"Task {n}."), range(4)))
         assert answers == [f"You asked: Task {n}." for n in range(4)]
         wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
-    found = [p for p in psutil.process_iter() if str(runtime) in " ".join(_command_line(p))]
-    assert [p.name() for p in found].count("outrider-warm") == 1
+    servers = [p.pid for p in psutil.process_iter() if p.name() == "outrider-warm"]
+    assert len([pid for pid in servers if str(runtime) in _opened(pid)]) == 1
 
 
-def _command_line(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
+def _opened(pid: int) -> set[str]:
+    with suppress(OSError):
+        return {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    return set()
 
 
 async def test_a_process_without_a_fork_server_starts_cold(world: Path) -> None:

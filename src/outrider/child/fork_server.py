@@ -2,7 +2,7 @@
 request. It has one thread, no event loop and no caller's secrets, since every fork inherits them.
 
 `python -m outrider.child.fork_server host FD PROVIDER` serves one host, until that lets go of it;
-`… user LOCK_FD PATH MINUTES PROVIDER` serves a user's commands.
+`… user LOCK_FD FOLDER_FD NAME MINUTES PROVIDER` serves a user's commands.
 """
 
 import contextlib
@@ -17,10 +17,12 @@ import sys
 import time
 from collections.abc import Sequence
 
+from outrider.child.exhaustion import end_when_exhausted
 from outrider.child.main import run_child
 from outrider.child.rehearsal import load_provider, rehearse
 from outrider.processes.guardian import Guardian
 from outrider.processes.reaping import call_oneself, libc
+from outrider.processes.surroundings import surroundings
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.fork_server import (
     MAX_PACKET_BYTES,
@@ -30,6 +32,7 @@ from outrider.protocol.fork_server import (
     STOPPED,
     ChildEnds,
     StartRequest,
+    lock_name,
 )
 
 SPARE_AFTER_MS = 20
@@ -54,9 +57,9 @@ def main(arguments: list[str]) -> None:
             warm_up(provider)
             connection.send(READY)
             _Server(provider, connection=connection).serve()
-        case ["user", lock, path, minutes, provider]:
+        case ["user", lock, folder, name, minutes, provider]:
             warm_up(provider)
-            listener = _Listener(path, int(lock), float(minutes) * 60)
+            listener = _Listener(int(folder), name, int(lock), float(minutes) * 60)
             _Server(provider, listener=listener).serve()
         case _:
             sys.exit(__doc__)
@@ -65,6 +68,7 @@ def main(arguments: list[str]) -> None:
 def warm_up(provider: str) -> None:
     """Make this a process to fork from: everything is loaded and used once, one thread is left."""
     call_oneself("warm")
+    end_when_exhausted()
     rehearse()
     libc()
     _load(provider)
@@ -90,21 +94,31 @@ def _join_threads() -> None:
 
 
 class _Listener:
-    """The socket where a user's commands find their fork server; others can't connect to it."""
+    """The socket where a user's commands find their fork server; others can't connect to it.
 
-    def __init__(self, path: str, lock: int, idle_seconds: float) -> None:
-        self.lock = lock
+    It is in the folder that its client has checked and opened, wherever the path leads now.
+    """
+
+    def __init__(self, folder: int, name: str, lock: int, idle_seconds: float) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._path = path
+        self._lock = lock
+        self._folder = folder
+        self._name = name
         self._idle_seconds = idle_seconds
-        staged = f"{path}.{os.getpid()}"
+        staged = f"{name}.{os.getpid()}"
         os.fchmod(self.socket.fileno(), 0o600)  # before the file exists
-        self.socket.bind(staged)
+        self.socket.bind(f"/proc/self/fd/{folder}/{staged}")
         self.socket.listen(128)
         # In one step, so that nobody meets a socket that doesn't listen yet.
-        os.rename(staged, path)
-        self._file = os.stat(path)
+        os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
+        self._file = os.stat(name, dir_fd=folder)
         self.renew()
+
+    def close(self) -> None:
+        """Let go of the socket, the lock and the folder, in a fork of the server."""
+        self.socket.close()
+        os.close(self._lock)
+        os.close(self._folder)
 
     def renew(self) -> None:
         """Count the idle time from now."""
@@ -127,13 +141,16 @@ class _Listener:
         return connection
 
     def unlink(self) -> None:
-        """Remove the socket's file, unless it is a newer server's."""
+        """Remove the files of the socket and its lock, unless they are a newer server's."""
         if self._is_found():
-            os.unlink(self._path)
+            for name in (self._name, lock_name(self._name)):
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=self._folder)
 
     def _is_found(self) -> bool:
         with contextlib.suppress(OSError):
-            return os.path.samestat(os.stat(self._path), self._file)
+            found = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
+            return os.path.samestat(found, self._file)
         return False
 
 
@@ -155,6 +172,7 @@ class _Server:
         self._started = time.time()
         self._served = 0
         self._stopped = False
+        self._surroundings = surroundings().digest
 
     def serve(self) -> None:
         """Serve until the host lets go, or nobody has come for a while, or somebody says stop."""
@@ -186,8 +204,6 @@ class _Server:
             self._receive(self._connections[descriptor])
         elif self._listener is not None and (connection := self._listener.accept()):
             self._connections[connection.fileno()] = connection
-        if self._listener is not None:
-            self._listener.renew()
 
     def _receive(self, connection: socket.socket) -> None:
         try:
@@ -203,14 +219,23 @@ class _Server:
         elif packet == STOP:
             self._stopped = True
             connection.send(STOPPED)
-        elif request := StartRequest.from_bytes(packet):
+        elif (request := StartRequest.from_bytes(packet)) and self._is_at_home(request):
             self._served += 1
             self._asked.add(request.provider)
+            if self._listener is not None:
+                self._listener.renew()
             # Where there is no room for another process, the caller sees its ends close.
             with self._waiting_child(ends) as child, contextlib.suppress(OSError):
                 socket.send_fds(child, [packet], ends)
         for end in ends:
             os.close(end)
+
+    def _is_at_home(self, request: StartRequest) -> bool:
+        """Whether a fork has the surroundings that a child of the caller's own would have."""
+        if request.surroundings != self._surroundings:
+            # Ours can have changed together with the caller's: a cgroup's processors, say.
+            self._surroundings = surroundings().digest
+        return request.surroundings == self._surroundings
 
     def _waiting_child(self, ends: list[int]) -> socket.socket:
         """Return the link to a child that waits for its request: the spare, if it is ready."""
@@ -254,8 +279,7 @@ class _Server:
         for connection in self._connections.values():
             connection.close()
         if self._listener is not None:
-            self._listener.socket.close()
-            os.close(self._listener.lock)
+            self._listener.close()
 
 
 def _guard(server: socket.socket, *, rehearsed: bool) -> None:
@@ -289,7 +313,8 @@ def _guard(server: socket.socket, *, rehearsed: bool) -> None:
     ours.send(_BEGIN)
     for descriptor in (ends.events, ends.errors, ours.fileno()):
         os.close(descriptor)
-    guardian.guard(ends.start, ends.status, request.timeout_ms)
+    left_ms = request.deadline_ms - round(time.monotonic() * 1000)
+    guardian.guard(ends.start, ends.status, max(0, left_ms))
 
 
 def _wait_and_run(guardian: socket.socket) -> None:

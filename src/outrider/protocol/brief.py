@@ -54,5 +54,5 @@ class Start:
     brief: Brief
     environment: dict[str, str]
     umask: int | None = None
-    limits: tuple[tuple[int, ...], ...] = ()
-    """Resource limits: number, soft, hard."""
+    begun: float | None = None
+    """When the run began, on the clock of `time.monotonic`; None where its time begins now."""
