@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from conftest import (
     COLD,
+    MAY_WRITE,
     assert_nothing_left,
     children_at_work,
     unmeasured_environment,
@@ -36,7 +38,6 @@ from outrider.testing import (
     tool_call,
 )
 
-MAY_WRITE = {"subagents.allowWrite": True}
 DOER = "---\nname: doer\ntools: bash\n---\nDo it.\n"
 TOKEN = "ghp_" + "A1b2C3d4E5" * 4
 
@@ -140,6 +141,80 @@ print(subagent_sync("doer", "Go.", model="openai-chat:scripted", config={MAY_WRI
     assert "outrider.child" in told and "Permission denied" in told
     assert "environment" not in told.splitlines()
     assert "descriptors" not in told.splitlines()
+
+
+HOSTILE = """
+keeper=$PPID
+child=$(sed -n 's/^PPid:\\t*//p' /proc/$keeper/status)
+guardian=$(sed -n 's/^PPid:\\t*//p' /proc/$child/status)
+setsid sleep {mark} &
+while ! grep -q {mark} /proc/[0-9]*/cmdline; do sleep 0.01; done
+kill -{signal} $guardian $keeper
+sleep {mark}
+"""
+
+
+@pytest.mark.usefixtures("start")
+@pytest.mark.parametrize("number", ["KILL", "STOP"])
+async def test_nothing_is_left_by_a_command_that_ends_guardian_and_keeper(
+    doer: Path, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    monkeypatch.setattr(following, "MAX_STOP_SECONDS", 1.0)
+    (temporary := doer.parent / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    mark = f"{os.getpid()}.{random.randrange(10**6)}"
+    command = HOSTILE.format(mark=mark, signal=number)
+    limit = {"subagents.timeoutMs": 6_000}
+    with ScriptedModel([tool_call("bash", {"command": command})]) as server:
+        os.environ.update(server.environment)
+        result = await subagent("doer", "Go.", model=server.model, config={**MAY_WRITE, **limit})
+    assert result.details.results[0].outcome is not Outcome.COMPLETED
+    left = [one for one in psutil.process_iter(["cmdline"]) if mark in (one.info["cmdline"] or [])]
+    assert not left
+    assert not list(temporary.iterdir())
+
+
+# A child that has a shell can call `outrider` itself.
+
+RUN = f"{sys.executable} -m outrider run explorer Again. --model embedded --json"
+CLEAN = "env -i PATH=$PATH HOME=$HOME"
+CALLS = {
+    "as it is": RUN,
+    "without its environment": f"{CLEAN} {RUN}",
+    "orphaned, in a session of its own": (
+        f"({CLEAN} setsid sh -c '{RUN} > told.new; mv told.new told' &);"
+        " while [ ! -e told ]; do sleep 0.05; done; cat told"
+    ),
+}
+
+
+@pytest.mark.usefixtures("start")
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_command_cannot_delegate_by_dropping_its_environment(doer: Path, call: str) -> None:
+    with ScriptedModel([tool_call("bash", {"command": CALLS[call]}), answer("Done.")]) as server:
+        os.environ.update(server.environment)
+        await subagent("doer", "Go.", model=server.model, config=MAY_WRITE)
+    assert "SUBAGENT_DEPTH_EXCEEDED" in server.requests[1].messages[-1]["content"]
+
+
+@pytest.mark.usefixtures("start")
+async def test_a_command_of_a_nested_child_cannot_go_deeper_than_allowed(doer: Path) -> None:
+    nested = (
+        f"{sys.executable} -m outrider run doer Deeper. --model openai-chat:scripted"
+        f" --set subagents.maxDepth=2 --set subagents.allowWrite=true"
+        f" --set subagents.projectAgentPolicy=allow"
+    )
+    deepest = f"{CLEAN} OUTRIDER_SUBAGENTS__MAX_DEPTH=2 {RUN}"
+    steps = [
+        tool_call("bash", {"command": f"OPENAI_API_KEY=sk-unused-0123 {nested}"}),
+        tool_call("bash", {"command": deepest}),
+        answer("Refused."),
+        answer("Done."),
+    ]
+    with ScriptedModel(steps) as server:
+        os.environ.update(server.environment)
+        await subagent("doer", "Go.", model=server.model, config=MAY_WRITE)
+    assert "at depth 2 is refused" in server.requests[2].messages[-1]["content"]
 
 
 # Hosts with odd surroundings.
@@ -446,29 +521,6 @@ async def test_every_file_that_a_result_names_is_there(world: Path) -> None:
     run = result.details.results[0]
     assert run.output == "" == Path(run.output_file or "").read_text()
     assert Path(run.session_file or "").exists()
-
-
-def test_a_result_that_cannot_be_written_says_so(world: Path) -> None:
-    code = """
-        import os
-        from outrider import subagent_sync
-        from outrider.records import runs
-
-        create = runs._create
-
-        def full(path):
-            if path.suffix == ".partial":
-                raise OSError(28, "No space left on device")
-            return create(path)
-
-        runs._create = full
-        result = subagent_sync("explorer", "Go.", model="openai-chat:scripted")
-        print(result.completed, result.result.record_problem, result.text)
-    """
-    with ScriptedModel([answer("Done.")]) as server:
-        told = host(code, server)
-    problem = "The run's record is incomplete: No space left on device."
-    assert told == f"True {problem} Done.\n\n[{problem}]"
 
 
 def test_a_run_that_cannot_be_recorded_leaves_nothing_and_says_what_to_do(world: Path) -> None:

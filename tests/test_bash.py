@@ -170,12 +170,41 @@ async def test_a_command_cannot_open_the_links_of_the_shell_and_its_keeper(
     assert (await run(tools, "echo still here"))["output"] == "still here\n"
 
 
-@pytest.mark.parametrize("forged", FORGED[1:])
-async def test_a_shell_that_answers_nonsense_is_replaced(tools: ToolExecutor, forged: str):
-    # bash keeps its own copy of the link open, above 9, while a command runs.
-    outcome = await call(tools, f"for fd in 10 11 12 13; do {forged} >&$fd; done; sleep 60")
+# bash keeps its own copies of the links open, above 9, while a command runs.
+TO_EVERY_LINK = "for fd in 10 11 12 13; do {} >&$fd; done 2>/dev/null"
+
+
+@pytest.mark.parametrize("nonsense", [r"printf 'x /\000'", "printf %4000000s x"])
+async def test_a_shell_that_answers_nonsense_is_replaced(tools: ToolExecutor, nonsense: str):
+    outcome = await call(tools, f"{TO_EVERY_LINK.format(nonsense)}; sleep 60")
     assert outcome.envelope["code"] == 2001
     assert (await run(tools, "echo still here"))["output"] == "still here\n"
+
+
+async def test_a_command_cannot_guess_its_answer(tools: ToolExecutor):
+    lie = TO_EVERY_LINK.format(r"printf '0 0 /etc\000'")
+    data = await run(tools, f"{lie}; (exit 9)")
+    assert (data["exitCode"], data["cwd"]) == (9, str(tools.context.cwd))
+
+
+async def test_what_a_command_leaves_running_cannot_answer_for_the_next(tools: ToolExecutor):
+    lie = TO_EVERY_LINK.format(r"printf '%s 0 /etc\000' $__outrider_line")
+    await run(tools, f"(while {lie}; do sleep 0.001; done) & for i in 1 2 3; do :; done")
+    for _ in range(5):
+        data = await run(tools, "sleep 0.05; (exit 9)")
+        assert (data["exitCode"], data["cwd"]) == (9, str(tools.context.cwd))
+
+
+async def test_who_steals_the_shells_orders_cannot_answer_in_its_place(tools: ToolExecutor):
+    steal = r"while read -r line <&$fd; do printf '%s 0 /etc\000' $line >&$fd; done 2>/dev/null"
+    await run(tools, f"for fd in 10 11 12 13; do ({steal}) & done")
+    outcome = await call(tools, "(exit 9)", timeoutMs=1_000)
+    assert outcome.envelope["data"]["exitCode"] in (9, None)
+
+
+async def test_where_the_shell_is_the_kernel_says(tools: ToolExecutor, tmp_path: Path):
+    data = await run(tools, "mkdir sub; cd sub; PWD=/etc; true")
+    assert data["cwd"] == str(tmp_path / "sub")
 
 
 async def test_a_program_inherits_none_of_the_shells_links(tools: ToolExecutor):
@@ -191,11 +220,8 @@ async def test_a_shell_that_ends_between_commands_is_told(tools: ToolExecutor, t
     assert outcome.text.startswith("1\n") and "started anew" in outcome.text
 
 
-async def test_a_shell_whose_folder_was_removed_is_replaced(
-    tools: ToolExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    await run(tools, f"rm -rf {tmp_path}/outrider-shell-*")
+async def test_a_shell_whose_folder_was_removed_is_replaced(tools: ToolExecutor):
+    await run(tools, f"rm -rf {tools.context.spill}/outrider-shell-*")
     assert "new one" in (await call(tools, "echo lost")).text
     assert (await run(tools, "echo here"))["output"] == "here\n"
 

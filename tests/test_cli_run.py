@@ -148,6 +148,41 @@ def test_repository_agent_where_nobody_can_be_asked_follows_the_policy(door, pol
         assert ended.error_code == "SUBAGENT_DISABLED"
 
 
+def test_repository_agent_that_nobody_was_asked_about_cannot_write(door):
+    door.write_agent("local", "tools: read, bash")
+    door.write_agent("shell", "tools: bash")
+    options = ("--set", "subagents.allowWrite=true", "--json")
+    with ScriptedModel([tool_call("bash", {"command": "touch made"}), answer("Ran.")]) as server:
+        ended = ask(door, server, *options, agent="local")
+        [withheld] = ended.json["details"]["results"][0]["withheld"]
+        assert withheld["tool"] == "bash"
+        assert "nobody could be asked" in withheld["reason"]
+        refused = ask(door, server, *options, agent="shell")
+    assert (refused.code, refused.error_code) == (2, "SUBAGENT_DISABLED")
+    assert not (door.project / "made").exists()
+
+
+def test_repository_agent_of_a_trusted_project_writes_as_the_user_allows(door):
+    door.write_agent("local", "tools: bash")
+    door.write_config({"subagents": {"allowWrite": True, "trustedProjects": [str(door.project)]}})
+    with ScriptedModel([tool_call("bash", {"command": "touch made"}), answer("Ran.")]) as server:
+        assert ask(door, server, agent="local").code == 0
+    assert (door.project / "made").exists()
+
+
+def test_command_of_a_child_cannot_read_the_keys_of_the_command_above_it(door):
+    door.write_agent("local", "tools: bash")
+    door.write_config({"subagents": {"allowWrite": True, "trustedProjects": ["/"]}})
+    canary = f"canary-{os.urandom(8).hex()}"
+    look = f"grep -l {canary} /proc/[0-9]*/environ 2>/dev/null; echo done"
+    with ScriptedModel([tool_call("bash", {"command": look}), answer("Ran.")]) as server:
+        arguments = ("run", "local", "Look.", "--model", server.model)
+        ended = door.run(*arguments, env={**server.environment, "SOME_API_TOKEN": canary})
+    assert ended.code == 0
+    told = server.requests[1].messages[-1]["content"]
+    assert told.startswith("done")
+
+
 def test_reader_who_has_left_gets_no_traceback(door):
     with ScriptedModel([answer("word " * 50_000, chunk_size=4096)]) as server:
         arguments = ("run", "explorer", "Much.", "--model", server.model)

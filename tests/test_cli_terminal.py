@@ -125,6 +125,17 @@ def test_repository_agent_runs_only_when_the_person_says_yes(door, key, code, re
     assert re.search(r"\[y/N\] \S*\r?\n", terminal.screen)
 
 
+def test_repository_agent_that_a_person_agrees_to_writes_as_the_user_allows(door):
+    door.write_agent("local", "tools: bash")
+    door.write_config({"subagents": {"allowWrite": True}})
+    with ScriptedModel([tool_call("bash", {"command": "touch made"}), answer("Ran.")]) as server:
+        terminal = start(door, server, agent="local")
+        terminal.see(r"\[y/N\]")
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert (door.project / "made").exists()
+
+
 def test_person_without_a_task_on_stdin_is_told_how_to_end_it(door):
     with ScriptedModel([answer("Read.")]) as server:
         arguments = ("run", "explorer", "-", "--model", server.model)

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from conftest import (
+    MAY_WRITE,
     assert_nothing_left,
     children_at_work,
     unmeasured_environment,
@@ -306,9 +307,7 @@ async def test_a_fork_takes_on_its_callers_surroundings(world: Path) -> None:
         os.environ.update(server.environment, COLOUR="green")
         mask = os.umask(0o027)
         try:
-            result = await subagent(
-                "doer", "Do.", model=server.model, config={"subagents.allowWrite": True}
-            )
+            result = await subagent("doer", "Do.", model=server.model, config=MAY_WRITE)
         finally:
             os.umask(mask)
     assert result.completed, result.text

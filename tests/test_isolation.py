@@ -10,13 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import COLD, children_at_work, wait_until
+from conftest import COLD, MAY_WRITE, children_at_work, wait_until
 from outrider.delegation.api import subagent
 from outrider.protocol.results import ToolResult
 from outrider.testing import ScriptedModel, answer, drip, silence, tool_call, tool_calls
 
 WRITER = "---\nname: writer\ntools: {tools}\n---\nDo it.\n"
-MAY_WRITE = {"subagents.allowWrite": True}
 
 
 def write_agent(world: Path, tools: str, name: str = "writer") -> None:

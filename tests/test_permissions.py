@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from outrider.agents import permissions
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import builtin_agents, general_agent
-from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run
+from outrider.agents.permissions import Clearance, Permit, Trust, is_trusted, may_run, trust_in
 from outrider.delegation.delegation_policy import delegation_policy
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, CatalogueEntry
 from outrider.protocol.results import WithheldTool
@@ -20,20 +20,20 @@ READ_ONLY_TOOLS = tuple(name for name, entry in CATALOGUE.items() if not entry.w
 NETWORK_TOOLS = tuple(name for name, entry in CATALOGUE.items() if entry.network)
 # The rules are shown on an installation that has every tool.
 INSTALLED = {name: replace(entry, module="here") for name, entry in CATALOGUE.items()}
-TRUSTED, UNTRUSTED = True, False
+TRUSTED, CONFIRMED, UNASKED = Trust.TRUSTED, Trust.CONFIRMED, Trust.UNASKED
 
 
 def permit(
-    agent: AgentDefinition, settings: Config, trusted: bool, extra: dict[str, bool] | None = None
+    agent: AgentDefinition, settings: Config, trust: Trust, extra: dict[str, bool] | None = None
 ) -> Permit:
     own = {name: CatalogueEntry(name, "own", writes) for name, writes in (extra or {}).items()}
-    return permissions.permit(agent, settings, trusted=trusted, tools={**own, **INSTALLED})
+    return permissions.permit(agent, settings, trust=trust, tools={**own, **INSTALLED})
 
 
 def test_a_tool_that_is_not_there_is_withheld_with_the_reason():
     gone = {**INSTALLED, "lsp": replace(INSTALLED["lsp"], module=None)}
     given = permissions.permit(
-        definition(tools=("read", "lsp")), DEFAULTS, trusted=True, tools=gone
+        definition(tools=("read", "lsp")), DEFAULTS, trust=TRUSTED, tools=gone
     )
     assert given.tools == ("read",)
     assert given.withheld == (WithheldTool("lsp", "this version of Outrider has no such tool"),)
@@ -88,8 +88,8 @@ def test_agent_that_could_write_but_lists_nothing_that_does_is_readonly():
 
 
 def test_agent_may_end_up_with_no_tool():
-    assert permit(definition(tools=()), DEFAULTS, UNTRUSTED).tools == ()
-    assert permit(definition(tools=("bash",)), DEFAULTS, UNTRUSTED).tools == ()
+    assert permit(definition(tools=()), DEFAULTS, CONFIRMED).tools == ()
+    assert permit(definition(tools=("bash",)), DEFAULTS, CONFIRMED).tools == ()
 
 
 @pytest.mark.parametrize("settings", [{"allow_lsp_tools": False}, {"allowed_lsp_actions": ()}])
@@ -118,11 +118,35 @@ def test_lsp_actions_come_only_with_the_tool():
 
 def test_repository_s_agent_gets_the_network_only_when_trusted():
     agent = definition(source=Source.PROJECT)
-    untrusted = permit(agent, config(allow_write=True), UNTRUSTED)
+    untrusted = permit(agent, config(allow_write=True), CONFIRMED)
     assert not set(untrusted.tools) & set(NETWORK_TOOLS)
     assert {one.tool for one in untrusted.withheld} == set(NETWORK_TOOLS)
     assert "trustedProjects" in untrusted.withheld[0].reason
     assert permit(agent, config(allow_write=True), TRUSTED).tools == EVERY_TOOL
+
+
+def test_repository_s_agent_writes_only_when_somebody_was_asked_or_it_is_trusted():
+    agent = definition(source=Source.PROJECT, tools=("read", "bash"))
+    unasked = permit(agent, config(allow_write=True), UNASKED)
+    assert unasked.tools == ("read",)
+    [withheld] = unasked.withheld
+    assert withheld.tool == "bash" and "nobody could be asked" in withheld.reason
+    for trust in (CONFIRMED, TRUSTED):
+        assert permit(agent, config(allow_write=True), trust).tools == ("read", "bash")
+
+
+@pytest.mark.parametrize(
+    ("trusted", "interactive", "policy", "trust"),
+    [
+        (True, False, "confirm", TRUSTED),
+        (False, True, "confirm", CONFIRMED),
+        (False, False, "allow", CONFIRMED),
+        (False, False, "confirm", UNASKED),
+    ],
+)
+def test_trust_is_what_the_user_said(trusted, interactive, policy, trust):
+    settings = config(project_agent_policy=policy)
+    assert trust_in(settings, trusted=trusted, interactive=interactive) is trust
 
 
 @pytest.mark.parametrize("tool", ["subagent", "report_back"])
@@ -164,8 +188,8 @@ def test_builtin_agents_never_write_whatever_is_allowed():
 
 
 def test_general_agent_has_what_the_user_allows():
-    assert set(permit(general_agent(), DEFAULTS, UNTRUSTED).tools) == set(READ_ONLY_TOOLS)
-    writing = permit(general_agent(), config(allow_write=True), UNTRUSTED)
+    assert set(permit(general_agent(), DEFAULTS, CONFIRMED).tools) == set(READ_ONLY_TOOLS)
+    writing = permit(general_agent(), config(allow_write=True), CONFIRMED)
     assert set(writing.tools) == set(EVERY_TOOL)
 
 
@@ -187,7 +211,7 @@ CONFIGS = st.builds(
         st.sampled_from([*READ_ONLY_LSP_ACTIONS, "rename", "codeAction", "restart"])
     ).map(tuple),
 )
-TRUSTS = st.booleans()
+TRUSTS = st.sampled_from(Trust)
 EXTRA = {"own_read": False, "own_write": True}
 WRITERS = {*WRITING_TOOLS, "own_write"}
 
@@ -203,8 +227,10 @@ def test_permit_holds_for_every_agent_and_configuration(agent, settings, trust):
     assert given.readonly == tools.isdisjoint(WRITERS)
     if agent.readonly or not settings.subagents.allow_write:
         assert tools.isdisjoint(WRITERS)
-    if agent.source is Source.PROJECT and not trust:
+    if agent.source is Source.PROJECT and trust is not TRUSTED:
         assert tools.isdisjoint(NETWORK_TOOLS)
+    if agent.source is Source.PROJECT and trust is UNASKED:
+        assert tools.isdisjoint(WRITERS)
     assert tools.isdisjoint({"subagent", "report_back", "nonsense"})
     assert set(given.lsp_actions) <= set(READ_ONLY_LSP_ACTIONS)
     assert bool(given.lsp_actions) == ("lsp" in tools)
@@ -218,7 +244,7 @@ def test_anything_tighter_never_gives_more(agent, settings, trust):
     own = replace(agent, source=Source.USER)
     assert tools(replace(agent, source=Source.PROJECT)) <= tools(own)
     assert tools(replace(agent, readonly=True)) <= tools()
-    assert tools(trust=UNTRUSTED) <= tools()
+    assert tools(trust=UNASKED) <= tools(trust=CONFIRMED) <= tools(trust=TRUSTED)
     closed = replace(settings.subagents, allow_write=False, allow_lsp_tools=False)
     assert tools(settings=replace(settings, subagents=closed)) <= tools()
 

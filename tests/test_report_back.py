@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from conftest import MAY_WRITE
 from outrider.delegation.api import subagent
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
@@ -389,9 +390,7 @@ async def test_other_tools_of_the_turn_run_and_are_recorded(world: Path, order: 
     (world / ".outrider" / "agents" / "writer.md").write_text(
         "---\nname: writer\ndescription: Writes.\nreadonly: false\ntools: write\n---\nWrite."
     )
-    result, _ = await reported(
-        tool_calls(SIBLINGS[order]), agent="writer", config={"subagents.allowWrite": True}
-    )
+    result, _ = await reported(tool_calls(SIBLINGS[order]), agent="writer", config=MAY_WRITE)
     assert_completed(result, GOOD)
     assert (world / "new.txt").read_text() == "x"
     assert [entry["path"] for entry in single(result).receipt["filesWritten"]] == ["new.txt"]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,10 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_until
+from conftest import COLD, unmeasured_environment, wait_until
 from outrider.delegation.api import subagent
 from outrider.protocol.errors import Refusal
-from outrider.records.runs import RunRecorder, find_run, prune, pruning_is_due, recorded_runs
+from outrider.records.runs import (
+    RESERVED_BYTES,
+    RunRecorder,
+    find_run,
+    prune,
+    pruning_is_due,
+    recorded_runs,
+)
 from outrider.settings.keys import RunsConfig
 from outrider.testing import ScriptedModel, answer
 
@@ -112,28 +120,84 @@ def test_a_folder_full_of_other_things_is_no_trouble(tmp_path: Path) -> None:
     assert recorded_runs(tmp_path / "nowhere") == []
 
 
-def test_a_disk_that_fills_up_costs_the_record_and_not_the_result(world: Path) -> None:
-    """The limit on the size of files stands in for the disk: writes fail in the same way."""
-    code = (
-        "import resource, sys\n"
-        "sys.dont_write_bytecode = True  # a compiled module that was cut would be found again\n"
-        "from outrider import subagent_sync\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "result = subagent_sync('explorer', 'x', model='openai-chat:scripted')\n"
-        "assert result.completed\n"
-        "assert result.details.results[0].output == 'word ' * 1000\n"
-        "print(result.text)\n"
+def on_a_small_disk(script: str, server: ScriptedModel, home: Path) -> subprocess.CompletedProcess:
+    """Run a shell script whose runs are recorded on a disk with room for 200 KB."""
+    namespace = ["unshare", "-m" if os.getuid() == 0 else "-Urm"]
+    if not shutil.which("unshare") or subprocess.run([*namespace, "true"]).returncode:
+        pytest.skip("no file system can be mounted here")
+    home.mkdir()
+    mount = 'mount -t tmpfs -o size=200k tmpfs "$OUTRIDER_HOME" && '
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        [*namespace, "sh", "-c", mount + script],
+        env={**unmeasured_environment(), **COLD, **server.environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
-    with ScriptedModel([answer("word " * 1000, chunk_size=1_000)]) as server:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, **server.environment},
-            capture_output=True,
-            text=True,
-            timeout=100,
+
+
+def test_a_disk_that_fills_up_costs_the_record_and_not_the_result(
+    world: Path, tmp_path: Path
+) -> None:
+    run = "outrider run explorer Much. --model openai-chat:scripted --json > result"
+    then = "outrider runs --json && outrider show $(ls $OUTRIDER_HOME/runs) >/dev/null"
+    with ScriptedModel([answer("word\n" * 60_000, chunk_size=4_096)], repeat=True) as server:
+        ended = on_a_small_disk(f"{run} && {then}", server, tmp_path / "state")
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads((world / "result").read_text())
+    [single] = result["details"]["results"]
+    assert (single["outcome"], single["exitCode"]) == ("completed", 0)
+    assert single["output"] == "word\n" * 60_000
+    assert "outputFile" not in single
+    # The text was cut, and doesn't claim that the rest is somewhere.
+    assert "The rest could not be recorded." in result["content"][0]["text"]
+    assert result["details"]["error"]["message"] == "The text was cut; the rest is lost."
+    [listed] = json.loads(ended.stdout)["runs"]
+    assert listed["state"] == "completed"
+    assert single["recordProblem"].startswith("The run's record is incomplete (")
+    assert single["recordProblem"].endswith(": No space left on device.")
+    assert single["recordProblem"] in ended.stderr  # as `show` says too
+
+
+def test_room_for_the_outcome_is_taken_when_a_run_begins(tmp_path: Path) -> None:
+    with RunRecorder.create(tmp_path) as run:
+        held = sum(path.stat().st_blocks * 512 for path in run.folder.iterdir())
+        assert held >= RESERVED_BYTES
+        run.write_result({"details": {}})
+    assert (run.folder / "result.json").read_bytes() == b'{"details":{}}'
+
+
+def test_a_run_is_not_begun_on_a_disk_without_room_for_its_outcome(
+    world: Path, tmp_path: Path
+) -> None:
+    fill = "head -c 180000 /dev/zero > $OUTRIDER_HOME/full"
+    run = "outrider run explorer Go. --model openai-chat:scripted"
+    with ScriptedModel([answer("Done.")]) as server:
+        ended = on_a_small_disk(f"{fill}; {run}", server, tmp_path / "state")
+        assert server.requests == []
+    assert ended.returncode == 1
+    assert "No space left on device. Make room there" in ended.stderr
+
+
+def test_a_transcript_goes_on_after_a_line_that_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        monkeypatch.undo()
+        os.write(descriptor, data[:5])
+        raise OSError(28, "No space left on device")
+
+    with RunRecorder.create(tmp_path) as run:
+        monkeypatch.setattr(os, "write", full)
+        for number in range(3):
+            run.add_event({"number": number})
+        assert (
+            run.problem
+            == "The run's record is incomplete (session.jsonl): No space left on device."
         )
-    assert done.returncode == 0, done.stderr
-    assert "record is incomplete: File too large" in done.stdout
+    *_, second, third = run.session_file.read_text().splitlines()
+    assert [json.loads(second), json.loads(third)] == [{"number": 1}, {"number": 2}]
 
 
 async def test_what_was_cut_for_showing_is_whole_on_the_disk(world: Path) -> None:

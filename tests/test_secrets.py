@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import MAY_WRITE
 from outrider.delegation.api import subagent
 from outrider.protocol.results import ToolResult
 from outrider.testing import ScriptedModel, answer, drip, fail, tool_call
@@ -88,7 +89,7 @@ async def test_what_a_child_reads_is_hidden_from_its_model_as_the_user_set(
     folder.mkdir(parents=True)
     (folder / "worker.md").write_text(f"---\nname: worker\ntools: {tools}\n---\nDo it.\n")
     (world / "settings.py").write_text(f'API = 1\nDB_PASSWORD = "{PASSWORD}"\n')
-    config = {"subagents.maskToolResults": setting, "subagents.allowWrite": True}
+    config = {"subagents.maskToolResults": setting, **MAY_WRITE}
     steps = [tool_call("read", {"path": "settings.py"}), answer("Read.")]
     seen, server = await run(steps, agent="worker", **config)
     told = server.requests[1].messages[-1]["content"]

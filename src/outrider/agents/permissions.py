@@ -1,5 +1,6 @@
-"""What an agent may do: a read-only agent never gets a tool that writes, and an agent that a
-repository defines gets no network tool unless the user's own configuration trusts the repository.
+"""What an agent may do: a read-only agent never gets a tool that writes. An agent that a repository
+defines gets no network tool unless the user's own configuration trusts the repository, and no
+tool that writes where nobody could be asked.
 
 Prompts guide; this decides. All of it is pure.
 """
@@ -7,7 +8,7 @@ Prompts guide; this decides. All of it is pure.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition, Source
@@ -15,6 +16,8 @@ from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, C
 from outrider.protocol.results import WithheldTool
 from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config
 from outrider.settings.places import home, project_root
+
+_UNTRUSTED = "the repository that defines the agent isn't in subagents.trustedProjects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,14 @@ class Permit:
         return bool(self.withheld) and not self.tools
 
 
+class Trust(IntEnum):
+    """How far the user trusts the repository that defines an agent."""
+
+    UNASKED = 0  # nobody could be asked
+    CONFIRMED = 1  # a person, or subagents.projectAgentPolicy, says yes
+    TRUSTED = 2  # it is in subagents.trustedProjects
+
+
 class Clearance(StrEnum):
     """Whether an agent may run: at once, when somebody says yes, or not."""
 
@@ -47,10 +58,10 @@ def permit(
     definition: AgentDefinition,
     config: Config,
     *,
-    trusted: bool,
+    trust: Trust,
     tools: Mapping[str, CatalogueEntry] = CATALOGUE,
 ) -> Permit:
-    """Return what a child gets of `tools`; `trusted`: the user trusts the agent's repository."""
+    """Return what a child gets of `tools`; `trust` counts for a repository's agent only."""
     actions = _lsp_actions(config)
     given: list[str] = []
     withheld: list[WithheldTool] = []
@@ -59,8 +70,8 @@ def permit(
         entry = tools.get(tool)
         reason = (
             _never(tool, entry)
-            or (entry and entry.writes and _no_writing(definition, config))
-            or (entry and entry.network and _no_network(definition, trusted))
+            or (entry and entry.writes and _no_writing(definition, config, trust))
+            or (entry and entry.network and _no_network(definition, trust))
             or (tool == "lsp" and not actions and "subagents.allowLspTools allows no action")
         )
         if reason:
@@ -83,16 +94,19 @@ def _never(tool: str, entry: CatalogueEntry | None) -> str | None:
     return entry.missing
 
 
-def _no_writing(definition: AgentDefinition, config: Config) -> str | None:
+def _no_writing(definition: AgentDefinition, config: Config, trust: Trust) -> str | None:
     if definition.readonly:
         return "the agent is readonly"
-    return None if config.subagents.allow_write else "subagents.allowWrite is off"
-
-
-def _no_network(definition: AgentDefinition, trusted: bool) -> str | None:
-    if definition.source is not Source.PROJECT or trusted:
+    if not config.subagents.allow_write:
+        return "subagents.allowWrite is off"
+    if definition.source is not Source.PROJECT or trust > Trust.UNASKED:
         return None
-    return "the repository that defines the agent isn't in subagents.trustedProjects"
+    return f"nobody could be asked, and {_UNTRUSTED}"
+
+
+def _no_network(definition: AgentDefinition, trust: Trust) -> str | None:
+    trusted = definition.source is not Source.PROJECT or trust is Trust.TRUSTED
+    return None if trusted else _UNTRUSTED
 
 
 def _lsp_actions(config: Config) -> tuple[str, ...]:
@@ -101,6 +115,14 @@ def _lsp_actions(config: Config) -> tuple[str, ...]:
         return ()
     allowed = config.subagents.allowed_lsp_actions
     return tuple(action for action in allowed if action in READ_ONLY_LSP_ACTIONS)
+
+
+def trust_in(config: Config, *, trusted: bool, interactive: bool) -> Trust:
+    """Return how far a repository's agents are trusted, once they run."""
+    if trusted:
+        return Trust.TRUSTED
+    asked = interactive or config.subagents.project_agent_policy == "allow"
+    return Trust.CONFIRMED if asked else Trust.UNASKED
 
 
 def may_run(

@@ -25,7 +25,7 @@ from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.failures import ModelUnavailable
 from outrider.models.providers import build_model, has_price
 from outrider.models.retry import RetryPolicy
-from outrider.processes.reaping import is_broken, seal
+from outrider.processes.reaping import call_oneself, child_name, is_broken, seal
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.catalogue import is_own, run_commands
 from outrider.protocol.data import from_json
@@ -60,6 +60,7 @@ def _take_surroundings(told: Start) -> None:
     os.chdir(told.brief.cwd)
     os.environ.clear()
     os.environ.update(told.environment)
+    call_oneself(child_name(int(told.environment.get("OUTRIDER_SUBAGENT_DEPTH", "1"))))
     time.tzset()
     if told.umask is not None:
         os.umask(told.umask)

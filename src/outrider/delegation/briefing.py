@@ -9,7 +9,7 @@ from pathlib import Path
 from outrider.agents.permissions import Permit
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import current_depth
-from outrider.protocol.brief import Brief, BudgetLimits
+from outrider.protocol.brief import RUN_VARIABLE, Brief, BudgetLimits
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.jsonl import without_surrogates
 
@@ -66,7 +66,7 @@ def system_prompt(prepared: Prepared, *, report_back: bool) -> str:
     return f"{agent.system_prompt.strip()}\n\n{rules}"
 
 
-def child_environment(prepared: Prepared) -> dict[str, str]:
+def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
     """Return the environment without secrets, with the provider's own variables."""
     env, plain = prepared.project.env, prepared.project.plain_env
     kept = {name: value for name, value in plain.items() if not name.startswith("OUTRIDER_")}
@@ -79,6 +79,7 @@ def child_environment(prepared: Prepared) -> dict[str, str]:
         "OUTRIDER_SUBAGENT_CHILD": "1",
         "OUTRIDER_SUBAGENT_DEPTH": str(current_depth(env) + 1),
         "PI_SUBAGENT_CHILD": "1",
+        RUN_VARIABLE: run_id,
         "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",
     }

@@ -14,6 +14,8 @@ from outrider.settings.keys import Config
 
 MAX_FAILURE_OUTPUT = 20_000
 MAX_STDERR = 2_000
+MAX_ESSENCE = 1_000
+"""How many characters of each text are kept of a result that the disk has no room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,6 @@ def conclude(
         model=collector.model,
         duration_ms=duration_ms,
         session_file=str(run.session_file),
-        output_file=str(run.output_file),
         withheld=prepared.permit.withheld,
         warnings=prepared.warnings,
         receipt=collector.receipt.to_dict(),
@@ -109,17 +110,39 @@ def conclude(
     if text is not None:  # else the partial text is on the disk already
         run.restart_output()
     run.add_output(text or "")
+    if run.has_output:
+        result = replace(result, output_file=str(run.output_file))
     end = {"type": "end", "at": duration_ms, "outcome": result.outcome}
     end |= {"exitCode": result.exit_code, "error": result.error}
     if ending.reason != "finished":  # of a child that was stopped, there may be no message yet
         end["partialOutput"] = result.output
     run.add_event(end)
-    result = replace(result, record_problem=run.problem)
-    shown = _shown(result, verdict, collector, config)
-    run.write_result(shown.to_dict())
-    if run.problem == result.record_problem:
+    shown = _shown(replace(result, record_problem=run.problem), verdict, collector, config)
+    if run.write_result(shown.to_dict()):
         return shown
-    return _shown(replace(result, record_problem=run.problem), verdict, collector, config)
+    result = replace(result, record_problem=run.problem)
+    run.write_result(_shown(_essence(result), verdict, collector, config).to_dict())
+    return _shown(result, verdict, collector, config)
+
+
+def _essence(result: SingleResult) -> SingleResult:
+    """Return what fits into the room that a run reserves: how it ended, and what it took."""
+    return replace(
+        result,
+        task=result.task[:MAX_ESSENCE],
+        output=result.output[:MAX_ESSENCE],
+        error=result.error and result.error[:MAX_ESSENCE],
+        structured_output=None,
+        has_structured_output=False,
+        schema_faults=None,
+        last_report=None,
+        has_last_report=False,
+        masked_paths=None,
+        withheld=(),
+        warnings=(),
+        receipt={},
+        display_items=(),
+    )
 
 
 def _shown(
@@ -140,9 +163,8 @@ def _shown(
     )
     error = ErrorInfo(code, result.error or verdict.outcome) if code else None
     if cut and error is None:
-        error = ErrorInfo(
-            ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, f"The text was cut; the whole is in run {run.id}."
-        )
+        where = f"the whole is in run {run.id}" if result.output_file else "the rest is lost"
+        error = ErrorInfo(ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, f"The text was cut; {where}.")
     content = f"{shown}\n\n[{run.problem}]" if run.problem else shown
     return text_result(content, Details(run_id=run.id, results=(result,), error=error))
 
@@ -179,10 +201,12 @@ def truncate(
     if len(fitting) > max_bytes:
         kept -= 1
         body = body[: body.rindex("\n")] if kept else body
-    rest = f"outrider show {run_id} --lines {max(kept, 1)}:{len(lines)}"
-    place = f", or read {whole}" if whole else ""
+    rest = "The rest could not be recorded."
+    if whole:
+        command = f"outrider show {run_id} --lines {max(kept, 1)}:{len(lines)}"
+        rest = f"For the rest: `{command}`, or read {whole}"
     head = (
         f"[Cut: {kept:,} of {len(lines):,} lines and {len(body.encode()):,} of {size:,} bytes "
-        f"are shown. For the rest: `{rest}`{place}]"
+        f"are shown. {rest}]"
     )
     return f"{head}\n{body}", True

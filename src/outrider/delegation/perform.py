@@ -121,7 +121,7 @@ async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) 
         one_shot=caller.one_shot,
     )
     brief = brief_for(prepared, collector.run.id, collector.run.spill)
-    environment = child_environment(prepared)
+    environment = child_environment(prepared, collector.run.id)
     try:
         return await supervisor.run(runtime, brief, environment, caller.cancelled)
     finally:

@@ -71,7 +71,7 @@ def prepare(
     check_schema(request.output_schema)
     definition = request.definition or _find(request.agent, project.discovery)
     _check_may_run(definition, project, confirm)
-    given, problems = project.permit(definition)
+    given, problems = project.permit(definition, interactive=confirm is not None)
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")

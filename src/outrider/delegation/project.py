@@ -14,7 +14,7 @@ from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import Discovery, discover
-from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run, permit
+from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run, permit, trust_in
 from outrider.delegation.request import working_directory
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
@@ -53,17 +53,19 @@ class Project:
         """The effective settings."""
         return self.settings.config
 
-    def permit(self, agent: AgentDefinition) -> tuple[Permit, tuple[str, ...]]:
+    def permit(
+        self, agent: AgentDefinition, *, interactive: bool
+    ) -> tuple[Permit, tuple[str, ...]]:
         """Return the tools that `agent` gets here, and what is wrong with the user's own tools."""
         own, problems = self._own_tools(agent)
-        tools = {**own, **CATALOGUE}
-        return permit(agent, self.config, trusted=self.trusted, tools=tools), problems
+        trust = trust_in(self.config, trusted=self.trusted, interactive=interactive)
+        return permit(agent, self.config, trust=trust, tools={**own, **CATALOGUE}), problems
 
     def clearance(self, agent: AgentDefinition, *, interactive: bool) -> tuple[Clearance, str]:
         """Return whether `agent` may run here, and the reason in words."""
         answer = may_run(agent, self.config, trusted=self.trusted, interactive=interactive)
         if answer[0] is not Clearance.REFUSE:
-            given, _ = self.permit(agent)
+            given, _ = self.permit(agent, interactive=interactive)
             if given.lacks_all_tools:
                 reasons = "; ".join(f"{one.tool}: {one.reason}" for one in given.withheld)
                 return Clearance.REFUSE, f"{agent.name} gets none of the tools it lists ({reasons})"

@@ -3,10 +3,12 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
+from outrider.processes.reaping import ancestor_names, depth_of
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.schemas.output_schema import SchemaError, load_schema
@@ -56,12 +58,21 @@ def check_depth(config: Config, env: Mapping[str, str]) -> None:
 
 
 def current_depth(env: Mapping[str, str]) -> int:
-    """Return how many delegations this process is inside of; doubt counts as one."""
+    """Return how many delegations this process is inside of; doubt counts as one.
+
+    Its environment says so, which a command can drop, and the processes above it, which it can't.
+    """
+    above = _depth_above(os.getpid())
     told = env.get("OUTRIDER_SUBAGENT_DEPTH", "")
     if told.isascii() and told.isdigit() and len(told) < 6 and int(told) > 0:
-        return int(told)
+        return max(int(told), above)
     children = (env.get("PI_SUBAGENT_CHILD"), env.get("OUTRIDER_SUBAGENT_CHILD"))
-    return 1 if "1" in children else 0
+    return max(1 if "1" in children else 0, above)
+
+
+@lru_cache(maxsize=1)
+def _depth_above(_pid: int) -> int:
+    return max((depth_of(name) for name in ancestor_names()), default=0)
 
 
 def check_input(request: Request) -> None:

@@ -6,8 +6,10 @@ kills everything below. Its links are sockets, which commands can't open through
 
 From above come single bytes: `RUN` the command, `STOP` it. The keeper answers each `RUN` once,
 when its command has ended and the shell is ready for the next one; it also answers the start. The
-shell gets a line for each command, and sends records that end in NUL: ` CWD` when it is ready,
-`STATUS CWD` after each command.
+shell gets a line for each command, a number that can't be guessed, and sends records that end in
+NUL: `  CWD` when it is ready, `NUMBER STATUS CWD` after each command. A record counts only if the
+kernel says that the shell itself wrote it, so what a command leaves running can't answer for the
+next one. Where the shell is, the kernel says too.
 """
 
 import fcntl
@@ -24,8 +26,11 @@ from outrider.processes.reaping import (
     command_line,
     descendants,
     fork,
+    name_writers,
     reap,
+    received,
     sweep,
+    working_directory,
 )
 
 RUN = b"r"
@@ -48,6 +53,7 @@ class Keeper:
         self._unread = b""
         self._ready = False
         self._state = "ended"  # of the command: "none", "waiting", "running" or "ended"
+        self._number = b""
         self._exit_code = 0
         self._restarted = False
         self._cwd = b""
@@ -73,8 +79,9 @@ class Keeper:
         # Nothing that is left in the old link may reach the new shell.
         self._watch.let_go(self._control.fileno())
         self._control.close()
-        self._unread = b""
+        self._unread = self._number = b""
         self._control, theirs = socket.socketpair()
+        name_writers(self._control)
         self._watch.hold(self._control.fileno(), select.POLLIN)
         with theirs:
             self._shell = fork(lambda: self._become_shell(theirs.fileno()), self._watch)
@@ -91,17 +98,20 @@ class Keeper:
 
     def _hear(self) -> None:
         """Take in what the shell says."""
-        chunk = self._control.recv(65536)
+        chunk, writer = received(self._control)
         if not chunk:  # it has ended, or became another program with `exec`
             self._watch.let_go(self._control.fileno())
+        if writer not in (None, self._shell):
+            return
         *records, self._unread = (self._unread + chunk).split(b"\0")
         if len(self._unread) > MAX_RECORD_BYTES:
             raise ValueError("a record without an end")
         for record in records:
-            status, _, self._cwd = record.partition(b" ")
-            self._ready = True
-            if status and self._state == "running":
-                self._state, self._exit_code = "ended", int(status)
+            number, status, cwd = record.split(b" ", 2)
+            if number == self._number:
+                self._ready, self._cwd = True, cwd
+                if status and self._state == "running":
+                    self._state, self._exit_code = "ended", int(status)
 
     def _on_end(self, pid: int, status: int) -> None:
         if pid == self._shell:
@@ -130,14 +140,16 @@ class Keeper:
             self._answer(others)
         else:
             self._state, self._older = "running", set(others)
+            self._ready, self._number = False, os.urandom(8).hex().encode()
             with suppress(OSError):  # the shell has just ended
-                self._control.send(b"\n")
+                self._control.send(self._number + b"\n")
 
     def _answer(self, others: list[int]) -> None:
         lines = [f"{pid} {line}" for pid in others if (line := command_line(pid))]
         listed = "\n".join(lines).encode(errors="replace")
         restarted = b"restarted" if self._restarted else b""
-        fields = (b"%d" % self._exit_code, restarted, self._cwd, listed)
+        cwd = working_directory(self._shell, self._cwd)
+        fields = (b"%d" % self._exit_code, restarted, cwd, listed)
         self._state, self._restarted = "none", False
         self._lifeline.sendall(b"".join(field + b"\0" for field in fields))
 

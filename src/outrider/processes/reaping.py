@@ -27,6 +27,7 @@ MAX_SWEEP_SECONDS = 5.0
 MAX_POLL_MS = 3_600_000.0
 """How long one poll may wait: the kernel counts milliseconds in 31 bits."""
 MAX_COMMAND_LINE = 200
+MAX_ANCESTORS = 1_000
 HAS_PROC = os.path.isdir("/proc/self")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 _PR_SET_PDEATHSIG = 1
@@ -130,12 +131,35 @@ def sweep(on_end: OnEnd, spared: Set[int] = frozenset()) -> None:
         pids = descendants(spared)
         if spared and not pids:
             return
-        # Stopped first, so that none can fork while the others are being killed.
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                with suppress(OSError):  # it has ended, or belongs to another user
-                    os.kill(pid, number)
-        time.sleep(0.002)
+        _kill_all(pids)
+
+
+def sweep_marked(mark: str) -> None:
+    """Kill every process that has this entry in its environment, for `MAX_SWEEP_SECONDS`.
+
+    For what is left when those who would have ended it were killed first.
+    """
+    give_up = time.monotonic() + MAX_SWEEP_SECONDS
+    while (pids := _marked(mark.encode())) and time.monotonic() < give_up:
+        _kill_all(pids)
+
+
+def _marked(mark: bytes) -> list[int]:
+    found: list[int] = []
+    for name in filter(str.isdigit, os.listdir("/proc") if HAS_PROC else ()):
+        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as environment:
+            if mark in environment.read().split(b"\0"):
+                found.append(int(name))
+    return found
+
+
+def _kill_all(pids: list[int]) -> None:
+    # Stopped first, so that none can fork while the others are being killed.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with suppress(OSError):  # it has ended, or belongs to another user
+                os.kill(pid, number)
+    time.sleep(0.002)
 
 
 def descendants(spared: Set[int] = frozenset()) -> list[int]:
@@ -177,6 +201,29 @@ def command_line(pid: int) -> str:
     return " ".join(words)[:MAX_COMMAND_LINE]
 
 
+def working_directory(pid: int, told: bytes) -> bytes:
+    """Return where a process is: as it says itself, if the kernel agrees."""
+    place = b"/proc/%d/cwd" % pid
+    with suppress(OSError):
+        if not os.path.samefile(place, told):
+            return os.readlink(place)
+    return told
+
+
+def name_writers(link: socket.socket) -> None:
+    """Let the kernel tell who wrote each piece of what a link receives."""
+    if sys.platform == "linux":
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+
+
+def received(link: socket.socket) -> tuple[bytes, int | None]:
+    """Return what one process wrote to a link, and its id where the kernel tells it."""
+    chunk, ancillary, _, _ = link.recvmsg(65_536, socket.CMSG_SPACE(12))
+    for _, _, credentials in ancillary:
+        return chunk, int.from_bytes(credentials[:4], sys.byteorder)
+    return chunk, None
+
+
 def _ps(column: str, *options: str) -> dict[int, str]:
     """Return what `ps` says of processes, by their ids; it leaves itself out."""
     import subprocess
@@ -192,6 +239,35 @@ def call_oneself(name: str) -> None:
     """Show in lists of processes what this one is for."""
     with suppress(OSError), open("/proc/self/comm", "w") as own:
         own.write(f"outrider-{name}")
+
+
+def child_name(depth: int) -> str:
+    """Return how a child at this depth calls itself, without the prefix; see `depth_of`."""
+    return "child" if depth <= 1 else f"child{min(depth, 9)}"  # the kernel keeps 15 characters
+
+
+def depth_of(name: str) -> int:
+    """Return the depth of a process that calls itself so; 0 for all that are no children."""
+    if not name.startswith("outrider-child"):
+        return 0
+    depth = name.removeprefix("outrider-child")
+    return int(depth) if depth.isdigit() else 1
+
+
+def ancestor_names() -> list[str]:
+    """Return how this process and those above it call themselves; only the kernel is believed.
+
+    A command that a child runs stays below that child: its keeper adopts what loses its parent.
+    """
+    names: list[str] = []
+    pid = os.getpid()
+    with suppress(OSError, ValueError, IndexError):
+        while HAS_PROC and pid > 1 and len(names) < MAX_ANCESTORS:
+            with open(f"/proc/{pid}/stat", errors="replace") as stat:
+                head, _, rest = stat.read().rpartition(")")
+            names.append(head.partition("(")[2])
+            pid = int(rest.split()[1])
+    return names
 
 
 def become_subreaper() -> None:

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+RUN_VARIABLE = "OUTRIDER_SUBAGENT_RUN"
+"""The variable that has the run's id in the environment of a child and all that it starts."""
+
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:

@@ -1,28 +1,33 @@
 """The record of every run: transcript, output and result, private and readable by run id."""
 
+import errno
 import fcntl
 import os
 import shutil
+import sys
 import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self, cast
+from typing import Any, Self, cast
 
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.keys import RunsConfig
 
 SESSION, OUTPUT, RESULT, SPILL = "session.jsonl", "output.md", "result.json", "spill"
+RESERVED, RESERVED_BYTES = "result.reserved", 64 << 10
+"""The result's file until it is complete, with room for what matters most of it."""
 PRUNE_EVERY_SECONDS = 3600
 
 
 class RunRecorder:
     """Writes the record of one run, and holds the lock that marks the run as running.
 
-    A disk that fills up costs part of the record, not the run: `problem` says so.
+    A disk that fills up costs part of the record, not the run: `problem` says which part. Room
+    for the outcome is taken when the run begins.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,11 +36,14 @@ class RunRecorder:
         self.session_file = folder / SESSION
         self.output_file = folder / OUTPUT
         self.spill = folder / SPILL
-        self.problem: str | None = None
+        self._missing: dict[str, str] = {}
+        self._line_end = b""
         self._session = _create(self.session_file)
         # It is free, or held for a moment by a reader that checks whether the run is running.
         fcntl.flock(self._session, fcntl.LOCK_EX)
-        self._output: BinaryIO | None = None
+        self._output: int | None = None
+        self._reserved = _create(folder / RESERVED)
+        _reserve(self._reserved)
 
     @classmethod
     def create(cls, runs: Path) -> Self:
@@ -52,7 +60,7 @@ class RunRecorder:
         try:
             return cls(folder)
         except OSError:
-            folder.rmdir()
+            shutil.rmtree(folder, ignore_errors=True)
             raise
 
     def __enter__(self) -> Self:
@@ -60,55 +68,82 @@ class RunRecorder:
 
     def __exit__(self, *_: object) -> None:
         """Unlock the run, and remove what its tools spilled."""
-        for file in filter(None, (self._session, self._output)):
-            with suppress(OSError):
-                file.close()
+        for descriptor in filter(None, (self._session, self._output, self._reserved)):
+            os.close(descriptor)
         shutil.rmtree(self.spill, ignore_errors=True)
 
+    @property
+    def problem(self) -> str | None:
+        """What the record lacks and why, in words; None where it is whole."""
+        if not self._missing:
+            return None
+        parts, reason = " and ".join(self._missing), next(iter(self._missing.values()))
+        return f"The run's record is incomplete ({parts}): {reason}."
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the record has the whole output."""
+        return self._output is not None and OUTPUT not in self._missing
+
     def add_event(self, event: Mapping[str, Any]) -> None:
-        """Append one event to the transcript, and flush it."""
-        with self._noting_problems():
-            self._session.write(jsonl.encode(event) + b"\n")
-            self._session.flush()
+        """Append one event to the transcript."""
+        lead, self._line_end = self._line_end, b"\n"  # of a line that may get cut
+        with self._noting(SESSION):
+            _write(self._session, lead + jsonl.encode(event) + b"\n")
+            self._line_end = b""
 
     def add_output(self, text: str) -> None:
         """Append to the output as it arrives, so that a crash loses none of it."""
-        with self._noting_problems():
+        with self._noting(OUTPUT):
             if self._output is None:
                 self._output = _create(self.output_file)
-            self._output.write(text.encode())
-            self._output.flush()
+            _write(self._output, text.encode())
 
     def restart_output(self) -> None:
         """Empty the output: each turn's text replaces that of the turn before."""
-        with self._noting_problems():
+        self._missing.pop(OUTPUT, None)
+        with self._noting(OUTPUT):
             if self._output is not None:
-                self._output.seek(0)
-                self._output.truncate()
+                os.ftruncate(self._output, 0)
+                os.lseek(self._output, 0, os.SEEK_SET)
 
-    def write_result(self, result: Mapping[str, Any]) -> None:
-        """Write the result, so that a reader sees all of it or none of it."""
-        path = self.folder / RESULT
-        partial = path.with_suffix(".partial")
-        with self._noting_problems():
-            try:
-                with _create(partial) as file:
-                    file.write(jsonl.encode(result))
-                partial.replace(path)
-            except OSError:
-                partial.unlink(missing_ok=True)
-                raise
+    def write_result(self, result: Mapping[str, Any]) -> bool:
+        """Write the result, so that a reader sees all of it or none; return whether it is there."""
+        with self._noting(RESULT):
+            os.lseek(self._reserved, 0, os.SEEK_SET)
+            data = jsonl.encode(result)
+            _write(self._reserved, data)
+            os.ftruncate(self._reserved, len(data))
+            (self.folder / RESERVED).replace(self.folder / RESULT)
+            return True
+        return False
 
     @contextmanager
-    def _noting_problems(self) -> Generator[None]:
+    def _noting(self, part: str) -> Generator[None]:
         try:
             yield
         except OSError as error:
-            self.problem = f"The run's record is incomplete: {error.strerror or error}."
+            self._missing[part] = error.strerror or str(error)
 
 
-def _create(path: Path) -> BinaryIO:
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb")
+def _reserve(descriptor: int) -> None:
+    """Take up room on the disk; raises `OSError` where there is none."""
+    if sys.platform != "linux":
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, RESERVED_BYTES)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+
+
+def _create(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 @dataclass(frozen=True, slots=True)

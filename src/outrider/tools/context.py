@@ -88,13 +88,19 @@ class ToolContext:
         """Return the context of one call: the same, with effects and an end of its own."""
         return replace(self, effects=EffectsRecorder(self.cwd), stop=threading.Event())
 
+    def spill_folder(self) -> Path | None:
+        """Return a folder that is removed when the run is over, or None where there is none."""
+        if self.spill is not None:
+            self.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.spill
+
     def keep_whole(self, text: str) -> str | None:
         """Return a name under which `read` finds this text again, or None where none is kept."""
-        if self.spill is None:
+        folder = self.spill_folder()
+        if folder is None:
             return None
-        self.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number = 1 + sum(1 for _ in self.spill.glob("result-*.txt"))
-        while (path := self.spill / f"result-{number}.txt").exists():
+        number = 1 + sum(1 for _ in folder.glob("result-*.txt"))
+        while (path := folder / f"result-{number}.txt").exists():
             number += 1
         path.touch(0o600, exist_ok=False)
         path.write_bytes(text.encode(errors="replace"))

@@ -22,7 +22,7 @@ MAX_SHOWN_PROCESSES = 10
 
 async def open_shell(context: ToolContext) -> ShellSession:
     """Return a shell in the working tree, without the secrets of the environment."""
-    return ShellSession(context.cwd, context.environment)
+    return ShellSession(context.cwd, context.environment, context.spill_folder())
 
 
 def format_long(data: Any, arguments: Arguments) -> str:

@@ -43,11 +43,11 @@ _LOOP = (
     " if [ -f {folder}/state ]; then . {folder}/state; fi;"
     ' if [ -f {folder}/cwd ]; then cd -- "$({cat} {folder}/cwd)"; fi;'
     " trap __outrider_keep EXIT;"
-    " {builtin}printf ' %s\\0' \"$PWD\" >&3;"
+    " {builtin}printf '  %s\\0' \"$PWD\" >&3;"
     " while IFS= {builtin}read -r __outrider_line <&3; do"
     ' {builtin}eval "$({cat} {folder}/command)" </dev/null >&4 2>&1 3<&- 4>&-;'
     " __outrider_status=$?; __outrider_keep;"
-    ' {builtin}printf \'%s %s\\0\' "$__outrider_status" "$PWD" >&3;'
+    ' {builtin}printf \'%s %s %s\\0\' "$__outrider_line" "$__outrider_status" "$PWD" >&3;'
     " done"
 )
 
@@ -59,10 +59,13 @@ class ShellEnded(OutriderError):
 class ShellSession:
     """One shell, one command at a time."""
 
-    def __init__(self, cwd: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, cwd: Path, environment: Mapping[str, str], place: Path | None = None
+    ) -> None:
+        """Start a shell in `cwd`, with a folder of its own in `place` or the temporary folder."""
         kept = {name: value for name, value in environment.items() if name not in _UNWANTED}
         program = shell_program(kept.get("PATH"))
-        folder = tempfile.mkdtemp(prefix="outrider-shell-")
+        folder = tempfile.mkdtemp(prefix="outrider-shell-", dir=place)
         self._link = KeeperLink(shell_command(program, folder), folder, cwd, {**kept, **_QUIET})
         self._command_file = Path(folder, "command")
         self._is_new = True

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
+from outrider.processes.reaping import sweep_marked
 from outrider.processes.shielding import shielded
 from outrider.runtimes.native.links import Links
 from outrider.runtimes.runtime import ChildExit, Listener
@@ -21,11 +22,15 @@ KILL_SIGNAL = 9
 class Following:
     """Passes on what a child sends. Leaving `run`, however that happens, ends the child."""
 
-    def __init__(self, links: Links, listener: Listener, fork_server: int | None = None) -> None:
+    def __init__(
+        self, links: Links, listener: Listener, mark: str, fork_server: int | None = None
+    ) -> None:
+        """`mark` is what the environment of everything that the child starts has in common."""
         self.is_stuck = False
         """Whether a fork server took the task and never forked."""
         self._links = links
         self._listener = listener
+        self._mark = mark
         self._fork_server = fork_server
         self._status = b""
         self._started = False
@@ -101,7 +106,7 @@ class Following:
 
     def _look(self, give_up: float) -> None:
         """Wait no longer for a fork server that takes too long, or that somebody has stopped."""
-        if self._fork_server is None or not self._is_nobody:
+        if not self._is_nobody:
             return
         if self._loop.time() < give_up and not _is_stopped(self._fork_server):
             self._timer = self._loop.call_later(LOOK_EVERY_SECONDS, self._look, give_up)
@@ -125,6 +130,13 @@ class Following:
             for descriptor in (self._links.events, self._links.errors, self._links.status):
                 self._loop.remove_reader(descriptor)
             self._links.release()
+        if self._guardian_was_killed:
+            await shielded(asyncio.to_thread(sweep_marked, self._mark))
+
+    @property
+    def _guardian_was_killed(self) -> bool:
+        """Whether the guardian is gone without a last word on how the child ended."""
+        return self._status.startswith(b"pid") and self._status.count(b"\n") == 1
 
     def _exit(self) -> ChildExit:
         self.is_stuck = self.is_stuck and not self._started  # it forked at the last moment
@@ -132,11 +144,11 @@ class Following:
         kind, _, number = "".join(last).partition(" ")
         if kind == "signal":
             return ChildExit(self._started, int(number))
-        # No last word from the guardian: it was killed itself, and the child with it.
-        return ChildExit(self._started, KILL_SIGNAL if kind == "pid" else None)
+        # The kernel ends the child of a guardian that was killed.
+        return ChildExit(self._started, KILL_SIGNAL if self._guardian_was_killed else None)
 
 
-def _is_stopped(pid: int) -> bool:
+def _is_stopped(pid: int | None) -> bool:
     """Whether a process does nothing until somebody lets it go on, as after SIGSTOP."""
     with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:
         return stat.read().rpartition(b") ")[2].startswith(b"T")

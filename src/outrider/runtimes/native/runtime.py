@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from outrider.masking import without_secrets
-from outrider.protocol.brief import Brief, Start
+from outrider.protocol.brief import RUN_VARIABLE, Brief, Start
 from outrider.runtimes.native.following import Following
 from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
 from outrider.runtimes.runtime import ChildExit, Listener
@@ -40,7 +40,8 @@ class NativeRuntime:
         spent_ms = round((time.monotonic() - begun) * 1000)
         brief = replace(brief, timeout_ms=max(0, brief.timeout_ms - spent_ms))
         try:
-            return await Following(start_cold(brief, environment), listener).run()
+            links = start_cold(brief, environment)
+            return await Following(links, listener, mark_of(brief)).run()
         except StartFailed as error:
             return ChildExit(started=False, reason=str(error))
 
@@ -64,11 +65,16 @@ class NativeRuntime:
             links = await server.start_child(brief, environment)
         except NoForkServer:
             return ChildExit(started=False)
-        following = Following(links, listener, server.pid)
+        following = Following(links, listener, mark_of(brief), server.pid)
         ended = await following.run()
         if following.is_stuck:
             server.kill()
         return ended
+
+
+def mark_of(brief: Brief) -> str:
+    """Return the variable that all processes of a run have in their environment."""
+    return f"{RUN_VARIABLE}={brief.run_id}"
 
 
 def start_cold(brief: Brief, env: Mapping[str, str]) -> Links:

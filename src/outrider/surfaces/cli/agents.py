@@ -55,7 +55,7 @@ def execute(arguments: Namespace) -> None:
 
 
 def _record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
-    given, choice = project.permit(agent)[0], project.choice(agent)
+    given, choice = project.permit(agent, interactive=True)[0], project.choice(agent)
     clearance, reason = project.clearance(agent, interactive=True)
     return {
         "name": agent.name,
@@ -89,7 +89,7 @@ def _write_agents(project: Project) -> None:
 
 def _lines(agent: AgentDefinition, project: Project, state: str) -> list[str]:
     """Return what is said of an agent: what it is for, what it has, and what it doesn't get."""
-    given, choice = project.permit(agent)[0], project.choice(agent)
+    given, choice = project.permit(agent, interactive=True)[0], project.choice(agent)
     tools = f" · {', '.join(given.tools) or 'no tools'}"
     if given.lacks_all_tools:
         tools = ": gets none of its tools"

@@ -13,6 +13,8 @@ from typing import Any
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import MAX_TASK_BYTES, Request, invalid
+from outrider.processes.hiding import hide_environment
+from outrider.protocol.catalogue import run_commands
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
@@ -135,6 +137,8 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
         # From now on a signal has to end the child first. Until now Python's own handling was
         # right: while a person is asked for a confirmation, nothing would look at an event.
         _on_signals(stop)
+        if run_commands(prepared.permit.tools):
+            hide_environment(os.environ.keys() - prepared.project.plain_env.keys())
         view.started(prepared, run_id)
 
     can_ask = sys.stdin.isatty() and sys.stderr.isatty()

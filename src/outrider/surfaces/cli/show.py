@@ -44,6 +44,8 @@ def execute(arguments: Namespace) -> None:
         _write_record(run, lines)
     else:
         _write_output(run, lines)
+    if problem := run.details.get("recordProblem"):
+        output.say(str(problem))
 
 
 def _line_numbers(given: str) -> range:

@@ -1,0 +1,35 @@
+"""Secrets that this process was started with, out of reach of the commands that a child runs.
+
+The kernel shows any process of the same user, in `/proc/<pid>/environ`, the environment that
+another one was started with. It shows the memory itself, so that can be overwritten.
+"""
+
+import os
+from collections.abc import Collection
+
+from outrider.processes.reaping import HAS_PROC, libc, seal
+
+_ENV_START = 47
+"""Where `/proc/self/stat` has the address, counted behind the name."""
+
+
+def hide_environment(names: Collection[str]) -> None:
+    """Overwrite these variables where others can see them; this process still has them."""
+    seal()
+    if not HAS_PROC:
+        return
+    import ctypes
+
+    with open("/proc/self/stat", "rb") as stat:
+        start, end = map(int, stat.read().rpartition(b")")[2].split()[_ENV_START:][:2])
+    at = start
+    for entry in ctypes.string_at(start, end - start).split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if os.fsdecode(name) in names:
+            os.putenv(
+                os.fsdecode(name), os.fsdecode(value)
+            )  # a copy, which the C library finds from now on
+            libc().memset(
+                ctypes.c_void_p(at + len(name) + 1), ord("*"), ctypes.c_size_t(len(value))
+            )
+        at += len(entry) + 1
