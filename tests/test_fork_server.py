@@ -296,23 +296,19 @@ def _memory(pid: int) -> bytes:
     return b"".join(found)
 
 
-async def test_a_fork_takes_on_its_callers_surroundings(world: Path) -> None:
+async def test_a_fork_takes_on_its_callers_folder_and_variables(world: Path) -> None:
     (world / ".outrider/agents").mkdir(parents=True)
     (world / ".outrider/agents/doer.md").write_text("---\nname: doer\ntools: bash\n---\nDo it.\n")
     from outrider.testing import tool_call
 
-    command = "pwd; umask; echo $COLOUR; echo $OPENAI_API_KEY; exit 3"
+    command = "pwd; echo $COLOUR; echo $OPENAI_API_KEY; exit 3"
     with ScriptedModel([tool_call("bash", {"command": command}), answer("Done.")]) as server:
         await until_warm()
         os.environ.update(server.environment, COLOUR="green")
-        mask = os.umask(0o027)
-        try:
-            result = await subagent("doer", "Do.", model=server.model, config=MAY_WRITE)
-        finally:
-            os.umask(mask)
+        result = await subagent("doer", "Do.", model=server.model, config=MAY_WRITE)
     assert result.completed, result.text
     told = server.requests[1].messages[-1]["content"]
-    assert told.splitlines()[:3] == [str(world), "0027", "green"]
+    assert told.splitlines()[:2] == [str(world), "green"]
     assert server.environment["OPENAI_API_KEY"] not in told
     assert result.details.results[0].receipt["commands"] == [{"command": command, "exitCode": 3}]
 
@@ -407,12 +403,10 @@ def test_a_socket_folder_that_others_can_enter_is_not_trusted(
 def test_a_fork_server_ends_when_nobody_comes(runtime: Path) -> None:
     runtime.mkdir(mode=0o700)
     lock = os.open(runtime / "warm.sock.lock", os.O_RDWR | os.O_CREAT)
-    folder = os.open(runtime, os.O_RDONLY)
-    arguments = ("user", str(lock), str(folder), "warm.sock", "0.02", "openai-chat")
+    arguments = ("user", str(lock), "warm.sock", "0.02", "openai-chat")
     command = [sys.executable, "-m", "outrider.child.fork_server", *arguments]
-    assert subprocess.run(command, pass_fds=(lock, folder), timeout=100).returncode == 0
+    assert subprocess.run(command, cwd=runtime, pass_fds=(lock,), timeout=100).returncode == 0
     os.close(lock)
-    os.close(folder)
     assert not list(runtime.iterdir())
 
 
@@ -426,7 +420,8 @@ def test_many_commands_at_once_start_one_fork_server(
         wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
     processes = psutil.process_iter(["name"])
     servers = [p.pid for p in processes if p.info["name"] == "outrider-warm"]
-    assert len([pid for pid in servers if str(runtime) in _opened(pid)]) == 1
+    folders = [os.readlink(f"/proc/{pid}/cwd") for pid in servers]
+    assert folders.count(str(runtime)) == 1
 
 
 def _opened(pid: int) -> set[str]:

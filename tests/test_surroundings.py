@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from cli_door import Door
-from conftest import wait_until
+from conftest import MAY_WRITE, wait_until
 from outrider import Outcome, subagent
 from outrider.protocol.brief import Brief
 from outrider.runtimes.native import runtime as native
@@ -71,6 +71,10 @@ def test_what_a_task_inherits_makes_a_difference(plain: str, prefix: str) -> Non
     if prefix.startswith("taskset") and len(os.sched_getaffinity(0)) == 1:
         prefix = "chrt --idle 0"
     assert digest(*prefix.split()) != plain
+
+
+def test_an_umask_makes_a_difference(plain: str) -> None:
+    assert digest("sh", "-c", 'umask 0027; exec "$@"', "sh") != plain
 
 
 @pytest.fixture
@@ -201,8 +205,7 @@ async def test_a_host_that_changes_its_surroundings_gets_another_fork_server(
     try:
         with ScriptedModel(says("ulimit -f")) as server:
             os.environ.update(server.environment)
-            config = {"subagents.allowWrite": True}
-            result = await subagent("doer", "Do.", model=server.model, config=config)
+            result = await subagent("doer", "Do.", model=server.model, config=MAY_WRITE)
         assert result.completed, result.text
         told = server.requests[1].messages[-1]["content"]
         assert told.split()[0] == str((1 << 30) // 1024)

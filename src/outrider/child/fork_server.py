@@ -2,7 +2,8 @@
 request. It has one thread, no event loop and no caller's secrets, since every fork inherits them.
 
 `python -m outrider.child.fork_server host FD PROVIDER` serves one host, until that lets go of it;
-`… user LOCK_FD FOLDER_FD NAME MINUTES PROVIDER` serves a user's commands.
+`… user LOCK_FD NAME MINUTES PROVIDER` serves a user's commands, by a socket in the folder that it
+is started in.
 """
 
 import contextlib
@@ -32,7 +33,6 @@ from outrider.protocol.fork_server import (
     STOPPED,
     ChildEnds,
     StartRequest,
-    lock_name,
 )
 
 SPARE_AFTER_MS = 20
@@ -57,9 +57,9 @@ def main(arguments: list[str]) -> None:
             warm_up(provider)
             connection.send(READY)
             _Server(provider, connection=connection).serve()
-        case ["user", lock, folder, name, minutes, provider]:
+        case ["user", lock, path, minutes, provider]:
             warm_up(provider)
-            listener = _Listener(int(folder), name, int(lock), float(minutes) * 60)
+            listener = _Listener(path, int(lock), float(minutes) * 60)
             _Server(provider, listener=listener).serve()
         case _:
             sys.exit(__doc__)
@@ -94,31 +94,21 @@ def _join_threads() -> None:
 
 
 class _Listener:
-    """The socket where a user's commands find their fork server; others can't connect to it.
+    """The socket where a user's commands find their fork server; others can't connect to it."""
 
-    It is in the folder that its client has checked and opened, wherever the path leads now.
-    """
-
-    def __init__(self, folder: int, name: str, lock: int, idle_seconds: float) -> None:
+    def __init__(self, path: str, lock: int, idle_seconds: float) -> None:
+        self.lock = lock
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._lock = lock
-        self._folder = folder
-        self._name = name
+        self._path = path
         self._idle_seconds = idle_seconds
-        staged = f"{name}.{os.getpid()}"
+        staged = f"{path}.{os.getpid()}"
         os.fchmod(self.socket.fileno(), 0o600)  # before the file exists
-        self.socket.bind(f"/proc/self/fd/{folder}/{staged}")
+        self.socket.bind(staged)
         self.socket.listen(128)
         # In one step, so that nobody meets a socket that doesn't listen yet.
-        os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
-        self._file = os.stat(name, dir_fd=folder)
+        os.rename(staged, path)
+        self._file = os.stat(path)
         self.renew()
-
-    def close(self) -> None:
-        """Let go of the socket, the lock and the folder, in a fork of the server."""
-        self.socket.close()
-        os.close(self._lock)
-        os.close(self._folder)
 
     def renew(self) -> None:
         """Count the idle time from now."""
@@ -143,14 +133,12 @@ class _Listener:
     def unlink(self) -> None:
         """Remove the files of the socket and its lock, unless they are a newer server's."""
         if self._is_found():
-            for name in (self._name, lock_name(self._name)):
-                with contextlib.suppress(OSError):
-                    os.unlink(name, dir_fd=self._folder)
+            os.unlink(self._path)
+            os.unlink(f"{self._path}.lock")
 
     def _is_found(self) -> bool:
         with contextlib.suppress(OSError):
-            found = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
-            return os.path.samestat(found, self._file)
+            return os.path.samestat(os.lstat(self._path), self._file)
         return False
 
 
@@ -172,7 +160,7 @@ class _Server:
         self._started = time.time()
         self._served = 0
         self._stopped = False
-        self._surroundings = surroundings().digest
+        self._surroundings = surroundings()
 
     def serve(self) -> None:
         """Serve until the host lets go, or nobody has come for a while, or somebody says stop."""
@@ -219,23 +207,21 @@ class _Server:
         elif packet == STOP:
             self._stopped = True
             connection.send(STOPPED)
-        elif (request := StartRequest.from_bytes(packet)) and self._is_at_home(request):
-            self._served += 1
-            self._asked.add(request.provider)
-            if self._listener is not None:
-                self._listener.renew()
-            # Where there is no room for another process, the caller sees its ends close.
-            with self._waiting_child(ends) as child, contextlib.suppress(OSError):
-                socket.send_fds(child, [packet], ends)
+        elif request := StartRequest.from_bytes(packet):
+            self._serve(request, ends)
         for end in ends:
             os.close(end)
 
-    def _is_at_home(self, request: StartRequest) -> bool:
-        """Whether a fork has the surroundings that a child of the caller's own would have."""
+    def _serve(self, request: StartRequest, ends: list[int]) -> None:
+        """Start a child; where that can't be, the caller sees its ends close."""
         if request.surroundings != self._surroundings:
-            # Ours can have changed together with the caller's: a cgroup's processors, say.
-            self._surroundings = surroundings().digest
-        return request.surroundings == self._surroundings
+            return
+        if self._listener is not None:
+            self._listener.renew()
+        self._served += 1
+        self._asked.add(request.provider)
+        with self._waiting_child(ends) as child, contextlib.suppress(OSError):
+            socket.send_fds(child, [request.to_bytes()], ends)
 
     def _waiting_child(self, ends: list[int]) -> socket.socket:
         """Return the link to a child that waits for its request: the spare, if it is ready."""
@@ -279,7 +265,8 @@ class _Server:
         for connection in self._connections.values():
             connection.close()
         if self._listener is not None:
-            self._listener.close()
+            self._listener.socket.close()
+            os.close(self._listener.lock)
 
 
 def _guard(server: socket.socket, *, rehearsed: bool) -> None:

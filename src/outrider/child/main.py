@@ -56,14 +56,12 @@ def run_child() -> None:
 
 
 def _take_surroundings(told: Start) -> None:
-    """Take over the caller's folder, variables and umask."""
+    """Take over the caller's folder and variables."""
     os.chdir(told.brief.cwd)
     os.environ.clear()
     os.environ.update(told.environment)
     call_oneself(child_name(int(told.environment.get("OUTRIDER_SUBAGENT_DEPTH", "1"))))
     time.tzset()
-    if told.umask is not None:
-        os.umask(told.umask)
 
 
 async def _until_stopped(brief: Brief, emit: Emit, start: float) -> NoReturn:

@@ -17,11 +17,6 @@ MAX_PACKET_BYTES = 4096
 _START = "start"
 
 
-def lock_name(socket_name: str) -> str:
-    """Return the name of the file that the server of a socket holds a lock on while it lives."""
-    return f"{socket_name}.lock"
-
-
 class ChildEnds(NamedTuple):
     """The descriptors of a child and its guardian; the first three become 0, 1 and 2."""
 
@@ -54,7 +49,7 @@ class StartRequest:
         """Return the request in a packet; None where it is something else."""
         match packet.decode(errors="replace").split(" ", 3):
             case [verb, deadline_ms, surroundings, provider] if (
-                verb == _START and deadline_ms.isascii() and deadline_ms.isdigit()
+                verb == _START and deadline_ms.isdecimal()
             ):
                 return cls(int(deadline_ms), surroundings, provider)
             case _:

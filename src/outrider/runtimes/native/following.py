@@ -37,17 +37,17 @@ class Following:
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._late: asyncio.Future[None] = self._loop.create_future()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle = self._loop.call_soon(
+            self._look, self._loop.time() + MAX_FORK_SECONDS
+        )
 
     async def run(self) -> ChildExit:
         """Return how the child ended."""
         try:
             self._listen()
-            self._look(self._loop.time() + MAX_FORK_SECONDS)
             await asyncio.wait({self._gone, self._late}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._timer.cancel()
             await self._end()
         return self._exit()
 

@@ -19,22 +19,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from outrider.processes.surroundings import Surroundings, surroundings
+from outrider.processes.surroundings import may_be_confined, surroundings
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.errors import OutriderError
-from outrider.protocol.fork_server import (
-    MAX_PACKET_BYTES,
-    READY,
-    STATUS,
-    STOP,
-    StartRequest,
-    lock_name,
-)
+from outrider.protocol.fork_server import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
 from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
 from outrider.settings.places import state_home
 
@@ -50,7 +43,6 @@ PLAIN_VARIABLES = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR",
     "SSL_CERT_FILE", "TMPDIR", "USER",
 )  # fmt: skip
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 
@@ -78,7 +70,7 @@ class HostedForkServer:
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
         """Start a child; raises `NoForkServer` while there is nothing to fork from."""
-        here = _here().digest
+        here = surroundings()
         return await _start(self._connected(brief.provider, here), brief, env, here)
 
     def _connected(self, provider: str, here: str) -> socket.socket:
@@ -115,7 +107,7 @@ class HostedForkServer:
         except OSError:
             raise NoForkServer from None
         try:
-            self._process = _spawn("host", (theirs.fileno(),), provider)
+            self._process = _spawn("host", theirs.fileno(), provider)
         except OSError:
             ours.close()
             raise NoForkServer from None
@@ -134,7 +126,7 @@ class HostedForkServer:
         """Return whether it got ready; waits until that is known."""
         while True:
             with suppress(NoForkServer):
-                self._connected(provider, _here().digest)
+                self._connected(provider, surroundings())
                 return True
             if self._process is None or self._process.poll() is not None:
                 return False
@@ -193,8 +185,7 @@ class UserForkServer:
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
         """Start a child; raises `NoForkServer`, and has one ready for the next time."""
-        here = _here()
-        if here.confined:  # in other rules, perhaps, than the command that left the server behind
+        if may_be_confined():  # and the command that left the fork server behind was not
             raise NoForkServer
         try:
             connection = self._connect()
@@ -202,7 +193,7 @@ class UserForkServer:
             self._begin(brief.provider)
             raise NoForkServer from None
         with connection:
-            return await _start(connection, brief, env, here.digest)
+            return await _start(connection, brief, env, surroundings())
 
     def status(self) -> dict[str, Any] | None:
         """Return what the fork server says of itself; None where there is none."""
@@ -228,12 +219,12 @@ class UserForkServer:
             return None
 
     def _connect(self) -> socket.socket:
-        folder = _open_folder(self._env)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             connection.setblocking(False)  # one that is stopped accepts nobody
-            # The kernel takes no socket's path of more than 107 bytes, and this one is short.
-            connection.connect(f"/proc/self/fd/{folder}/{self._name}")
+            with _folder(self._env) as folder:
+                # The kernel takes no socket's path of more than 107 bytes, and this one is short.
+                connection.connect(f"/proc/self/fd/{folder}/{self._name}")
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             self.pid, uid, _ = struct.unpack("3i", credentials)
             if uid != os.getuid():
@@ -241,27 +232,19 @@ class UserForkServer:
         except OSError:
             connection.close()
             raise
-        finally:
-            os.close(folder)
         return connection
 
     def _begin(self, provider: str) -> None:
         """Start a fork server, unless there is one: it holds the lock for as long as it lives."""
-        with suppress(OSError), ExitStack() as opened:
-            folder = _open_folder(self._env, make=True)
-            opened.callback(os.close, folder)
+        with suppress(OSError), _folder(self._env, make=True) as folder:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-            lock = os.open(lock_name(self._name), flags, 0o600, dir_fd=folder)
-            opened.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _spawn("user", (lock, folder), self._name, str(self._minutes), provider)
-
-
-def _here() -> Surroundings:
-    try:
-        return surroundings()
-    except OSError:
-        raise NoForkServer from None
+            lock = os.open(f"{self._name}.lock", flags, 0o600, dir_fd=folder)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                arguments = (self._name, str(self._minutes), provider)
+                _spawn("user", lock, *arguments, cwd=f"/proc/self/fd/{folder}")
+            finally:
+                os.close(lock)
 
 
 async def _start(
@@ -271,7 +254,7 @@ async def _start(
     begun = time.monotonic()
     deadline_ms = round(begun * 1000) + brief.timeout_ms
     request = StartRequest(deadline_ms, here, brief.provider).to_bytes()
-    start = Start(brief, dict(env), _umask(), begun)
+    start = Start(brief, dict(env), begun)
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
     def hand_over(theirs: tuple[int, ...]) -> None:
@@ -288,13 +271,6 @@ async def _start(
             await asyncio.sleep(0.005)
 
 
-def _umask() -> int:
-    """Return this process's umask, which a fork has to take on."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return umask
-
-
 def _plain_environment() -> dict[str, str]:
     """Return what a fork server is started with of our environment: nothing secret."""
     env = {name: os.environ[name] for name in PLAIN_VARIABLES if name in os.environ}
@@ -306,61 +282,57 @@ def _plain_environment() -> dict[str, str]:
     return env
 
 
-def _spawn(whose: str, passed: tuple[int, ...], *arguments: str) -> "subprocess.Popen[bytes]":
+def _spawn(whose: str, passed: int, *arguments: str, cwd: str = "/") -> "subprocess.Popen[bytes]":
     """Start a fork server with none of our secrets: all that it forks could read them."""
-    with ExitStack() as opened:
-        # In a host without standard streams they could be among the three that we replace.
-        passed = tuple(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in passed)
-        for one in passed:
-            opened.callback(os.close, one)
+    # In a host without standard streams it could be one of the three that we replace.
+    passed = fcntl.fcntl(passed, fcntl.F_DUPFD_CLOEXEC, 3)
+    try:
         return subprocess.Popen(
-            [*PYTHON, "outrider.child.fork_server", whose, *map(str, passed), *arguments],
+            [*PYTHON, "outrider.child.fork_server", whose, str(passed), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            cwd="/",
+            cwd=cwd,
             env=_plain_environment(),
-            pass_fds=passed,
+            pass_fds=(passed,),
             start_new_session=True,
         )
+    finally:
+        os.close(passed)
 
 
-def _open_folder(env: Mapping[str, str], *, make: bool = False) -> int:
-    """Return a descriptor of the folder with the user's sockets; raises `OSError`.
+@contextmanager
+def _folder(env: Mapping[str, str], *, make: bool = False) -> Generator[int]:
+    """Open the folder with the user's sockets; raises `OSError`.
 
     Nothing in it or above it is another user's: a link of theirs would lead our files elsewhere.
     """
-    if above := _guarded(env.get("XDG_RUNTIME_DIR", "")):
-        name = "outrider"
-    elif above := _guarded(str(state_home(env))):
-        name = "warm"
-    else:
-        raise PermissionError("there is no folder of the user's own")
-    path = os.path.join(above, name)
-    if make:
+    path = f"{os.path.realpath(state_home(env))}/warm"
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime) and os.path.isdir(runtime) and _is_guarded(os.path.realpath(runtime)):
+        path = f"{os.path.realpath(runtime)}/outrider"
+    if make and _is_guarded(os.path.dirname(path)):
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
-    folder = os.open(path, _FOLDER)
-    found = os.fstat(folder)
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        os.close(folder)
-        raise PermissionError(f"{path} is not the user's alone")
-    return folder
-
-
-def _guarded(folder: str) -> str | None:
-    """Return the real path of a folder that no other user can replace, nor any above it."""
-    if not os.path.isabs(folder):
-        return None
-    path = Path(os.path.realpath(folder))
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        found = [os.stat(one) for one in (path, *path.parents)]
-    except OSError:
-        return None
-    ours = all(one.st_uid in (0, os.getuid()) for one in found)
-    # In a folder with the sticky bit, as `/tmp` has it, only the owner can rename.
-    closed = all(not one.st_mode & stat.S_IWOTH or one.st_mode & stat.S_ISVTX for one in found)
-    return str(path) if ours and closed else None
+        found = os.fstat(folder)
+        if found.st_uid != os.getuid() or found.st_mode & 0o077 or not _is_guarded(path):
+            raise PermissionError(f"{path} is not the user's alone")
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _is_guarded(path: str) -> bool:
+    """Whether no other user can replace a folder, or one above it."""
+    for folder in (Path(path), *Path(path).parents):
+        found = os.stat(folder)
+        # In a folder with the sticky bit, as `/tmp` has it, only the owner can rename.
+        is_open = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+        if found.st_uid not in (0, os.getuid()) or is_open:
+            return False
+    return True
 
 
 def code_identity() -> str:

@@ -63,7 +63,7 @@ class NativeRuntime:
         )
         try:
             links = await server.start_child(brief, environment)
-        except NoForkServer:
+        except (NoForkServer, OSError):
             return ChildExit(started=False)
         following = Following(links, listener, mark_of(brief), server.pid)
         ended = await following.run()
