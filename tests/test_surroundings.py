@@ -269,9 +269,9 @@ except NoForkServer:
 """
 
 
-def ask(**env: Path) -> None:
+def ask(*prefix: str, **env: Path) -> None:
     """Ask for a child, and so have a fork server begun where that is safe."""
-    command = [sys.executable, "-c", ASK]
+    command = [*prefix, sys.executable, "-c", ASK]
     variables = {name: str(path) for name, path in env.items()}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100)
     assert done.stdout == "none yet\n", done.stderr
@@ -316,6 +316,11 @@ def test_a_folder_of_another_users_is_not_used(short: Path, foreign: str) -> Non
 def test_a_runtime_folder_that_others_can_write_to_is_not_used(short: Path) -> None:
     short.chmod(0o777)
     ask(HOME=short / "none", XDG_RUNTIME_DIR=short)
+    assert not list(short.iterdir())
+
+
+def test_a_confined_command_leaves_no_fork_server_behind(short: Path) -> None:
+    ask("setpriv", "--no-new-privs", HOME=short / "none", XDG_RUNTIME_DIR=short)
     assert not list(short.iterdir())
 
 

@@ -8,11 +8,11 @@ import hashlib
 import os
 import resource
 from contextlib import suppress
+from functools import cache
 
 from outrider.processes.reaping import libc
 
-_HERE = "/proc/thread-self"
-"""A thread has its own priority, namespaces and capabilities, and what it starts inherits those."""
+MAX_FILE_BYTES = 1 << 16
 _FILES = ("status", "attr/current", "cgroup", "loginuid", "oom_score_adj")
 # All other lines of `status` are compared, also those that a later kernel adds.
 _OF_ONE_PROCESS = (
@@ -28,10 +28,13 @@ _SYSTEM_CALLS = {"x86_64": ((252, 1, 0), (250, 0, -3, 0)), "aarch64": ((31, 1, 0
 
 def surroundings() -> str:
     """Return a digest of what this thread hands down to what it starts; raises `OSError`."""
-    status, *files = (_read(name) for name in _FILES)
+    # Of the thread, not the process: a thread has its own priority, namespaces and capabilities.
+    # Each path through the link itself would take twice as long.
+    here = f"/proc/{os.readlink('/proc/thread-self')}"
+    status, *files = [_read(f"{here}/{name}") for name in _FILES]
     kept = [line for line in status.splitlines() if not line.startswith(_OF_ONE_PROCESS)]
-    namespaces = [os.readlink(f"{_HERE}/ns/{name}") for name in sorted(os.listdir(f"{_HERE}/ns"))]
-    root = os.stat(f"{_HERE}/root")
+    namespaces = [os.readlink(f"{here}/ns/{name}") for name in _namespaces()]
+    root = os.stat(f"{here}/root")
     schedule = (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getparam(0))
     seen = (kept, files, namespaces, root.st_dev, root.st_ino, schedule, _limits(), _unlisted())
     return hashlib.sha256(repr(seen).encode()).hexdigest()[:32]
@@ -42,10 +45,20 @@ def may_be_confined() -> bool:
     return libc().prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0
 
 
-def _read(name: str) -> bytes:
+@cache
+def _namespaces() -> list[str]:
+    """Return the kinds of namespaces that this kernel has."""
+    return sorted(os.listdir("/proc/self/ns"))
+
+
+def _read(path: str) -> bytes:
     """Return a file's text; nothing where this kernel doesn't have it."""
-    with suppress(OSError), open(f"{_HERE}/{name}", "rb", buffering=0) as file:
-        return file.read()
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            return os.read(descriptor, MAX_FILE_BYTES)
+        finally:
+            os.close(descriptor)
     return b""
 
 
