@@ -291,10 +291,10 @@ def test_a_prepared_temporary_folder_is_not_used(tmp_path: Path) -> None:
     assert not (tmp_path / "victim").exists()
 
 
-def test_a_link_in_the_folder_leads_nowhere(tmp_path: Path) -> None:
-    prepare(tmp_path / "outrider", tmp_path / "victim")
-    ask(HOME=tmp_path, XDG_RUNTIME_DIR=tmp_path)
-    assert not (tmp_path / "victim").exists()
+def test_a_link_in_the_folder_leads_nowhere(short: Path) -> None:
+    prepare(short / "outrider", short / "victim")
+    ask(HOME=short, XDG_RUNTIME_DIR=short)
+    assert not (short / "victim").exists()
 
 
 def test_a_folder_that_is_a_link_is_not_used(short: Path) -> None:
