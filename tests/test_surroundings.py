@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from cli_door import Door
-from conftest import MAY_WRITE, wait_until
+from conftest import wait_until
 from outrider import Outcome, subagent
 from outrider.protocol.brief import Brief
 from outrider.runtimes.native import runtime as native
@@ -110,14 +110,25 @@ def served(runtime: Path) -> int:
     return status["served"]
 
 
-def test_a_small_limit_on_memory_makes_a_cold_start(door: Door, warm_runtime: Path) -> None:
+DOER = "---\nname: doer\ntools: bash\n---\nDo it.\n"
+
+
+def test_a_limit_on_memory_and_a_priority_make_a_cold_start(door: Door, warm_runtime: Path) -> None:
+    agents = door.home / ".config/outrider/agents"
+    agents.mkdir(parents=True)
+    (agents / "doer.md").write_text(DOER)
     before = served(warm_runtime)
     with ScriptedModel(echo) as server:
         done = run(door, server, "env", "explorer", "First.")
         assert done.stdout.strip() == "You asked: First.", done.stderr
         assert served(warm_runtime) == before + 1
-        done = run(door, server, "prlimit --as=204800000", "explorer", "Second.")
-        assert done.stdout.strip() == "You asked: Second.", done.stderr
+    steps = [tool_call("bash", {"command": "ulimit -v; nice"}), answer("Done.")]
+    with ScriptedModel(steps) as server:
+        allowed = ("--set", "subagents.allowWrite=true")
+        done = run(door, server, "nice -n 5 prlimit --as=204800000", "doer", "Go.", *allowed)
+        assert done.stdout.strip() == "Done.", done.stderr
+    told = server.requests[1].messages[-1]["content"]
+    assert told.split()[:2] == ["200000", str(os.nice(0) + 5)]
     assert served(warm_runtime) == before + 1
 
 
@@ -175,47 +186,24 @@ def test_a_caller_without_a_network_has_children_without_one(door: Door) -> None
         assert not server.requests
 
 
-DOER = "---\nname: doer\ntools: bash\n---\nDo it.\n"
-
-
-def says(command: str) -> list[Step]:
-    return [tool_call("bash", {"command": command}), answer("Done.")]
-
-
-def test_a_nice_caller_has_nice_children(door: Door) -> None:
-    agents = door.home / ".config/outrider/agents"
-    agents.mkdir(parents=True)
-    (agents / "doer.md").write_text(DOER)
-    with ScriptedModel(says("nice")) as server:
-        allowed = ("--set", "subagents.allowWrite=true")
-        done = run(door, server, "nice -n 5", "doer", "Go.", *allowed)
-        assert done.returncode == 0, done.stderr
-    assert server.requests[1].messages[-1]["content"].split()[0] == str(os.nice(0) + 5)
-
-
 async def test_a_host_that_changes_its_surroundings_gets_another_fork_server(
-    world: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (world / ".outrider/agents").mkdir(parents=True)
-    (world / ".outrider/agents/doer.md").write_text(DOER)
-    assert await hosted_fork_server().ready("openai-chat")
-    first = hosted_fork_server().pid
+    fork_server = hosted_fork_server()
+    assert await fork_server.ready("openai-chat")
+    first = fork_server.pid
     most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, hard))
     try:
-        with ScriptedModel(says("ulimit -f")) as server:
-            os.environ.update(server.environment)
-            result = await subagent("doer", "Do.", model=server.model, config=MAY_WRITE)
-        assert result.completed, result.text
-        told = server.requests[1].messages[-1]["content"]
-        assert told.split()[0] == str((1 << 30) // 1024)
-        assert hosted_fork_server().pid == first  # other threads may still need it
+        with pytest.raises(NoForkServer):
+            await fork_server.start_child(Brief("0", "x", "", "", "openai-chat:x", "/"), {})
+        assert fork_server.pid == first  # other threads may still need it
         monkeypatch.setattr("outrider.runtimes.native.fork_server.MIN_LIFE_SECONDS", 0)
-        assert await hosted_fork_server().ready("openai-chat")
-        assert hosted_fork_server().pid != first
+        assert await fork_server.ready("openai-chat")
+        assert fork_server.pid != first
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-        hosted_fork_server().kill()
+        fork_server.kill()
 
 
 # A fork server that was stopped, and the time of a run.
