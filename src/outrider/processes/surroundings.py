@@ -8,7 +8,6 @@ import hashlib
 import os
 import resource
 from contextlib import suppress
-from functools import cache
 
 from outrider.processes.reaping import libc
 
@@ -33,7 +32,7 @@ def surroundings() -> str:
     here = f"/proc/{os.readlink('/proc/thread-self')}"
     status, *files = [_read(f"{here}/{name}") for name in _FILES]
     kept = [line for line in status.splitlines() if not line.startswith(_OF_ONE_PROCESS)]
-    namespaces = [os.readlink(f"{here}/ns/{name}") for name in _namespaces()]
+    namespaces = [os.readlink(f"{here}/ns/{name}") for name in sorted(os.listdir(f"{here}/ns"))]
     root = os.stat(f"{here}/root")
     schedule = (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getparam(0))
     seen = (kept, files, namespaces, root.st_dev, root.st_ino, schedule, _limits(), _unlisted())
@@ -43,12 +42,6 @@ def surroundings() -> str:
 def may_be_confined() -> bool:
     """Whether this thread can be under rules that nobody can see, such as those of Landlock."""
     return libc().prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0
-
-
-@cache
-def _namespaces() -> list[str]:
-    """Return the kinds of namespaces that this kernel has."""
-    return sorted(os.listdir("/proc/self/ns"))
 
 
 def _read(path: str) -> bytes:
