@@ -172,15 +172,15 @@ def hosted_fork_server() -> HostedForkServer:
 class UserForkServer:
     """The user's fork server, which commands leave behind for the next one.
 
-    There is one at a time. A command in other surroundings than the one that left it behind
-    starts its child cold.
+    There is one for each surroundings: a fork can't take on another's.
     """
 
     def __init__(self, env: Mapping[str, str], minutes: int) -> None:
         self.pid: int | None = None
         """The process id of the fork server that was last met."""
         self._env = env
-        self._name = f"warm-{code_identity()}.sock"
+        self._code = f"warm-{code_identity()}"
+        self._name = f"{self._code}-{surroundings()[:8]}.sock"
         self._minutes = minutes
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
@@ -200,8 +200,12 @@ class UserForkServer:
         return json.loads(answer) if (answer := self._ask(STATUS)) else None
 
     def stop(self) -> bool:
-        """End the fork server; return whether there was one."""
-        return self._ask(STOP) is not None
+        """End the user's fork servers in all surroundings; return whether there was one."""
+        names: list[str] = []
+        with suppress(OSError), _folder(self._env) as folder:
+            names = [name for name in os.listdir(folder) if name.endswith(".sock")]
+        answers = [self._ask(STOP, name) for name in names if name.startswith(self._code)]
+        return any(answers)
 
     def kill(self) -> None:
         """End the fork server that was last met, and doesn't answer."""
@@ -209,22 +213,22 @@ class UserForkServer:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
-    def _ask(self, question: bytes) -> bytes | None:
+    def _ask(self, question: bytes, name: str | None = None) -> bytes | None:
         try:
-            with self._connect() as connection:
+            with self._connect(name) as connection:
                 connection.settimeout(MAX_ANSWER_SECONDS)
                 connection.send(question)
                 return connection.recv(MAX_PACKET_BYTES)
         except OSError:
             return None
 
-    def _connect(self) -> socket.socket:
+    def _connect(self, name: str | None = None) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             connection.setblocking(False)  # one that is stopped accepts nobody
             with _folder(self._env) as folder:
                 # The kernel takes no socket's path of more than 107 bytes, and this one is short.
-                connection.connect(f"/proc/self/fd/{folder}/{self._name}")
+                connection.connect(f"/proc/self/fd/{folder}/{name or self._name}")
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             self.pid, uid, _ = struct.unpack("3i", credentials)
             if uid != os.getuid():
