@@ -391,9 +391,22 @@ async def test_limits_do_not_tell_what_is_hidden(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(grep, "MAX_BYTES_MASKED", 600)
     monkeypatch.setattr(grep, "MAX_COUNTED", 9)
     for guess in ("hunter2x|anna", "hunter2x|and", "M1bC|wait|plain"):
-        assert await differing(tmp_path, guess) is None
-    data = await with_secret_kept(tmp_path, 0).data("grep", pattern="anna|e")
-    assert not data["exact"]
+        for count in (False, True):
+            assert await differing(tmp_path, guess, limit=2, count=count) is None
+    data = await with_secret_kept(tmp_path, 0).data("grep", pattern="anna|e", limit=2)
+    assert not data["exact"] and data["shown"] == 2
+
+
+async def test_the_limit_of_what_is_counted_takes_nothing_from_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(grep, "MAX_BYTES_SEARCHED", 1_000)
+    for number in range(30):
+        (tmp_path / f"{number:02}.txt").write_text("hit\n" + "x" * 200)
+    data = await FileTools(tmp_path).data("grep", pattern="hit", limit=20)
+    assert (data["shown"], data["matches"], data["exact"]) == (20, 20, False)
+    data = await FileTools(tmp_path).data("grep", pattern="hit", limit=30, count=True)
+    assert (len(data["counts"]), data["matches"], data["exact"]) == (30, 30, True)
 
 
 async def test_a_line_with_a_secret_is_found_by_what_is_not_secret_in_it(tmp_path: Path):

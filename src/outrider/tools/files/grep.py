@@ -2,7 +2,7 @@
 
 Guarantees that nothing is shown of credential files, not even whether they match: they are counted
 by their names, for any pattern. A number that depended on the pattern would reveal their content,
-one question at a time. Nor is a line shown that only its neighbours identify as a secret.
+one question at a time. For the same reason nothing that masking hides is matched (see `visible`).
 """
 
 import bisect
@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Annotated, Any
 
 from outrider.masking import Masker
@@ -29,7 +30,7 @@ MAX_MATCHES = 5_000
 MAX_COUNTED = 200_000
 MAX_BYTES = 48_000
 MAX_PATTERN_CHARACTERS = 10_000
-# How much is looked at in files that match: after that they are no longer counted.
+# How much is looked at in files that match, after those that are shown, to count their matches.
 MAX_BYTES_SEARCHED = 64 * 1024 * 1024
 MAX_BYTES_MASKED = 16 * 1024 * 1024
 _WITHOUT_UNICODE = re.compile(r"\?[A-Za-z]*-[A-Za-z]*u[A-Za-z]*[:)]")
@@ -96,7 +97,7 @@ def grep(
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_MATCHES}] = DEFAULT_MATCHES,
 ) -> dict[str, Any]:
     """Search file contents with a regular expression (ripgrep's). Honours .gitignore; hidden
-    files are searched, .git and credential files are not.
+    files are searched, .git, credential files and masked secrets are not.
 
     Args:
         pattern: The regular expression, or plain text with literal.
@@ -148,7 +149,8 @@ def _search(
         # Twice as many as are counted: some may be dropped.
         found = _by_block(batch, matching_lines(context, arguments, content, 2 * MAX_COUNTED))
         if context.mask is not None:
-            found = _without_secrets(context, context.mask, arguments, list(found))
+            only_secrets = replace(context.mask, only_secrets=True)
+            found = _without_secrets(context, only_secrets, arguments, list(found))
         for block, hits in found:
             matches.take(block, hits)
     return too_long

@@ -43,7 +43,7 @@ class Matches:
     with_lines: bool
     max_counted: int
     max_bytes: int
-    """How much may be looked at in files that match."""
+    """How much is looked at in files that match, only to count what isn't kept."""
     total: int = 0
     files: int = 0
     complete: bool = True
@@ -57,19 +57,22 @@ class Matches:
         """Count the hits in a block of a file, and keep them while there is room."""
         if not hits or not self.complete:
             return
-        if self._bytes > self.max_bytes or self.total + len(hits) > self.max_counted:
-            self.complete = False
-            hits = hits[: self.max_counted - self.total] if self._bytes <= self.max_bytes else ()
-        if hits:
+        room, is_full = self.max_counted - self.total, self._is_full(block.path)
+        self.complete = len(hits) <= room and not (is_full and self._bytes > self.max_bytes)
+        if self.complete or (room and not is_full):
             self._bytes += len(block.content)
-            self._count(block, hits)
+            self._count(block, hits[:room])
+
+    def _is_full(self, path: str) -> bool:
+        if self.with_lines:
+            return self._shown >= self.limit
+        return len(self.kept) >= self.limit and path != self.kept[-1].path
 
     def _count(self, block: Block, hits: Sequence[Hit]) -> None:
         if self._last.path != block.path:
-            self._last = FoundFile(block.path)
+            is_full, self._last = self._is_full(block.path), FoundFile(block.path)
             self.files += 1
-            if (self._shown if self.with_lines else len(self.kept)) < self.limit:
-                self.kept.append(self._last)
+            self.kept += [] if is_full else [self._last]
         self.total += len(hits)
         self._last.matches += len(hits)
         room = self.limit - self._shown

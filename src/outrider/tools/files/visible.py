@@ -47,7 +47,10 @@ class Block:
         return self.content is _TOO_LONG
 
     def hide_secrets(self, mask: Masker) -> dict[int, bytes]:
-        """Let its secrets be shown masked; returns those lines as they are searched."""
+        """Let its secrets be shown masked; returns those lines as they are searched.
+
+        The mask must hide secrets only: anything else in a masked line is taken for the line's own.
+        """
         found = None if b"\0" in self.content else detect(self.content, len(self.content))
         codec = (found or Encoding()).codec
         above, lines = _texts(self.above, codec), _texts(self.content, codec)
@@ -55,9 +58,9 @@ class Block:
         if self.is_too_long or masked == lines:
             return {}
         numbered = enumerate(zip(lines, masked, strict=True), self.first)
-        changed = [(number, line, shown) for number, (line, shown) in numbered if line != shown]
-        self.shown |= {number: shown for number, _, shown in changed}
-        return {number: _searchable(line, shown, codec) for number, line, shown in changed}
+        changed = {number: shown for number, (line, shown) in numbered if line != shown}
+        self.shown |= changed
+        return {number: _searchable(shown, codec) for number, shown in changed.items()}
 
 
 def blocks_of(path: str, file: BinaryIO, *, binary: bool) -> Iterator[Block]:
@@ -129,25 +132,11 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
             rest, skipping = b"", True
 
 
-def _searchable(line: str, masked: str, codec: str) -> bytes:
-    """Return a line without what is hidden, as long as its masked form, as ripgrep reads it."""
-    text = _hidden(masked) if _is_cut_out(line, masked) else _HIDDEN * (len(masked) or 1)
+def _searchable(masked: str, codec: str) -> bytes:
+    """Return a masked line as it is searched: as long, and all the rest as ripgrep reads it."""
     # ripgrep takes every file without a mark for UTF-8, and matches nothing that isn't.
     doubtful = _NOT_DECODED if codec == "utf-8" else _NOT_ASCII
-    return doubtful.sub(_HIDDEN, text).encode(errors="surrogateescape")
-
-
-def _is_cut_out(line: str, masked: str) -> bool:
-    """Whether masks are all that tells the masked form from the line."""
-    first, *others = _MASK.split(masked)
-    if not others or not line.startswith(first) or not line.endswith(others[-1]):
-        return False
-    at = len(first)
-    for piece in others:
-        at = line.find(piece, at) + len(piece)
-        if at < len(piece):
-            return False
-    return True
+    return doubtful.sub(_HIDDEN, _hidden(masked)).encode(errors="surrogateescape")
 
 
 def _hidden(masked: str) -> str:
