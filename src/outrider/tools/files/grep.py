@@ -32,7 +32,7 @@ MAX_BYTES = 48_000
 MAX_PATTERN_CHARACTERS = 10_000
 # How much is looked at in files that match, after those that are shown, to count their matches.
 MAX_BYTES_SEARCHED = 64 * 1024 * 1024
-MAX_BYTES_MASKED = 4 * 1024 * 1024
+MAX_BYTES_MASKED = 32 * 1024 * 1024
 _WITHOUT_UNICODE = re.compile(r"\?[A-Za-z]*-[A-Za-z]*u[A-Za-z]*[:)]")
 
 
@@ -140,7 +140,7 @@ def _search(
 ) -> int:
     """Search blocks of files, many at a time; returns how many lines are too long for that."""
     # What is masked beyond the limit is masked in vain.
-    size = MAX_BLOCK_BYTES if context.mask is None else MAX_BYTES_MASKED // 4
+    size = MAX_BLOCK_BYTES if context.mask is None else MAX_BYTES_MASKED // 32
     too_long = 0
     while matches.complete and (batch := list(_batch(blocks, size))):
         raise_if_stopped(context.stop)
