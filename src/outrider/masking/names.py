@@ -41,7 +41,7 @@ _KEY_OWNERS = word_set(
 _OTHER_KEYS = word_set(
     "public primary foreign sort partition cache map dict hot idempotency object bucket row unique "
     "index routing registry lookup group json translation hash config settings state storage query "
-    "item data entry field sorting natural composite message event"
+    "item data entry field sorting natural composite message event metadata tag"
 )
 
 _OTHER_TOKENS = word_set(
