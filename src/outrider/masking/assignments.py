@@ -8,19 +8,25 @@ can still be parsed.
 import re
 
 from .headers import mask_authorization, mask_cookies
-from .names import NAME_LETTERS, Promise, promise_of
+from .names import KEY_OWNERS, NAME_LETTERS, Promise, promise_of
 from .spans import Findings, compiled, worth_searching
+from .tables import find_columns
 from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_plain_word, quoted_end
 
-# What comes between a name and its value.
+_SETTING = r"(?=[ \t])(?:\ (?:now|(?:changed|set|reset|rotated|updated)\ to)(?=[ \t]))?"
+
+# What comes between a name and its value, or behind a heading.
 _OPERATOR = rf"""
-    (?P<close>{_QUOTE})? [\])]{{0,2}}+ [ \t]{{0,8}}+
+    (?P<close>{_QUOTE})? [\])*]{{0,2}}+ [ \t]{{0,8}}+
+    (?=[^abdefgjklmnopqxyz0-9_.\-/)}}] | (?<=\t))
     (?P<operator>
         := | => | \?= | \+= | ={{1,3}}+ | !={{1,2}}+ | :(?:\*\*)? | > | %3[ad]
       | ,?(?>(?:\s|\\{{1,8}}n){{0,40}}){_QUOTE}?value{_QUOTE}?[ \t]{{0,8}}[:=]
       | [,(](?=[ \t]{{0,8}}{_QUOTE})
       | \{{[^{{}}]{{0,400}}?\sdefault[ \t]{{0,8}}=
-      | (?:is|was)(?=[ \t])
+      | [iw](?:s|as|ill\ be){_SETTING} | has\ been{_SETTING} | to(?=[ \t])
+      | [csru](?:hanged|et|eset|otated|pdated)\ to(?=[ \t])
+      | \| | [,;](?=\S) | (?=[\r\n\\])(?=\r?\n|\\{{1,8}}[nrt]) | (?<=\t)
     )
     [ \t]{{0,8}}+
 """
@@ -34,17 +40,23 @@ def _assignment(keyword: str, not_a_number: str = _NOT_A_NUMBER) -> str:
     return rf"(?x){keyword}(?P<rest>[a-z0-9_.-]{{0,32}}+){_OPERATOR}{not_a_number}"
 
 
+# A word before `key` that says what it opens; looking back takes one width.
+_OWNED = f"(?<=(?:{'|'.join(sorted({owner[-3:] for owner in KEY_OWNERS}))}).key)"
+
 # The keywords, and what finds them: together where they share a letter, and by a rarer letter
 # than their first.
 _ASSIGNMENTS: dict[tuple[str, ...], str] = {
-    ("pass", "pwd"): _assignment(r"p(?:ass|wd)", not_a_number=""),
+    ("pass", "pwd", "psk"): _assignment(r"p(?:ass(?!(?<=\ pass)\r?\n)|wd|sk)", not_a_number=""),
     ("secret", "cred"): _assignment(r"cre(?:t(?<=secret)|d)"),
     ("token", "key", "cookie"): _assignment(
-        r"k(?:en(?<=token)(?!s(?![a-z]))(?!iz)|ey(?<=[a-z0-9_-]key)|ie(?<=cookie))"
+        r"k(?:en(?<=token)(?!s(?![a-z]))(?!iz)|ie(?<=cookie)"
+        rf"|ey(?:(?<=[a-z0-9_-]key)|(?!\ [abdefgjklmnopqvxyz]|[.a-z])(?<=[ .:/]key){_OWNED}))"
     ),
     ("auth",): _assignment(r"uth(?<=auth)(?!or(?!iza))"),
 }
 _KEYWORDS = tuple(keyword for keywords in _ASSIGNMENTS for keyword in keywords)
+
+_BETWEEN_CELLS = frozenset(("", ",", ";", "|"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
 _YAML = r"[\w.-]+: [a-z]{8,}"
@@ -73,17 +85,39 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
     start = _name_start(found.view, match.start())
     if found.view.endswith("[masked:", 0, start):
         return  # the name of a kind, in a mask
-    name = found.view[start : match.end("rest")].rpartition(".")[2]
+    start, name = _owned(found.view, start, match.end("rest"))
     folded = name.lower()
     operator = match.group("operator")
+    if operator in _BETWEEN_CELLS and (_heads_column(found, start, match) or operator != ","):
+        return
     if operator[0] in ",{" and not match.group("close"):
         return
     if folded.endswith("authorization"):
         mask_authorization(found, start, match.end(), in_list=operator == ",")
     elif folded.endswith("cookie"):
         mask_cookies(found, start, match.end())
-    elif (promise := promise_of(name)) is not Promise.NONE:
+    elif (promise := promise_of(name)) is not Promise.NONE and (folded, operator) != ("pass", "to"):
         _judge_value(found, promise, start, match)
+
+
+def _heads_column(found: Findings, start: int, match: re.Match[str]) -> bool:
+    """Return whether the name is a heading in a table; its columns are masked then."""
+    before = found.view[max(0, start - 3) : start]
+    if match.group("operator") in {"", ","} and match.end() > match.end("operator"):
+        return False  # a list in code or prose
+    if not match.group("operator") and not compiled(r"[,;|\t\\]").search(before):
+        return False
+    return find_columns(found, start, match.end("rest"))
+
+
+def _owned(view: str, start: int, end: int) -> tuple[int, str]:
+    """Return a name, and where it begins: of `key` alone the word before it says what it opens."""
+    name = view[start:end].rpartition(".")[2]
+    if name[:3].lower() == "key":
+        owner = compiled(rf"[A-Za-z0-9]{{2,24}}[ .:/]{name}\Z").search(view, max(0, end - 60), end)
+        if owner is not None:
+            return min(start, owner.start()), owner.group()
+    return start, name
 
 
 def _name_start(view: str, position: int) -> int:
@@ -100,8 +134,12 @@ def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[
     if operator == ">":
         _judge_element(found, promise, start, position)
         return
-    quote = compiled(rf"[bruf@$]{{0,2}}({_QUOTE})").match(view, position)
-    if quote is not None and operator in (",", "("):
+    quote = compiled(rf"[bruf@$]{{0,2}}({_QUOTE})((?:\1){{2}})?").match(view, position)
+    if operator == "to":
+        promise = Promise.TOKEN  # give the password to `login`
+    if quote is not None and quote.group(2):
+        _judge_tripled(found, promise, start, quote.end())
+    elif quote is not None and operator in (",", "("):
         _judge_listed(found, start, quote.end(), quote.group(1))
     elif quote is not None:
         judge_quoted(found, promise, start, quote.end(), quote.group(1))
@@ -125,10 +163,26 @@ def _judge_listed(found: Findings, start: int, position: int, opening: str) -> N
     end, _ = quoted_end(found.view, position, opening)
     value = found.text[position:end]
     digits = sum(letter.isdigit() for letter in value[:64])
-    if digits > 1 and not compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value):
+    mixed = digits > 1 and not compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value)
+    if mixed or is_literal_secret(Promise.TOKEN, value, Style.BARE):
         judge_quoted(found, Promise.TOKEN, start, position, opening)
     else:
         found.leave(start, end)
+
+
+def _judge_tripled(found: Findings, promise: Promise, start: int, position: int) -> None:
+    """Handle `password = \"\"\"…\"\"\"`: the first line in triple quotes that isn't empty."""
+    value = compiled(r"(?>(?:\s|\\{1,8}[nrt]){0,80})([^\n\\\"'`]{1,2048}+)").match(
+        found.view, position
+    )
+    if value is None:
+        found.leave(start, position)
+        return
+    first = value.start(1)
+    text = found.text[first : value.end()].rstrip()
+    if is_literal_secret(promise, text, Style.QUOTED):
+        found.mask(first, first + len(text), "secret")
+    found.leave(start, value.end())
 
 
 def _judge_annotated(found: Findings, promise: Promise, start: int, position: int) -> bool:

@@ -28,14 +28,14 @@ _PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd")
 
 _SECRETS = word_set(
     "secret apikey secretkey privatekey accesskey authkey accountkey sharedaccesskey signingkey "
-    "encryptionkey masterkey clientsecret passkey"
+    "encryptionkey masterkey clientsecret passkey psk presharedkey"
 )
 
-_KEY_OWNERS = word_set(
+KEY_OWNERS = word_set(
     "api secret private access encryption decryption signing master account storage shared auth "
     "service role admin client app application deploy webhook jwt hmac ssh rsa gpg pgp root server "
-    "subscription license openai anthropic stripe aws azure google gemini groq mistral github "
-    "gitlab cloudflare heroku sendgrid mailgun twilio datadog sentry"
+    "subscription preshared openai anthropic stripe aws azure google gemini groq mistral github "
+    "gitlab cloudflare heroku sendgrid mailgun twilio datadog sentry license"
 )
 
 _OTHER_KEYS = word_set(
@@ -67,7 +67,7 @@ _HARMLESS_ENDS = word_set(
 
 _FILLERS = word_set(
     "value raw text str string plain plaintext default new old current prod production dev test "
-    "staging live secondary base b hex encoded confirm confirmation"
+    "staging live secondary base b hex encoded confirm confirmation data"
 )
 
 _ENVIRONMENT_WORDS = word_set(
@@ -122,7 +122,7 @@ def _promise_of(name: str, spelled_as_environment: bool) -> Promise:
 
 
 def _key_promise(before: str, spelled_as_environment: bool) -> Promise:
-    if before in _KEY_OWNERS:
+    if before in KEY_OWNERS:
         return Promise.SECRET
     # STRIPE_LIVE_KEY=… is how an environment spells a secret; cache_key is how code spells a key.
     named = spelled_as_environment and before and before not in _OTHER_KEYS

@@ -31,7 +31,9 @@ class Findings:
     `view` is the text with every non-ASCII character as "?", `folded` the same in lower case.
     Positions agree in all three, and a search reads one byte per character. `undecided` is the
     start of the earliest thing that the end of the text may have cut, `masked_to` the end of the
-    latest secret: what a pass finds before it needs no second look.
+    latest secret: what a pass finds before it needs no second look. `headers` has the lines that
+    were examined as a table's header; `table` where that and the rows begin of a table that the
+    end of the text may have cut.
     """
 
     text: str
@@ -40,6 +42,8 @@ class Findings:
     spans: list[Span] = field(default_factory=list[Span])
     undecided: int = 0
     masked_to: int = 0
+    headers: dict[int, bool] = field(default_factory=dict[int, bool])
+    table: list[int] = field(default_factory=list[int])
 
     def __post_init__(self) -> None:
         self.view = _ascii(self.text)

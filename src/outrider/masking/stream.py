@@ -1,5 +1,6 @@
 """No secret passes in pieces: text that comes in deltas is masked as if it had come whole."""
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from .names import NAME_LETTERS
@@ -41,10 +42,11 @@ class StreamMasker:
         self._buffer += delta
         if len(self._buffer) < self._next_look:
             return ""
-        spans, undecided = self._search.spans(self._buffer)
-        cut = self._cut(spans, undecided)
+        found = self._search.searched(self._buffer)[0]
+        spans = found.spans
+        cut = self._cut(spans, found.undecided)
         shown = replaced(self._buffer[:cut], [s for s in spans if s[1] <= cut], self._released)
-        self._keep(cut, spans)
+        self._keep(cut, spans, found.table)
         # Growing by a share of what is held keeps the work linear when much is held.
         held = len(self._buffer)
         self._next_look = held + max(_STEP, (held - _HELD_BACK - _CONTEXT) // 2)
@@ -52,7 +54,7 @@ class StreamMasker:
 
     def finish(self) -> str:
         """Return the rest; the stream is over."""
-        shown = replaced(self._buffer, self._search.spans(self._buffer)[0], self._released)
+        shown = replaced(self._buffer, self._search.searched(self._buffer)[0].spans, self._released)
         self._buffer, self._released = "", 0
         return shown
 
@@ -75,8 +77,11 @@ class StreamMasker:
                 earliest = min(earliest, at)
         return earliest
 
-    def _keep(self, cut: int, spans: list[Span]) -> None:
-        """Drop what was released except its last words, and the middle of an endless secret."""
+    def _keep(self, cut: int, spans: list[Span], table: list[int]) -> None:
+        """Drop what was released except its last words, and the middle of an endless secret.
+
+        Of a table that goes on the header stays, and then only whole rows.
+        """
         forget = max(0, cut - _CONTEXT)
         for start, end, _ in spans:
             # A secret cut in two would no longer be recognised.
@@ -85,7 +90,14 @@ class StreamMasker:
         # Half a name can mean what the whole doesn't: `next_page_` gone, `token` left.
         while 0 < forget < cut and self._buffer[forget - 1] in NAME_LETTERS:
             forget += 1
-        self._buffer = self._buffer[forget:]
+        header = ""
+        if table and table[1] <= forget:
+            header, forget = (
+                self._buffer[table[0] : table[1]],
+                table[bisect_right(table, forget) - 1],
+            )
+        self._buffer = header + self._buffer[forget:]
+        forget -= len(header)
         self._released = cut - forget
         if spans and spans[-1][1] >= len(self._buffer) + forget - _HELD_BACK:
             start = spans[-1][0] - forget
