@@ -7,6 +7,7 @@ can still be parsed.
 
 import re
 
+from .beside import find_generated_password, find_htpasswd, find_input_value, find_putty_key
 from .headers import mask_authorization, mask_cookies
 from .names import KEY_OWNERS, NAME_LETTERS, Promise, promise_of
 from .spans import Findings, compiled, worth_searching
@@ -18,7 +19,7 @@ _SETTING = r"(?=[ \t])(?:\ (?:now|(?:changed|set|reset|rotated|updated)\ to)(?=[
 # What comes between a name and its value, or behind a heading.
 _OPERATOR = rf"""
     (?P<close>{_QUOTE})? [\])*]{{0,2}}+ [ \t]{{0,8}}+
-    (?=[^abdefgjklmnopqxyz0-9_.\-/)}}] | (?<=\t))
+    (?=[^abdefgjklmnopqxyz0-9_.\-/)}}] | (?<=\t) | (?<=htpasswd\ )- | (?<=["']\ ) | (?<=["'])/)
     (?P<operator>
         := | => | \?= | \+= | ={{1,3}}+ | !={{1,2}}+ | :(?:\*\*)? | > | %3[ad]
       | ,?(?>(?:\s|\\{{1,8}}n){{0,40}}){_QUOTE}?value{_QUOTE}?[ \t]{{0,8}}[:=]
@@ -26,6 +27,8 @@ _OPERATOR = rf"""
       | \{{[^{{}}]{{0,400}}?\sdefault[ \t]{{0,8}}=
       | [iw](?:s|as|ill\ be){_SETTING} | has\ been{_SETTING} | to(?=[ \t])
       | [csru](?:hanged|et|eset|otated|pdated)\ to(?=[ \t])
+      | (?P<beside>(?<=["']\ )(?=[a-z-]{{2,20}}=) | /(?=>) | -(?<=htpasswd\ -)(?=[a-z]{{0,6}}b))
+      | (?P<sql>(?<=password\ )(?={_QUOTE})) | (?(close),(?=[\s\\])|(?!))
       | \| | [,;](?=\S) | (?=[\r\n\\])(?=\r?\n|\\{{1,8}}[nrt]) | (?<=\t)
     )
     [ \t]{{0,8}}+
@@ -56,6 +59,7 @@ _ASSIGNMENTS: dict[tuple[str, ...], str] = {
 }
 _KEYWORDS = tuple(keyword for keywords in _ASSIGNMENTS for keyword in keywords)
 
+_OWNED_KEY = r"(?i)[a-z0-9]{2,24}[ .:/]key[\w-]*\Z"
 _BETWEEN_CELLS = frozenset(("", ",", ";", "|"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
@@ -88,9 +92,11 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
     start, name = _owned(found.view, start, match.end("rest"))
     folded = name.lower()
     operator = match.group("operator")
-    if operator in _BETWEEN_CELLS and (_heads_column(found, start, match) or operator != ","):
+    if _is_beside(found, start, name, match) or (operator[:1] == "{" and not match.group("close")):
         return
-    if operator[0] in ",{" and not match.group("close"):
+    if operator in _BETWEEN_CELLS and (
+        _heads_column(found, start, match) or operator != "," or not match.group("close")
+    ):
         return
     if folded.endswith("authorization"):
         mask_authorization(found, start, match.end(), in_list=operator == ",")
@@ -98,6 +104,26 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
         mask_cookies(found, start, match.end())
     elif (promise := promise_of(name)) is not Promise.NONE and (folded, operator) != ("pass", "to"):
         _judge_value(found, promise, start, match)
+
+
+def _is_beside(found: Findings, start: int, name: str, match: re.Match[str]) -> bool:
+    """Handle what promises a secret further on, or with a space alone; return whether it did."""
+    operator, end = match.group("operator"), match.end()
+    if match.group("sql") is not None:
+        # `PASSWORD '…'` in SQL; statements are shouted.
+        promise = Promise.PASSWORD if name.isupper() else Promise.TOKEN
+        _judge_value(found, promise, start, match)
+    elif name.startswith("PuTTY-User-Key-File"):
+        find_putty_key(found, start, end)
+    elif operator == "-":
+        find_htpasswd(found, start, end)
+    elif name == "random_password":
+        find_generated_password(found, start, end)
+    elif match.group("beside") is not None or (operator == ">" and match.group("close")):
+        find_input_value(found, promise_of(name), start, end)
+    else:
+        return False
+    return True
 
 
 def _heads_column(found: Findings, start: int, match: re.Match[str]) -> bool:
@@ -114,7 +140,7 @@ def _owned(view: str, start: int, end: int) -> tuple[int, str]:
     """Return a name, and where it begins: of `key` alone the word before it says what it opens."""
     name = view[start:end].rpartition(".")[2]
     if name[:3].lower() == "key":
-        owner = compiled(rf"[A-Za-z0-9]{{2,24}}[ .:/]{name}\Z").search(view, max(0, end - 60), end)
+        owner = compiled(_OWNED_KEY).search(view, max(0, end - 60), end)
         if owner is not None:
             return min(start, owner.start()), owner.group()
     return start, name
@@ -198,7 +224,7 @@ def _judge_annotated(found: Findings, promise: Promise, start: int, position: in
 def _judge_below(found: Findings, promise: Promise, position: int) -> bool:
     """Handle YAML's `password: |` with the value in the line below; return whether it was one."""
     pattern = (
-        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{_LINE_END}[ \t]{{1,40}}([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+)"
+        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{_LINE_END}[ \t]{{1,40}}([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}})"
         rf"[ \t]*+(?={_LINE_END}|[\"'`]|\Z)"
     )
     below = compiled(pattern).match(found.view, position)

@@ -36,7 +36,7 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
             (?<=[ \t]-)(?P<login>[ap])
           | (?P<option>
                 (?:-(?P<name>[a-z][a-z0-9-]{{2,40}}+)[ \t=]|u(?![a-z0-9_-])[ \t=]?)
-                [ \t]{{0,4}}(?P<quote>{_QUOTE})?(?![-<\[{{$])
+                [ \t]{{0,4}}(?P<value>)(?:{_QUOTE})?(?![-<\[{{$])
             )
         )""",
     ),
@@ -44,7 +44,7 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
         ("login", "sig", "securestring"),
         rf"""g(?x:
             in(?<=login)(?=\s{{1,8}}\S{{1,128}}+\s{{1,40}}password\s{{1,8}}(?P<netrc>\S{{4,256}}+))
-          | (?<=[?&;-]sig)(?:nature)?=(?P<signature>[a-z0-9%+/=_-]{{20,}}+)
+          | (?<=[?&;-]sig)(?:nature)?=(?P<signature>[a-z0-9%+/=_~-]{{16,}}+)
           | (?<=securestring)(?:\ -string)?\ (?P<secure_string>{_QUOTE})
         )""",
     ),
@@ -55,7 +55,9 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
           | y\ (?<=\ by\ )(?P<identified_by>{_QUOTE})
         )""",
     ),
-    (("password ",), rf"word (?<=\spassword )(?P<password>{_QUOTE})"),
+    # .pgpass; a share of Windows.
+    ((":5432:",), r"5432:(?<=:5432:)[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:(?P<pgpass>)"),
+    (("\\\\",), r"\\\\(?<=[ \t]\\\\)\\*+(?=[a-z0-9])(?P<share>)"),
     # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
     (("env ",), f"v {_word('env ')}{_VARIABLE}"),
     (
@@ -64,9 +66,13 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 
+_ACCOUNT = (
+    r"(?:thin:|sqlplus[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4}))"
+    r"[^\s/@]{1,64}+/([^\s@\"'`]{4,256}+)\Z"
+)
 _KUBERNETES_REACH = 8192
 _KUBERNETES = "kind: secret"
-_ALL_WORDS = (*(word for words, _ in _PHRASES for word in words), _KUBERNETES)
+_ALL_WORDS = (*(word for words, _ in _PHRASES for word in words), _KUBERNETES, "thin:", "sqlplus")
 
 
 def find_phrases(found: Findings) -> None:
@@ -77,6 +83,7 @@ def find_phrases(found: Findings) -> None:
         if worth_searching(found.folded, *words):
             for match in compiled(pattern).finditer(found.folded):
                 _JUDGES[match.lastgroup or ""](found, match)
+    _find_accounts(found)
     if worth_searching(found.folded, _KUBERNETES):
         _find_kubernetes_secrets(found)
 
@@ -87,11 +94,8 @@ def _judge_option(found: Findings, option: re.Match[str]) -> None:
     promise = promise_of(name)
     if name in {"u", "user", "proxy-user"}:
         _judge_user(found, option)
-    elif promise is not Promise.NONE and option.group("quote"):
-        opening = found.view[option.start("quote") : option.end("quote")]
-        judge_quoted(found, promise, option.start(), option.end(), opening)
     elif promise is not Promise.NONE:
-        judge_bare(found, promise, option.start(), option.end(), (Style.BARE, BARE))
+        _judge_argument(found, promise, option.start(), option.start("value"), Style.BARE)
 
 
 def _judge_user(found: Findings, option: re.Match[str]) -> None:
@@ -148,7 +152,7 @@ def _judge_identified_by(found: Findings, match: re.Match[str]) -> None:
 
 
 def _judge_quoted_password(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password in SQL's `PASSWORD '…'`, and in PowerShell's secure strings."""
+    """Mask the password in quotes, of SQL and of PowerShell's secure strings."""
     start, end = match.span(match.lastgroup or 0)
     # "identified by 'code'" in a comment is prose; statements are shouted.
     word = found.view[max(0, start - 40) : start].split()[-1]
@@ -194,7 +198,56 @@ def _judge_variable(found: Findings, match: re.Match[str]) -> None:
     name = found.view[match.start("variable") : match.end("variable")]
     promise = promise_of(name) if name.isupper() else Promise.NONE
     if promise is not Promise.NONE:
-        judge_bare(found, promise, match.start(), match.end(), (Style.TIGHT, BARE))
+        _judge_argument(found, promise, match.start(), match.end(), Style.TIGHT)
+
+
+def _judge_argument(
+    found: Findings, promise: Promise, start: int, position: int, style: Style
+) -> None:
+    quote = compiled(_QUOTE).match(found.view, position)
+    if quote is not None:
+        judge_quoted(found, promise, start, quote.end(), quote.group())
+    else:
+        judge_bare(found, promise, start, position, (style, BARE))
+
+
+def _judge_pgpass(found: Findings, match: re.Match[str]) -> None:
+    """Mask the password at the end of `host:port:database:user:password`."""
+    _judge_word(found, match.start(), match.end(), r"(?=[ \t]*(?:[\r\n\"'`\\]|\Z))")
+
+
+def _judge_share(found: Findings, match: re.Match[str]) -> None:
+    r"""Mask the password in `net use Z: \\\\host\\share password`."""
+    before = found.folded[max(0, match.start() - 24) : match.start()]
+    share = compiled(r"[^\s\"'`]{1,256}+(?>(?:[ \t]+/\S{1,64}+){0,3})[ \t]+(?![/*])")
+    rest = share.match(found.view, match.end())
+    if rest is not None and compiled(r"net use[ \t]+(?:[a-z*]:?[ \t]+)?\Z").search(before):
+        _judge_word(found, match.start(), rest.end(), "")
+
+
+def _judge_word(found: Findings, start: int, position: int, after: str) -> None:
+    value = compiled(rf"[^\s\"'`;|&\\]{{4,256}}+{after}").match(found.view, position)
+    if value is None:
+        found.leave(start, position + 256)
+    elif is_literal_secret(Promise.PASSWORD, found.text[position : value.end()], Style.TIGHT):
+        found.mask(*value.span(), "secret")
+    else:
+        found.leave(start, value.end())
+
+
+def _find_accounts(found: Findings) -> None:
+    """Mask the password in `user/password@database`, as Oracle's programs and drivers take it."""
+    at = found.view.find("@")
+    while at >= 0:
+        first = max(0, at - 340)
+        before = found.folded[first:at]
+        if "thin:" in before or "sqlplus" in before:
+            account = compiled(_ACCOUNT).search(before)
+            if account is not None and is_literal_secret(
+                Promise.PASSWORD, found.text[first + account.start(1) : at], Style.TIGHT
+            ):
+                found.mask(first + account.start(1), at, "secret")
+        at = found.view.find("@", at + 1)
 
 
 def _find_kubernetes_secrets(found: Findings) -> None:
@@ -225,6 +278,7 @@ _JUDGES: dict[str, Callable[[Findings, re.Match[str]], None]] = {
     "secure_string": _judge_quoted_password,
     "credentials": _judge_credentials,
     "identified_by": _judge_identified_by,
-    "password": _judge_quoted_password,
+    "pgpass": _judge_pgpass,
+    "share": _judge_share,
     "variable": _judge_variable,
 }
