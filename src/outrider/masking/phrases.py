@@ -57,7 +57,7 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     # .pgpass; a share of Windows.
     ((":5432:",), r"5432:(?<=:5432:)[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:(?P<pgpass>)"),
-    (("\\\\",), r"\\\\(?<=[ \t]\\\\)\\*+(?=[a-z0-9])(?P<share>)"),
+    (("net use ",), r"use (?<=net use )(?P<share>)"),
     # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
     (("env ",), f"v {_word('env ')}{_VARIABLE}"),
     (
@@ -217,12 +217,13 @@ def _judge_pgpass(found: Findings, match: re.Match[str]) -> None:
 
 
 def _judge_share(found: Findings, match: re.Match[str]) -> None:
-    r"""Mask the password in `net use Z: \\\\host\\share password`."""
-    before = found.folded[max(0, match.start() - 24) : match.start()]
-    share = compiled(r"[^\s\"'`]{1,256}+(?>(?:[ \t]+/\S{1,64}+){0,3})[ \t]+(?![/*])")
-    rest = share.match(found.view, match.end())
-    if rest is not None and compiled(r"net use[ \t]+(?:[a-z*]:?[ \t]+)?\Z").search(before):
-        _judge_word(found, match.start(), rest.end(), "")
+    """Mask the password in Windows' `net use Z: …share password`."""
+    share = compiled(
+        r"[ \t]*(?:[A-Za-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
+        r"(?>(?:[ \t]+/\S{1,64}+){0,3})[ \t]+(?![/*])"
+    ).match(found.view, match.end())
+    if share is not None:
+        _judge_word(found, match.start(), share.end(), "")
 
 
 def _judge_word(found: Findings, start: int, position: int, after: str) -> None:
