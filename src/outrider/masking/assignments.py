@@ -60,7 +60,7 @@ _ASSIGNMENTS: dict[tuple[str, ...], str] = {
 _KEYWORDS = tuple(keyword for keywords in _ASSIGNMENTS for keyword in keywords)
 
 _OWNED_KEY = r"(?i)[a-z0-9]{2,24}[ .:/]key[\w-]*\Z"
-_BETWEEN_CELLS = frozenset(("", ",", ";", "|"))
+_APART = frozenset(("", ",", ";", "|", "-", "/", ">"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
 _YAML = r"[\w.-]+: [a-z]{8,}"
@@ -92,11 +92,9 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
     start, name = _owned(found.view, start, match.end("rest"))
     folded = name.lower()
     operator = match.group("operator")
-    if _is_beside(found, start, name, match) or (operator[:1] == "{" and not match.group("close")):
+    if (operator in _APART or name[:5] == "PuTTY") and _is_apart(found, start, name, match):
         return
-    if operator in _BETWEEN_CELLS and (
-        _heads_column(found, start, match) or operator != "," or not match.group("close")
-    ):
+    if operator[:1] in {",", "{"} and not match.group("close"):
         return
     if folded.endswith("authorization"):
         mask_authorization(found, start, match.end(), in_list=operator == ",")
@@ -106,7 +104,7 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
         _judge_value(found, promise, start, match)
 
 
-def _is_beside(found: Findings, start: int, name: str, match: re.Match[str]) -> bool:
+def _is_apart(found: Findings, start: int, name: str, match: re.Match[str]) -> bool:
     """Handle what promises a secret further on, or with a space alone; return whether it did."""
     operator, end = match.group("operator"), match.end()
     if match.group("sql") is not None:
@@ -122,16 +120,17 @@ def _is_beside(found: Findings, start: int, name: str, match: re.Match[str]) -> 
     elif match.group("beside") is not None or (operator == ">" and match.group("close")):
         find_input_value(found, promise_of(name), start, end)
     else:
-        return False
+        return _heads_column(found, start, match) or operator not in {",", ">"}
     return True
 
 
 def _heads_column(found: Findings, start: int, match: re.Match[str]) -> bool:
     """Return whether the name is a heading in a table; its columns are masked then."""
-    before = found.view[max(0, start - 3) : start]
-    if match.group("operator") in {"", ","} and match.end() > match.end("operator"):
+    operator = match.group("operator")
+    if operator == ">" or (operator in {"", ","} and match.end() > match.end("operator")):
         return False  # a list in code or prose
-    if not match.group("operator") and not compiled(r"[,;|\t\\]").search(before):
+    before = found.view[max(0, start - 3) : start]
+    if not operator and not compiled(r"[,;|\t\\]").search(before):
         return False
     return find_columns(found, start, match.end("rest"))
 
@@ -224,8 +223,8 @@ def _judge_annotated(found: Findings, promise: Promise, start: int, position: in
 def _judge_below(found: Findings, promise: Promise, position: int) -> bool:
     """Handle YAML's `password: |` with the value in the line below; return whether it was one."""
     pattern = (
-        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{_LINE_END}[ \t]{{1,40}}([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}})"
-        rf"[ \t]*+(?={_LINE_END}|[\"'`]|\Z)"
+        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{_LINE_END}[ \t]{{1,40}}"
+        rf"([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}})[ \t]*+(?={_LINE_END}|[\"'`]|\Z)"
     )
     below = compiled(pattern).match(found.view, position)
     if below is None or not is_literal_secret(promise, below.group(1), Style.BARE):

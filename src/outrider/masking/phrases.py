@@ -24,6 +24,7 @@ def _word(text: str) -> str:
     return rf"(?<={text})(?:(?<![a-z0-9_]{text})|(?<=\\n{text}))"
 
 
+_WORD = r"[^\s\"'`;|&\\]{4,256}+"
 _VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
 
 # The words that a text must have, and the pattern for the folded text. A pattern that begins with
@@ -32,7 +33,7 @@ _VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
 _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("-",),
-        rf"""-(?x:
+        rf"""-(?=[-apu])(?x:
             (?<=[ \t]-)(?P<login>[ap])
           | (?P<option>
                 (?:-(?P<name>[a-z][a-z0-9-]{{2,40}}+)[ \t=]|u(?![a-z0-9_-])[ \t=]?)
@@ -42,7 +43,7 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("login", "sig", "securestring"),
-        rf"""g(?x:
+        rf"""g(?=[in= ])(?x:
             in(?<=login)(?=\s{{1,8}}\S{{1,128}}+\s{{1,40}}password\s{{1,8}}(?P<netrc>\S{{4,256}}+))
           | (?<=[?&;-]sig)(?:nature)?=(?P<signature>[a-z0-9%+/=_~-]{{16,}}+)
           | (?<=securestring)(?:\ -string)?\ (?P<secure_string>{_QUOTE})
@@ -50,14 +51,21 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("bearer ", "basic ", " by "),
-        rf"""b(?x:
+        rf"""b(?=earer |asic |y [\\\"'`])(?x:
             (?:earer|asic)\ [ ]{{0,4}}(?P<credentials>[a-z0-9._~+/=-]{{8,}}+)
           | y\ (?<=\ by\ )(?P<identified_by>{_QUOTE})
         )""",
     ),
-    # .pgpass; a share of Windows.
-    ((":5432:",), r"5432:(?<=:5432:)[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:(?P<pgpass>)"),
-    (("net use ",), r"use (?<=net use )(?P<share>)"),
+    (
+        (":5432:",),
+        r"5432:(?<=:5432:)[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:"
+        rf"(?P<pgpass>{_WORD})(?=[ \t]*(?:[\r\n\"'`\\]|\Z))",
+    ),
+    (
+        ("net use ",),
+        r"use (?<=net use )[ \t]*(?:[a-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
+        rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<share>{_WORD})",
+    ),
     # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
     (("env ",), f"v {_word('env ')}{_VARIABLE}"),
     (
@@ -68,7 +76,7 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
 
 _ACCOUNT = (
     r"(?:thin:|sqlplus[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4}))"
-    r"[^\s/@]{1,64}+/([^\s@\"'`]{4,256}+)\Z"
+    r"[^\s/@]{1,64}+/(?P<account>[^\s@\"'`]{4,256}+)\Z"
 )
 _KUBERNETES_REACH = 8192
 _KUBERNETES = "kind: secret"
@@ -161,9 +169,9 @@ def _judge_quoted_password(found: Findings, match: re.Match[str]) -> None:
     judge_quoted(found, promise, match.start(), end, found.view[start:end])
 
 
-def _judge_netrc(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password in `machine … login … password …`."""
-    start, end = match.span("netrc")
+def _judge_password(found: Findings, match: re.Match[str]) -> None:
+    """Mask the password at its place in `.netrc`, `.pgpass`, `net use` and an Oracle account."""
+    start, end = match.span(match.lastgroup or 0)
     if is_literal_secret(Promise.PASSWORD, found.text[start:end], Style.TIGHT):
         found.mask(start, end, "secret")
 
@@ -211,43 +219,16 @@ def _judge_argument(
         judge_bare(found, promise, start, position, (style, BARE))
 
 
-def _judge_pgpass(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password at the end of `host:port:database:user:password`."""
-    _judge_word(found, match.start(), match.end(), r"(?=[ \t]*(?:[\r\n\"'`\\]|\Z))")
-
-
-def _judge_share(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password in Windows' `net use Z: …share password`."""
-    share = compiled(
-        r"[ \t]*(?:[A-Za-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
-        r"(?>(?:[ \t]+/\S{1,64}+){0,3})[ \t]+(?![/*])"
-    ).match(found.view, match.end())
-    if share is not None:
-        _judge_word(found, match.start(), share.end(), "")
-
-
-def _judge_word(found: Findings, start: int, position: int, after: str) -> None:
-    value = compiled(rf"[^\s\"'`;|&\\]{{4,256}}+{after}").match(found.view, position)
-    if value is None:
-        found.leave(start, position + 256)
-    elif is_literal_secret(Promise.PASSWORD, found.text[position : value.end()], Style.TIGHT):
-        found.mask(*value.span(), "secret")
-    else:
-        found.leave(start, value.end())
-
-
 def _find_accounts(found: Findings) -> None:
     """Mask the password in `user/password@database`, as Oracle's programs and drivers take it."""
-    at = found.view.find("@")
+    at = found.view.find("@", 1)
     while at >= 0:
-        first = max(0, at - 340)
-        before = found.folded[first:at]
-        if "thin:" in before or "sqlplus" in before:
-            account = compiled(_ACCOUNT).search(before)
-            if account is not None and is_literal_secret(
-                Promise.PASSWORD, found.text[first + account.start(1) : at], Style.TIGHT
-            ):
-                found.mask(first + account.start(1), at, "secret")
+        if not found.view[at - 1].isspace():
+            before = found.folded[max(0, at - 340) : at]
+            if "thin:" in before or "sqlplus" in before:
+                account = compiled(_ACCOUNT).search(found.folded, max(0, at - 340), at)
+                if account is not None:
+                    _judge_password(found, account)
         at = found.view.find("@", at + 1)
 
 
@@ -274,12 +255,12 @@ def _find_kubernetes_secrets(found: Findings) -> None:
 _JUDGES: dict[str, Callable[[Findings, re.Match[str]], None]] = {
     "option": _judge_option,
     "login": _judge_login,
-    "netrc": _judge_netrc,
+    "netrc": _judge_password,
     "signature": _judge_signature,
     "secure_string": _judge_quoted_password,
     "credentials": _judge_credentials,
     "identified_by": _judge_identified_by,
-    "pgpass": _judge_pgpass,
-    "share": _judge_share,
+    "pgpass": _judge_password,
+    "share": _judge_password,
     "variable": _judge_variable,
 }
