@@ -11,14 +11,14 @@ import re
 import sysconfig
 from collections import Counter
 from pathlib import Path
-from string import ascii_lowercase as LETTERS
+from string import ascii_lowercase
 
 WORD = r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])"
 
 
 def rarity(pairs: Counter[str], first: str, second: str) -> int:
     """Return the digit of a pair."""
-    behind = sum(pairs[first + letter] for letter in LETTERS)
+    behind = sum(pairs[first + letter] for letter in ascii_lowercase)
     share = (pairs[first + second] + 0.5) / (behind + 13)
     return max(0, min(9, round(math.log2(1 / 26 / share)) + 3))
 
@@ -30,8 +30,8 @@ def main() -> None:
     for path in [*root.glob("*.py"), *root.glob("*/*.py")]:
         words.update(word.lower() for word in re.findall(WORD, path.read_text(errors="replace")))
     pairs = Counter(word[at : at + 2] for word in words for at in range(len(word) - 1))
-    for first in LETTERS:
-        print("".join(str(rarity(pairs, first, second)) for second in LETTERS))
+    for first in ascii_lowercase:
+        print("".join(str(rarity(pairs, first, second)) for second in ascii_lowercase))
 
 
 if __name__ == "__main__":

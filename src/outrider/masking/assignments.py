@@ -59,7 +59,7 @@ _ASSIGNMENTS: dict[tuple[str, ...], str] = {
 }
 _KEYWORDS = tuple(keyword for keywords in _ASSIGNMENTS for keyword in keywords)
 
-_OWNED_KEY = r"(?i)[a-z0-9]{2,24}[ .:/]key[\w-]*\Z"
+_OWNED_KEY = r"(?i)(?:(?<![a-z0-9\\])|(?<=\\[nrt]))[a-z0-9]{2,24}[ .:/]key[\w-]*\Z"
 _APART = frozenset(("", ",", ";", "|", "-", "/", ">"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
@@ -162,8 +162,9 @@ def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[
     quote = compiled(rf"[bruf@$]{{0,2}}({_QUOTE})((?:\1){{2}})?").match(view, position)
     if operator == "to":
         promise = Promise.TOKEN  # give the password to `login`
-    if quote is not None and quote.group(2):
-        _judge_tripled(found, promise, start, quote.end())
+    if quote is not None and quote.group(2):  # triple quotes: the first line that isn't empty
+        first = compiled(r"(?>(?:\s|\\{1,8}[nrt]){0,80})").match(view, quote.end())
+        judge_quoted(found, promise, start, first.end() if first else 0, quote.group(1))
     elif quote is not None and operator in (",", "("):
         _judge_listed(found, start, quote.end(), quote.group(1))
     elif quote is not None:
@@ -193,21 +194,6 @@ def _judge_listed(found: Findings, start: int, position: int, opening: str) -> N
         judge_quoted(found, Promise.TOKEN, start, position, opening)
     else:
         found.leave(start, end)
-
-
-def _judge_tripled(found: Findings, promise: Promise, start: int, position: int) -> None:
-    """Handle `password = \"\"\"…\"\"\"`: the first line in triple quotes that isn't empty."""
-    value = compiled(r"(?>(?:\s|\\{1,8}[nrt]){0,80})([^\n\\\"'`]{1,2048}+)").match(
-        found.view, position
-    )
-    if value is None:
-        found.leave(start, position)
-        return
-    first = value.start(1)
-    text = found.text[first : value.end()].rstrip()
-    if is_literal_secret(promise, text, Style.QUOTED):
-        found.mask(first, first + len(text), "secret")
-    found.leave(start, value.end())
 
 
 def _judge_annotated(found: Findings, promise: Promise, start: int, position: int) -> bool:

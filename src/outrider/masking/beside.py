@@ -20,7 +20,7 @@ def find_input_value(found: Findings, promise: Promise, start: int, end: int) ->
     """Mask `value="…"` in the tag in which another attribute has a secret's name."""
     view = found.view
     first, last = view.rfind("<", max(0, start - _MAX_TAG), start), view.find(">", end)
-    if first < 0 or view[:start].rstrip("\\\"'`")[-1:] != "=":
+    if first < 0 or not promise or not compiled(r"=\\*[\"'`]\Z").search(view, start - 20, start):
         return
     last = min(last if last >= 0 else len(view), end + _MAX_TAG)
     value = compiled(_VALUE_ATTRIBUTE).search(found.folded, first, last)

@@ -32,8 +32,7 @@ class Findings:
     Positions agree in all three, and a search reads one byte per character. `undecided` is the
     start of the earliest thing that the end of the text may have cut, `masked_to` the end of the
     latest secret: what a pass finds before it needs no second look. `headers` has the lines that
-    were examined as a table's header; `table` where that and the rows begin of a table that the
-    end of the text may have cut.
+    were examined as a table's header; `tables` where the header and the rows of each begin.
     """
 
     text: str
@@ -43,7 +42,7 @@ class Findings:
     undecided: int = 0
     masked_to: int = 0
     headers: dict[int, bool] = field(default_factory=dict[int, bool])
-    table: list[int] = field(default_factory=list[int])
+    tables: list[list[int]] = field(default_factory=list[list[int]])
 
     def __post_init__(self) -> None:
         self.view = _ascii(self.text)

@@ -46,7 +46,7 @@ class StreamMasker:
         spans = found.spans
         cut = self._cut(spans, found.undecided)
         shown = replaced(self._buffer[:cut], [s for s in spans if s[1] <= cut], self._released)
-        self._keep(cut, spans, found.table)
+        self._keep(cut, spans, found.tables)
         # Growing by a share of what is held keeps the work linear when much is held.
         held = len(self._buffer)
         self._next_look = held + max(_STEP, (held - _HELD_BACK - _CONTEXT) // 2)
@@ -77,7 +77,7 @@ class StreamMasker:
                 earliest = min(earliest, at)
         return earliest
 
-    def _keep(self, cut: int, spans: list[Span], table: list[int]) -> None:
+    def _keep(self, cut: int, spans: list[Span], tables: list[list[int]]) -> None:
         """Drop what was released except its last words, and the middle of an endless secret.
 
         Of a table that goes on the header stays, and then only whole rows.
@@ -91,11 +91,10 @@ class StreamMasker:
         while 0 < forget < cut and self._buffer[forget - 1] in NAME_LETTERS:
             forget += 1
         header = ""
-        if table and table[1] <= forget:
-            header, forget = (
-                self._buffer[table[0] : table[1]],
-                table[bisect_right(table, forget) - 1],
-            )
+        table = next((rows for rows in tables if rows[0] < forget and cut < rows[-1]), None)
+        if table is not None:
+            header = self._buffer[table[0] : table[1]]
+            forget = table[max(1, bisect_right(table, forget) - 1)]
         self._buffer = header + self._buffer[forget:]
         forget -= len(header)
         self._released = cut - forget

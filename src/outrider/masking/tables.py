@@ -102,6 +102,7 @@ def _find_cells(
 ) -> None:
     """Mask the cells in these columns of the rows that fit; `rows` has where they begin."""
     view = found.view
+    found.tables.append(rows)
     while rows[-1] < len(view):
         end, below = _line_end(view, rows[-1])
         cells = _cells(view, rows[-1], end, delimiter)
@@ -112,12 +113,11 @@ def _find_cells(
             fits = len(cells) > 1 and not compiled(_RULE).fullmatch(view, below, under[0])
         else:
             fits = len(cells) == width
-        if not fits or below - rows[-1] >= _MAX_LINE:
+        if below - rows[-1] >= _MAX_LINE or not (fits or end == len(view)):
             return
-        for index, promise in columns.items():
+        for index, promise in columns.items() if fits else ():
             _judge_cell(found, promise, *cells[min(index, len(cells) - 1)])
         rows.append(below)
-    found.table = rows
 
 
 def _judge_cell(found: Findings, promise: Promise, start: int, end: int) -> None:
