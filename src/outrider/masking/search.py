@@ -49,9 +49,9 @@ class Search:
         """Return a masked copy of a JSON value, and the paths at which it differs."""
         return masked_copy(value, self.masked, self.masked_lines)
 
-    def searched(self, text: str) -> tuple[Findings, str]:
+    def searched(self, text: str, *, is_start: bool = True) -> tuple[Findings, str]:
         """Return what is found in `text`, with merged spans, and the text with those replaced."""
-        found = self._look(text)
+        found = self._look(text, is_start)
         found.spans = spans = merged(found.view, found.spans)
         if not spans:
             return found, text
@@ -61,7 +61,7 @@ class Search:
             masks = places.masks()
             if not masks:
                 break
-            again, open_from = self._look_around(masked, masks)
+            again, open_from = self._look_around(masked, masks, is_start)
             before = places.before((open_from, len(masked), ""))[0]
             found.undecided = min(found.undecided, before)
             if not again:
@@ -70,12 +70,14 @@ class Search:
             masked = replaced(text, spans)
         return found, masked
 
-    def _look_around(self, text: str, masks: list[tuple[int, int]]) -> tuple[list[Span], int]:
+    def _look_around(
+        self, text: str, masks: list[tuple[int, int]], is_start: bool
+    ) -> tuple[list[Span], int]:
         """Look again near the masks; return what is found, and from where it is undecided."""
         spans: list[Span] = []
         undecided = len(text)
         for first, last in _windows(masks, len(text)):
-            found = self._look(text[first:last])
+            found = self._look(text[first:last], is_start and not first)
             # At a window's edge only a part of a thing may be seen.
             inner = [
                 (start, end, words)
@@ -87,8 +89,8 @@ class Search:
                 undecided = first + found.undecided
         return spans, undecided
 
-    def _look(self, text: str) -> Findings:
-        found = Findings(text)
+    def _look(self, text: str, is_start: bool) -> Findings:
+        found = Findings(text, is_start)
         for secret in self.known:
             _find_known(found, secret)
         find_tokens(found)

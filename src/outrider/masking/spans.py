@@ -29,13 +29,15 @@ class Findings:
     """A text as the detectors see it, and what they found in it.
 
     `view` is the text with every non-ASCII character as "?", `folded` the same in lower case.
-    Positions agree in all three, and a search reads one byte per character. `undecided` is the
+    Positions agree in all three, and a search reads one byte per character. Without `is_start`
+    there was more before the text, maybe in its first line. `undecided` is the
     start of the earliest thing that the end of the text may have cut, `masked_to` the end of the
     latest secret: what a pass finds before it needs no second look. `headers` has the lines that
     were examined as a table's header; `tables` where the header and the rows of each begin.
     """
 
     text: str
+    is_start: bool = True
     view: str = ""
     folded: str = ""
     spans: list[Span] = field(default_factory=list[Span])

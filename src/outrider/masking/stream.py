@@ -24,11 +24,12 @@ class StreamMasker:
     of a longer one only the beginning and the latest end are kept.
     """
 
-    __slots__ = ("_buffer", "_next_look", "_released", "_search")
+    __slots__ = ("_buffer", "_is_start", "_next_look", "_released", "_search")
 
     def __init__(self, search: "Search") -> None:
         self._search = search
         self._buffer = ""
+        self._is_start = True
         self._released = 0
         self._next_look = _HELD_BACK + _STEP
 
@@ -42,7 +43,7 @@ class StreamMasker:
         self._buffer += delta
         if len(self._buffer) < self._next_look:
             return ""
-        found = self._search.searched(self._buffer)[0]
+        found = self._search.searched(self._buffer, is_start=self._is_start)[0]
         spans = found.spans
         cut = self._cut(spans, found.undecided)
         shown = replaced(self._buffer[:cut], [s for s in spans if s[1] <= cut], self._released)
@@ -93,8 +94,9 @@ class StreamMasker:
         header = ""
         table = next((rows for rows in tables if rows[0] < forget and cut < rows[-1]), None)
         if table is not None:
-            header = self._buffer[table[0] : table[1]]
+            header = "\n" + self._buffer[table[0] : table[1]]
             forget = table[max(1, bisect_right(table, forget) - 1)]
+        self._is_start = self._is_start and not forget
         self._buffer = header + self._buffer[forget:]
         forget -= len(header)
         self._released = cut - forget

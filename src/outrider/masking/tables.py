@@ -11,6 +11,7 @@ from .values import Style, is_literal_secret
 
 _LINE_END = r"\r?\n|(?:\\{1,8}r)?\\{1,8}n"
 _MAX_LINE = 2000
+_MAX_BEFORE = 160  # of a header before the heading: what a stream still has of its line
 
 _DELIMITER = r"[,;|\t]|\\{1,8}t"
 _RULE = r"[ \t]*\|?[ \t]*:?-{2,}[ \t:|-]*"
@@ -23,7 +24,7 @@ Cells = list[tuple[int, int]]
 
 def find_columns(found: Findings, start: int, end: int) -> bool:
     """Mask the columns of the table that has a heading from `start` to `end`, if there is one."""
-    first = _line_start(found.view, start)
+    first = _line_start(found, start)
     if first is None:
         return False
     if first not in found.headers:
@@ -31,13 +32,12 @@ def find_columns(found: Findings, start: int, end: int) -> bool:
     return found.headers[first]
 
 
-def _line_start(view: str, position: int) -> int | None:
-    start = view.rfind("\n", max(0, position - _MAX_LINE), position) + 1
-    if not start and position > _MAX_LINE:
-        return None
-    for escaped in compiled(_LINE_END).finditer(view, start, position):
-        start = escaped.end()
-    return start
+def _line_start(found: Findings, position: int) -> int | None:
+    first = max(0, position - _MAX_BEFORE)
+    ends = [
+        line_end.end() for line_end in compiled(_LINE_END).finditer(found.view, first, position)
+    ]
+    return ends[-1] if ends else 0 if not first and found.is_start else None
 
 
 def _line_end(view: str, position: int) -> tuple[int, int]:
