@@ -60,6 +60,7 @@ _ASSIGNMENTS: dict[tuple[str, ...], str] = {
 _KEYWORDS = tuple(keyword for keywords in _ASSIGNMENTS for keyword in keywords)
 
 _OWNED_KEY = r"(?i)(?:(?<![a-z0-9\\])|(?<=\\[nrt]))[a-z0-9]{2,24}[ .:/]key[\w-]*\Z"
+_BEFORE_LAST_CELL = r"(?:[,;\t|]|\\t|\| )\\*[\"']?\Z"
 _APART = frozenset(("", ",", ";", "|", "-", "/", ">"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
@@ -106,19 +107,20 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
 
 def _is_apart(found: Findings, start: int, name: str, match: re.Match[str]) -> bool:
     """Handle what promises a secret further on, or with a space alone; return whether it did."""
-    operator, end = match.group("operator"), match.end()
-    if match.group("sql") is not None:
-        # `PASSWORD '…'` in SQL; statements are shouted.
-        promise = Promise.PASSWORD if name.isupper() else Promise.TOKEN
-        _judge_value(found, promise, start, match)
-    elif name.startswith("PuTTY-User-Key-File"):
+    operator, end, promise = match.group("operator"), match.end(), promise_of(name)
+    if name.startswith("PuTTY-User-Key-File"):
         find_putty_key(found, start, end)
     elif operator == "-":
         find_htpasswd(found, start, end)
+    elif promise is Promise.NONE:
+        return operator not in {",", ">"}
+    elif match.group("sql") is not None:
+        # `PASSWORD '…'` in SQL; statements are shouted.
+        _judge_value(found, promise if name.isupper() else Promise.TOKEN, start, match)
     elif name == "random_password":
         find_generated_password(found, start, end)
     elif match.group("beside") is not None or (operator == ">" and match.group("close")):
-        find_input_value(found, promise_of(name), start, end)
+        find_input_value(found, promise, start, end)
     else:
         return _heads_column(found, start, match) or operator not in {",", ">"}
     return True
@@ -126,13 +128,12 @@ def _is_apart(found: Findings, start: int, name: str, match: re.Match[str]) -> b
 
 def _heads_column(found: Findings, start: int, match: re.Match[str]) -> bool:
     """Return whether the name is a heading in a table; its columns are masked then."""
-    operator = match.group("operator")
-    if operator == ">" or (operator in {"", ","} and match.end() > match.end("operator")):
-        return False  # a list in code or prose
-    before = found.view[max(0, start - 3) : start]
-    if not operator and not compiled(r"[,;|\t\\]").search(before):
-        return False
-    return find_columns(found, start, match.end("rest"))
+    view, operator = found.view, match.group("operator")
+    if operator == "":
+        place = compiled(_BEFORE_LAST_CELL).search(view, max(0, start - 12), start)
+    else:
+        place = compiled(r"[;|]|,(?!\s|\\{1,8}[nrt])").match(view, match.start("operator"))
+    return place is not None and find_columns(found, start, match.end("rest"))
 
 
 def _owned(view: str, start: int, end: int) -> tuple[int, str]:

@@ -115,7 +115,7 @@ def _promise_of(name: str, spelled_as_environment: bool) -> Promise:
     if last in _SECRETS:
         return Promise.SECRET
     if last in {"credential", "credentials", "creds", "pass", "auth", "authorization"}:
-        return Promise.TOKEN
+        return Promise.NONE if before == "o" else Promise.TOKEN  # OAuth
     if last in {"cookie", "hash", "hashed"} and "secret" not in words:
         return Promise.NONE
     return Promise.SECRET if "secret" in words else Promise.NONE

@@ -14,7 +14,7 @@ _PATH_GOES_ON = r"(?=[\w.@~+%$({\[-])"
 
 _USER = r"[\w?-]++(?>(?:\.[\w?-]++)*)"
 _HOME = rf"(?:home|Users){_SLASH}(?!Shared\b){_USER}|root(?={_SLASH})"
-_WINDOWS_HOME = r"Users\\{1,8}[^\\/:*?\"<>|\s]{1,64}"
+_WINDOWS_HOME = r"Users\\{1,8}(?![{%$])[^\\/:*?\"<>|\s]{1,64}"
 
 # `/home/…` is also what web sites call their pages. It is one of those where the text before it is
 # about routes, or its name is a page's, and nothing below it is what only a file system has.

@@ -51,34 +51,31 @@ def _find_table(found: Findings, first: int, position: int) -> bool:
     """Mask the columns of the table whose header is the line from `first` on."""
     view = found.view
     end, below = _line_end(view, position)
+    found.leave(first, below)
     mark = compiled(_DELIMITER).search(view, first, end)
-    if mark is None:
-        found.leave(first, below)
+    delimiter = mark.group() if mark else ""
+    if delimiter == "|":
+        last, after = _line_end(view, below)
+        found.leave(first, after)
+        if not compiled(_RULE).fullmatch(view, below, last):
+            return False
+        below = after
+    elif not delimiter or delimiter + " " in view[first:end]:
+        return False  # a list in code or prose
+    cells = _cells(view, first, end, delimiter)
+    if delimiter != "|" and not _is_header(view, first, cells, delimiter):
         return False
-    cells = _cells(view, first, end, mark.group())
     promises = [promise_of(view[start:stop]) for start, stop in cells]
     columns = {index: promise for index, promise in enumerate(promises) if promise}
-    found.leave(first, below)
-    if mark.group() == "|":
-        end, after = _line_end(view, below)
-        found.leave(first, after)
-        is_header, below = compiled(_RULE).fullmatch(view, below, end) is not None, after
-    else:
-        is_header = _is_header(view, first, end, cells, mark.group())
-    if is_header and columns:
-        _find_cells(found, [first, below], mark.group(), len(cells), columns)
-    return is_header
+    _find_cells(found, [first, below], delimiter, len(cells), columns)
+    return True
 
 
-def _is_header(view: str, first: int, end: int, cells: Cells, delimiter: str) -> bool:
+def _is_header(view: str, first: int, cells: Cells, delimiter: str) -> bool:
     """Return whether a line has only names, and isn't a row itself."""
     above = view[max(0, first - 200) : first].splitlines()[-1:] or [""]
-    return (
-        len(cells) > 1
-        and delimiter + " " not in view[first:end]
-        and delimiter not in above[0]
-        and all(compiled(_HEADING).fullmatch(view, *cell) for cell in cells)
-    )
+    names = all(compiled(_HEADING).fullmatch(view, *cell) for cell in cells)
+    return names and delimiter not in above[0]
 
 
 def _cells(view: str, first: int, end: int, delimiter: str) -> Cells:

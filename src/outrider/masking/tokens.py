@@ -101,11 +101,11 @@ _AROUND = (
     (".", "discord-token", r"[MNO]" + _DASHED + "{23,27}", _DASHED + r"{6}\." + _DASHED + "{27,}"),
     ("~", "azure-secret", r"[A-Za-z0-9_.~-]{3}\dQ", r"(?<=\dQ~)[A-Za-z0-9_.~-]{30,40}"),
     ("K", "twilio-key", "S", r"(?<=SK)[0-9a-f]{32}(?![0-9a-f])"),
-    ("dapi", "databricks-token", "", r"[0-9a-f]{32}(?:-\d)?(?![0-9a-f])"),
+    ("pi", "databricks-token", "da", r"(?<=dapi)[0-9a-f]{32}(?:-\d)?(?![0-9a-f])"),
 )
 
-_ANCHORS = ("_", "-", ".", "A", "~", "K", "dapi")
-_RARE = ("~", "K", "dapi")
+_ANCHORS = ("_", "-", ".", "A", "~", "K", "pi")
+_RARE = ("~", "K")
 
 # For each prefix the kind of the token, and what follows.
 _BODIES = {
