@@ -43,7 +43,7 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("login", "sig", "securestring"),
-        rf"""g(?=[in= ])(?x:
+        rf"""g(?=in\s|=|nature=| [-\\\"'`])(?x:
             in(?<=login)(?=\s{{1,8}}\S{{1,128}}+\s{{1,40}}password\s{{1,8}}(?P<netrc>\S{{4,256}}+))
           | (?<=[?&;-]sig)(?:nature)?=(?P<signature>[a-z0-9%+/=_~-]{{16,}}+)
           | (?<=securestring)(?:\ -string)?\ (?P<secure_string>{_QUOTE})
@@ -80,20 +80,26 @@ _ACCOUNT = (
 )
 _KUBERNETES_REACH = 8192
 _KUBERNETES = "kind: secret"
-_ALL_WORDS = (*(word for words, _ in _PHRASES for word in words), _KUBERNETES, "thin:", "sqlplus")
+_FIRST, *_OTHERS = _PHRASES
+_WORDS = (*(word for words, _ in _OTHERS for word in words), _KUBERNETES, "thin:", "sqlplus")
 
 
 def find_phrases(found: Findings) -> None:
     """Note the secrets that are recognised by the words around them."""
-    if not worth_searching(found.folded, *_ALL_WORDS):
+    _find_phrase(found, *_FIRST)
+    if not worth_searching(found.folded, *_WORDS):
         return
-    for words, pattern in _PHRASES:
-        if worth_searching(found.folded, *words):
-            for match in compiled(pattern).finditer(found.folded):
-                _JUDGES[match.lastgroup or ""](found, match)
+    for words, pattern in _OTHERS:
+        _find_phrase(found, words, pattern)
     _find_accounts(found)
     if worth_searching(found.folded, _KUBERNETES):
         _find_kubernetes_secrets(found)
+
+
+def _find_phrase(found: Findings, words: tuple[str, ...], pattern: str) -> None:
+    if worth_searching(found.folded, *words):
+        for match in compiled(pattern).finditer(found.folded):
+            _JUDGES[match.lastgroup or ""](found, match)
 
 
 def _judge_option(found: Findings, option: re.Match[str]) -> None:

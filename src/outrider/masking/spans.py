@@ -32,24 +32,24 @@ class Findings:
     Positions agree in all three, and a search reads one byte per character. Without `is_start`
     there was more before the text, maybe in its first line. `undecided` is the
     start of the earliest thing that the end of the text may have cut, `masked_to` the end of the
-    latest secret: what a pass finds before it needs no second look. `headers` has the lines that
-    were examined as a table's header; `tables` where the header and the rows of each begin.
+    latest secret: what a pass finds before it needs no second look. `tables` has for each
+    line that was examined as a header where its table's header and rows begin.
     """
 
     text: str
     is_start: bool = True
     view: str = ""
     folded: str = ""
-    spans: list[Span] = field(default_factory=list[Span])
+    spans: list[Span] = field(init=False)
     undecided: int = 0
     masked_to: int = 0
-    headers: dict[int, bool] = field(default_factory=dict[int, bool])
-    tables: list[list[int]] = field(default_factory=list[list[int]])
+    tables: dict[int, list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.view = _ascii(self.text)
         self.folded = self.view.lower()
         self.undecided = len(self.text)
+        self.spans, self.tables = [], {}
 
     def mask(self, start: int, end: int, kind: str) -> None:
         """Note a secret; the text will read `[masked:kind]` in its place."""

@@ -47,7 +47,7 @@ class StreamMasker:
         spans = found.spans
         cut = self._cut(spans, found.undecided)
         shown = replaced(self._buffer[:cut], [s for s in spans if s[1] <= cut], self._released)
-        self._keep(cut, spans, found.tables)
+        self._keep(cut, spans, [rows for rows in found.tables.values() if rows])
         # Growing by a share of what is held keeps the work linear when much is held.
         held = len(self._buffer)
         self._next_look = held + max(_STEP, (held - _HELD_BACK - _CONTEXT) // 2)

@@ -27,9 +27,9 @@ def find_columns(found: Findings, start: int, end: int) -> bool:
     first = _line_start(found, start)
     if first is None:
         return False
-    if first not in found.headers:
-        found.headers[first] = _find_table(found, first, end)
-    return found.headers[first]
+    if first not in found.tables:
+        found.tables[first] = _found_table(found, first, end)
+    return bool(found.tables[first])
 
 
 def _line_start(found: Findings, position: int) -> int | None:
@@ -47,8 +47,8 @@ def _line_end(view: str, position: int) -> tuple[int, int]:
     return match.span() if match else (last, last)
 
 
-def _find_table(found: Findings, first: int, position: int) -> bool:
-    """Mask the columns of the table whose header is the line from `first` on."""
+def _found_table(found: Findings, first: int, position: int) -> list[int]:
+    """Mask the columns of the table whose header is the line from `first` on; return its rows."""
     view = found.view
     end, below = _line_end(view, position)
     found.leave(first, below)
@@ -58,17 +58,18 @@ def _find_table(found: Findings, first: int, position: int) -> bool:
         last, after = _line_end(view, below)
         found.leave(first, after)
         if not compiled(_RULE).fullmatch(view, below, last):
-            return False
+            return []
         below = after
     elif not delimiter or delimiter + " " in view[first:end]:
-        return False  # a list in code or prose
+        return []  # a list in code or prose
     cells = _cells(view, first, end, delimiter)
     if delimiter != "|" and not _is_header(view, first, cells, delimiter):
-        return False
+        return []
     promises = [promise_of(view[start:stop]) for start, stop in cells]
     columns = {index: promise for index, promise in enumerate(promises) if promise}
-    _find_cells(found, [first, below], delimiter, len(cells), columns)
-    return True
+    rows = [first, below]
+    _find_cells(found, rows, delimiter, len(cells), columns)
+    return rows
 
 
 def _is_header(view: str, first: int, cells: Cells, delimiter: str) -> bool:
@@ -99,7 +100,6 @@ def _find_cells(
 ) -> None:
     """Mask the cells in these columns of the rows that fit; `rows` has where they begin."""
     view = found.view
-    found.tables.append(rows)
     while rows[-1] < len(view):
         end, below = _line_end(view, rows[-1])
         cells = _cells(view, rows[-1], end, delimiter)
