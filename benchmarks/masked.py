@@ -307,13 +307,13 @@ def print_values(label: str, contexts: dict[str, str], values: int) -> None:
 
 
 def corpus(packages: Iterable[str] = ()) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the source files of the packages in this environment, as lines."""
+    """Yield the source files of the packages in this environment, or of folders, as lines."""
     root = Path(sysconfig.get_path("purelib"))
     for top in [root / name for name in packages] or [root]:
         for path in sorted(top.rglob("*")):
             if path.suffix in SOURCES and path.is_file() and "outrider" not in path.parts:
                 try:
-                    yield path.relative_to(root), path.read_text("utf-8").split("\n")
+                    yield path.relative_to(top.parent), path.read_text("utf-8").split("\n")
                 except UnicodeDecodeError:
                     continue
 
@@ -362,7 +362,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--values", type=int, default=200, help="per context and alphabet")
     parser.add_argument("--only", choices=("values", "corpus"))
-    parser.add_argument("--packages", nargs="+", default=[], help="folders of site-packages")
+    parser.add_argument("--packages", nargs="+", default=[], help="only these, or other folders")
     parser.add_argument("--examples", type=int, default=MAX_EXAMPLES, help="lines shown per kind")
     options = parser.parse_args(arguments)
     if options.only != "corpus":

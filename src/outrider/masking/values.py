@@ -80,7 +80,8 @@ _WORDS_OF_CODE = word_set(
     "values input output self this inherit private public internal readonly "
     "username user email apikey api_key "
     "uint float double varchar nvarchar ascii latin utf sha md base oauth aes argon blake pbkdf "
-    "bcrypt scram-sha arg param row col item test line group match step node part foo bar"
+    "bcrypt scram-sha arg param row col item test line group match step node part foo bar vec ed x "
+    "ec http ipv val id"
 )
 
 _SENTENCE = word_set(
