@@ -2,8 +2,9 @@
 
 Words and names have common pairs of letters, few digits among the letters, and signs between
 their parts. Every pair of neighbours says how much likelier chance makes it than a writer does,
-in bits; their sum decides. 6 bits keep all but one in a thousand names out, and all but one in a
-thousand random values of 16 to 64 characters in; of a shorter value more is asked.
+in bits; their sum decides. 6 bits let one in a thousand random values of 16 to 64 characters
+pass, and take six in a thousand of the different names in packages for random, hashes and codes
+among them; of a shorter value more is asked.
 """
 
 _MIN_BITS = 6
