@@ -92,7 +92,7 @@ def find_phrases(found: Findings) -> None:
     for words, pattern in _OTHERS:
         _find_phrase(found, words, pattern)
     _find_accounts(found)
-    if worth_searching(found.folded, _KUBERNETES):
+    if _KUBERNETES in found.folded:
         _find_kubernetes_secrets(found)
 
 
