@@ -190,6 +190,7 @@ async def test_a_host_that_changes_its_surroundings_gets_another_fork_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fork_server = hosted_fork_server()
+    fork_server.kill()  # one that has lived for a while would be replaced at once
     assert await fork_server.ready("openai-chat")
     first = fork_server.pid
     most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
