@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -83,16 +82,15 @@ async def test_a_warm_child_holds_no_link_but_its_own(world: Path) -> None:
 
 
 def _sockets(process: psutil.Process) -> set[str]:
-    links = [os.readlink(link) for link in Path(f"/proc/{process.pid}/fd").iterdir()]
-    return {link for link in links if link.startswith("socket:")}
+    return {link for link in _opened(process.pid) if link.startswith("socket:")}
 
 
 @pytest.mark.parametrize(
-    "packet", [b"", READY, STATUS, STOP, b"start", b"start x y", b"start -1 y"]
+    "packet", [b"", READY, STATUS, STOP, b"start", b"start 1 y", b"start x y z", b"start -1 y z"]
 )
 def test_a_packet_that_asks_for_no_child_starts_none(packet: bytes) -> None:
     assert StartRequest.from_bytes(packet) is None
-    request = StartRequest(2**53, "openai-chat")
+    request = StartRequest(2**53, "0123", "openai-chat")
     assert StartRequest.from_bytes(request.to_bytes()) == request
 
 
@@ -298,26 +296,19 @@ def _memory(pid: int) -> bytes:
     return b"".join(found)
 
 
-async def test_a_fork_takes_on_its_callers_surroundings(world: Path) -> None:
+async def test_a_fork_takes_on_its_callers_folder_and_variables(world: Path) -> None:
     (world / ".outrider/agents").mkdir(parents=True)
     (world / ".outrider/agents/doer.md").write_text("---\nname: doer\ntools: bash\n---\nDo it.\n")
     from outrider.testing import tool_call
 
-    command = "pwd; umask; ulimit -f; echo $COLOUR; echo $OPENAI_API_KEY; exit 3"
+    command = "pwd; echo $COLOUR; echo $OPENAI_API_KEY; exit 3"
     with ScriptedModel([tool_call("bash", {"command": command}), answer("Done.")]) as server:
         await until_warm()
         os.environ.update(server.environment, COLOUR="green")
-        mask = os.umask(0o027)
-        most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, hard))
-        try:
-            result = await subagent("doer", "Do.", model=server.model, config=MAY_WRITE)
-        finally:
-            os.umask(mask)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+        result = await subagent("doer", "Do.", model=server.model, config=MAY_WRITE)
     assert result.completed, result.text
     told = server.requests[1].messages[-1]["content"]
-    assert told.splitlines()[:4] == [str(world), "0027", str((1 << 30) // 1024), "green"]
+    assert told.splitlines()[:2] == [str(world), "green"]
     assert server.environment["OPENAI_API_KEY"] not in told
     assert result.details.results[0].receipt["commands"] == [{"command": command, "exitCode": 3}]
 
@@ -411,13 +402,12 @@ def test_a_socket_folder_that_others_can_enter_is_not_trusted(
 
 def test_a_fork_server_ends_when_nobody_comes(runtime: Path) -> None:
     runtime.mkdir(mode=0o700)
-    path = runtime / "warm.sock"
-    lock = os.open(runtime / "lock", os.O_RDWR | os.O_CREAT)
-    arguments = ("user", str(lock), str(path), "0.02", "openai-chat")
+    lock = os.open(runtime / "warm.sock.lock", os.O_RDWR | os.O_CREAT)
+    arguments = ("user", str(lock), "warm.sock", "0.02", "openai-chat")
     command = [sys.executable, "-m", "outrider.child.fork_server", *arguments]
-    assert subprocess.run(command, pass_fds=(lock,), timeout=100).returncode == 0
+    assert subprocess.run(command, cwd=runtime, pass_fds=(lock,), timeout=100).returncode == 0
     os.close(lock)
-    assert not path.exists()
+    assert not list(runtime.iterdir())
 
 
 def test_many_commands_at_once_start_one_fork_server(
@@ -428,15 +418,16 @@ def test_many_commands_at_once_start_one_fork_server(
             answers = list(pool.map(lambda n: one_shot(server, f"Task {n}."), range(4)))
         assert answers == [f"You asked: Task {n}." for n in range(4)]
         wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
-    found = [p for p in psutil.process_iter() if str(runtime) in " ".join(_command_line(p))]
-    assert [p.name() for p in found].count("outrider-warm") == 1
+    processes = psutil.process_iter(["name"])
+    servers = [p.pid for p in processes if p.info["name"] == "outrider-warm"]
+    folders = [os.readlink(f"/proc/{pid}/cwd") for pid in servers]
+    assert folders.count(str(runtime)) == 1
 
 
-def _command_line(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
+def _opened(pid: int) -> set[str]:
+    with suppress(OSError):
+        return {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    return set()
 
 
 async def test_a_process_without_a_fork_server_starts_cold(world: Path) -> None:

@@ -3,9 +3,12 @@
 import asyncio
 import json
 import os
+import random
 import stat
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -14,9 +17,8 @@ from hypothesis import given, settings, strategies as st
 from file_tools import FileTools
 from outrider.masking import Masker
 from outrider.tools.context import ToolContext
-from outrider.tools.files import grep
+from outrider.tools.files import grep, ripgrep, visible
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.matches import MAX_RECORD_BYTES, json_lines
 from outrider.tools.files.ripgrep import searching
 
 
@@ -159,19 +161,10 @@ async def test_a_long_line_is_shown_around_its_match(tmp_path: Path):
 
 
 async def test_a_line_of_many_megabytes_takes_little_memory_and_keeps_its_number(tmp_path: Path):
-    (tmp_path / "a.txt").write_text("first\n" + "x" * (8 * MAX_RECORD_BYTES) + "needle\nneedle\n")
+    (tmp_path / "a.txt").write_text("first\n" + "x" * 8_000_000 + "needle\nneedle\n")
     text = await FileTools(tmp_path).text("grep", pattern="needle")
-    assert "2: [a line too long to show]" in text and "3: needle" in text
-
-
-@given(
-    st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")), max_size=8),
-    st.integers(1, 9),
-)
-def test_records_are_whole_however_the_stream_is_cut(lines: list[bytes], size: int):
-    stream = b"".join(line + b"\n" for line in lines)
-    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-    assert list(json_lines(pieces)) == lines
+    assert "2: …xxx" in text and "xneedle [cut: 8,000,006 characters]" in text
+    assert "3: needle" in text and len(text) < 1_000
 
 
 async def test_lines_in_other_encodings_are_found_and_can_be_sent(tmp_path: Path):
@@ -248,7 +241,10 @@ async def test_a_line_of_a_private_key_is_not_shown_by_a_search(tmp_path: Path, 
     tools = FileTools(tmp_path, mask=Masker(only_secrets=True))
     for context in (0, 3):
         outcome = await tools.call("grep", pattern=pattern, context=context)
+        assert outcome.envelope["data"]["files"] == 0
+        outcome = await tools.call("grep", pattern=f"{pattern}|before|after", context=context)
         assert outcome.envelope["data"]["files"] == 2
+        assert outcome.envelope["data"]["matches"] == 4
         seen = outcome.text + json.dumps(outcome.envelope)
         assert not any(line in seen for line in KEY)
 
@@ -270,10 +266,254 @@ async def test_what_is_cut_out_of_a_long_line_is_masked_before_it_is_cut(tmp_pat
     line = json.dumps({"pad": "x" * 600, "private_key": "\n".join(PEM), "client_email": "a@b"})
     (tmp_path / "account.txt").write_text(line)
     tools = FileTools(tmp_path, mask=Masker(only_secrets=True))
-    for pattern in ("client_email", "S1bC"):
+    for pattern in ("client_email", "S1bC|client_email"):
         text = await tools.text("grep", pattern=pattern)
         assert "client_email" in text
         assert not any(line in text for line in KEY)
+    assert await tools.text("grep", pattern="S1bC") == "No matches."
+
+
+SECRETS = ("hunter2x-Qz81LmVw", "zyxwvut9-Ab34RsTu")
+KNOWN = ("knownk7secretQ", "otherz9hiddenW")
+
+
+def with_secret(folder: Path, which: int) -> FileTools:
+    """A tree that differs from its twin only in what masking hides."""
+    secret, known = SECRETS[which], KNOWN[which]
+    letter, other = "MZ"[which], "NY"[which]
+    key = [line.translate(str.maketrans("Mx", letter + other)) for line in PEM[1:-1]]
+    folder.mkdir()
+    settings_file = f'# Settings\npassword = "{secret}"  # change me\nuser = "anna"\n'
+    (folder / "settings.py").write_text(settings_file)
+    (folder / "dos.py").write_bytes(settings_file.replace("\n", "\r\n").encode())
+    (folder / "latin.py").write_bytes(
+        f"{settings_file}# grün password = '{secret}'".encode("latin-1")
+    )
+    (folder / "wide.py").write_text(
+        f"{settings_file}# grün password = '{secret}'", encoding="utf-16"
+    )
+    (folder / "broken.py").write_bytes(settings_file.encode().replace(b"change", b"ch\xe4nge"))
+    (folder / "notes.md").write_text("\n".join(["Deploy", PEM[0], *key, PEM[-1], "and wait"]))
+    (folder / "long.json").write_text(json.dumps({"pad": "ab " * 400, "password": secret, "z": 1}))
+    (folder / "known.txt").write_text(f"x{known}y and {known}\nplain\n")
+    return FileTools(folder, mask=Masker(only_secrets=True, secrets=(known,)))
+
+
+async def differing(folder: Path, pattern: str, **arguments: Any) -> tuple[Any, Any] | None:
+    """The answers of the twins to one search, where they aren't the same."""
+    one, two = [
+        await with_secret_kept(folder, which).call("grep", pattern=pattern, **arguments)
+        for which in (0, 1)
+    ]
+    one.envelope["meta"] = two.envelope["meta"] = {}
+    same = one.text == two.text and one.envelope == two.envelope
+    return None if same else (one.text, two.text)
+
+
+def with_secret_kept(folder: Path, which: int) -> FileTools:
+    tree = folder / str(which)
+    if not tree.exists():
+        return with_secret(tree, which)
+    return FileTools(tree, mask=Masker(only_secrets=True, secrets=(KNOWN[which],)))
+
+
+GUESSES = [
+    'password = "h', 'password = "hu', "^password = .hunter2x", "hunter2x", "HUNTER2X", "knownk7",
+    "M1bC",
+    # Alternatives and negated classes, one of which also matches a mask.
+    r'password = "(h|\[)', 'password = "(h|[^a-z])', 'password = "[^z]', "password = .[a-m]",
+    r"masked|hunter2x", r"\[masked:password\]|hunter2x", "~|hunter2x", "\ufffd|hunter2x",
+    "ÿ|hunter2x",
+    # Assertions beside what is hidden.
+    r'"\b|"h', r'"\B|"h', r'"\b{end-half}|"h', r"x\b|xk", r"x\B|xk", r"\by|Wy", r"x\b{end}|xk",
+    r"\b{start-half}y|Wy", r"\b{start}y|Wy", r"\>|xk", r"\<and|Q and", r'(^|w)"  #', r'"($|h)',
+    "^$|M1bC", "^|h", "$|h",
+    # What takes visible text along, or is greedy.
+    r'"h.*change|nothing', r"(?:hunter.*)?nothing|h.*me", "password(.*x)?", "grün|hunter2x",
+    "gr.n|hunter2x", r"(?s).hunter|\W{3}", r"[\x00-\x{10ffff}]hunter|\W{3}", r"\P{L}h|\pL{40}",
+    r"(?x) ' h | ' \[ ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [{"count": True}, {"context": 2, "ignoreCase": True}])
+async def test_no_guess_at_a_secret_changes_the_answer(tmp_path: Path, arguments: dict[str, Any]):
+    told = {guess: await differing(tmp_path, guess, **arguments) for guess in GUESSES}
+    assert {guess: answers for guess, answers in told.items() if answers} == {}
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                r"h",
+                r"z",
+                r"hunter",
+                r"password",
+                r"=",
+                r"x",
+                r"y",
+                r"known",
+                r".",
+                r".*",
+                r"[^a-z]",
+                r"[^h]",
+                r"|",
+                r"|",
+                r"|",
+                r"\b",
+                r"\B",
+                r"^",
+                r"$",
+                r"\w",
+                r"\W*",
+                r"\[",
+                r"'",
+                r"#",
+                r"1bC",
+            ]
+        ),
+        min_size=1,
+        max_size=7,
+    ).map("".join)
+)
+async def test_no_pattern_tells_what_is_hidden(twins: Path, pattern: str):
+    assert await differing(twins, pattern, limit=5) is None
+    assert await differing(twins, pattern, path="settings.py", context=1) is None
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("twins")
+
+
+async def test_limits_do_not_tell_what_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grep, "MAX_BYTES_MASKED", 600)
+    monkeypatch.setattr(grep, "MAX_COUNTED", 9)
+    for guess in ("hunter2x|anna", "hunter2x|and", "M1bC|wait|plain"):
+        for count in (False, True):
+            assert await differing(tmp_path, guess, limit=2, count=count) is None
+    data = await with_secret_kept(tmp_path, 0).data("grep", pattern="anna|e", limit=2)
+    assert not data["exact"] and data["shown"] == 2
+
+
+async def test_the_limit_of_what_is_counted_takes_nothing_from_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(grep, "MAX_BYTES_SEARCHED", 1_000)
+    for number in range(30):
+        (tmp_path / f"{number:02}.txt").write_text("hit\n" + "x" * 200)
+    data = await FileTools(tmp_path).data("grep", pattern="hit", limit=20)
+    assert (data["shown"], data["matches"], data["exact"]) == (20, 20, False)
+    data = await FileTools(tmp_path).data("grep", pattern="hit", limit=30, count=True)
+    assert (len(data["counts"]), data["matches"], data["exact"]) == (30, 30, True)
+
+
+async def test_a_line_with_a_secret_is_found_by_what_is_not_secret_in_it(tmp_path: Path):
+    tools = with_secret_kept(tmp_path, 0)
+    for pattern in (
+        "password",
+        "^password = ",
+        "me$",
+        "#.*change",
+        ".+",
+        r"password\b",
+        "(?i)PASS",
+    ):
+        text = await tools.text("grep", pattern=pattern, path="settings.py")
+        assert '2: password = "[masked:' in text and "# change me" in text, pattern
+    data = await tools.data("grep", pattern="password", count=True)
+    assert (data["matches"], data["files"]) == (8, 6)
+    text = await tools.text("grep", pattern='"z"', path="long.json")
+    assert "[masked:" in text and '"z": 1' in text and "cut:" in text
+
+
+async def test_a_pattern_that_matches_bytes_is_refused_where_secrets_are_masked(tmp_path: Path):
+    tools = with_secret_kept(tmp_path, 0)
+    for pattern in ('"(?-u:.)', '(?s-u)".', '(?x)"( ?-u:[^a])', "(?i-su:x)"):
+        assert await tools.code("grep", pattern=pattern) == 1002, pattern
+    assert await tools.code("grep", pattern="(?-u:x)", literal=True) == 0
+    assert await FileTools(tmp_path).code("grep", pattern="(?-u:x)") == 0
+
+
+MEMORY = """
+import asyncio, json, re, resource, sys
+from pathlib import Path
+from file_tools import FileTools
+from outrider.masking import Masker
+mask = Masker(only_secrets=True) if sys.argv[3:] else None
+text = asyncio.run(FileTools(Path(sys.argv[1]), mask=mask).text("grep", pattern=sys.argv[2]))
+ripgreps = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+# Not by `getrusage`: that begins with what the process had before its program was loaded.
+own = int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+print(json.dumps([text, ripgreps, own]))
+"""
+
+
+def megabytes_for(tree: Path, pattern: str, *masked: str) -> tuple[str, int, int]:
+    """What a search says, and the most memory of ripgrep and of the tool."""
+    command = [sys.executable, "-c", MEMORY, str(tree), pattern, *masked]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, check=True)
+    return tuple(json.loads(done.stdout))
+
+
+def test_a_line_of_any_length_takes_bounded_memory_and_hides_no_other_file(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("needle first\n" + "\1" * 70_000_000 + " needle\nneedle last\n")
+    (tmp_path / "b.txt").write_text("needle\n")
+    text, ripgreps, tools = megabytes_for(tmp_path, "needle")
+    assert text.splitlines() == [
+        "a.txt",
+        "1: needle first",
+        "3: needle last",
+        "b.txt",
+        "1: needle",
+        "[1 line(s) over 8 MB not searched]",
+    ]
+    assert ripgreps < 250 and tools < 250
+
+
+async def test_a_line_that_ripgrep_has_no_memory_for_is_searched_in_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ripgrep, "MAX_MEMORY_BYTES", 32 * 1024 * 1024)
+    (tmp_path / "a.txt").write_text("x" * 40_000_000 + "\nneedle\n")
+    (tmp_path / "b.txt").write_text("needle\n")
+    text = await FileTools(tmp_path).text("grep", pattern="needle")
+    assert text.splitlines()[:4] == ["a.txt", "2: needle", "b.txt", "1: needle"]
+
+
+def test_no_pattern_takes_much_memory(tmp_path: Path):
+    """Each step back to a letter doubles the states that the pattern may be in."""
+    letters = random.Random(7)
+    lines = ("".join(letters.choices("ab", k=1_000)) for _ in range(1_000))
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    text, ripgreps, _ = megabytes_for(tmp_path, "(a|b)*a(a|b){22}c")
+    assert text == "No matches." and ripgreps < 100
+
+
+async def test_a_file_of_many_blocks_keeps_its_numbers_and_its_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(visible, "MAX_BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(visible, "_FIRST_BYTES", 100)
+    lines = [f"line {number} of many" for number in range(1, 400)]
+    lines[200:200] = PEM
+    for name, encoding in (("a.txt", "utf-8"), ("b.txt", "utf-16")):
+        (tmp_path / name).write_text("\n".join(lines), encoding=encoding)
+        tools = FileTools(tmp_path, mask=Masker(only_secrets=True))
+        data = await tools.data("grep", pattern="^line|1bC", path=name, limit=5_000)
+        found = [(line["line"], line["text"]) for line in data["results"][0]["lines"]]
+        assert found == [(at, line) for at, line in enumerate(lines, 1) if line not in PEM]
+
+
+async def test_a_list_of_files_without_end_is_cut_and_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ripgrep, "MAX_LISTED_BYTES", 2_000)
+    monkeypatch.setattr(ripgrep, "_CHUNK_BYTES", 1_000)
+    for number in range(100):
+        (tmp_path / f"{number:040}").touch()
+    assert "of more than " in await FileTools(tmp_path).text("find", pattern="*")
 
 
 async def test_a_search_that_is_given_up_leaves_no_process(

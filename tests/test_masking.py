@@ -57,6 +57,17 @@ PEM = "\n".join(
     ["-----BEGIN RSA PRIVATE " + "KEY-----", *PEM_BODY, "-----END RSA PRIVATE KEY-----"]
 )
 
+LETTERS_24 = "".join(c for c in mixed(60, 5) if c.isalpha())[:24]
+PUTTY = """PuTTY-User-Key-File-3: ssh-rsa
+Encryption: none
+Comment: al
+Public-Lines: 1
+AAAAB3NzaC1yc2EAAAADAQABAAABAQC7
+Private-Lines: 6
+PRIVATE
+Private-MAC: 0123
+"""
+
 # (what it is, the text it stands in with {} for the secret, the secret)
 SECRETS: list[tuple[str, str, str]] = [
     ("openai", "key {} here", dashed("sk", "-", mixed(48))),
@@ -198,6 +209,41 @@ SECRETS: list[tuple[str, str, str]] = [
     ("terraform variable", 'variable "db_password" {{\n  default = "{}"\n}}', "wonderland"),
     ("encoded form", "next=login%3Fpassword%3D{}", "hunter2x"),
     ("markdown", "**Password:** `{}`", "wonderland"),
+    ("token like a class", "access_token: {}\n", "Nmo" + "".join(reversed(mixed(20)))),
+    ("letters after a token", "access_token: {}\n", LETTERS_24),
+    ("letters after a password", "password: {}\n", LETTERS_24),
+    ("words joined", "password: {}\n", "copper-window-lantern"),
+    ("api key of two words", "API key: {}\n", mixed(32)),
+    ("api key in prose", "The API key is {} as of today.", mixed(32)),
+    ("secret key of two words", "Secret key: {}\n", mixed(32)),
+    ("api key in bold", "**API key:** `{}`", "wonderland"),
+    ("api key and bold colon", "**API key**: {}\n", mixed(32)),
+    ("key with a colon", '{{"Jwt:Key": "{}"}}', "wonderland"),
+    ("password with a colon", '{{"Smtp:Password": "{}"}}', "wonderland"),
+    ("dotted key", "api.key={}\n", mixed(32)),
+    ("triple quotes", 'password = """{}"""', "wonderland"),
+    ("triple quotes below", "API_KEY = \'\'\'\n{}\n\'\'\'\n", "wonderland"),
+    ("markdown table", "| User | Password |\n|---|---|\n| al | {} |\n", "wonderland"),
+    ("markdown table of keys", "Name | API key\n--- | ---\nal | `{}`\n", mixed(32)),
+    ("csv", "name,password,role\nal,{},admin\n", "wonderland"),
+    ("csv in quotes", '"user","api_key"\n"al","{}"\n', mixed(32)),
+    ("tsv", "name\ttoken\nal\t{}\n", mixed(32)),
+    ("pgpass", "db.example.com:5432:shop:al:{}\n", "wonderland"),
+    ("kubeconfig", "    client-key-data: {}\n", mixed(80) + "=="),
+    ("oracle", "jdbc:oracle:thin:al/{}@db:1521:orcl", "wonderland"),
+    ("sqlplus", "sqlplus -s al/{}@orcl", "wonderland"),
+    ("wifi", "psk={}\n", "wonder" + mixed(12)),
+    ("signature with tildes", "https://x/y?Expires=1&Signature={}&Key-Id=K", mixed(30) + "~" + A36),
+    ("password changed", "The password was changed to `{}` today.", "wonderland"),
+    ("password set", "I set the password to {} now.", mixed(16)),
+    ("htpasswd", "htpasswd -b .htpasswd al {}", "wonderland"),
+    ("htpasswd without a file", "htpasswd -nbB al {} > users", "wonderland"),
+    ("net use", "net use Z: \\\\host\\share {} /user:al", "wonderland"),
+    ("html", '<input type="password" name="pw" value="{}">', "wonderland"),
+    ("html the other way", '<input value="{}" type="password"/>', "wonderland"),
+    ("setx in quotes", 'setx DB_PASSWORD "{}"', "wonderland"),
+    ("terraform state", '"type": "random_password",\n"x": {{"result": "{}"}}', "wonderland"),
+    ("putty", PUTTY.replace("PRIVATE", "{}"), "\n".join(PEM_BODY)),
 ]  # fmt: skip
 
 ORDINARY: list[str] = [
@@ -333,6 +379,24 @@ ORDINARY: list[str] = [
     "get_secret | python3 -",
     "kind: Secret\nmetadata:\n  name: database\n",
     "-----END PRIVATE KEY----- ends a key",
+    "The routes /home/dashboard, /home/orders/new and /root/index need a login.",
+    "GET /home/orders 200",
+    '<a href="/home/reports">',
+    "api_key: AzureApiKeyProvider | None",
+    "token: NotificationChannelTokenPreview",
+    "| Token | Meaning |\n|---|---|\n| identifier | a name |\n| NUMBER | digits |\n",
+    "| Secret | Needed by |\n|---|---|\n| npm-publish | the release |\n",
+    "user,password\n",
+    "name, password, role\nlength, strength, reset\n",
+    "pass the token to `login`, and the password to `connect`",
+    "ID to pass to `GET /v1/alerts`",
+    'password = """Enter it twice."""',
+    "htpasswd -b FILE USER PASSWORD",
+    "net use Z: \\\\host\\share *",
+    'type = "password"\nname = "pw"\nvalue = "x"',
+    '<input type="password" name="pw" value="{{ form.password }}">',
+    "The private key is on the server; the access key: see below.",
+    "cache.key = compute(item); the sort key is name",
 ]  # fmt: skip
 
 
@@ -787,6 +851,10 @@ HOSTILE = [
     "basic ",
     "login password ", " -u a:b", "--token ", "[masked:", "[masked:secret]", "token=$", "key>",
     "1//0",
+    "a,password\n", "a,password", "a|password\n-|---\n", "|token|", "token\t",
+    "random_password\",\n", "api key: ", '"password" a=', "htpasswd -b ",
+    "PuTTY-User-Key-File-3: ", "net use \\\\a ", "thin:a/b@",
+    'password="""', ":5432:a:b:", "/home/index route ",
     "cookie=a=b1;", "cookie=a=${x};", "cookie: a=$x; ", "authorization: bearer $x, ", "sig=a1b2c3",
 ]  # fmt: skip
 
@@ -864,6 +932,32 @@ def test_a_large_text_is_looked_at_again_only_near_a_secret():
     assert once.count("[masked:") == 3
     assert MASKER.text(once) == once
     assert streamed(MASKER, [text[n : n + 5000] for n in range(0, len(text), 5000)]) == once
+
+
+def test_a_column_is_masked_however_long_the_table_is():
+    rows = [f"user{n},{mixed(20, n)},some words about the user" for n in range(300)]
+    text = "\n".join(["first line", "name,password,notes", *rows, "", "the end"])
+    masked = MASKER.text(text)
+    assert masked.count("[masked:secret]") == 300
+    for size in (1, 7, 300, 5000):
+        assert streamed(MASKER, [text[n : n + size] for n in range(0, len(text), size)]) == masked
+    stream = MASKER.stream()
+    for row in rows * 20:
+        stream.feed(row + "\n")
+        assert stream.held < 8000
+
+
+def test_a_table_ends_with_the_first_line_that_does_not_fit():
+    secret = mixed(20)
+    text = f"a,token\nb,{secret}\n\nb,{secret}\n"
+    assert MASKER.text(text) == f"a,token\nb,[masked:secret]\n\nb,{secret}\n"
+
+
+def test_a_users_own_home_is_masked_among_routes_too():
+    text = "The routes are /home/alice/x and /home/orders/x; see /home/bob/src and /home/bob/a.py."
+    shown = "The routes are ~/x and /home/orders/x; see ~/src and ~/a.py."
+    assert MASKER.text(text) == shown
+    assert Masker(home=ROOTS_HOME).text(f"route {ROOTS_HOME}/index") == "route ~/index"
 
 
 def test_no_pattern_has_a_possessive_group_that_older_pythons_match_wrongly():

@@ -1,10 +1,14 @@
 """What keeps the file tools inside the working tree, and away from credentials."""
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import socket
+import subprocess
+import sys
 import threading
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from hypothesis import given, strategies as st
 
 from file_tools import FileTools, snapshot
 from outrider.protocol.envelope import ToolFault
+from outrider.tools.files.ripgrep import ripgrep
 from outrider.workspaces.credentials import is_credential
 from outrider.workspaces.folder import FolderWorkspace, containing
 from outrider.workspaces.names import shown_name, unescaped
@@ -161,7 +166,69 @@ async def test_a_link_put_in_the_way_during_the_call_leads_nowhere(tree: Path, o
     assert sorted(os.listdir(outside)) == ["secret.txt"]
 
 
-def exchange(one: Path, two: Path) -> None:
+async def test_a_search_program_that_was_led_outside_reveals_nothing(
+    tree: Path,
+    outside: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """As if every link had been a folder when ripgrep looked: it follows them all."""
+    (tree / "to-root").unlink()
+    (tree / "to-proc").unlink()
+    (tree / "inner" / "own.txt").write_text(SECRET)
+    led_astray = tmp_path_factory.mktemp("bin") / "rg"
+    led_astray.write_text(f'#!/bin/sh\nexec {ripgrep((str(tree),))} --follow "$@"\n')
+    led_astray.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{led_astray.parent}:{os.environ['PATH']}")
+    for count in (False, True):
+        found = await FileTools(tree).data("grep", pattern=SECRET, count=count)
+        shown = found["counts" if count else "results"]
+        assert [entry["path"] for entry in shown] == ["inner/own.txt"]
+        assert (found["matches"], found["files"]) == (1, 1)
+    (outside / ".env").touch()
+    assert (await FileTools(tree).data("grep", pattern="x"))["credentialFiles"] == 0
+    found = await FileTools(tree).data("find", pattern="*.txt")
+    assert (found["files"], found["total"]) == (["inner/own.txt", "plain.txt"], 2)
+
+
+async def test_a_folder_swapped_for_a_link_does_not_lead_a_search_outside(
+    tmp_path: Path, outside: Path
+):
+    """Two folders and two links change places as fast as they can, while their tree is searched."""
+    tree = tmp_path / "searched"
+    for name in ("a", "b"):
+        (tree / name).mkdir(parents=True)
+        (tree / f"{name}-link").symlink_to(outside)
+        for number in range(40):
+            (tree / name / f"{number}.txt").write_text("harmless")
+            (outside / f"{number}.txt").write_text(SECRET)
+    (outside / "only-outside.txt").write_text(SECRET)
+    with swapping(tree):
+        for _ in range(60):
+            found = await FileTools(tree).data("grep", pattern=SECRET)
+            assert (found["matches"], found["files"]) == (0, 0)
+            assert "only-outside" not in (await FileTools(tree).text("find", pattern="*"))
+
+
+@contextlib.contextmanager
+def swapping(tree: Path) -> Generator[None, None, None]:
+    """Let the folders `a` and `b` change places with their links, in a process of its own."""
+    code = (
+        "import sys; from test_paths import exchange\n"
+        "while True:\n    for n in 'ab': exchange(f'{sys.argv[1]}/{n}', f'{sys.argv[1]}/{n}-link')"
+    )
+    command = (sys.executable, "-c", code, str(tree))
+    with subprocess.Popen(command, cwd=Path(__file__).parent) as swapper:
+        try:
+            seen = set[bool]()
+            while len(seen) < 2:
+                seen.add((tree / "a").is_symlink())
+            yield
+        finally:
+            swapper.kill()
+
+
+def exchange(one: Path | str, two: Path | str) -> None:
     """Swap two paths in one step."""
     libc = ctypes.CDLL(None, use_errno=True)
     here, swapping = -100, 2

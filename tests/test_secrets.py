@@ -107,8 +107,8 @@ PEM = ["-----BEGIN PRIVATE " + "KEY-----", *KEY, "-----END PRIVATE " + "KEY-----
     [
         ("read", {"path": "notes.md"}),
         ("read", {"path": "notes.md", "offset": 5, "limit": 3}),
-        ("grep", {"pattern": "BEGIN", "context": 20}),
-        ("grep", {"pattern": "xYz2"}),
+        ("grep", {"pattern": "BEGIN|Deploy", "context": 20}),
+        ("grep", {"pattern": "xYz2|wait", "context": 1}),
     ],
 )
 async def test_a_private_key_in_the_lines_of_a_file_is_seen_by_nobody(

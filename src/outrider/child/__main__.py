@@ -7,8 +7,9 @@ from outrider.processes.guardian import run_guarded
 
 def run_child() -> None:
     """Run the child in the fork, where its imports cost nobody else's memory."""
-    from outrider.child import main
+    from outrider.child import exhaustion, main
 
+    exhaustion.end_when_exhausted()
     main.run_child()
 
 

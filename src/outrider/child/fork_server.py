@@ -2,7 +2,8 @@
 request. It has one thread, no event loop and no caller's secrets, since every fork inherits them.
 
 `python -m outrider.child.fork_server host FD PROVIDER` serves one host, until that lets go of it;
-`… user LOCK_FD PATH MINUTES PROVIDER` serves a user's commands.
+`… user LOCK_FD NAME MINUTES PROVIDER` serves a user's commands, by a socket in the folder that it
+is started in.
 """
 
 import contextlib
@@ -17,10 +18,12 @@ import sys
 import time
 from collections.abc import Sequence
 
+from outrider.child.exhaustion import end_when_exhausted
 from outrider.child.main import run_child
 from outrider.child.rehearsal import load_provider, rehearse
 from outrider.processes.guardian import Guardian
 from outrider.processes.reaping import call_oneself, libc
+from outrider.processes.surroundings import surroundings
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.fork_server import (
     MAX_PACKET_BYTES,
@@ -65,6 +68,7 @@ def main(arguments: list[str]) -> None:
 def warm_up(provider: str) -> None:
     """Make this a process to fork from: everything is loaded and used once, one thread is left."""
     call_oneself("warm")
+    end_when_exhausted()
     rehearse()
     libc()
     _load(provider)
@@ -127,13 +131,14 @@ class _Listener:
         return connection
 
     def unlink(self) -> None:
-        """Remove the socket's file, unless it is a newer server's."""
+        """Remove the files of the socket and its lock, unless they are a newer server's."""
         if self._is_found():
             os.unlink(self._path)
+            os.unlink(f"{self._path}.lock")
 
     def _is_found(self) -> bool:
         with contextlib.suppress(OSError):
-            return os.path.samestat(os.stat(self._path), self._file)
+            return os.path.samestat(os.lstat(self._path), self._file)
         return False
 
 
@@ -155,6 +160,7 @@ class _Server:
         self._started = time.time()
         self._served = 0
         self._stopped = False
+        self._surroundings = surroundings()
 
     def serve(self) -> None:
         """Serve until the host lets go, or nobody has come for a while, or somebody says stop."""
@@ -186,8 +192,6 @@ class _Server:
             self._receive(self._connections[descriptor])
         elif self._listener is not None and (connection := self._listener.accept()):
             self._connections[connection.fileno()] = connection
-        if self._listener is not None:
-            self._listener.renew()
 
     def _receive(self, connection: socket.socket) -> None:
         try:
@@ -204,13 +208,20 @@ class _Server:
             self._stopped = True
             connection.send(STOPPED)
         elif request := StartRequest.from_bytes(packet):
-            self._served += 1
-            self._asked.add(request.provider)
-            # Where there is no room for another process, the caller sees its ends close.
-            with self._waiting_child(ends) as child, contextlib.suppress(OSError):
-                socket.send_fds(child, [packet], ends)
+            self._serve(request, ends)
         for end in ends:
             os.close(end)
+
+    def _serve(self, request: StartRequest, ends: list[int]) -> None:
+        """Start a child; where that can't be, the caller sees its ends close."""
+        if request.surroundings != self._surroundings:
+            return
+        if self._listener is not None:
+            self._listener.renew()
+        self._served += 1
+        self._asked.add(request.provider)
+        with self._waiting_child(ends) as child, contextlib.suppress(OSError):
+            socket.send_fds(child, [request.to_bytes()], ends)
 
     def _waiting_child(self, ends: list[int]) -> socket.socket:
         """Return the link to a child that waits for its request: the spare, if it is ready."""
@@ -289,7 +300,8 @@ def _guard(server: socket.socket, *, rehearsed: bool) -> None:
     ours.send(_BEGIN)
     for descriptor in (ends.events, ends.errors, ours.fileno()):
         os.close(descriptor)
-    guardian.guard(ends.start, ends.status, request.timeout_ms)
+    left_ms = request.deadline_ms - round(time.monotonic() * 1000)
+    guardian.guard(ends.start, ends.status, max(0, left_ms))
 
 
 def _wait_and_run(guardian: socket.socket) -> None:

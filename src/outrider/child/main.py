@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -18,6 +17,7 @@ from pydantic_ai.models import Model
 from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
+from outrider.child.exhaustion import on_loop_error
 from outrider.child.history import History
 from outrider.child.report_back import ReportBackTool
 from outrider.child.task import TaskExecutor
@@ -46,6 +46,7 @@ def run_child() -> None:
     try:
         with open(brief_in, "rb", closefd=False) as brief_file:
             told = from_json(Start, json.loads(brief_file.readline()))
+        start = start if told.begun is None else told.begun
         if is_broken(brief_in):  # the parent let go, and may have started another child
             os._exit(1)
         _take_surroundings(told)
@@ -58,23 +59,20 @@ def run_child() -> None:
 
 
 def _take_surroundings(told: Start) -> None:
-    """Take over the caller's folder, variables and limits."""
+    """Take over the caller's folder and variables."""
     os.chdir(told.brief.cwd)
     os.environ.clear()
     os.environ.update(told.environment)
     call_oneself(child_name(int(told.environment.get("OUTRIDER_SUBAGENT_DEPTH", "1"))))
     time.tzset()
-    if told.umask is not None:
-        os.umask(told.umask)
-    for number, soft, hard in told.limits:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(number, (soft, hard))
 
 
 async def _until_stopped(brief: Brief, emit: Emit, start: float) -> NoReturn:
     """Do the task and exit; SIGTERM cancels it, so that its tools can close."""
     task = asyncio.ensure_future(_do(brief, emit, start))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(on_loop_error)
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
     with suppress(asyncio.CancelledError):
         await task
     sys.stderr.flush()

@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from outrider.delegation.admission import admission, max_children
@@ -64,7 +66,8 @@ async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
         with run:
             result = await _recorded(prepared, caller, run)
     if pruning_is_due(runs):
-        asyncio.get_running_loop().run_in_executor(None, prune, runs, prepared.config.runs)
+        with suppress(RuntimeError):  # there is no room for a thread: a later run prunes
+            threading.Thread(target=prune, args=(runs, prepared.config.runs)).start()
     return result
 
 

@@ -7,20 +7,29 @@ can still be parsed.
 
 import re
 
+from .beside import find_generated_password, find_htpasswd, find_input_value, find_putty_key
 from .headers import mask_authorization, mask_cookies
-from .names import NAME_LETTERS, Promise, promise_of
+from .names import KEY_OWNERS, NAME_LETTERS, Promise, promise_of
 from .spans import Findings, compiled, worth_searching
+from .tables import find_columns
 from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_plain_word, quoted_end
 
-# What comes between a name and its value.
+_SETTING = r"(?=[ \t])(?:\ (?:now|(?:changed|set|reset|rotated|updated)\ to)(?=[ \t]))?"
+
+# What comes between a name and its value, or behind a heading.
 _OPERATOR = rf"""
-    (?P<close>{_QUOTE})? [\])]{{0,2}}+ [ \t]{{0,8}}+
+    (?P<close>{_QUOTE})? [\])*]{{0,2}}+ [ \t]{{0,8}}+
+    (?=[^abdefgjklmnopqxyz0-9_.\-/)}}] | (?<=\t) | (?<=htpasswd\ )- | (?<=["']\ ) | (?<=["'])/)
     (?P<operator>
         := | => | \?= | \+= | ={{1,3}}+ | !={{1,2}}+ | :(?:\*\*)? | > | %3[ad]
       | ,?(?>(?:\s|\\{{1,8}}n){{0,40}}){_QUOTE}?value{_QUOTE}?[ \t]{{0,8}}[:=]
       | [,(](?=[ \t]{{0,8}}{_QUOTE})
       | \{{[^{{}}]{{0,400}}?\sdefault[ \t]{{0,8}}=
-      | (?:is|was)(?=[ \t])
+      | [iw](?:s|as|ill\ be){_SETTING} | has\ been{_SETTING} | to(?=[ \t])
+      | [csru](?:hanged|et|eset|otated|pdated)\ to(?=[ \t])
+      | (?P<beside>(?<=["']\ )(?=[a-z-]{{2,20}}=) | /(?=>) | -(?<=htpasswd\ -)(?=[a-z]{{0,6}}b))
+      | (?P<sql>(?<=password\ )(?={_QUOTE})) | (?(close),(?=[\s\\])|(?!))
+      | \| | [,;](?=\S) | (?=[\r\n\\])(?=\r?\n|\\{{1,8}}[nrt]) | (?<=\t)
     )
     [ \t]{{0,8}}+
 """
@@ -34,17 +43,25 @@ def _assignment(keyword: str, not_a_number: str = _NOT_A_NUMBER) -> str:
     return rf"(?x){keyword}(?P<rest>[a-z0-9_.-]{{0,32}}+){_OPERATOR}{not_a_number}"
 
 
+# A word before `key` that says what it opens; looking back takes one width.
+_OWNED = f"(?<=(?:{'|'.join(sorted({owner[-3:] for owner in KEY_OWNERS}))}).key)"
+
 # The keywords, and what finds them: together where they share a letter, and by a rarer letter
 # than their first.
 _ASSIGNMENTS: dict[tuple[str, ...], str] = {
-    ("pass", "pwd"): _assignment(r"p(?:ass|wd)", not_a_number=""),
+    ("pass", "pwd", "psk"): _assignment(r"p(?:ass(?!(?<=\ pass)\r?\n)|wd|sk)", not_a_number=""),
     ("secret", "cred"): _assignment(r"cre(?:t(?<=secret)|d)"),
     ("token", "key", "cookie"): _assignment(
-        r"k(?:en(?<=token)(?!s(?![a-z]))(?!iz)|ey(?<=[a-z0-9_-]key)|ie(?<=cookie))"
+        r"k(?:en(?<=token)(?!s(?![a-z]))(?!iz)|ie(?<=cookie)"
+        rf"|ey(?:(?<=[a-z0-9_-]key)|(?!\ [abdefgjklmnopqvxyz]|[.a-z])(?<=[ .:/]key){_OWNED}))"
     ),
     ("auth",): _assignment(r"uth(?<=auth)(?!or(?!iza))"),
 }
 _KEYWORDS = tuple(keyword for keywords in _ASSIGNMENTS for keyword in keywords)
+
+_OWNED_KEY = r"(?i)(?:(?<![a-z0-9\\])|(?<=\\[nrt]))[a-z0-9]{2,24}[ .:/]key[\w-]*\Z"
+_BEFORE_LAST_CELL = r"(?:[,;\t|]|\\t|\| )\\*[\"']?\Z"
+_APART = frozenset(("", ",", ";", "|", "-", "/", ">"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
 _YAML = r"[\w.-]+: [a-z]{8,}"
@@ -73,17 +90,60 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
     start = _name_start(found.view, match.start())
     if found.view.endswith("[masked:", 0, start):
         return  # the name of a kind, in a mask
-    name = found.view[start : match.end("rest")].rpartition(".")[2]
+    start, name = _owned(found.view, start, match.end("rest"))
     folded = name.lower()
     operator = match.group("operator")
-    if operator[0] in ",{" and not match.group("close"):
+    if (operator in _APART or name[:5] == "PuTTY") and _is_apart(found, start, name, match):
+        return
+    if operator[:1] in {",", "{"} and not match.group("close"):
         return
     if folded.endswith("authorization"):
         mask_authorization(found, start, match.end(), in_list=operator == ",")
     elif folded.endswith("cookie"):
         mask_cookies(found, start, match.end())
-    elif (promise := promise_of(name)) is not Promise.NONE:
+    elif (promise := promise_of(name)) is not Promise.NONE and (folded, operator) != ("pass", "to"):
         _judge_value(found, promise, start, match)
+
+
+def _is_apart(found: Findings, start: int, name: str, match: re.Match[str]) -> bool:
+    """Handle what promises a secret further on, or with a space alone; return whether it did."""
+    operator, end, promise = match.group("operator"), match.end(), promise_of(name)
+    if name.startswith("PuTTY-User-Key-File"):
+        find_putty_key(found, start, end)
+    elif operator == "-":
+        find_htpasswd(found, start, end)
+    elif promise is Promise.NONE:
+        return operator not in {",", ">"}
+    elif match.group("sql") is not None:
+        # `PASSWORD '…'` in SQL; statements are shouted.
+        _judge_value(found, promise if name.isupper() else Promise.TOKEN, start, match)
+    elif name == "random_password":
+        find_generated_password(found, start, end)
+    elif match.group("beside") is not None or (operator == ">" and match.group("close")):
+        find_input_value(found, promise, start, end)
+    else:
+        return _heads_column(found, start, match) or operator not in {",", ">"}
+    return True
+
+
+def _heads_column(found: Findings, start: int, match: re.Match[str]) -> bool:
+    """Return whether the name is a heading in a table; its columns are masked then."""
+    view, operator = found.view, match.group("operator")
+    if operator == "":
+        place = compiled(_BEFORE_LAST_CELL).search(view, max(0, start - 12), start)
+    else:
+        place = compiled(r"[;|]|,(?!\s|\\{1,8}[nrt])").match(view, match.start("operator"))
+    return place is not None and find_columns(found, start, match.end("rest"))
+
+
+def _owned(view: str, start: int, end: int) -> tuple[int, str]:
+    """Return a name, and where it begins: of `key` alone the word before it says what it opens."""
+    name = view[start:end].rpartition(".")[2]
+    if name[:3].lower() == "key":
+        owner = compiled(_OWNED_KEY).search(view, max(0, end - 60), end)
+        if owner is not None:
+            return min(start, owner.start()), owner.group()
+    return start, name
 
 
 def _name_start(view: str, position: int) -> int:
@@ -100,8 +160,13 @@ def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[
     if operator == ">":
         _judge_element(found, promise, start, position)
         return
-    quote = compiled(rf"[bruf@$]{{0,2}}({_QUOTE})").match(view, position)
-    if quote is not None and operator in (",", "("):
+    quote = compiled(rf"[bruf@$]{{0,2}}({_QUOTE})((?:\1){{2}})?").match(view, position)
+    if operator == "to":
+        promise = Promise.TOKEN  # give the password to `login`
+    if quote is not None and quote.group(2):  # triple quotes: the first line that isn't empty
+        first = compiled(r"(?>(?:\s|\\{1,8}[nrt]){0,80})").match(view, quote.end())
+        judge_quoted(found, promise, start, first.end() if first else 0, quote.group(1))
+    elif quote is not None and operator in (",", "("):
         _judge_listed(found, start, quote.end(), quote.group(1))
     elif quote is not None:
         judge_quoted(found, promise, start, quote.end(), quote.group(1))
@@ -125,7 +190,8 @@ def _judge_listed(found: Findings, start: int, position: int, opening: str) -> N
     end, _ = quoted_end(found.view, position, opening)
     value = found.text[position:end]
     digits = sum(letter.isdigit() for letter in value[:64])
-    if digits > 1 and not compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value):
+    mixed = digits > 1 and not compiled(r"[A-Za-z_.:# -]+[\w-]{0,4}").fullmatch(value)
+    if mixed or is_literal_secret(Promise.TOKEN, value, Style.BARE):
         judge_quoted(found, Promise.TOKEN, start, position, opening)
     else:
         found.leave(start, end)
@@ -144,8 +210,8 @@ def _judge_annotated(found: Findings, promise: Promise, start: int, position: in
 def _judge_below(found: Findings, promise: Promise, position: int) -> bool:
     """Handle YAML's `password: |` with the value in the line below; return whether it was one."""
     pattern = (
-        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{_LINE_END}[ \t]{{1,40}}([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+)"
-        rf"[ \t]*+(?={_LINE_END}|[\"'`]|\Z)"
+        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{_LINE_END}[ \t]{{1,40}}"
+        rf"([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}})[ \t]*+(?={_LINE_END}|[\"'`]|\Z)"
     )
     below = compiled(pattern).match(found.view, position)
     if below is None or not is_literal_secret(promise, below.group(1), Style.BARE):

@@ -28,20 +28,20 @@ _PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd")
 
 _SECRETS = word_set(
     "secret apikey secretkey privatekey accesskey authkey accountkey sharedaccesskey signingkey "
-    "encryptionkey masterkey clientsecret passkey"
+    "encryptionkey masterkey clientsecret passkey psk presharedkey"
 )
 
-_KEY_OWNERS = word_set(
+KEY_OWNERS = word_set(
     "api secret private access encryption decryption signing master account storage shared auth "
     "service role admin client app application deploy webhook jwt hmac ssh rsa gpg pgp root server "
-    "subscription license openai anthropic stripe aws azure google gemini groq mistral github "
-    "gitlab cloudflare heroku sendgrid mailgun twilio datadog sentry"
+    "subscription preshared openai anthropic stripe aws azure google gemini groq mistral github "
+    "gitlab cloudflare heroku sendgrid mailgun twilio datadog sentry license"
 )
 
 _OTHER_KEYS = word_set(
     "public primary foreign sort partition cache map dict hot idempotency object bucket row unique "
     "index routing registry lookup group json translation hash config settings state storage query "
-    "item data entry field sorting natural composite message event"
+    "item data entry field sorting natural composite message event metadata tag"
 )
 
 _OTHER_TOKENS = word_set(
@@ -67,7 +67,7 @@ _HARMLESS_ENDS = word_set(
 
 _FILLERS = word_set(
     "value raw text str string plain plaintext default new old current prod production dev test "
-    "staging live secondary base b hex encoded confirm confirmation"
+    "staging live secondary base b hex encoded confirm confirmation data"
 )
 
 _ENVIRONMENT_WORDS = word_set(
@@ -115,14 +115,14 @@ def _promise_of(name: str, spelled_as_environment: bool) -> Promise:
     if last in _SECRETS:
         return Promise.SECRET
     if last in {"credential", "credentials", "creds", "pass", "auth", "authorization"}:
-        return Promise.TOKEN
+        return Promise.NONE if before == "o" else Promise.TOKEN  # OAuth
     if last in {"cookie", "hash", "hashed"} and "secret" not in words:
         return Promise.NONE
     return Promise.SECRET if "secret" in words else Promise.NONE
 
 
 def _key_promise(before: str, spelled_as_environment: bool) -> Promise:
-    if before in _KEY_OWNERS:
+    if before in KEY_OWNERS:
         return Promise.SECRET
     # STRIPE_LIVE_KEY=… is how an environment spells a secret; cache_key is how code spells a key.
     named = spelled_as_environment and before and before not in _OTHER_KEYS

@@ -14,7 +14,20 @@ _PATH_GOES_ON = r"(?=[\w.@~+%$({\[-])"
 
 _USER = r"[\w?-]++(?>(?:\.[\w?-]++)*)"
 _HOME = rf"(?:home|Users){_SLASH}(?!Shared\b){_USER}|root(?={_SLASH})"
-_WINDOWS_HOME = r"Users\\{1,8}[^\\/:*?\"<>|\s]{1,64}"
+_WINDOWS_HOME = r"Users\\{1,8}(?![{%$])[^\\/:*?\"<>|\s]{1,64}"
+
+# `/home/…` is also what web sites call their pages. It is one of those where the text before it is
+# about routes, or its name is a page's, and nothing below it is what only a file system has.
+_ROUTES = (
+    r"\b(?:routes?|routers?|endpoints?|pages?|href|redirects?|navigat\w+|urlpatterns)\b"
+    r"|\b(?:get|post|put|patch|delete|head) +/|\bapp\.(?:get|post|use)\("
+)
+_PAGES = r"(?:dashboard|index|profile|settings|log(?:in|out)|about|contact|search|feed|news)\b"
+_FILE = (
+    r"\S*?(?:/\.|\.\w{1,8}(?![\w/])|/(?:src|bin|lib|etc|opt|include|projects?|repos?|work|code|tmp"
+    r"|Desktop|Documents|Downloads|Library|go|venv|build)\b)"
+)
+_REACH = 160
 
 _MAX_TRACE = 30
 _FRAMES_KEPT = 10
@@ -27,7 +40,7 @@ _CALL = (
 )
 _CALLS = (r"\n[ \t]++at [^\n]{1,400}+", r"\\n[ \t]++at [^\n\\\"]{1,400}+(?>(?:\\(?=\\))*)")
 # Python: a File line and the lines of code below it.
-_FILE = r"File (?=\\{0,8}\")"
+_FRAME = r"File (?=\\{0,8}\")"
 _FILES = (
     r"\n[ \t|+-]*+File \"[^\n\"]{1,400}+\", line \d{1,9}[^\n]{0,200}+"
     r"(?>(?:\n(?![ \t|+-]*+File \")[ \t|]{3,}+[^\n]{1,400}+){0,4})",
@@ -40,7 +53,7 @@ _FILES = (
 def _folders(project: str | None, home: str | None) -> re.Pattern[str]:
     """Return what finds the project with the slash behind it, this home folder and any other."""
     if home and re.fullmatch(f"/(?:{_HOME})", home):
-        home = None  # any other
+        home = None  # it is found like any other
     own: list[str] = []
     for name, folder in (("project", project), ("home", home)):
         if folder and folder.strip("/"):
@@ -73,20 +86,32 @@ def _find_in(found: Findings, text: str, project: str | None, home: str | None) 
             continue
         place: dict[str, str | None] = match.groupdict()
         if not place.get("project"):
-            _note_home(found, match, start)
+            _note_home(found, match, start, home)
             continue
         found.replace(start, match.end(), "" if place["project_slash"] else ".")
         # A home below the project, or the same folder: what replaces more of the path wins.
         below = _folders(None, home).match(text, match.start())
         if below is not None:
-            _note_home(found, below, start)
+            _note_home(found, below, start, home)
 
 
-def _note_home(found: Findings, match: re.Match[str], start: int) -> None:
+def _note_home(found: Findings, match: re.Match[str], start: int, home: str | None) -> None:
     if match.groupdict().get("home"):
         found.replace(start, match.end("home"), "~")
-    elif "?" not in found.text[start : match.end()]:  # the address of a page: /home/?tab=2
+    elif match.group().replace("\\", "") == home or not _is_route(found, match):
         found.replace(start, match.end(), "~")
+
+
+def _is_route(found: Findings, match: re.Match[str]) -> bool:
+    """Return whether it is the address of a page: `/home/?tab=2`, `GET /home/orders`."""
+    start, end = match.span()
+    if "?" in found.text[start:end]:
+        return True
+    if compiled(_FILE).match(found.view, end, end + _REACH) or found.view[start - 1 : start] == "/":
+        return False
+    page = compiled(rf"/(?:home|root|Users)/{_PAGES}").match(found.view, start)
+    before = found.folded[max(0, start - _REACH) : start + 1]
+    return page is not None or compiled(_ROUTES).search(before) is not None
 
 
 def _path_start(text: str, position: int) -> int | None:
@@ -117,7 +142,7 @@ def find_long_traces(found: Findings) -> None:
     """Note the middle of every stack trace of more than 30 frames."""
     if len(found.view) < _MAX_TRACE * len("\n at f"):
         return
-    for frame, patterns in ((_CALL, _CALLS), (_FILE, _FILES)):
+    for frame, patterns in ((_CALL, _CALLS), (_FRAME, _FILES)):
         frames = compiled(frame).finditer(found.view)
         if sum(1 for _ in islice(frames, _MAX_TRACE)) == _MAX_TRACE:
             for pattern in patterns:

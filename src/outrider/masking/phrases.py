@@ -24,6 +24,7 @@ def _word(text: str) -> str:
     return rf"(?<={text})(?:(?<![a-z0-9_]{text})|(?<=\\n{text}))"
 
 
+_WORD = r"[^\s\"'`;|&\\]{4,256}+"
 _VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
 
 # The words that a text must have, and the pattern for the folded text. A pattern that begins with
@@ -32,30 +33,39 @@ _VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
 _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("-",),
-        rf"""-(?x:
+        rf"""-(?=[-apu])(?x:
             (?<=[ \t]-)(?P<login>[ap])
           | (?P<option>
                 (?:-(?P<name>[a-z][a-z0-9-]{{2,40}}+)[ \t=]|u(?![a-z0-9_-])[ \t=]?)
-                [ \t]{{0,4}}(?P<quote>{_QUOTE})?(?![-<\[{{$])
+                [ \t]{{0,4}}(?P<value>)(?:{_QUOTE})?(?![-<\[{{$])
             )
         )""",
     ),
     (
         ("login", "sig", "securestring"),
-        rf"""g(?x:
+        rf"""g(?=in\s|=|nature=| [-\\\"'`])(?x:
             in(?<=login)(?=\s{{1,8}}\S{{1,128}}+\s{{1,40}}password\s{{1,8}}(?P<netrc>\S{{4,256}}+))
-          | (?<=[?&;-]sig)(?:nature)?=(?P<signature>[a-z0-9%+/=_-]{{20,}}+)
+          | (?<=[?&;-]sig)(?:nature)?=(?P<signature>[a-z0-9%+/=_~-]{{16,}}+)
           | (?<=securestring)(?:\ -string)?\ (?P<secure_string>{_QUOTE})
         )""",
     ),
     (
         ("bearer ", "basic ", " by "),
-        rf"""b(?x:
+        rf"""b(?=earer |asic |y [\\\"'`])(?x:
             (?:earer|asic)\ [ ]{{0,4}}(?P<credentials>[a-z0-9._~+/=-]{{8,}}+)
           | y\ (?<=\ by\ )(?P<identified_by>{_QUOTE})
         )""",
     ),
-    (("password ",), rf"word (?<=\spassword )(?P<password>{_QUOTE})"),
+    (
+        (":5432:",),
+        r"5432:(?<=:5432:)[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:"
+        rf"(?P<pgpass>{_WORD})(?=[ \t]*(?:[\r\n\"'`\\]|\Z))",
+    ),
+    (
+        ("net use ",),
+        r"use (?<=net use )[ \t]*(?:[a-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
+        rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<share>{_WORD})",
+    ),
     # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
     (("env ",), f"v {_word('env ')}{_VARIABLE}"),
     (
@@ -64,21 +74,32 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 
+_ACCOUNT = (
+    r"(?:thin:|sqlplus[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4}))"
+    r"[^\s/@]{1,64}+/(?P<account>[^\s@\"'`]{4,256}+)\Z"
+)
 _KUBERNETES_REACH = 8192
 _KUBERNETES = "kind: secret"
-_ALL_WORDS = (*(word for words, _ in _PHRASES for word in words), _KUBERNETES)
+_FIRST, *_OTHERS = _PHRASES
+_WORDS = (*(word for words, _ in _OTHERS for word in words), _KUBERNETES, "thin:", "sqlplus")
 
 
 def find_phrases(found: Findings) -> None:
     """Note the secrets that are recognised by the words around them."""
-    if not worth_searching(found.folded, *_ALL_WORDS):
+    _find_phrase(found, *_FIRST)
+    if not worth_searching(found.folded, *_WORDS):
         return
-    for words, pattern in _PHRASES:
-        if worth_searching(found.folded, *words):
-            for match in compiled(pattern).finditer(found.folded):
-                _JUDGES[match.lastgroup or ""](found, match)
-    if worth_searching(found.folded, _KUBERNETES):
+    for words, pattern in _OTHERS:
+        _find_phrase(found, words, pattern)
+    _find_accounts(found)
+    if _KUBERNETES in found.folded:
         _find_kubernetes_secrets(found)
+
+
+def _find_phrase(found: Findings, words: tuple[str, ...], pattern: str) -> None:
+    if worth_searching(found.folded, *words):
+        for match in compiled(pattern).finditer(found.folded):
+            _JUDGES[match.lastgroup or ""](found, match)
 
 
 def _judge_option(found: Findings, option: re.Match[str]) -> None:
@@ -87,11 +108,8 @@ def _judge_option(found: Findings, option: re.Match[str]) -> None:
     promise = promise_of(name)
     if name in {"u", "user", "proxy-user"}:
         _judge_user(found, option)
-    elif promise is not Promise.NONE and option.group("quote"):
-        opening = found.view[option.start("quote") : option.end("quote")]
-        judge_quoted(found, promise, option.start(), option.end(), opening)
     elif promise is not Promise.NONE:
-        judge_bare(found, promise, option.start(), option.end(), (Style.BARE, BARE))
+        _judge_argument(found, promise, option.start(), option.start("value"), Style.BARE)
 
 
 def _judge_user(found: Findings, option: re.Match[str]) -> None:
@@ -148,7 +166,7 @@ def _judge_identified_by(found: Findings, match: re.Match[str]) -> None:
 
 
 def _judge_quoted_password(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password in SQL's `PASSWORD '…'`, and in PowerShell's secure strings."""
+    """Mask the password in quotes, of SQL and of PowerShell's secure strings."""
     start, end = match.span(match.lastgroup or 0)
     # "identified by 'code'" in a comment is prose; statements are shouted.
     word = found.view[max(0, start - 40) : start].split()[-1]
@@ -157,9 +175,9 @@ def _judge_quoted_password(found: Findings, match: re.Match[str]) -> None:
     judge_quoted(found, promise, match.start(), end, found.view[start:end])
 
 
-def _judge_netrc(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password in `machine … login … password …`."""
-    start, end = match.span("netrc")
+def _judge_password(found: Findings, match: re.Match[str]) -> None:
+    """Mask the password at its place in `.netrc`, `.pgpass`, `net use` and an Oracle account."""
+    start, end = match.span(match.lastgroup or 0)
     if is_literal_secret(Promise.PASSWORD, found.text[start:end], Style.TIGHT):
         found.mask(start, end, "secret")
 
@@ -194,7 +212,30 @@ def _judge_variable(found: Findings, match: re.Match[str]) -> None:
     name = found.view[match.start("variable") : match.end("variable")]
     promise = promise_of(name) if name.isupper() else Promise.NONE
     if promise is not Promise.NONE:
-        judge_bare(found, promise, match.start(), match.end(), (Style.TIGHT, BARE))
+        _judge_argument(found, promise, match.start(), match.end(), Style.TIGHT)
+
+
+def _judge_argument(
+    found: Findings, promise: Promise, start: int, position: int, style: Style
+) -> None:
+    quote = compiled(_QUOTE).match(found.view, position)
+    if quote is not None:
+        judge_quoted(found, promise, start, quote.end(), quote.group())
+    else:
+        judge_bare(found, promise, start, position, (style, BARE))
+
+
+def _find_accounts(found: Findings) -> None:
+    """Mask the password in `user/password@database`, as Oracle's programs and drivers take it."""
+    at = found.view.find("@", 1)
+    while at >= 0:
+        if not found.view[at - 1].isspace():
+            before = found.folded[max(0, at - 340) : at]
+            if "thin:" in before or "sqlplus" in before:
+                account = compiled(_ACCOUNT).search(found.folded, max(0, at - 340), at)
+                if account is not None:
+                    _judge_password(found, account)
+        at = found.view.find("@", at + 1)
 
 
 def _find_kubernetes_secrets(found: Findings) -> None:
@@ -220,11 +261,12 @@ def _find_kubernetes_secrets(found: Findings) -> None:
 _JUDGES: dict[str, Callable[[Findings, re.Match[str]], None]] = {
     "option": _judge_option,
     "login": _judge_login,
-    "netrc": _judge_netrc,
+    "netrc": _judge_password,
     "signature": _judge_signature,
     "secure_string": _judge_quoted_password,
     "credentials": _judge_credentials,
     "identified_by": _judge_identified_by,
-    "password": _judge_quoted_password,
+    "pgpass": _judge_password,
+    "share": _judge_password,
     "variable": _judge_variable,
 }

@@ -36,49 +36,48 @@ class Search:
 
     def masked(self, text: str) -> str:
         """Return `text` with everything found in it replaced."""
-        return _masked_short(self, text) if len(text) <= MAX_CACHED else self.searched(text)[2]
+        return _masked_short(self, text) if len(text) <= MAX_CACHED else self.searched(text)[1]
 
     def masked_lines(self, lines: Sequence[str]) -> list[str]:
         """Return the lines of one text, each with what is found in it replaced."""
         if len(lines) == 1:
             return [self.masked(lines[0])]
-        spans = self.spans("\n".join(lines))[0]
+        spans = self.searched("\n".join(lines))[0].spans
         return replaced_lines(lines, spans) if spans else list(lines)
 
     def masked_value(self, value: Any) -> tuple[Any, list[str]]:
         """Return a masked copy of a JSON value, and the paths at which it differs."""
         return masked_copy(value, self.masked, self.masked_lines)
 
-    def spans(self, text: str) -> tuple[list[Span], int]:
-        """Return what to replace in `text`, and from where on more text may change that."""
-        return self.searched(text)[:2]
-
-    def searched(self, text: str) -> tuple[list[Span], int, str]:
-        """Return the spans, where it is undecided, and the text with the spans replaced."""
-        found = self._look(text)
-        spans, undecided = merged(found.view, found.spans), found.undecided
+    def searched(self, text: str, *, is_start: bool = True) -> tuple[Findings, str]:
+        """Return what is found in `text`, with merged spans, and the text with those replaced."""
+        found = self._look(text, is_start)
+        found.spans = spans = merged(found.view, found.spans)
         if not spans:
-            return spans, undecided, text
+            return found, text
         masked = replaced(text, spans)
         for _ in range(_MAX_LOOKS):
             places = Places(spans)
             masks = places.masks()
             if not masks:
                 break
-            again, open_from = self._look_around(masked, masks)
-            undecided = min(undecided, places.before((open_from, len(masked), ""))[0])
+            again, open_from = self._look_around(masked, masks, is_start)
+            before = places.before((open_from, len(masked), ""))[0]
+            found.undecided = min(found.undecided, before)
             if not again:
                 break
-            spans = merged(found.view, spans + [places.before(span) for span in again])
+            found.spans = spans = merged(found.view, [*spans, *map(places.before, again)])
             masked = replaced(text, spans)
-        return spans, undecided, masked
+        return found, masked
 
-    def _look_around(self, text: str, masks: list[tuple[int, int]]) -> tuple[list[Span], int]:
+    def _look_around(
+        self, text: str, masks: list[tuple[int, int]], is_start: bool
+    ) -> tuple[list[Span], int]:
         """Look again near the masks; return what is found, and from where it is undecided."""
         spans: list[Span] = []
         undecided = len(text)
         for first, last in _windows(masks, len(text)):
-            found = self._look(text[first:last])
+            found = self._look(text[first:last], is_start and not first)
             # At a window's edge only a part of a thing may be seen.
             inner = [
                 (start, end, words)
@@ -90,8 +89,8 @@ class Search:
                 undecided = first + found.undecided
         return spans, undecided
 
-    def _look(self, text: str) -> Findings:
-        found = Findings(text)
+    def _look(self, text: str, is_start: bool) -> Findings:
+        found = Findings(text, is_start)
         for secret in self.known:
             _find_known(found, secret)
         find_tokens(found)
@@ -107,7 +106,7 @@ class Search:
 
 @lru_cache(maxsize=1024)
 def _masked_short(search: Search, text: str) -> str:
-    return search.searched(text)[2]
+    return search.searched(text)[1]
 
 
 def _windows(masks: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ import re
 
 from .names import Promise
 from .spans import Findings, compiled, find_rare, worth_searching
-from .values import Style, is_literal_secret
+from .values import Style, is_literal_secret, is_word_of_code
 
 _MAX_UNDECIDED = 2048  # a construct without an end after so many characters is judged as it is
 _MAX_KEY = 16_384
@@ -151,7 +151,7 @@ def _find_url_credentials(found: Findings) -> None:
                 found.mask(*match.span("name"), "url-password")
         elif match.group("password") is not None:
             password = found.text[match.start("password") : match.end("password")]
-            if not compiled(_PLACEHOLDER).fullmatch(password):
+            if not compiled(_PLACEHOLDER).fullmatch(password) and not is_word_of_code(password):
                 found.mask(*match.span("password"), "url-password")
         elif view[max(0, match.start() - 13) : match.start() - 1].endswith(_DATABASES):
             # Only there does a slash in a password occur in practice; elsewhere it is a path.

@@ -29,22 +29,27 @@ class Findings:
     """A text as the detectors see it, and what they found in it.
 
     `view` is the text with every non-ASCII character as "?", `folded` the same in lower case.
-    Positions agree in all three, and a search reads one byte per character. `undecided` is the
+    Positions agree in all three, and a search reads one byte per character. Without `is_start`
+    there was more before the text, maybe in its first line. `undecided` is the
     start of the earliest thing that the end of the text may have cut, `masked_to` the end of the
-    latest secret: what a pass finds before it needs no second look.
+    latest secret: what a pass finds before it needs no second look. `tables` has for each
+    line that was examined as a header where its table's header and rows begin.
     """
 
     text: str
+    is_start: bool = True
     view: str = ""
     folded: str = ""
-    spans: list[Span] = field(default_factory=list[Span])
+    spans: list[Span] = field(init=False)
     undecided: int = 0
     masked_to: int = 0
+    tables: dict[int, list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.view = _ascii(self.text)
         self.folded = self.view.lower()
         self.undecided = len(self.text)
+        self.spans, self.tables = [], {}
 
     def mask(self, start: int, end: int, kind: str) -> None:
         """Note a secret; the text will read `[masked:kind]` in its place."""

@@ -1,5 +1,6 @@
 """No secret passes in pieces: text that comes in deltas is masked as if it had come whole."""
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from .names import NAME_LETTERS
@@ -23,11 +24,12 @@ class StreamMasker:
     of a longer one only the beginning and the latest end are kept.
     """
 
-    __slots__ = ("_buffer", "_next_look", "_released", "_search")
+    __slots__ = ("_buffer", "_is_start", "_next_look", "_released", "_search")
 
     def __init__(self, search: "Search") -> None:
         self._search = search
         self._buffer = ""
+        self._is_start = True
         self._released = 0
         self._next_look = _HELD_BACK + _STEP
 
@@ -41,10 +43,11 @@ class StreamMasker:
         self._buffer += delta
         if len(self._buffer) < self._next_look:
             return ""
-        spans, undecided = self._search.spans(self._buffer)
-        cut = self._cut(spans, undecided)
+        found = self._search.searched(self._buffer, is_start=self._is_start)[0]
+        spans = found.spans
+        cut = self._cut(spans, found.undecided)
         shown = replaced(self._buffer[:cut], [s for s in spans if s[1] <= cut], self._released)
-        self._keep(cut, spans)
+        self._keep(cut, spans, [rows for rows in found.tables.values() if rows])
         # Growing by a share of what is held keeps the work linear when much is held.
         held = len(self._buffer)
         self._next_look = held + max(_STEP, (held - _HELD_BACK - _CONTEXT) // 2)
@@ -52,7 +55,7 @@ class StreamMasker:
 
     def finish(self) -> str:
         """Return the rest; the stream is over."""
-        shown = replaced(self._buffer, self._search.spans(self._buffer)[0], self._released)
+        shown = replaced(self._buffer, self._search.searched(self._buffer)[0].spans, self._released)
         self._buffer, self._released = "", 0
         return shown
 
@@ -75,8 +78,11 @@ class StreamMasker:
                 earliest = min(earliest, at)
         return earliest
 
-    def _keep(self, cut: int, spans: list[Span]) -> None:
-        """Drop what was released except its last words, and the middle of an endless secret."""
+    def _keep(self, cut: int, spans: list[Span], tables: list[list[int]]) -> None:
+        """Drop what was released except its last words, and the middle of an endless secret.
+
+        Of a table that goes on the header stays, and then only whole rows.
+        """
         forget = max(0, cut - _CONTEXT)
         for start, end, _ in spans:
             # A secret cut in two would no longer be recognised.
@@ -85,7 +91,14 @@ class StreamMasker:
         # Half a name can mean what the whole doesn't: `next_page_` gone, `token` left.
         while 0 < forget < cut and self._buffer[forget - 1] in NAME_LETTERS:
             forget += 1
-        self._buffer = self._buffer[forget:]
+        header = ""
+        table = next((rows for rows in tables if rows[0] < forget and cut < rows[-1]), None)
+        if table is not None:
+            header = "\n" + self._buffer[table[0] : table[1]]
+            forget = table[max(1, bisect_right(table, forget) - 1)]
+        self._is_start = self._is_start and not forget
+        self._buffer = header + self._buffer[forget:]
+        forget -= len(header)
         self._released = cut - forget
         if spans and spans[-1][1] >= len(self._buffer) + forget - _HELD_BACK:
             start = spans[-1][0] - forget

@@ -1,10 +1,18 @@
-"""Whether the value of a secret-looking name is a literal secret, or only code or prose."""
+"""Whether the value of a secret-looking name is a secret.
+
+The rule: a placeholder or a reference (a name, a path, an expression) never is. Where a value can
+only be a literal (in quotes, `NAME=value`, the cell of a table) anything else is one behind the
+name of a password or secret. Behind a name that promises less (`token`), and where the value may
+be code or prose (bare after `:`, ` = ` or a space), it must look random, join words as only a
+passphrase does, or mix letters with digits.
+"""
 
 import re
 from enum import Enum
 from functools import lru_cache
 
 from .names import Promise, is_secret_name, word_set
+from .randomness import looks_random
 from .spans import compiled
 
 QUOTE = r"(?:\\{0,16}[\"'`])"
@@ -41,19 +49,24 @@ class Style(Enum):
     BARE = "bare"  # password: …, password = …, --password …: may be code or prose
 
 
-_PLACEHOLDER = r"""(?xi)
+# What says by its signs that something else belongs here.
+_MARKED = r"""(?xi)
     \[(?:masked|redacted|hidden|removed|secret|filtered) .*
     | \$ (?: [a-z_]\w* | \{.* | \(.* | \$.* | )            # $NAME ${NAME} $(command)
     | %[({]?[a-z_]* [)}]? [sd%]? | %env.* | %v | \#\{.* | @\w+@ | @\{.*
     | \W*\*\*\W* | __\w+__ | \#[0-9a-f]{3,8}             # :****, __root__, a colour
-    | .* [\-_ ] (?:not[\-_ ]set|placeholder|here|redacted)
     | < .* | \{ .* | \(.* | \[.* | ! [a-z].*               # <your-key> {key} !vault
     | [*x.\-_?\#•]{3,} | (?:\*{3,}|x{3,}|\.{3,}) [\w\-]{0,4}   # ****, xxxx, ....abcd
-    | (?:your|my|the|some|enter|insert|replace|change|todo|example|dummy|fake|placeholder)
-      (?:$|[\-_ .].*|me|this|[A-Z].*)
     | (?:vault|env|file|op|ref\+\w+|arn|secret|secretref|keyring|ssm|gcp|aws)(?::|://).*
     | (?:process|import|os|sys|self|this|cls|config|settings|secrets|env|args|options|ctx|req)
       (?:\.|\[|::|->).*
+"""
+
+# What says so in words.
+_WORDED = r"""(?xi)
+    .* [\-_ ] (?:not[\-_ ]set|placeholder|here|redacted)
+    | (?:your|my|the|some|enter|insert|replace|change|todo|example|dummy|fake|placeholder)
+      (?:$|[\-_ .].*|me|this|[A-Z].*)
 """
 
 # What isn't part of a literal: masks, and what a template fills in.
@@ -61,11 +74,14 @@ _FILLED_IN = r"\[masked:[a-z-]+\]|\$\{[^}]*+\}?|\{\{[^}]*+\}*+"
 
 _WORDS_OF_CODE = word_set(
     "string str text number int integer boolean bool object array any unknown never void bytes "
-    "byte char password passwd pwd secret secrets token tokens key keys auth credential "
+    "byte char password passwd pwd pass secret secrets token tokens key keys auth credential "
     "credentials none null nil undefined true false yes no on off required optional hidden "
     "bearer basic digest include omit same-origin default empty unset missing invalid value "
     "values input output self this inherit private public internal readonly "
-    "username user email apikey api_key"
+    "username user email apikey api_key "
+    "uint float double varchar nvarchar ascii latin utf sha md base oauth aes argon blake pbkdf "
+    "bcrypt scram-sha arg param row col item test line group match step node part foo bar vec ed x "
+    "ec http ipv val id"
 )
 
 _SENTENCE = word_set(
@@ -73,15 +89,7 @@ _SENTENCE = word_set(
     "password please reset secret should that the this to type use user was with you your"
 )
 
-_TYPE_WITH_DIGITS = r"""(?ix)
-    (?: u?int | i | u | f | float | double | vec | utf-? | sha-? | md | str | char | n?varchar
-      | base | oauth | x | rs | hs | es | ps | ed | aes-? | k8s | s | ec | v | http | ipv | h | p
-      | argon | blake | pbkdf | bcrypt | arg | param | row | var | col | val | value | item | test
-      | user | line | group | match | step | node | part | foo | bar | ascii | latin | id
-    ) [\d_]+ [a-z]{0,10} s?
-    | (?-i:[A-Z]{2,5}-\d{1,4}) | scram-sha-\d+
-"""
-
+_DESIGNATION = r"[a-z]+(?:_[a-z0-9]+){2,}|[A-Z]{2,5}-\d{1,4}"
 _NAMES = r"[A-Za-z_$][\w$]*+(?>(?:(\.|::|->)[A-Za-z_]\w*+)*)"
 
 
@@ -93,34 +101,49 @@ def is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
 @lru_cache(maxsize=512)
 def _is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
     value = compiled(_FILLED_IN).sub("", value)
-    if len(value) < 4 or _stands_for_something_else(value, style):
+    if len(value) < 4 or compiled(_MARKED).fullmatch(value):
         return False
     if style is Style.QUOTED and any(letter.isspace() for letter in value):
         return _is_passphrase(value) or (promise is Promise.PASSWORD and _is_row_of_words(value))
-    if promise is Promise.TOKEN:
-        return _looks_like_a_token(value, style)
-    if style is Style.BARE:
-        return _looks_like_a_bare_password(value, promise)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://|[A-Za-z_$][\w$.]*+[(\[]\Z", value):
+        return False  # an address, a call
+    if looks_random(value):
+        return True
+    if _stands_for_something_else(value, style):
+        return False
+    if _is_row_of_words(value.lower(), "-") or _mixes(value, promise, style):
+        return True
+    if promise is Promise.TOKEN or style is Style.BARE:
+        return style is Style.TIGHT and len(value) >= 8 and not value.isupper()
     return True
 
 
 def stands_for_a_secret(value: str) -> bool:
     """Return whether `value` is a placeholder, a variable or a name instead of the secret."""
     value = value[:_MAX_LITERAL]
-    return is_placeholder(value) or _is_reference(value)
+    return is_placeholder(value) or (not looks_random(value) and _is_reference(value))
 
 
 def is_placeholder(value: str) -> bool:
     """Return whether `value` says that a secret belongs here: `<token>`, `${TOKEN}`, `***`."""
     value = compiled(_FILLED_IN).sub("", value[:_MAX_LITERAL])
-    return not value or compiled(_PLACEHOLDER).fullmatch(value) is not None
+    if not value or compiled(_MARKED).fullmatch(value):
+        return True
+    return compiled(_WORDED).fullmatch(value) is not None and not looks_random(value)
+
+
+def is_word_of_code(value: str) -> bool:
+    """Return whether code has such words in a secret's place: `string`, `int64`, `password`."""
+    value = value.lower()
+    return value in _WORDS_OF_CODE or value.rstrip("0123456789_-") in _WORDS_OF_CODE
 
 
 def _stands_for_something_else(value: str, style: Style) -> bool:
     return (
-        value.lower() in _WORDS_OF_CODE
-        or stands_for_a_secret(value)
-        or _is_path_or_address(value)
+        is_word_of_code(value)
+        or compiled(_WORDED).fullmatch(value) is not None
+        or _is_reference(value)
+        or _is_path(value)
         or (style is not Style.QUOTED and _is_code(value))
     )
 
@@ -129,23 +152,16 @@ def _is_reference(value: str) -> bool:
     """Return whether it is the name of a secret: `DB_PASSWORD`, `user.password`."""
     if re.fullmatch(r"[A-Z][A-Z0-9]*(?:_[A-Z]+)+", value) and is_secret_name(value):
         return True
-    if any(letter.isdigit() for letter in value.rstrip("0123456789")):
-        return False
     stem = value.rstrip("0123456789")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z_.\-/: ]*", stem):
         return False
     return is_secret_name(stem) or ("_" in stem and stem.isupper() and stem == value)
 
 
-def _is_path_or_address(value: str) -> bool:
-    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://", value):
-        return True
+def _is_path(value: str) -> bool:
     if re.match(r"(?:~|\.{1,2})/|[A-Za-z]:\\", value):
         return True
-    if not re.fullmatch(r"/?(?:[\w.@\-]+/)*[\w.@\-]+", value) or "/" not in value:
-        return False
-    # A key in base64 may have slashes too; a path has short words or an ending.
-    return bool(re.search(r"\.\w{1,5}$", value)) or max(map(len, value.split("/"))) < 16
+    return "/" in value and re.fullmatch(r"/?(?:[\w.@\-]+/)*[\w.@\-]+", value) is not None
 
 
 def _is_code(value: str) -> bool:
@@ -158,15 +174,15 @@ def _is_code(value: str) -> bool:
 
 
 def _is_passphrase(value: str) -> bool:
-    """Return whether a word mixes letters and digits; a plain sentence is a label or a hint."""
-    return any(len(word) >= 6 and _mixes(word) for word in value.split()[:12])
+    """Return whether a word is random or mixed; a plain sentence is a label or a hint."""
+    return any(len(word) >= 6 and _has_both(word) for word in value.split()[:12])
 
 
-def _is_row_of_words(value: str) -> bool:
+def _is_row_of_words(value: str, between: str = " ") -> bool:
     """Return whether words follow each other that aren't a sentence: `correct horse battery`."""
-    words = value.split(" ")
-    plain = all(word.isalpha() and word.islower() for word in words)
-    return plain and 3 <= len(words) <= 8 and not _SENTENCE.intersection(words)
+    words = value.rstrip("0123456789").rstrip(between).split(between)
+    plain = all(len(word) > 2 and word.isalpha() and word.islower() for word in words)
+    return plain and 3 <= len(words) <= 12 and not (_SENTENCE | _WORDS_OF_CODE).intersection(words)
 
 
 def is_plain_word(value: str) -> bool:
@@ -174,31 +190,19 @@ def is_plain_word(value: str) -> bool:
     return value.isalpha() and value.islower() and value not in _WORDS_OF_CODE
 
 
-def _mixes(value: str) -> bool:
+def _has_both(value: str) -> bool:
     return any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
 
 
-def _looks_like_a_token(value: str, style: Style) -> bool:
-    """Return whether it may be a token; letters alone must be many and in both cases."""
+def _mixes(value: str, promise: Promise, style: Style) -> bool:
+    """Return whether digits or signs stand in it as they don't in a name."""
     if value.isdigit():
-        return style is not Style.BARE and len(value) >= 8
-    if compiled(_TYPE_WITH_DIGITS).fullmatch(value):
+        enough = 6 if promise is Promise.PASSWORD else 8
+        return len(value) >= enough and (style is not Style.BARE or promise is Promise.PASSWORD)
+    if style is not Style.BARE:
+        return len(value) >= 6 and _has_both(value)
+    if promise is Promise.TOKEN:
         return False
-    if _mixes(value):
-        if style is not Style.BARE:
-            return len(value) >= 6
-        return len(value) >= 8 and not re.fullmatch(r"[a-z_]+\d{1,2}|[A-Z][a-z]+\w*\d?", value)
-    if style is Style.TIGHT:
-        return len(value) >= 8 and not value.isupper()
-    both_cases = value != value.lower() and value != value.upper()
-    return style is Style.QUOTED and len(value) >= 20 and both_cases and value.isalnum()
-
-
-def _looks_like_a_bare_password(value: str, promise: Promise) -> bool:
-    if value.isdigit():
-        return promise is Promise.PASSWORD and len(value) >= 6
-    if compiled(_TYPE_WITH_DIGITS).fullmatch(value):
-        return False
-    if _mixes(value):
-        return len(value) >= 6 and not re.fullmatch(r"[a-z]+(?:_[a-z0-9]+){2,}", value)
+    if _has_both(value):
+        return len(value) >= 6 and not re.fullmatch(_DESIGNATION, value)
     return len(value) >= 8 and bool(re.search(r"[A-Za-z][!@#$%^*~?]+[A-Za-z]", value))

@@ -46,7 +46,8 @@ def build_model(model: str) -> "Model":
         raise ModelUnavailable(f"The model {model} can't be used: {reason}") from error
     except Exception as error:
         # A provider's SDK raises its own errors for settings it can't use.
-        raise ModelUnavailable(f"The model {model} can't be set up: {error}") from error
+        reason = str(error) or type(error).__name__
+        raise ModelUnavailable(f"The model {model} can't be set up: {reason}") from error
 
 
 def _provider(name: str) -> "Provider[Any]":

@@ -55,13 +55,12 @@ class Brief:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a child reads first: its brief, and the surroundings of its caller to take on.
+    """What a child reads first: its brief, and the variables of its caller to take on.
 
-    A cold child has all of them from the start but the secrets, a fork of the warm process none.
+    A cold child has them from the start but for the secrets, a fork of the warm process has none.
     """
 
     brief: Brief
     environment: dict[str, str]
-    umask: int | None = None
-    limits: tuple[tuple[int, ...], ...] = ()
-    """Resource limits: number, soft, hard."""
+    begun: float | None = None
+    """When the run began, on the clock of `time.monotonic`; None where its time begins now."""

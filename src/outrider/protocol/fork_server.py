@@ -2,7 +2,8 @@
 
 A fork server sends `READY` once it can fork. A client then sends a `StartRequest` together with
 the four ends that a child gets, in the order of `ChildEnds`; nothing is answered: the child tells
-the rest. `STATUS` is answered with JSON, `STOP` with `STOPPED`.
+the rest. A fork server with other surroundings than the client's closes the ends. `STATUS` is
+answered with JSON, `STOP` with `STOPPED`.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ STATUS = b"status"
 STOP = b"stop"
 STOPPED = b"stopped"
 MAX_PACKET_BYTES = 4096
-_START = b"start"
+_START = "start"
 
 
 class ChildEnds(NamedTuple):
@@ -29,20 +30,27 @@ class ChildEnds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """Asks for a child: its time limit, and the model provider that it will use."""
+    """Asks for a child, with the caller's surroundings and the model provider that it will use.
 
-    timeout_ms: int
+    `deadline_ms` is when the run must be over, on the clock of `time.monotonic`: the whole system
+    has that in common.
+    """
+
+    deadline_ms: int
+    surroundings: str
     provider: str
 
     def to_bytes(self) -> bytes:
         """Return the packet to send."""
-        return b"%s %d %s" % (_START, self.timeout_ms, self.provider.encode())
+        return f"{_START} {self.deadline_ms} {self.surroundings} {self.provider}".encode()
 
     @classmethod
     def from_bytes(cls, packet: bytes) -> "StartRequest | None":
         """Return the request in a packet; None where it is something else."""
-        match packet.split(b" ", 2):
-            case [verb, timeout_ms, provider] if verb == _START and timeout_ms.isdigit():
-                return cls(int(timeout_ms), provider.decode(errors="replace"))
+        match packet.decode(errors="replace").split(" ", 3):
+            case [verb, deadline_ms, surroundings, provider] if (
+                verb == _START and deadline_ms.isdecimal()
+            ):
+                return cls(int(deadline_ms), surroundings, provider)
             case _:
                 return None

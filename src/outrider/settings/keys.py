@@ -64,7 +64,9 @@ class SubagentsConfig:
 
     enabled: bool = _key(True, "Whether tasks can be delegated at all.")
     max_depth: int = _key(1, "How deep delegations may nest; a child is at depth 1.")
-    timeout_ms: int = _key(900_000, "Hard deadline of a run, never reset.", minimum=1)
+    timeout_ms: int = _key(
+        900_000, "Hard deadline of a run, from its admission on; never reset.", minimum=1
+    )
     idle_timeout_ms: int = _key(180_000, "Longest time without an event.", minimum=1)
     allow_write: bool = _key(False, "Let agents that aren't `readonly` have their writing tools.")
     allow_lsp_tools: bool = _key(True, "Let children ask language servers.")

@@ -62,6 +62,6 @@ def is_credential(path: str) -> bool:
         or name.endswith(_SUFFIXES)
         or _OTHERS.fullmatch(name) is not None
         or plain.endswith(_PATH_ENDS)
-        or any(folder in plain for folder in _INSIDE)
+        or ("/." in plain and any(folder in plain for folder in _INSIDE))
     )
     return suspect and _HARMLESS.fullmatch(name) is None

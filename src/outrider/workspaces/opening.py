@@ -37,6 +37,8 @@ _ERRNOS_OF_CODE = {
     ToolCode.TOO_LARGE: (errno.ENXIO, errno.EFBIG),
     ToolCode.NOT_AVAILABLE: (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE),
 }
+# How many folders on the way to a file are kept open.
+_MAX_WAY = 32
 _KINDS = {
     stat.S_IFDIR: "folder",
     stat.S_IFREG: "file",
@@ -70,7 +72,57 @@ def open_folder(place: Place) -> Generator[OpenFolder, None, None]:
         path = f"/proc/self/fd/{listing}"
         if sys.platform == "darwin":
             path = os.fsdecode(fcntl.fcntl(listing, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
-        yield OpenFolder(path, os.path.lexists(f"{path}/.git"), excluded)
+        is_repository = os.path.lexists(f"{path}/.git")
+        with contextlib.closing(_Below(listing)) as below:
+            yield OpenFolder(path, is_repository, below.size, below.open, excluded)
+
+
+class _Below:
+    """Reaches plain files below an open folder, step by step, following no link.
+
+    A program that walks a tree opens by paths, and a link that is put in the way leads it out of
+    the tree. What it reports is real only if it is found here too.
+    """
+
+    def __init__(self, folder: int) -> None:
+        self._way: list[tuple[str, int]] = [("", folder)]
+
+    def size(self, path: str) -> int | None:
+        """Return the size of a plain file, or None where there is none."""
+        try:
+            parent, name = self._reach(path)
+            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        except OSError:
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def open(self, path: str) -> BinaryIO | None:
+        """Return a plain file, opened for reading, or None where it can't be."""
+        try:
+            parent, name = self._reach(path)
+            return open(open_plain(parent, Place("", (name,), path)), "rb")
+        except (OSError, ToolFault):
+            return None
+
+    def close(self) -> None:
+        """Let go of all folders below the first."""
+        while len(self._way) > 1:
+            os.close(self._way.pop()[1])
+
+    def _reach(self, path: str) -> tuple[int, str]:
+        """Return the folder that a file is in, which stays open for the next one, and its name."""
+        folder, slash, name = path.rpartition("/")
+        folder += slash
+        while not folder.startswith(self._way[-1][0]):
+            os.close(self._way.pop()[1])
+        way, parent = self._way[-1]
+        for part in folder[len(way) :].split("/")[:-1]:
+            parent = os.open(part, _PASS, dir_fd=parent)
+            way = f"{way}{part}/"
+            if len(self._way) > _MAX_WAY:
+                os.close(self._way.pop()[1])
+            self._way.append((way, parent))
+        return parent, name
 
 
 def list_folder(place: Place, limit: int) -> tuple[list[FolderEntry], int]:

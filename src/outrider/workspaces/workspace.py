@@ -49,6 +49,10 @@ class OpenFolder:
     """Leads to this folder, even if another one has taken its name since."""
     is_repository: bool
     """Whether it is the top of a git repository: ignore files above it don't apply."""
+    size: Callable[[str], int | None]
+    """Returns the size of a plain file below it, by its path; None where there is none."""
+    open: Callable[[str], BinaryIO | None]
+    """Opens a plain file below it for reading. Like `size`, it is quick for paths in order."""
     excluded: tuple[str, ...] = ()
     """Names in it that no program may enter."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from outrider.processes.reaping import sweep_marked
 from outrider.processes.shielding import shielded
@@ -13,33 +14,40 @@ CHUNK_BYTES = 1 << 18
 MAX_STOP_SECONDS = 20.0
 MAX_FORK_SECONDS = 30.0
 """How long a fork server may take to fork: many wait for it at once on a small machine."""
+LOOK_EVERY_SECONDS = 0.5
+"""How often we look whether the fork server that we wait for has been stopped."""
 KILL_SIGNAL = 9
 
 
 class Following:
     """Passes on what a child sends. Leaving `run`, however that happens, ends the child."""
 
-    def __init__(self, links: Links, listener: Listener, mark: str) -> None:
+    def __init__(
+        self, links: Links, listener: Listener, mark: str, fork_server: int | None = None
+    ) -> None:
         """`mark` is what the environment of everything that the child starts has in common."""
         self.is_stuck = False
         """Whether a fork server took the task and never forked."""
         self._links = links
         self._listener = listener
         self._mark = mark
+        self._fork_server = fork_server
         self._status = b""
         self._started = False
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._late: asyncio.Future[None] = self._loop.create_future()
+        self._timer: asyncio.Handle = self._loop.call_soon(
+            self._look, self._loop.time() + MAX_FORK_SECONDS
+        )
 
     async def run(self) -> ChildExit:
         """Return how the child ended."""
-        timer = self._loop.call_later(MAX_FORK_SECONDS, self._on_late)
         try:
             self._listen()
             await asyncio.wait({self._gone, self._late}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            timer.cancel()
+            self._timer.cancel()
             await self._end()
         return self._exit()
 
@@ -96,10 +104,15 @@ class Following:
         """Whether there is no process yet to wait for: the fork server has not forked."""
         return self._links.process is None and not self._started
 
-    def _on_late(self) -> None:
-        if self._is_nobody and not self._late.done():
-            self.is_stuck = True
-            self._late.set_result(None)
+    def _look(self, give_up: float) -> None:
+        """Wait no longer for a fork server that takes too long, or that somebody has stopped."""
+        if not self._is_nobody:
+            return
+        if self._loop.time() < give_up and not _is_stopped(self._fork_server):
+            self._timer = self._loop.call_later(LOOK_EVERY_SECONDS, self._look, give_up)
+            return
+        self.is_stuck = True
+        self._late.set_result(None)
 
     async def _end(self) -> None:
         """Let the guardian end what is left, and make sure that it does."""
@@ -133,3 +146,10 @@ class Following:
             return ChildExit(self._started, int(number))
         # The kernel ends the child of a guardian that was killed.
         return ChildExit(self._started, KILL_SIGNAL if self._guardian_was_killed else None)
+
+
+def _is_stopped(pid: int | None) -> bool:
+    """Whether a process does nothing until somebody lets it go on, as after SIGSTOP."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:
+        return stat.read().rpartition(b") ")[2].startswith(b"T")
+    return False

@@ -11,35 +11,38 @@ import fcntl
 import hashlib
 import json
 import os
-import resource
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from outrider.processes.surroundings import may_be_confined, surroundings
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.fork_server import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
 from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
+from outrider.settings.places import state_home
 
 MAX_SEND_SECONDS = 10.0
+MAX_ANSWER_SECONDS = 5.0
 LOOK_EVERY_SECONDS = 1.0
 """How often a host checks that its fork server still has the code that a cold child would."""
+MIN_LIFE_SECONDS = 60.0
+"""How long a host's fork server lives at least, where threads differ in their surroundings."""
 MAX_FAILED_STARTS = 3
 """How many fork servers in a row may give up before they are ready; more would do the same."""
 PLAIN_VARIABLES = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR",
     "SSL_CERT_FILE", "TMPDIR", "USER",
 )  # fmt: skip
-LIMITS = ("RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE")
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 
@@ -50,8 +53,8 @@ class NoForkServer(OutriderError):
 class HostedForkServer:
     """The fork server of this host: started when first needed, replaced when it dies.
 
-    It is replaced too when its code is no longer what a cold child would get. Settings don't
-    matter for that: they come with each brief.
+    It is replaced too when its code or its surroundings are no longer what a cold child would
+    get. Settings don't matter for that: they come with each brief.
     """
 
     def __init__(self) -> None:
@@ -61,14 +64,17 @@ class HostedForkServer:
         self._ready = False
         self._failed_starts = 0
         self._identity = ""
+        self._surroundings = ""
+        self._begun_at = 0.0
         self._looked_at = 0.0
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
         """Start a child; raises `NoForkServer` while there is nothing to fork from."""
-        return await _start(self._connected(brief.provider), brief, env)
+        here = surroundings()
+        return await _start(self._connected(brief.provider, here), brief, env, here)
 
-    def _connected(self, provider: str) -> socket.socket:
-        outdated = self._is_outdated()  # not under the lock: it looks at many files
+    def _connected(self, provider: str, here: str) -> socket.socket:
+        outdated = self._is_outdated(here)  # not under the lock: it looks at many files
         with self._lock:
             if self._process is not None and (code := self._process.poll()) is not None:
                 gave_up = code > 0 and not self._ready
@@ -77,22 +83,25 @@ class HostedForkServer:
             if outdated:
                 self._end()
             if self._connection is None:
-                self._connection = self._begin(provider)
-            if not self._is_ready(self._connection):
+                self._connection = self._begin(provider, here)
+            if self._surroundings != here or not self._is_ready(self._connection):
                 raise NoForkServer
             return self._connection
 
-    def _is_outdated(self) -> bool:
+    def _is_outdated(self, here: str) -> bool:
         now = time.monotonic()
+        if self._surroundings != here:
+            return now > self._begun_at + MIN_LIFE_SECONDS
         if self._connection is None or now < self._looked_at + LOOK_EVERY_SECONDS:
             return False
         self._looked_at = now
         return self._identity != code_identity()
 
-    def _begin(self, provider: str) -> socket.socket:
+    def _begin(self, provider: str, here: str) -> socket.socket:
         if self._failed_starts >= MAX_FAILED_STARTS:
             raise NoForkServer
-        self._identity, self._looked_at = code_identity(), time.monotonic()
+        self._identity, self._surroundings = code_identity(), here
+        self._begun_at = self._looked_at = time.monotonic()
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError:
@@ -117,7 +126,7 @@ class HostedForkServer:
         """Return whether it got ready; waits until that is known."""
         while True:
             with suppress(NoForkServer):
-                self._connected(provider)
+                self._connected(provider, surroundings())
                 return True
             if self._process is None or self._process.poll() is not None:
                 return False
@@ -161,55 +170,67 @@ def hosted_fork_server() -> HostedForkServer:
 
 
 class UserForkServer:
-    """The user's fork server, which commands leave behind for the next one."""
+    """The user's fork server, which commands leave behind for the next one.
+
+    There is one for each surroundings: a fork can't take on another's.
+    """
 
     def __init__(self, env: Mapping[str, str], minutes: int) -> None:
-        self._path = _socket_folder(env) / f"warm-{code_identity()}.sock"
+        self.pid: int | None = None
+        """The process id of the fork server that was last met."""
+        self._env = env
+        self._code = f"warm-{code_identity()}"
+        self._name = f"{self._code}-{surroundings()[:8]}.sock"
         self._minutes = minutes
-        self._pid: int | None = None
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
         """Start a child; raises `NoForkServer`, and has one ready for the next time."""
+        if may_be_confined():  # and the command that left the fork server behind was not
+            raise NoForkServer
         try:
             connection = self._connect()
         except OSError:
             self._begin(brief.provider)
             raise NoForkServer from None
         with connection:
-            return await _start(connection, brief, env)
+            return await _start(connection, brief, env, surroundings())
 
     def status(self) -> dict[str, Any] | None:
         """Return what the fork server says of itself; None where there is none."""
         return json.loads(answer) if (answer := self._ask(STATUS)) else None
 
     def stop(self) -> bool:
-        """End the fork server; return whether there was one."""
-        return self._ask(STOP) is not None
+        """End the user's fork servers in all surroundings; return whether there was one."""
+        names: list[str] = []
+        with suppress(OSError), _folder(self._env) as folder:
+            names = [name for name in os.listdir(folder) if name.endswith(".sock")]
+        answers = [self._ask(STOP, name) for name in names if name.startswith(self._code)]
+        return any(answers)
 
     def kill(self) -> None:
         """End the fork server that was last met, and doesn't answer."""
-        if self._pid is not None:
+        if self.pid:
             with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+                os.kill(self.pid, signal.SIGKILL)
 
-    def _ask(self, question: bytes) -> bytes | None:
+    def _ask(self, question: bytes, name: str | None = None) -> bytes | None:
         try:
-            with self._connect() as connection:
+            with self._connect(name) as connection:
+                connection.settimeout(MAX_ANSWER_SECONDS)
                 connection.send(question)
                 return connection.recv(MAX_PACKET_BYTES)
         except OSError:
             return None
 
-    def _connect(self) -> socket.socket:
-        folder = self._path.parent.stat()
-        if folder.st_uid != os.getuid() or folder.st_mode & 0o077:
-            raise PermissionError(f"{self._path.parent} is not the user's alone")
+    def _connect(self, name: str | None = None) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            connection.settimeout(5)
-            connection.connect(str(self._path))
+            connection.setblocking(False)  # one that is stopped accepts nobody
+            with _folder(self._env) as folder:
+                # The kernel takes no socket's path of more than 107 bytes, and this one is short.
+                connection.connect(f"/proc/self/fd/{folder}/{name or self._name}")
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            self._pid, uid, _ = struct.unpack("3i", credentials)
+            self.pid, uid, _ = struct.unpack("3i", credentials)
             if uid != os.getuid():
                 raise PermissionError("the fork server is another user's")
         except OSError:
@@ -219,43 +240,39 @@ class UserForkServer:
 
     def _begin(self, provider: str) -> None:
         """Start a fork server, unless there is one: it holds the lock for as long as it lives."""
-        with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        with suppress(OSError), _folder(self._env, make=True) as folder:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+            lock = os.open(f"{self._name}.lock", flags, 0o600, dir_fd=folder)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _spawn("user", lock, str(self._path), str(self._minutes), provider)
+                arguments = (self._name, str(self._minutes), provider)
+                _spawn("user", lock, *arguments, cwd=f"/proc/self/fd/{folder}")
             finally:
                 os.close(lock)
 
 
-async def _start(connection: socket.socket, brief: Brief, env: Mapping[str, str]) -> Links:
+async def _start(
+    connection: socket.socket, brief: Brief, env: Mapping[str, str], here: str
+) -> Links:
     """Hand the other ends of a child's links to a fork server; raises `NoForkServer`."""
-    request = StartRequest(brief.timeout_ms, brief.provider).to_bytes()
+    begun = time.monotonic()
+    deadline_ms = round(begun * 1000) + brief.timeout_ms
+    request = StartRequest(deadline_ms, here, brief.provider).to_bytes()
+    start = Start(brief, dict(env), begun)
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
     def hand_over(theirs: tuple[int, ...]) -> None:
         socket.send_fds(connection, [request], list(theirs), flags)
 
-    give_up = time.monotonic() + MAX_SEND_SECONDS
     while True:
         try:
-            return with_links(_start_of(brief, env), hand_over)
+            return with_links(start, hand_over)
         except StartFailed as failure:
             error = failure.__cause__
             full = isinstance(error, OSError) and error.errno in _FULL
-            if not full or time.monotonic() > give_up:
+            if not full or time.monotonic() > begun + MAX_SEND_SECONDS:
                 raise NoForkServer from failure
             await asyncio.sleep(0.005)
-
-
-def _start_of(brief: Brief, env: Mapping[str, str]) -> Start:
-    """Return the brief with this process's umask and limits, which a fork has to take on."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    numbers = [getattr(resource, name) for name in LIMITS if hasattr(resource, name)]
-    limits = tuple((number, *resource.getrlimit(number)) for number in numbers)
-    return Start(brief, dict(env), umask, limits)
 
 
 def _plain_environment() -> dict[str, str]:
@@ -269,7 +286,7 @@ def _plain_environment() -> dict[str, str]:
     return env
 
 
-def _spawn(whose: str, passed: int, *arguments: str) -> "subprocess.Popen[bytes]":
+def _spawn(whose: str, passed: int, *arguments: str, cwd: str = "/") -> "subprocess.Popen[bytes]":
     """Start a fork server with none of our secrets: all that it forks could read them."""
     # In a host without standard streams it could be one of the three that we replace.
     passed = fcntl.fcntl(passed, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -279,7 +296,7 @@ def _spawn(whose: str, passed: int, *arguments: str) -> "subprocess.Popen[bytes]
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            cwd="/",
+            cwd=cwd,
             env=_plain_environment(),
             pass_fds=(passed,),
             start_new_session=True,
@@ -288,18 +305,45 @@ def _spawn(whose: str, passed: int, *arguments: str) -> "subprocess.Popen[bytes]
         os.close(passed)
 
 
-def _socket_folder(env: Mapping[str, str]) -> Path:
+@contextmanager
+def _folder(env: Mapping[str, str], *, make: bool = False) -> Generator[int]:
+    """Open the folder with the user's sockets; raises `OSError`.
+
+    Nothing in it or above it is another user's: a link of theirs would lead our files elsewhere.
+    """
+    path = f"{os.path.realpath(state_home(env))}/warm"
     runtime = env.get("XDG_RUNTIME_DIR", "")
-    # The kernel takes no socket's path of more than 107 bytes.
-    if 0 < len(runtime) < 60 and os.path.isdir(runtime):
-        return Path(runtime) / "outrider"
-    return Path(tempfile.gettempdir()) / f"outrider-{os.getuid()}"
+    if os.path.isabs(runtime) and os.path.isdir(runtime) and _is_guarded(os.path.realpath(runtime)):
+        path = f"{os.path.realpath(runtime)}/outrider"
+    if make and _is_guarded(os.path.dirname(path)):
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(folder)
+        if found.st_uid != os.getuid() or found.st_mode & 0o077 or not _is_guarded(path):
+            raise PermissionError(f"{path} is not the user's alone")
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _is_guarded(path: str) -> bool:
+    """Whether no other user can replace a folder, or one above it."""
+    for folder in (Path(path), *Path(path).parents):
+        found = os.stat(folder)
+        # In a folder with the sticky bit, as `/tmp` has it, only the owner can rename.
+        is_open = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+        if found.st_uid not in (0, os.getuid()) or is_open:
+            return False
+    return True
 
 
 def code_identity() -> str:
     """Return a name for this exact code and interpreter: only equals may meet.
 
-    Where modules and libraries are looked for belongs to it; a fork can't take that on later.
+    Where modules and libraries are looked for belongs to it; a fork can't take that on later. So
+    does the machine, since many can have one home folder.
     """
     package = str(Path(__file__).parents[2])
     # A package that is installed, upgraded or removed beside ours changes their folder.
@@ -308,7 +352,7 @@ def code_identity() -> str:
         names[:] = sorted(name for name in names if name != "__pycache__")
         stamps += (_stamp(os.path.join(folder, file)) for file in sorted(files))
     searched = [_plain_environment().get(name, "") for name in ("PYTHONPATH", "LD_LIBRARY_PATH")]
-    parts = (sys.version, sys.executable, package, *searched, *stamps)
+    parts = (os.uname().nodename, sys.version, sys.executable, package, *searched, *stamps)
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
 
 

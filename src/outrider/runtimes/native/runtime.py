@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from outrider.masking import without_secrets
 from outrider.protocol.brief import RUN_VARIABLE, Brief, Start
@@ -26,11 +28,17 @@ class NativeRuntime:
     async def run(
         self, brief: Brief, environment: Mapping[str, str], listener: Listener
     ) -> ChildExit:
-        """Run one task and return when the child and everything it started are gone."""
+        """Run one task and return when the child and everything it started are gone.
+
+        Its time counts from here, also where a fork server was waited for in vain.
+        """
+        begun = time.monotonic()
         forked = await self._run_forked(brief, environment, listener)
         # A child that was not started has done nothing that another one would repeat.
         if forked.started:
             return forked
+        spent_ms = round((time.monotonic() - begun) * 1000)
+        brief = replace(brief, timeout_ms=max(0, brief.timeout_ms - spent_ms))
         try:
             links = start_cold(brief, environment)
             return await Following(links, listener, mark_of(brief)).run()
@@ -55,9 +63,9 @@ class NativeRuntime:
         )
         try:
             links = await server.start_child(brief, environment)
-        except NoForkServer:
+        except (NoForkServer, OSError):
             return ChildExit(started=False)
-        following = Following(links, listener, mark_of(brief))
+        following = Following(links, listener, mark_of(brief), server.pid)
         ended = await following.run()
         if following.is_stuck:
             server.kill()

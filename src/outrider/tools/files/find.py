@@ -1,6 +1,5 @@
 """The tool `find`: files whose names or paths match a glob, in the order of paths."""
 
-import heapq
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
@@ -21,10 +20,11 @@ def _format_long(data: Any, arguments: Arguments) -> str:
 
 
 def _notes(data: Any) -> Iterator[str]:
-    if len(data["files"]) < data["total"]:
+    if len(data["files"]) < data["total"] or not data["exact"]:
+        total = f"{'' if data['exact'] else 'more than '}{data['total']:,}"
         yield (
-            f"[{len(data['files']):,} of {data['total']:,} files shown: narrow the pattern or "
-            "path, or raise the limit]"
+            f"[{len(data['files']):,} of {total} files shown: narrow the pattern or path, or raise "
+            "the limit]"
         )
     if data["unreadable"]:
         yield f"[{data['unreadable']} entries could not be read]"
@@ -55,11 +55,12 @@ def find(
     arguments = ["--files", "--null", *narrowed_to(glob.names())]
     with workspace.open_folder(place) as folder, searching(context, arguments, folder) as search:
         found = search.paths()
-    if not glob.settled_by_names:
-        found = [name for name in found if glob.matches(name)]
-    first = heapq.nsmallest(limit, found)
-    files = list(_fitting(workspace.below(place, name).shown for name in first))
-    return {"files": files, "total": len(found), "unreadable": search.unreadable()}
+        if not glob.settled_by_names:
+            found = [name for name in found if glob.matches(name)]
+        found = [name for name in found if folder.size(name) is not None]
+    files = list(_fitting(workspace.below(place, name).shown for name in found[:limit]))
+    unreadable = search.unreadable()
+    return {"files": files, "total": len(found), "exact": not search.cut, "unreadable": unreadable}
 
 
 def _relative(folder: str, pattern: str) -> str:

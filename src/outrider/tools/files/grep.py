@@ -2,41 +2,38 @@
 
 Guarantees that nothing is shown of credential files, not even whether they match: they are counted
 by their names, for any pattern. A number that depended on the pattern would reveal their content,
-one question at a time. Nor is a line shown that only its neighbours identify as a secret.
+one question at a time. For the same reason nothing that masking hides is matched (see `visible`).
 """
 
+import bisect
+import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Annotated, Any, BinaryIO
+from dataclasses import replace
+from typing import Annotated, Any
 
 from outrider.masking import Masker
-from outrider.protocol.envelope import ToolFault
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.matches import MAX_LINE_CHARACTERS, FoundFile, Matches, json_lines
-from outrider.tools.files.ripgrep import narrowed_to, searching
-from outrider.tools.files.text import Encoding, detect
+from outrider.tools.files.matches import FoundFile, Hit, Matches
+from outrider.tools.files.ripgrep import RipgrepProcess, matching_lines, narrowed_to, searching
+from outrider.tools.files.visible import MAX_BLOCK_BYTES, Block, blocks_of
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.workspaces.workspace import (
-    OpenFolder,
-    Place,
-    Workspace,
-    raise_if_stopped,
-)
+from outrider.workspaces.workspace import OpenFolder, Place, Workspace, raise_if_stopped
 
 DEFAULT_MATCHES = 100
 MAX_MATCHES = 5_000
 MAX_COUNTED = 200_000
 MAX_BYTES = 48_000
 MAX_PATTERN_CHARACTERS = 10_000
-# The largest file that is looked at to tell whether a line in it is part of a secret.
-MAX_BYTES_AROUND = 8 * 1024 * 1024
-# One line of a private key looks like any other base64, `value: …` like any other setting.
-_UNCLEAR = re.compile(r"[A-Za-z0-9+/]{40}|\bvalue\b[\"']?[ \t]*[:=]")
-_UNCHECKED = "[not shown: it may be part of a secret, and its file can't be looked at]"
+# How much is looked at in files that match, after those that are shown, to count their matches.
+MAX_BYTES_SEARCHED = 64 * 1024 * 1024
+MAX_BYTES_MASKED = 32 * 1024 * 1024
+_WITHOUT_UNICODE = re.compile(r"\?[A-Za-z]*-[A-Za-z]*u[A-Za-z]*[:)]")
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -76,6 +73,8 @@ def _notes(data: Any) -> Iterator[str]:
         )
     if data["credentialFiles"]:
         yield f"[{data['credentialFiles']} credential file(s) not searched]"
+    if data["longLines"]:
+        yield f"[{data['longLines']} line(s) over 8 MB not searched]"
     if data["unreadable"]:
         yield f"[{data['unreadable']} entries could not be read]"
 
@@ -98,7 +97,7 @@ def grep(
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_MATCHES}] = DEFAULT_MATCHES,
 ) -> dict[str, Any]:
     """Search file contents with a regular expression (ripgrep's). Honours .gitignore; hidden
-    files are searched, .git and credential files are not.
+    files are searched, .git, credential files and masked secrets are not.
 
     Args:
         pattern: The regular expression, or plain text with literal.
@@ -111,13 +110,15 @@ def grep(
         count: Only say how many lines match in each file.
         limit: How many matches (with count: files) to show.
     """
-    arguments = ["--json", "--crlf", f"--regexp={pattern}"]
+    mask = tool_context.mask
+    if mask is not None and not literal and _WITHOUT_UNICODE.search(pattern):
+        message = "the flag -u can't be used: it makes a pattern match bytes instead of text"
+        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+    arguments = ["--crlf", f"--regexp={pattern}"]
     arguments.append("--ignore-case" if ignore_case else "--case-sensitive")
-    if literal:
-        arguments.append("--fixed-strings")
-    if context and not count:
-        arguments.append(f"--context={context}")
-    matches = Matches(limit, with_lines=not count, mask=tool_context.mask)
+    arguments += ["--fixed-strings"] if literal else []
+    max_bytes = MAX_BYTES_SEARCHED if mask is None else MAX_BYTES_MASKED
+    matches = Matches(limit, context, not count, MAX_COUNTED, max_bytes)
     place = tool_context.workspace.resolve(path)
     if place.is_folder:
         wanted = Glob(glob or "*")
@@ -125,46 +126,128 @@ def grep(
         passed_over = _search_folder(tool_context, place, wanted, arguments, matches)
     else:
         with tool_context.workspace.open_file(place) as file:
-            passed_over = {"unreadable": _search(tool_context, file, arguments, matches)}
+            blocks = blocks_of(place.path, file, binary=True)
+            passed_over = {"longLines": _search(tool_context, blocks, arguments, matches)}
     for found in matches.kept:
-        _settle(tool_context, place, found)
+        file = tool_context.workspace.below(place, found.path) if place.is_folder else place
+        found.path = file.shown
+        tool_context.effects.file_read(file.path)
     return _data(matches) | passed_over
 
 
 def _search(
-    context: ToolContext, where: OpenFolder | BinaryIO, arguments: list[str], matches: Matches
+    context: ToolContext, blocks: Iterator[Block], arguments: list[str], matches: Matches
 ) -> int:
-    """Collect what ripgrep finds; returns how many entries could not be read."""
-    with searching(context, arguments, where) as search:
-        for record in json_lines(search.chunks()):
-            matches.feed(record)
-            if matches.total > MAX_COUNTED:
-                break
-        else:
-            if not matches.complete:
-                raise search.refusal()
-    return search.unreadable()
+    """Search blocks of files, many at a time; returns how many lines are too long for that."""
+    # What is masked beyond the limit is masked in vain.
+    size = MAX_BLOCK_BYTES if context.mask is None else MAX_BYTES_MASKED // 32
+    too_long = 0
+    while matches.complete and (batch := list(_batch(blocks, size))):
+        raise_if_stopped(context.stop)
+        too_long += sum(block.is_too_long for block in batch)
+        content = b"".join(block.content for block in batch)
+        # Twice as many as are counted: some may be dropped.
+        found = _by_block(batch, matching_lines(context, arguments, content, 2 * MAX_COUNTED))
+        if context.mask is not None:
+            only_secrets = replace(context.mask, only_secrets=True)
+            found = _without_secrets(context, only_secrets, arguments, list(found))
+        for block, hits in found:
+            matches.take(block, hits)
+    return too_long
+
+
+def _batch(blocks: Iterator[Block], size: int) -> Iterator[Block]:
+    """Yield as many of the next blocks as are searched at once."""
+    for block in blocks:
+        yield block
+        size -= len(block.content)
+        if size <= 0:
+            return
+
+
+def _by_block(batch: list[Block], hits: list[Hit]) -> Iterator[tuple[Block, list[Hit]]]:
+    """Yield the blocks with hits, whose numbers are those of the lines in all blocks together."""
+    done = first = 0
+    for block in batch:
+        shift = block.first - done - 1
+        done += block.lines
+        last = bisect.bisect(hits, (done + 1,), lo=first)
+        if first < last:
+            yield block, [(number + shift, column) for number, column in hits[first:last]]
+        first = last
+
+
+def _without_secrets(
+    context: ToolContext, mask: Masker, arguments: list[str], found: list[tuple[Block, list[Hit]]]
+) -> Iterator[tuple[Block, list[Hit]]]:
+    """Yield the blocks masked, with the hits that there are whatever is hidden in them."""
+    changed: list[dict[int, bytes]] = []
+    for block, _ in found:
+        raise_if_stopped(context.stop)
+        changed.append(block.hide_secrets(mask))
+    pairs = list(zip(found, changed, strict=True))
+    again = [lines[number] for (_, hits), lines in pairs for number, _ in hits if number in lines]
+    content = b"".join(line + b"\n" for line in again)
+    columns = dict(matching_lines(context, arguments, content, len(again))) if again else {}
+    places = itertools.count(1)
+    for (block, hits), lines in pairs:
+        now = [(n, columns.get(next(places), -1) if n in lines else at) for n, at in hits]
+        yield block, [(number, column) for number, column in now if column >= 0]
 
 
 def _search_folder(
     context: ToolContext, place: Place, glob: Glob, arguments: list[str], matches: Matches
 ) -> dict[str, int]:
-    """Search a folder; returns how many of its files were passed over, by the reason."""
+    """Search a folder; returns what in it was passed over, by the reason.
+
+    ripgrep only proposes files: what they hold is read through the workspace, which no link that
+    was put in ripgrep's way leads out of the tree.
+    """
     workspace, above = context.workspace, place.path.rstrip("/")
 
     def is_credential(path: str) -> bool:
         return workspace.is_credential(f"{above}/{path}")
 
-    matches.wanted = lambda path: glob.matches(path) and not is_credential(path)
     globs = [f"--iglob={one}" for one in _credential_globs(workspace, glob.names())]
     with workspace.open_folder(place) as folder:
         # Both at once: the list of names is complete long before the search is.
         names = searching(context, ["--files", "--null", *globs], folder)
         with names if globs else nullcontext() as listing:
-            unreadable = _search(context, folder, arguments, matches)
-            found = listing.paths() if listing else []
-    passed_over = sum(map(is_credential, filter(glob.matches, found)))
-    return {"credentialFiles": passed_over, "unreadable": unreadable}
+            proposed, search = _proposed(context, folder, arguments)
+            paths = (path for path in proposed if glob.matches(path) and not is_credential(path))
+            too_long = _search(context, _blocks(folder, paths), arguments, matches)
+            found = filter(glob.matches, listing.paths() if listing else ())
+            credentials = sum(is_credential(p) and folder.size(p) is not None for p in found)
+    matches.complete &= not search.cut
+    # Why a file was proposed may be a secret in it.
+    too_long = 0 if context.mask else too_long
+    unreadable = search.unreadable()
+    return {"credentialFiles": credentials, "longLines": too_long, "unreadable": unreadable}
+
+
+def _proposed(
+    context: ToolContext, folder: OpenFolder, arguments: list[str], *how: str
+) -> tuple[list[str], RipgrepProcess]:
+    """Return the files that ripgrep finds a match in, and what it says about the others."""
+    command = [*arguments, "--files-with-matches", "--null", *how]
+    with searching(context, command, folder) as search:
+        paths = search.paths()
+        if search.was_killed() and not how:
+            # Perhaps by a line too long for its memory. Mapped files take none, but more time.
+            return _proposed(context, folder, arguments, "--mmap")
+        if search.was_killed():
+            raise search.refusal()
+        if search.failed():  # for one entry, or for all of them?
+            matching_lines(context, arguments, b"", 1)
+    return paths, search
+
+
+def _blocks(folder: OpenFolder, paths: Iterable[str]) -> Iterator[Block]:
+    for path in paths:
+        file = folder.open(path)
+        if file is not None:
+            with file:
+                yield from blocks_of(path, file, binary=False)
 
 
 def _credential_globs(workspace: Workspace, names: Sequence[str]) -> Sequence[str]:
@@ -179,45 +262,13 @@ def _credential_globs(workspace: Workspace, names: Sequence[str]) -> Sequence[st
     return globs
 
 
-def _settle(context: ToolContext, place: Place, found: FoundFile) -> None:
-    """Record that a file was read, make its path the one to show, and mask its lines."""
-    file = context.workspace.below(place, found.path) if place.is_folder else place
-    found.path = file.shown
-    context.effects.file_read(file.path)
-    if context.mask is not None:
-        raise_if_stopped(context.stop)
-        _hide_secrets(context.workspace, file, found, context.mask)
-
-
-def _hide_secrets(workspace: Workspace, place: Place, found: FoundFile, mask: Masker) -> None:
-    """Mask the kept lines of a file that are secret because of the lines around them."""
-    unclear = [line for line in found.lines if _UNCLEAR.search(line.text)]
-    if not unclear:
-        return
-    try:
-        with workspace.open_file(place) as file:
-            content = file.read(MAX_BYTES_AROUND + 1)
-    except ToolFault:
-        content = None
-    if content is None or len(content) > MAX_BYTES_AROUND:
-        for line in unclear:
-            line.text = _UNCHECKED
-        return
-    lines = (detect(content, len(content)) or Encoding()).readable(content).split("\n")
-    masked = dict(enumerate(zip(lines, mask.lines(lines), strict=True), 1))
-    for line in found.lines:
-        before, after = masked.get(line.number or 0, ("", ""))
-        # A longer one was masked before it was cut.
-        if before != after and len(before) <= MAX_LINE_CHARACTERS:
-            line.text = after
-
-
 def _data(matches: Matches) -> dict[str, Any]:
     data: dict[str, Any] = {
         "matches": matches.total,
         "files": matches.files,
         "exact": matches.complete,
         "credentialFiles": 0,
+        "unreadable": 0,
     }
     if not matches.with_lines:
         return data | {"counts": [{"path": f.path, "count": f.matches} for f in matches.kept]}

@@ -12,6 +12,7 @@ from outrider.masking import Masker
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.text import (
+    LINES_ABOVE,
     SAMPLE_BYTES,
     Encoding,
     binary_kind,
@@ -30,8 +31,6 @@ MAX_LINE_CHARACTERS = 2_000
 # The rest of a file is read to count its lines, unless it is larger than this.
 MAX_BYTES_COUNTED = 32 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
-# How far above what is shown a secret may have begun: the largest private keys have 200 lines.
-_LINES_ABOVE = 250
 # How much of a line is kept until its secrets are masked, so that none is cut in two.
 _MAX_KEPT = 2 * MAX_LINE_CHARACTERS
 # What a line number and its separators take.
@@ -90,7 +89,7 @@ def read(
         encoding = None if sample.startswith(b"%PDF-") else detect(sample, size)
         if encoding is None:
             return about | binary_kind(shown, sample)
-        above = 0 if context.mask is None else min(offset - 1, _LINES_ABOVE)
+        above = 0 if context.mask is None else min(offset - 1, LINES_ABOVE)
         window = LineWindow(offset, limit, MAX_BYTES, above)
         file.seek(0)
         cells = notebook_text(file, size) if shown.endswith(".ipynb") else None

@@ -7,10 +7,12 @@ ignore files, and no link is followed.
 import contextlib
 import os
 import re
+import resource
 import selectors
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,13 +25,20 @@ from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import TEMPORARY_PREFIX, OpenFolder, raise_if_stopped
 
 MAX_STDERR_BYTES = 64 * 1024
+MAX_LISTED_BYTES = 64 * 1024 * 1024
+# Ten times what it takes for any ordinary pattern and tree.
+MAX_MEMORY_BYTES = 512 * 1024 * 1024
 _PIPE_BYTES = 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _LOOK_AROUND_SECONDS = 0.1
+_NUMBERS = re.compile(rb"^(\d+):(\d+):", re.MULTILINE)
 _ABOUT_ONE_ENTRY = re.compile(rb"\(os error \d+\)\s*$")
 # These come last: of several matching globs the last one counts.
 _COMMON = (
     "--no-config",
+    # Else one pattern alone can take gigabytes, for each thread.
+    "--regex-size-limit=32M",
+    "--dfa-size-limit=16M",
     "--hidden",
     "--no-require-git",
     "--color=never",
@@ -77,6 +86,8 @@ class RipgrepProcess:
     process: subprocess.Popen[bytes]
     stop: threading.Event
     complaints: bytes = b""
+    cut: bool = False
+    """Whether it listed more paths than are kept."""
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the output as it comes, up to its end; raises when the call is given up."""
@@ -96,19 +107,64 @@ class RipgrepProcess:
                         yield chunk
 
     def paths(self) -> list[str]:
-        """Return the paths that `--files --null` lists, relative to the folder."""
-        text = "\0" + os.fsdecode(b"".join(self.chunks()))
-        return text.removesuffix("\0").split("\0./")[1:]
+        """Return the paths that it lists, each ended by NUL, relative to the folder, in order."""
+        listed, size = list[bytes](), 0
+        for chunk in self.chunks():
+            listed.append(chunk)
+            size += len(chunk)
+            if size > MAX_LISTED_BYTES:
+                self.cut = True
+                break
+        text = "\0" + os.fsdecode(b"".join(listed))
+        return sorted(text[: text.rindex("\0")].split("\0./")[1:])
 
     def unreadable(self) -> int:
         """Return how many entries couldn't be read, as far as ripgrep said so."""
         return sum(1 for line in self.complaints.splitlines() if _ABOUT_ONE_ENTRY.search(line))
 
+    def failed(self) -> bool:
+        """Whether it refused to run, was killed, or couldn't read something."""
+        return not self.cut and self.process.wait() not in (0, 1)
+
+    def was_killed(self) -> bool:
+        """Whether a signal ended it: no memory, or a mapped file that became shorter."""
+        return not self.cut and self.process.wait() < 0
+
     def refusal(self) -> ToolFault:
         """Return the fault for a ripgrep that refused to run, in its own words."""
         text = self.complaints.decode(errors="replace").strip().removeprefix("rg: ")
+        if self.was_killed():
+            message = f"ripgrep was killed: name a smaller part of the tree; {text[:200]}"
+            return ToolFault(ToolCode.TOO_LARGE, message)
         message = text[:2_000] or "ripgrep ended early and didn't say why"
         return ToolFault(ToolCode.BAD_PARAMETER, message)
+
+
+def matching_lines(
+    context: ToolContext, arguments: Sequence[str], content: bytes, most: int
+) -> list[tuple[int, int]]:
+    """Return the numbers of the lines that match, and the byte at which each match begins.
+
+    The content is taken as it is, in UTF-8; bytes that aren't match nothing.
+    """
+    # The lines themselves aren't asked for: they are known, and may be long.
+    as_numbers = ("--line-number", "--column", "--max-columns=1", f"--max-count={most}")
+    command = [*arguments, *as_numbers, "--no-filename", "--text", "--encoding=none"]
+    with _held(content) as file, searching(context, command, file) as search:
+        output = b"".join(search.chunks())
+        if search.failed():
+            raise search.refusal()
+    return [(int(line), int(column) - 1) for line, column in _NUMBERS.findall(output)]
+
+
+@contextlib.contextmanager
+def _held(content: bytes) -> Generator[BinaryIO, None, None]:
+    """Hold a content in memory as an open file, where the system can do that."""
+    made = os.memfd_create("searched") if hasattr(os, "memfd_create") else None
+    with tempfile.TemporaryFile() if made is None else os.fdopen(made, "w+b") as file:
+        file.write(content)
+        file.seek(0)
+        yield file
 
 
 @contextlib.contextmanager
@@ -141,6 +197,16 @@ def searching(
         raise ToolFault(ToolCode.NOT_AVAILABLE, message) from None
     with process:
         try:
+            _bound_memory(process.pid)
             yield RipgrepProcess(process, context.stop)
         finally:
             process.kill()
+
+
+def _bound_memory(process: int) -> None:
+    """Limit what a process may allocate, where the system can do that from outside."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            limits = resource.prlimit(process, resource.RLIMIT_DATA)
+            bounds = [MAX_MEMORY_BYTES, *(one for one in limits if one != resource.RLIM_INFINITY)]
+            resource.prlimit(process, resource.RLIMIT_DATA, (min(bounds), limits[1]))

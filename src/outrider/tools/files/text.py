@@ -11,6 +11,8 @@ from typing import Any, BinaryIO, cast
 SAMPLE_BYTES = 8_192
 MAX_NOTEBOOK_BYTES = 32 * 1024 * 1024
 MAX_OUTPUT_LINES = 50
+# How far above what is shown a secret may have begun: the largest private keys have 200 lines.
+LINES_ABOVE = 250
 
 # Longest first: the mark of UTF-16 is the start of that of UTF-32.
 _MARKS = (
@@ -20,6 +22,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_FIRST_OF_MARKS = {mark[:1] for mark, _ in _MARKS}
 _CONTROLS = bytes({*range(9), *range(14, 27), *range(28, 32), 127})
 # The kinds that are met most; the name of a file tells all others.
 _SIGNATURES = {
@@ -65,9 +68,8 @@ class Encoding:
 def detect(content: bytes, size: int) -> Encoding | None:
     """Return the encoding of a file of `size` bytes that starts with `content`; None: not text."""
     sample = content[:SAMPLE_BYTES]
-    for mark, codec in _MARKS:
-        if sample.startswith(mark):
-            return Encoding(codec, mark)
+    if (encoding := marked(sample)) is not None:
+        return encoding
     if b"\0" in sample:
         return _unmarked_utf16(sample)
     if len(sample.translate(None, _CONTROLS)) < 0.9 * len(sample):
@@ -75,6 +77,12 @@ def detect(content: bytes, size: int) -> Encoding | None:
     if _is_valid(sample, "utf-8", whole=len(sample) == size):
         return Encoding()
     return Encoding(_eight_bit_codec(sample))
+
+
+def marked(content: bytes) -> Encoding | None:
+    """Return the encoding that the mark at the start of a file names, if it has one."""
+    marks = (Encoding(codec, mark) for mark, codec in _MARKS if content.startswith(mark))
+    return next(marks, None) if content[:1] in _FIRST_OF_MARKS else None
 
 
 def _is_valid(sample: bytes, codec: str, *, whole: bool) -> bool:

@@ -1,0 +1,126 @@
+"""Columns of secrets: a heading that promises one makes the cells below it values.
+
+In Markdown a line of dashes follows the header; in CSV and TSV the header has only names, and is
+the first of some lines with equally many cells. A table ends with the first line that doesn't
+fit, so no line is read as part of two tables.
+"""
+
+from .names import Promise, promise_of
+from .spans import Findings, compiled
+from .values import Style, is_literal_secret
+
+_LINE_END = r"\r?\n|(?:\\{1,8}r)?\\{1,8}n"
+_MAX_LINE = 2000
+_MAX_BEFORE = 160  # of a header before the heading: what a stream still has of its line
+
+_DELIMITER = r"[,;|\t]|\\{1,8}t"
+_RULE = r"[ \t]*\|?[ \t]*:?-{2,}[ \t:|-]*"
+_HEADING = r"[A-Za-z][\w .:/()-]{0,48}"
+_EDGE = " \t*`\"'\\"
+
+Cells = list[tuple[int, int]]
+"""Where the content of each cell begins and ends, without quotes and emphasis."""
+
+
+def find_columns(found: Findings, start: int, end: int) -> bool:
+    """Mask the columns of the table that has a heading from `start` to `end`, if there is one."""
+    first = _line_start(found, start)
+    if first is None:
+        return False
+    if first not in found.tables:
+        found.tables[first] = _found_table(found, first, end)
+    return bool(found.tables[first])
+
+
+def _line_start(found: Findings, position: int) -> int | None:
+    first = max(0, position - _MAX_BEFORE)
+    ends = [
+        line_end.end() for line_end in compiled(_LINE_END).finditer(found.view, first, position)
+    ]
+    return ends[-1] if ends else 0 if not first and found.is_start else None
+
+
+def _line_end(view: str, position: int) -> tuple[int, int]:
+    """Return where the line ends and where the next one begins."""
+    match = compiled(_LINE_END).search(view, position, position + _MAX_LINE)
+    last = min(len(view), position + _MAX_LINE)
+    return match.span() if match else (last, last)
+
+
+def _found_table(found: Findings, first: int, position: int) -> list[int]:
+    """Mask the columns of the table whose header is the line from `first` on; return its rows."""
+    view = found.view
+    end, below = _line_end(view, position)
+    found.leave(first, below)
+    mark = compiled(_DELIMITER).search(view, first, end)
+    delimiter = mark.group() if mark else ""
+    if delimiter == "|":
+        last, after = _line_end(view, below)
+        found.leave(first, after)
+        if not compiled(_RULE).fullmatch(view, below, last):
+            return []
+        below = after
+    elif not delimiter or delimiter + " " in view[first:end]:
+        return []  # a list in code or prose
+    cells = _cells(view, first, end, delimiter)
+    if delimiter != "|" and not _is_header(view, first, cells, delimiter):
+        return []
+    promises = [promise_of(view[start:stop]) for start, stop in cells]
+    columns = {index: promise for index, promise in enumerate(promises) if promise}
+    rows = [first, below]
+    _find_cells(found, rows, delimiter, len(cells), columns)
+    return rows
+
+
+def _is_header(view: str, first: int, cells: Cells, delimiter: str) -> bool:
+    """Return whether a line has only names, and isn't a row itself."""
+    above = view[max(0, first - 200) : first].splitlines()[-1:] or [""]
+    names = all(compiled(_HEADING).fullmatch(view, *cell) for cell in cells)
+    return names and delimiter not in above[0]
+
+
+def _cells(view: str, first: int, end: int, delimiter: str) -> Cells:
+    """Return the cells of a line; a delimiter in quotes doesn't divide."""
+    parts: list[str] = []
+    for part in view[first:end].split(delimiter):
+        if parts and parts[-1].lstrip(_EDGE[:2]).count('"') % 2 and len(parts[-1]) < 512:
+            parts[-1] += delimiter + part
+        else:
+            parts.append(part)
+    cells: Cells = []
+    for part in parts:
+        start = first + len(part) - len(part.lstrip(_EDGE))
+        cells.append((start, max(start, first + len(part.rstrip(_EDGE)))))
+        first += len(part) + len(delimiter)
+    return cells
+
+
+def _find_cells(
+    found: Findings, rows: list[int], delimiter: str, width: int, columns: dict[int, Promise]
+) -> None:
+    """Mask the cells in these columns of the rows that fit; `rows` has where they begin."""
+    view = found.view
+    while rows[-1] < len(view):
+        end, below = _line_end(view, rows[-1])
+        cells = _cells(view, rows[-1], end, delimiter)
+        found.leave(rows[-1], below)
+        if delimiter == "|":
+            under = _line_end(view, below)
+            found.leave(rows[-1], under[1])
+            fits = len(cells) > 1 and not compiled(_RULE).fullmatch(view, below, under[0])
+        else:
+            fits = len(cells) == width
+        if below - rows[-1] >= _MAX_LINE or not (fits or end == len(view)):
+            return
+        for index, promise in columns.items() if fits else ():
+            _judge_cell(found, promise, *cells[min(index, len(cells) - 1)])
+        rows.append(below)
+
+
+def _judge_cell(found: Findings, promise: Promise, start: int, end: int) -> None:
+    # "Secret" heads a column of names as often as one of values.
+    promise = promise if promise is Promise.PASSWORD else Promise.TOKEN
+    quote = compiled(r"[\"`]").search(found.view, start, end)
+    end = quote.start() if quote else end
+    if is_literal_secret(promise, found.text[start:end], Style.QUOTED):
+        found.mask(start, end, "secret")

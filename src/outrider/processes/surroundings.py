@@ -1,0 +1,71 @@
+"""What a process inherits from the one that starts it: a fork of another process lacks these.
+
+Namespaces, cgroup, root folder, users, capabilities, security modules, scheduling and resource
+limits decide what a task may reach and use. Where a fork would lack its caller's, none is made.
+"""
+
+import hashlib
+import os
+import resource
+from contextlib import suppress
+
+from outrider.processes.reaping import libc
+
+MAX_FILE_BYTES = 1 << 16
+_FILES = ("status", "attr/current", "cgroup", "loginuid", "oom_score_adj")
+# All other lines of `status` are compared, also those that a later kernel adds.
+_OF_ONE_PROCESS = (
+    b"CoreDumping", b"FDSize", b"Huge", b"Kthread", b"NS", b"Name", b"Ngid", b"PPid", b"Pid",
+    b"Rss", b"Shd", b"Sig", b"State", b"Tgid", b"Threads", b"TracerPid", b"Vm",
+    b"nonvoluntary", b"untag_mask", b"voluntary", b"x86_Thread",
+)  # fmt: skip
+_PR_GET_SECUREBITS = 27
+_PR_GET_NO_NEW_PRIVS = 39
+_SYSTEM_CALLS = {"x86_64": ((252, 1, 0), (250, 0, -3, 0)), "aarch64": ((31, 1, 0), (219, 0, -3, 0))}
+"""`ioprio_get` of this thread, and `keyctl` for the id of its session keyring."""
+
+
+def surroundings() -> str:
+    """Return a digest of what this thread hands down to what it starts; raises `OSError`."""
+    # Of the thread, not the process: a thread has its own priority, namespaces and capabilities.
+    # Each path through the link itself would take twice as long.
+    here = f"/proc/{os.readlink('/proc/thread-self')}"
+    status, *files = [_read(f"{here}/{name}") for name in _FILES]
+    kept = [line for line in status.splitlines() if not line.startswith(_OF_ONE_PROCESS)]
+    namespaces = [os.readlink(f"{here}/ns/{name}") for name in sorted(os.listdir(f"{here}/ns"))]
+    root = os.stat(f"{here}/root")
+    schedule = (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getparam(0))
+    seen = (kept, files, namespaces, root.st_dev, root.st_ino, schedule, _limits(), _unlisted())
+    return hashlib.sha256(repr(seen).encode()).hexdigest()[:32]
+
+
+def may_be_confined() -> bool:
+    """Whether this thread can be under rules that nobody can see, such as those of Landlock."""
+    return libc().prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0
+
+
+def _read(path: str) -> bytes:
+    """Return a file's text; nothing where this kernel doesn't have it."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            return os.read(descriptor, MAX_FILE_BYTES)
+        finally:
+            os.close(descriptor)
+    return b""
+
+
+def _limits() -> list[tuple[int, int]]:
+    """Return every resource limit that there is, soft and hard."""
+    found: list[tuple[int, int]] = []
+    with suppress(ValueError):  # a number too far
+        while True:
+            found.append(resource.getrlimit(len(found)))
+    return found
+
+
+def _unlisted() -> list[int]:
+    """Return what no file shows: securebits, personality, I/O priority, session keyring."""
+    calls = _SYSTEM_CALLS.get(os.uname().machine, ())
+    numbers = [libc().syscall(*call) for call in calls]
+    return [libc().prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0), libc().personality(-1), *numbers]

@@ -1,0 +1,69 @@
+"""Random values in many contexts are masked, and the source of packages is left alone."""
+
+import random
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.masked import (  # noqa: E402
+    ALPHABETS,
+    CONTEXTS,
+    HELD_OUT,
+    changed_lines,
+    corpus,
+    passed,
+)
+
+from outrider.masking.randomness import looks_random  # noqa: E402
+
+VALUES = 8
+PACKAGES = ("anthropic", "pygments", "requests", "urllib3", "pydantic")
+
+
+def shown(found: dict[tuple[str, str], list[str]]) -> str:
+    """Return what passed, by context and alphabet."""
+    return "\n".join(
+        f"{context} / {alphabet}: {left}" for (context, alphabet), left in found.items() if left
+    )
+
+
+def test_there_are_sixty_contexts_and_five_alphabets():
+    assert len(CONTEXTS) >= 60
+    assert len(ALPHABETS) >= 5
+
+
+@pytest.mark.parametrize("contexts", [CONTEXTS, HELD_OUT], ids=["contexts", "held out"])
+def test_at_most_one_random_value_in_two_hundred_passes(contexts: dict[str, str]):
+    found = passed(contexts, VALUES)
+    assert sum(map(len, found.values())) <= len(found) * VALUES / 200, shown(found)
+
+
+@pytest.mark.parametrize("alphabet", [name for name in ALPHABETS if name != "words joined"])
+def test_a_random_value_looks_random(alphabet: str):
+    chooser = random.Random(3)
+    values = [ALPHABETS[alphabet](chooser, chooser.randint(16, 64)) for _ in range(1000)]
+    missed = [value for value in values if not looks_random(value)]
+    assert len(missed) <= 5, missed
+
+
+def test_names_do_not_look_random():
+    root = Path(sysconfig.get_path("stdlib"))
+    names = {
+        word
+        for path in root.glob("[a-m]*.py")
+        for word in path.read_text(errors="replace").replace(".", " ").split()
+        if word.isidentifier() and len(word) >= 8
+    }
+    missed = sorted(filter(looks_random, names))
+    assert len(missed) <= len(names) / 1000, missed
+
+
+def test_at_most_one_line_of_source_in_ten_thousand_is_changed():
+    lines, changed = changed_lines(corpus(PACKAGES))
+    assert lines > 100_000
+    assert sum(map(len, changed.values())) <= lines / 10_000, changed
