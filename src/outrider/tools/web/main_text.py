@@ -12,7 +12,7 @@ from typing import Any
 
 from lxml import etree as untyped_etree, html as untyped_html  # pyright: ignore
 
-from outrider.tools.web.markdown import Element, Markdown
+from outrider.tools.web.markdown import Element, Markdown, words
 
 etree: Any = untyped_etree  # pyright: ignore
 lxml_html: Any = untyped_html
@@ -25,45 +25,13 @@ MAX_SHELL_CHARACTERS = 300
 MAX_PRUNED_SHARE = 0.5
 """How much of a page's text may be cut out because of the name that its element has."""
 
-_UNSEEN = frozenset(
-    [
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "iframe",
-        "object",
-        "embed",
-        "svg",
-        "canvas",
-        "video",
-        "audio",
-        "map",
-        "head",
-        "title",
-        "input",
-        "select",
-        "textarea",
-        "option",
-        "datalist",
-        "progress",
-        "meter",
-        "dialog",
-    ]
+_UNSEEN = words(
+    "script style noscript template iframe object embed svg canvas video audio map title "
+    "input select textarea option datalist progress meter dialog"
 )
 _ASIDE_TAGS = frozenset(["nav", "aside", "footer", "button"])
-_ASIDE_ROLES = frozenset(
-    [
-        "navigation",
-        "contentinfo",
-        "complementary",
-        "search",
-        "dialog",
-        "alertdialog",
-        "menu",
-        "menubar",
-        "toolbar",
-    ]
+_ASIDE_ROLES = words(
+    "navigation contentinfo complementary search dialog alertdialog menu menubar toolbar"
 )
 _ASIDE_NAMES = re.compile(
     r"(?:^|[\s_-])(?:navbar|navigation|breadcrumbs?|sidebar|cookies?|consent|gdpr|onetrust|"

@@ -4,68 +4,30 @@ import re
 from typing import Any
 from urllib.parse import urljoin
 
+Element = Any
+"""An element of lxml, which has no types."""
+
 MAX_DEPTH = 200
 """How deep elements may be nested before only their text is taken."""
 MAX_LINK_CHARACTERS = 1_000
 MAX_SPAN = 20
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
+    return frozenset(text.split())
+
+
 _SPACES = re.compile(r"[ \t\r\n\f\xa0]+")
 _LANGUAGE = re.compile(r"(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]{1,20})")
-_BLOCKS = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "caption",
-        "center",
-        "dd",
-        "details",
-        "dialog",
-        "dir",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hgroup",
-        "hr",
-        "legend",
-        "li",
-        "main",
-        "menu",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "td",
-        "tfoot",
-        "th",
-        "thead",
-        "tr",
-        "ul",
-    ]
+_BLOCKS = words(
+    "address article aside blockquote body caption center dd details dialog dir div dl dt "
+    "fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main "
+    "menu nav ol p pre section summary table tbody td tfoot th thead tr ul"
 )
 _MARKS = {"strong": "**", "b": "**", "em": "*", "i": "*", "del": "~~", "s": "~~"}
 _CODE = frozenset({"code", "kbd", "samp", "tt", "var"})
 _SCRIPTS = {"sub": "_", "msub": "_", "sup": "^", "msup": "^", "mfrac": "/"}
-
-Element = Any
-"""An element of lxml, which has no types."""
 
 
 class Markdown:
