@@ -71,8 +71,8 @@ def long_page(sections: int = 400) -> str:
     )
     return (
         f"<!doctype html><title>A very long page</title><nav>{menu}</nav><main><h1>All of it</h1>"
-        f"<p>Chapter 1 begins here.</p>{parts}<p>The last sentence of the very long page.</p></main>"
-        "<footer>Footer of a very long page</footer>"
+        f"<p>Chapter 1 begins here.</p>{parts}<p>The last sentence of the very long page.</p>"
+        "</main><footer>Footer of a very long page</footer>"
     )
 
 

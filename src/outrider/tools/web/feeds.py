@@ -9,17 +9,22 @@ from outrider.tools.web.main_text import fragment_text
 from outrider.tools.web.markdown import Element
 
 etree: Any = untyped  # pyright: ignore
+_PROLOGUE = re.compile(r"^\s*<\?xml[^>]*>|<!DOCTYPE[^\[>]*(?:\[[^\]]*\]\s*)?>")
+"""Where a feed could define entities; the encoding that it names is no longer its own."""
 _DATES = ("published", "pubDate", "date", "updated")
 _BODIES = ("encoded", "content", "description", "summary")
 
 
 def feed_text(source: str, url: str) -> dict[str, str]:
     """Return the entries of a feed with their titles, dates, addresses and texts."""
-    source = re.sub(r"^\s*<\?xml[^>]*>", "", source)
+    source = _PROLOGUE.sub("", source.replace("\0", ""))
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, recover=True
     )
-    root = etree.fromstring(source.encode(errors="replace"), parser=parser)
+    try:
+        root = etree.fromstring(source.encode(errors="replace"), parser=parser)
+    except etree.LxmlError:
+        root = None
     if root is None:
         return {"text": "", "title": "", "note": "The feed can't be read."}
     channel = next((one for one in root.iter() if _name(one) == "channel"), root)

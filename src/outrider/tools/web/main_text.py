@@ -58,6 +58,7 @@ _HIDING = re.compile(
 _COLOUR = re.compile(r"(?:^|;)color:([^;!]+)")
 _BACKGROUND = re.compile(r"(?:^|;)background(?:-color)?:([^;!]+)")
 _WHITE = frozenset({"white", "#fff", "#ffffff", "rgb(255,255,255)", "rgba(255,255,255,1)"})
+_HOLDERS = words("head body div section article main form center table tbody tr td")
 _NOTES = re.compile(r"admonition|note|warning|tip|callout|important|caution|hint|pull", re.I)
 _REFRESH = re.compile(r"^\s*\d+\s*[;,]\s*(?:url\s*=)?\s*[\"']?([^\"'\s]+)", re.I)
 
@@ -233,7 +234,8 @@ def _common(body: Element, kept: list[Element]) -> Element:
     total = weights.get(body, 0)
     chosen = body
     while total:
-        inner = [child for child in chosen if weights.get(child, 0) >= 0.98 * total]
+        holders = chosen.iterchildren(*_HOLDERS)
+        inner = [child for child in holders if weights.get(child, 0) >= 0.98 * total]
         if not inner:
             break
         chosen = inner[0]

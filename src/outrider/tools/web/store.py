@@ -1,7 +1,7 @@
 """What a run has found and fetched: whole, by number and by address, to the end of the run."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -10,41 +10,39 @@ MAX_IN_MEMORY = 1 << 20
 """How many characters of all pages are held in memory; the rest is kept on the disk."""
 
 
+class _KeptText:
+    """A page's text, wherever it is kept."""
+
+    def __get__(self, page: "StoredPage | None", _: object) -> str:
+        if page is None:
+            return ""
+        if isinstance(page.held, Path):
+            return page.held.read_bytes().decode(errors="surrogatepass")
+        return page.held
+
+    def __set__(self, page: "StoredPage", text: str) -> None:
+        page.held = text
+
+
+@dataclass(eq=False)
 class StoredPage:
     """One page or result, with all of its text."""
 
-    __slots__ = ("_file", "_text", "about", "characters", "title", "url")
-
-    def __init__(
-        self, url: str, title: str, text: str = "", about: dict[str, Any] | None = None
-    ) -> None:
-        """`about` has what else is known: a date, a snippet, the fault that kept it away."""
-        self.url = url
-        self.title = title
-        self.about = about or {}
-        self.characters = len(text)
-        self._text = text
-        self._file: Path | None = None
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        if self._file is None:
-            return self._text
-        return self._file.read_bytes().decode(errors="surrogatepass")
-
-    @property
-    def in_memory(self) -> int:
-        """How many characters of it are in memory."""
-        return len(self._text)
+    url: str
+    title: str
+    text: _KeptText = _KeptText()  # a descriptor
+    about: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What else is known: a date, a snippet, the fault that kept it from being fetched."""
+    held: str | Path = field(init=False, repr=False)
+    """The text, or the file that it was moved to."""
 
     def spill(self, folder: Path) -> None:
-        """Move the text to the disk; where that is full it stays."""
+        """Move the text to the disk; where that is full it stays in memory."""
         file = folder / f"page-{uuid4().hex}.txt"
         with suppress(OSError):
             file.touch(0o600, exist_ok=False)
-            file.write_bytes(self._text.encode(errors="surrogatepass"))
-            self._file, self._text = file, ""
+            file.write_bytes(self.text.encode(errors="surrogatepass"))
+            self.held = file
 
 
 @dataclass(slots=True)
@@ -68,9 +66,10 @@ class PageStore:
         `folder` is where long texts go once the memory for them is used up.
         """
         for page in pages:
-            if folder is not None and self._in_memory + page.in_memory > MAX_IN_MEMORY:
+            size = len(page.text)
+            if folder is not None and self._in_memory + size > MAX_IN_MEMORY:
                 page.spill(folder)
-            self._in_memory += page.in_memory
+            self._in_memory += size if isinstance(page.held, str) else 0
         response = StoredResponse(uuid4().hex[:8], pages)
         self._responses[response.id] = response
         return response
