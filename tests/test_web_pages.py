@@ -1,8 +1,8 @@
 """What is kept of a page, and what is dropped."""
 
 import pytest
-
 from benchmarks.pages import READERS, Page, pages, score, totals
+
 from outrider.tools.web.feeds import feed_text
 from outrider.tools.web.main_text import fragment_text, main_text
 
@@ -37,7 +37,7 @@ def test_there_are_twenty_pages_and_bare_readers_do_worse():
 
 
 HIDDEN = [
-    '<p hidden>{}</p>',
+    "<p hidden>{}</p>",
     '<p hidden="hidden">{}</p>',
     '<div aria-hidden="true"><p>{}</p></div>',
     '<p style="display:none">{}</p>',
@@ -181,14 +181,16 @@ RSS = """<?xml version="1.0" encoding="utf-8"?>
 <title>Harbour news</title><link>https://h.test/</link>
 <item><title>Ferry &amp; fog</title><link>https://h.test/1</link>
 <pubDate>Mon, 02 Mar 2026 08:00:00 GMT</pubDate>
-<content:encoded><![CDATA[<p>The ferry waits for the <a href="/fog">fog</a>.</p><script>x</script>]]>
+<content:encoded><![CDATA[<p>The ferry waits for the <a href="/fog">fog</a>.</p><script>x
+</script>]]>
 </content:encoded></item>
 <item><title>Second</title><description>Plain words.</description></item></channel></rss>"""
 
 ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>Releases</title>
 <entry><title>v2</title><link href="https://r.test/2"/><updated>2026-01-02T00:00:00Z</updated>
 <author><name>Ada</name></author>
-<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>New <b>parser</b>.</p></div></content>
+<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>New <b>parser</b>.</p></div>
+</content>
 </entry></feed>"""
 
 

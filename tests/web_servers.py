@@ -46,7 +46,9 @@ def serving(routes: Routes | None = None) -> Iterator[Server]:
 
         def do_GET(self):
             found.seen.append(self.path)
-            answer = found.routes.get(self.path.partition("?")[0], Answer("no such page", status=404))
+            answer = found.routes.get(
+                self.path.partition("?")[0], Answer("no such page", status=404)
+            )
             if callable(answer):
                 answer(self)
                 return

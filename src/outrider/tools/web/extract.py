@@ -93,7 +93,7 @@ def kind_of(response: "Response") -> str:
     start = body[:_SNIFFED_BYTES]
     has_charset = any(start.startswith(mark) for mark, _ in _MARKS) or b"utf-" in start.lower()
     named = "charset" in response.headers.get("content-type", "").lower()
-    if b"\0" in start and not has_charset and not named:
+    if b"\0" in start and not has_charset and not named and declared not in _HTML:
         raise _unsupported(declared or "binary data")
     if declared in _HTML or (declared in _VAGUE and _looks_like_html(start)):
         return "html"
