@@ -176,6 +176,11 @@ def test_deep_nesting_and_wide_tables_end():
     assert len(text_of(PROSE + huge)) < 1_000
 
 
+def test_nested_definitions_are_told_once():
+    text = text_of(PROSE + "<dl><dt>a</dt><dd>b<dl><dt>inner</dt><dd>c</dd></dl></dd></dl>")
+    assert text.count("inner") == 1
+
+
 RSS = """<?xml version="1.0" encoding="utf-8"?>
 <rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/"><channel>
 <title>Harbour news</title><link>https://h.test/</link>

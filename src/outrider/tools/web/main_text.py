@@ -16,8 +16,8 @@ from outrider.tools.web.markdown import Element, Markdown, words
 
 etree: Any = untyped_etree  # pyright: ignore
 lxml_html: Any = untyped_html
-MAX_JUDGED_CHARACTERS = 2_000_000
-"""Of how long a page trafilatura judges the main text; it takes seconds for a megabyte."""
+MAX_JUDGED_ELEMENTS = 25_000
+"""Of how large a page trafilatura judges the main text; so many take it two or three seconds."""
 MIN_SHARE = 0.35
 """How little of a page's text the main text may be before the whole body is taken instead."""
 MAX_SHELL_CHARACTERS = 300
@@ -73,7 +73,8 @@ def main_text(source: str, url: str, *, whole: bool = False) -> dict[str, str]:
     scripts = sum(1 for _ in tree.iter("script"))
     body = tree  # without `<body>` in the source, libxml2 leaves text in the head
     _prune(body)
-    chosen = body if whole or len(source) > MAX_JUDGED_CHARACTERS else _chosen(body, url)
+    whole = whole or sum(1 for _ in body.iter()) > MAX_JUDGED_ELEMENTS
+    chosen = body if whole else _chosen(body, url)
     text = Markdown(body, url).text(chosen)
     heading = next(body.iter("h1"), None)
     if heading is not None and chosen is not heading and chosen not in heading.iterancestors():

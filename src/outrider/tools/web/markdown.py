@@ -110,6 +110,8 @@ class Markdown:
     def _definitions(self, element: Element, depth: int) -> str:
         lines: list[str] = []
         for child in element.iter("dt", "dd"):
+            if next(child.iterancestors("dl")) is not element:
+                continue
             text = "\n".join(self._children(child, depth + 1))
             if text:
                 lines.append(text if child.tag == "dt" else ": " + _indented(text, "  "))
@@ -124,9 +126,8 @@ class Markdown:
         if element.find(".//table") is not None or all(len(row) < 2 for row in rows):
             return "\n\n".join(part for row in rows for part in self._children(row, depth + 1))
         grid = self._grid(rows, depth)
-        wide = max(map(len, grid), default=0)
-        lines = [f"| {' | '.join(row + [''] * (wide - len(row)))} |" for row in grid]
-        lines.insert(1, "|---" * wide + "|")
+        lines = [f"| {' | '.join(row)} |" for row in grid]
+        lines.insert(1, "|---" * max(map(len, grid[:1]), default=1) + "|")
         captions = [self._children(one, depth + 1) for one in element.findall("caption")]
         return "\n\n".join([*(part for parts in captions for part in parts), "\n".join(lines)])
 
