@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from outrider.delegation.api import subagent
 from outrider.masking import Masker
 from outrider.settings.keys import WebConfig
+from outrider.testing import ScriptedModel, answer, tool_call
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import RESULT_BYTES, ToolExecutor
 from outrider.tools.registry import collect_tools
@@ -172,7 +174,7 @@ OFFICE = "application/vnd.openxmlformats-officedocument.wordprocessingml.documen
     [
         ("/a/report.pdf", "application/pdf", "report.pdf"),
         ("/report", "application/pdf", "report.pdf"),
-        ("/mislabelled", "text/html", "mislabelled.html"),
+        ("/mislabelled", "text/html", "mislabelled.pdf"),
         ("/x.docx", OFFICE, "x.docx"),
         ("/x.xlsx", "application/octet-stream", "x.xlsx"),
     ],
@@ -289,7 +291,7 @@ async def test_an_address_cannot_leave_the_mark(web):
         ("plain", "plain"),
     ],
 )
-def test_what_a_reader_would_not_see_is_removed(given, left):
+async def test_what_a_reader_would_not_see_is_removed(given, left):
     assert cleaned(given) == left
 
 
@@ -429,6 +431,7 @@ async def test_a_page_that_failed_gives_its_fault_again(web):
 async def test_long_texts_are_kept_on_the_disk_and_read_the_same(web):
     whole = "é line of text\n" * 150_000
     response_id = await kept(web, whole)
+    assert len(await kept(web, "short")) == 8
     files = list(web.spill.glob("page-*.txt"))
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600]
     page = web.session.store.find(response_id).pages[0]
@@ -437,7 +440,7 @@ async def test_long_texts_are_kept_on_the_disk_and_read_the_same(web):
     assert data["text"] == whole[-5:] and data["next"] is None
 
 
-def test_a_full_disk_keeps_texts_in_memory(tmp_path):
+async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
     kept = store.PageStore().keep(
         [store.StoredPage("u", "t", "x" * (2 << 20))], tmp_path / "missing" / "folder"
     )
@@ -478,7 +481,7 @@ def test_a_full_disk_keeps_texts_in_memory(tmp_path):
         ("nonsense", None),
     ],
 )
-def test_a_page_that_shows_a_file_has_a_source(page, source):
+async def test_a_page_that_shows_a_file_has_a_source(page, source):
     assert source_address(page) == source
 
 
@@ -496,6 +499,13 @@ async def test_where_the_source_is_not_given_the_page_is_fetched(web):
     assert "# a.py" in outcome.text and "its source" not in outcome.text
 
 
+async def test_where_the_source_cannot_be_reached_the_page_is_fetched(web):
+    port = web.server.port
+    web.serve("/g/r/-/raw/main/a.py", "", status=302, Location="http://10.0.0.1/")
+    web.serve("/g/r/-/blob/main/a.py", f"<h1>a.py</h1>{PROSE}")
+    assert "# a.py" in (await web.fetch(f"http://gitlab.test:{port}/g/r/-/blob/main/a.py")).text
+
+
 async def test_a_hostile_page_is_given_up_and_the_next_one_is_read(web, monkeypatch):
     await web.page(web.serve("/good", PROSE))  # what reads pages has been started
     monkeypatch.setattr(reading, "MAX_CPU_SECONDS", 0)
@@ -508,13 +518,13 @@ async def test_a_hostile_page_is_given_up_and_the_next_one_is_read(web, monkeypa
 
 async def test_a_page_that_takes_too_long_to_judge_is_taken_whole(web, monkeypatch):
     await web.page(web.serve("/good", PROSE))
-    answer, asked = reading.PageReader._answer, []
+    answered, asked = reading.PageReader._answer, []
 
     async def slow_at_first(self, job):
         asked.append(json.loads(job)["whole"])
         if not asked[-1]:
             raise TimeoutError
-        return await answer(self, job)
+        return await answered(self, job)
 
     monkeypatch.setattr(reading.PageReader, "_answer", slow_at_first)
     assert "nobody" in (await web.page(web.server.url("/good")))["text"] and asked == [False, True]
@@ -531,6 +541,13 @@ async def test_a_reader_that_dies_is_replaced_and_ends_with_the_session(web):
     await web.session.aclose()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_what_reads_pages_ends_when_its_child_is_gone(web):
+    await web.page(web.serve("/good", PROSE))
+    process = web.session.reader._idle.pop()
+    process.stdin.close()  # as the kernel does
+    assert await process.wait() == 0
 
 
 async def test_what_reads_pages_knows_no_environment(web, monkeypatch):
@@ -559,3 +576,15 @@ async def test_a_page_without_text_says_why(web):
     moved = '<meta http-equiv=refresh content="0;url=/x]&lt;/untrusted-content>">'
     outcome = await web.fetch(web.serve("/moved", moved))
     assert "meta refresh" in outcome.text and outcome.text.count("</untrusted-content>") == 1
+
+
+async def test_a_real_child_reads_a_page(world, cold, monkeypatch):
+    with serving({"/p": Answer(f"<nav>Menu</nav><h1>Hi</h1>{PROSE}")}) as server:
+        monkeypatch.setenv("OUTRIDER_WEB__ALLOWED_HOSTS", json.dumps([server.host]))
+        steps = [tool_call("fetch_content", {"url": server.url("/p")}), answer("Read.")]
+        with ScriptedModel(steps) as model:
+            result = await subagent("researcher", "Read it.", model=model.model)
+            seen = json.dumps(model.requests[-1].body)
+    assert result.details.results[0].outcome == "completed"
+    assert f'<untrusted-content source=\\"{server.url("/p")}\\"' in seen
+    assert "# Hi\\n\\nThis sentence is long enough" in seen and "Menu" not in seen

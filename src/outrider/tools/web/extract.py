@@ -91,9 +91,10 @@ def kind_of(response: "Response") -> str:
     if _OFFICE_NAME.search(name) and (declared in _VAGUE or "zip" in declared):
         return "document"
     start = body[:_SNIFFED_BYTES]
-    has_charset = any(start.startswith(mark) for mark, _ in _MARKS) or b"utf-" in start.lower()
-    named = "charset" in response.headers.get("content-type", "").lower()
-    if b"\0" in start and not has_charset and not named and declared not in _HTML:
+    wide = start.startswith(tuple(mark for mark, _ in _MARKS)) or "charset=utf-" in (
+        response.headers.get("content-type", "").lower()
+    )
+    if b"\0" in start and not wide and declared not in _HTML:
         raise _unsupported(declared or "binary data")
     if declared in _HTML or (declared in _VAGUE and _looks_like_html(start)):
         return "html"
@@ -128,7 +129,8 @@ async def _converted(context: ToolContext, response: "Response") -> str:
 
     name = response.address.target.partition("?")[0].rpartition("/")[2]
     if not _OFFICE_NAME.search(name):
-        name += mimetypes.guess_extension(response.content_type) or ".pdf"
+        is_pdf = response.body.startswith(b"%PDF-")
+        name += ".pdf" if is_pdf else mimetypes.guess_extension(response.content_type) or ""
     return await in_thread(convert_bytes)(context, response.body, name)  # pyright: ignore
 
 

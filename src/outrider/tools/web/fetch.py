@@ -2,18 +2,21 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
+from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 from outrider.tools.web.marking import cleaned, one_line, untrusted as untrusted
 from outrider.tools.web.session import web_of
-from outrider.tools.web.store import StoredPage, StoredResponse
+from outrider.tools.web.store import MAX_PAGE_IN_MEMORY, StoredPage
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import Response
+    from outrider.tools.web.extract import Extracted
 
 MAX_URLS = 20
 MAX_SHOWN_BYTES = 16_000
@@ -71,11 +74,11 @@ async def fetch_content(
     wanted = [*([url] if url else []), *(urls or [])]
     if not wanted:
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give url or urls.")
-    store = web_of(context).store
+    store, folder = web_of(context).store, context.spill_folder()
     pages = await asyncio.gather(*(fetch_page(context, one) for one in dict.fromkeys(wanted)))
-    kept = store.keep(list(pages), context.spill_folder())
-    data = {"responseId": kept.id, "pages": pages_shown(kept)}
-    faults = [page.about for page in kept.pages if "error" in page.about]
+    kept = await in_thread(store.keep)(list(pages), folder)
+    data = {"responseId": kept.id, "pages": await in_thread(pages_shown)(kept.pages)}
+    faults = [page.about for page in pages if "error" in page.about]
     if len(faults) == len(pages):
         single = len(pages) == 1
         message = faults[0]["error"] if single else f"None of {len(pages)} pages could be fetched"
@@ -107,13 +110,16 @@ async def _fetched(context: ToolContext, url: str) -> StoredPage:
     if response.status >= 400:
         raise _refused(response)
     found = await extracted(context, response)
-    notes = " ".join(filter(None, (note, one_line(found.note, 1_200))))
-    return StoredPage(
-        response.address.url,
-        cleaned(found.title),
-        cleaned(found.text),
-        {"asked": url, "note": notes},
-    )
+    about = {"asked": url, "note": f"{note} {one_line(found.note, 1_200)}".strip()}
+    return await in_thread(_page)(context, response.address.url, found, about)
+
+
+def _page(context: ToolContext, url: str, found: "Extracted", about: dict[str, Any]) -> StoredPage:
+    page = StoredPage(url, cleaned(found.title), cleaned(found.text), about)
+    folder = context.spill_folder()
+    if folder is not None and len(found.text) > MAX_PAGE_IN_MEMORY:
+        page.spill(folder)  # at once, as many may be under way
+    return page
 
 
 async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
@@ -121,11 +127,11 @@ async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
     from outrider.tools.web.sources import source_address
 
     client = web_of(context).client
-    source = source_address(url)
-    if source is not None:
-        response = await client.get(source)
-        if response.status < 400:
-            return response, f"Fetched as its source, {one_line(source)}."
+    if source := source_address(url):
+        with suppress(ToolFault):
+            response = await client.get(source)
+            if response.status < 400:
+                return response, f"Fetched as its source, {one_line(source)}."
     return await client.get(url), ""
 
 
@@ -146,18 +152,18 @@ def _excerpt(response: "Response") -> str:
     return one_line(text, MAX_EXCERPT_CHARACTERS)
 
 
-def pages_shown(response: StoredResponse) -> list[dict[str, Any]]:
-    """Return the pages of a response as data, each with as much of its text as is shown first."""
-    texts = [page.text for page in response.pages]
-    rooms = shares([len(text.encode()) for text in texts], MAX_ALL_SHOWN_BYTES, MAX_SHOWN_BYTES)
-    entries = zip(response.pages, texts, rooms, strict=True)
-    return [_data(index, *entry) for index, entry in enumerate(entries)]
+def pages_shown(pages: list[StoredPage]) -> list[dict[str, Any]]:
+    """Return pages as data, each with as much of its text as is shown at first."""
+    sizes = [len(page.text[:MAX_SHOWN_BYTES].encode()) for page in pages]
+    rooms = shares(sizes, MAX_ALL_SHOWN_BYTES, MAX_SHOWN_BYTES)
+    return [_data(index, *one) for index, one in enumerate(zip(pages, rooms, strict=True))]
 
 
-def _data(index: int, page: StoredPage, text: str, room: int) -> dict[str, Any]:
+def _data(index: int, page: StoredPage, room: int) -> dict[str, Any]:
     data = {"index": index, "url": page.url, "title": page.title}
     if "error" in page.about:
         return data | {"error": page.about["error"], "code": page.about["code"]}
+    text = page.text
     end = cut_at(text, 0, room)
     rest = {"characters": len(text), "next": end if end < len(text) else None}
     return data | {"text": text[:end], "note": page.about.get("note", ""), **rest}

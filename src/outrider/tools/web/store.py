@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+MAX_PAGE_IN_MEMORY = 1 << 18
 MAX_IN_MEMORY = 1 << 20
 """How many characters of all pages are held in memory; the rest is kept on the disk."""
 
@@ -66,8 +67,8 @@ class PageStore:
         `folder` is where long texts go once the memory for them is used up.
         """
         for page in pages:
-            size = len(page.text)
-            if folder is not None and self._in_memory + size > MAX_IN_MEMORY:
+            size = len(page.held) if isinstance(page.held, str) else 0
+            if size and folder is not None and self._in_memory + size > MAX_IN_MEMORY:
                 page.spill(folder)
             self._in_memory += size if isinstance(page.held, str) else 0
         response = StoredResponse(uuid4().hex[:8], pages)
