@@ -583,6 +583,7 @@ async def test_a_real_child_reads_a_page(world, cold, monkeypatch):
         monkeypatch.setenv("OUTRIDER_WEB__ALLOWED_HOSTS", json.dumps([server.host]))
         steps = [tool_call("fetch_content", {"url": server.url("/p")}), answer("Read.")]
         with ScriptedModel(steps) as model:
+            os.environ.update(model.environment)
             result = await subagent("researcher", "Read it.", model=model.model)
             seen = json.dumps(model.requests[-1].body)
     assert result.details.results[0].outcome == "completed"
