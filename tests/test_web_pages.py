@@ -176,6 +176,12 @@ def test_deep_nesting_and_wide_tables_end():
     assert len(text_of(PROSE + huge)) < 1_000
 
 
+@pytest.mark.parametrize("odd", ["\x01", "&#1;", "&#0;", "&#xD800;", "&#x00000dfff;", "&#55296;"])
+def test_characters_that_no_parser_takes_are_left_out(odd):
+    assert "a <b> c" in text_of(f"{PROSE}<p>{odd}a{odd} &lt;b&#62; {odd}c</p><pre>{odd}<br></pre>")
+    assert "## ac" in feed_text(f"<rss><item><title>a{odd}c</title></item></rss>", URL)["text"]
+
+
 def test_nested_definitions_are_told_once():
     text = text_of(PROSE + "<dl><dt>a</dt><dd>b<dl><dt>inner</dt><dd>c</dd></dl></dd></dl>")
     assert text.count("inner") == 1

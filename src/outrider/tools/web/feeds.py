@@ -5,7 +5,7 @@ from typing import Any
 
 from lxml import etree as untyped  # pyright: ignore
 
-from outrider.tools.web.main_text import fragment_text
+from outrider.tools.web.main_text import fragment_text, parsable
 from outrider.tools.web.markdown import Element
 
 etree: Any = untyped  # pyright: ignore
@@ -17,7 +17,7 @@ _BODIES = ("encoded", "content", "description", "summary")
 
 def feed_text(source: str, url: str) -> dict[str, str]:
     """Return the entries of a feed with their titles, dates, addresses and texts."""
-    source = _PROLOGUE.sub("", source.replace("\0", ""))
+    source = _PROLOGUE.sub("", parsable(source))
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, recover=True
     )

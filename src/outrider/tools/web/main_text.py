@@ -13,6 +13,7 @@ from typing import Any
 from lxml import etree as untyped_etree, html as untyped_html  # pyright: ignore
 
 from outrider.tools.web.markdown import Element, Markdown, words
+from outrider.tools.web.marking import cleaned
 
 etree: Any = untyped_etree  # pyright: ignore
 lxml_html: Any = untyped_html
@@ -60,6 +61,7 @@ _BACKGROUND = re.compile(r"(?:^|;)background(?:-color)?:([^;!]+)")
 _WHITE = frozenset({"white", "#fff", "#ffffff", "rgb(255,255,255)", "rgba(255,255,255,1)"})
 _HOLDERS = words("head body div section article main form center table tbody tr td")
 _NOTES = re.compile(r"admonition|note|warning|tip|callout|important|caution|hint|pull", re.I)
+_REFERENCE = re.compile(r"&#(?:[xX]([0-9a-fA-F]{1,9})|([0-9]{1,10}));?")
 _REFRESH = re.compile(r"^\s*\d+\s*[;,]\s*(?:url\s*=)?\s*[\"']?([^\"'\s]+)", re.I)
 
 
@@ -91,9 +93,19 @@ def fragment_text(source: str, url: str) -> str:
     return Markdown(tree, url).text(tree)
 
 
+def parsable(source: str) -> str:
+    """Return a source without characters, and references to them, that lxml can't hold."""
+    return _REFERENCE.sub(_checked, cleaned(source))
+
+
+def _checked(reference: re.Match[str]) -> str:
+    code = int(reference[1], 16) if reference[1] else int(reference[2])
+    return reference[0] if code in (9, 10, 13) or 32 <= code < 0xD800 or code > 0xDFFF else ""
+
+
 def _tree(source: str) -> Element | None:
     # A declaration of an encoding in a text that is decoded already makes lxml refuse it.
-    source = re.sub(r"^\s*<\?xml[^>]*>", "", source.replace("\0", ""))
+    source = re.sub(r"^\s*<\?xml[^>]*>", "", parsable(source))
     parser = lxml_html.HTMLParser(huge_tree=True, no_network=True, encoding="utf-8")
     try:
         return lxml_html.document_fromstring(source.encode(errors="replace"), parser=parser)

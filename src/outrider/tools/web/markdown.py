@@ -154,7 +154,7 @@ class Markdown:
         if depth > MAX_DEPTH:
             return element.text_content()
         if tag == "br":
-            return "\n\0"  # kept apart from line ends in the source, which mean nothing
+            return "\0"  # kept apart from line ends in the source, which mean nothing
         if tag == "img":
             return self._image(element)
         if tag == "math":
@@ -241,5 +241,5 @@ def _indented(text: str, by: str) -> str:
 
 
 def _tidied(text: str) -> str:
-    lines = (_SPACES.sub(" ", line).strip() for line in text.split("\n\0"))
+    lines = (_SPACES.sub(" ", line).strip() for line in text.split("\0"))
     return "\n".join(lines).strip()
