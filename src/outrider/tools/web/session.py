@@ -15,6 +15,7 @@ from outrider.tools.web.store import PageStore
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import WebClient
+    from outrider.tools.web.reading import PageReader
 
 
 class WebSession:
@@ -42,8 +43,17 @@ class WebSession:
 
         return WebClient(self.config)
 
+    @cached_property
+    def reader(self) -> "PageReader":
+        """What parses pages, in a process of its own."""
+        from outrider.tools.web.reading import PageReader
+
+        return PageReader()
+
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, and end what parses pages."""
+        if "reader" in self.__dict__:
+            await self.reader.aclose()
         if "client" in self.__dict__:
             await self.client.aclose()
 
