@@ -7,7 +7,7 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.tools.web.session import WebSession, web_of
+from outrider.tools.web.session import web_of
 from outrider.tools.web.store import StoredPage
 
 MAX_URLS = 20
@@ -54,18 +54,19 @@ async def fetch_content(
     wanted = [*([url] if url else []), *(urls or [])]
     if not wanted:
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give url or urls.")
-    session = web_of(context)
-    pages = await asyncio.gather(*(_fetched(session, one) for one in dict.fromkeys(wanted)))
-    kept = session.store.keep(list(pages))
+    pages = await asyncio.gather(*(fetch_page(context, one) for one in dict.fromkeys(wanted)))
+    kept = web_of(context).store.keep(list(pages))
     shown = [_data(index, page) for index, page in enumerate(kept.pages)]
     if all(page.get("error") for page in shown) and len(shown) == 1:
         raise ToolFault(kept.pages[0].about["code"], shown[0]["error"])
     return {"responseId": kept.id, "pages": shown}
 
 
-async def _fetched(session: WebSession, url: str) -> StoredPage:
+async def fetch_page(context: ToolContext, url: str) -> StoredPage:
+    """Return what an address gives, or the fault that kept it away; never raises `ToolFault`."""
     from outrider.tools.web.extract import extracted
 
+    session = web_of(context)
     try:
         session.outgoing.check(url)
         response = await session.client.get(url)
