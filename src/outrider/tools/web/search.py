@@ -123,7 +123,7 @@ async def _searched(session: WebSession, query: str, count: int) -> _Outcome:
         session.outgoing.check(query)
         await _ask(session, outcome, count)
     except ToolFault as fault:
-        outcome.fault = fault
+        outcome.query, outcome.fault = session.outgoing.shown(query), fault
     return outcome
 
 
