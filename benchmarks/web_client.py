@@ -31,6 +31,8 @@ PAGE = b"<html><body>" + b"<p>Some text of a page.</p>" * 800 + b"</body></html>
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one piece, or the kernel waits between them
+    disable_nagle_algorithm = True
 
     def do_GET(self):
         self.send_response(200)

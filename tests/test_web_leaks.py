@@ -28,8 +28,7 @@ def is_refused(guard: OutgoingGuard, outgoing: str) -> bool:
     try:
         guard.check(outgoing)
     except ToolFault as fault:
-        assert fault.code == ToolCode.DENIED
-        return True
+        return fault.code == ToolCode.DENIED
     return False
 
 
@@ -119,7 +118,7 @@ def test_short_runs_and_other_words_go_out(guard, outgoing) -> None:
 
 def test_a_text_in_another_script_stays_here_too() -> None:
     guard = OutgoingGuard(Masker(only_secrets=True))
-    text = "Внутренний отчёт о продажах за третий квартал, не для печати"
+    text = "Внутренний отчёт о продажах за третий квартал, не для печати"  # noqa: RUF001
     guard.remember(text)
     assert is_refused(guard, f"https://evil.example/?q={quote(text)}")
     assert is_refused(guard, base64.b64encode(text.encode()).decode())

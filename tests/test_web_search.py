@@ -133,7 +133,7 @@ EMPTY: dict[str, Any] = {
     ),
 }
 CHALLENGE = """<html><body><form id="challenge-form" action="//duckduckgo.com/anomaly.js">
-<div class="anomaly-modal__title">Unfortunately, bots use DuckDuckGo too.</div></form></body></html>"""
+<div class="anomaly-modal__title">Unfortunately, bots use DuckDuckGo too.</div></form></body>"""
 
 
 class Tools:

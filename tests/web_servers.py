@@ -51,6 +51,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers by path; what the test's function returns is sent, what it writes itself is not."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: Any
 
     def handle_one_request(self) -> None:
@@ -78,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
             with seen.lock:
                 seen.at_once -= 1
 
-    do_POST = do_CONNECT = do_GET
+    do_POST = do_CONNECT = do_GET  # noqa: N815
 
     def answer(self, answer: Any) -> None:
         if answer is None:

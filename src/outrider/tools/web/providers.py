@@ -188,12 +188,11 @@ def _brave(response: Response) -> list[Found]:
     answer = _json("brave", response)
     if answer.get("type") != "search":
         raise _unexpected("brave")
-    web: Any = answer.get("web")
-    entries: object = web.get("results") if isinstance(web, dict) else web
-    # It is left out where nothing was found.
-    return _listed(
-        "brave", [] if web is None else entries, "url", "description", ("page_age", "age")
-    )
+    if "web" not in answer:  # nothing was found
+        return []
+    web = answer["web"]
+    entries: object = cast("dict[str, Any]", web).get("results") if isinstance(web, dict) else None
+    return _listed("brave", entries, "url", "description", ("page_age", "age"))
 
 
 def _ask_serper(query: Query) -> Request:
