@@ -43,7 +43,6 @@ ENCODINGS = {
     "base64 for addresses": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
     "base64 in percent": lambda text: quote(base64.b64encode(text.encode()).decode(), safe=""),
     "base64 twice": lambda text: base64.b64encode(base64.b64encode(text.encode())).decode(),
-    "base32": lambda text: base64.b32encode(text.encode()).decode().rstrip("=").lower(),
     "hexadecimal": lambda text: text.encode().hex(),
     "HEXADECIMAL": lambda text: text.encode().hex().upper(),
     "hexadecimal with colons": lambda text: text.encode().hex(":"),

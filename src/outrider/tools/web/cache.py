@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import orjson
@@ -54,13 +53,8 @@ def _lifetime(headers: Mapping[str, str]) -> float:
     if "no-cache" in rules:
         return 0.0
     age = headers.get("age", "")
-    if named := re.search(r"\bmax-age=\"?([0-9]{1,9})", rules):
-        return float(named[1]) - (int(age[:9]) if age.isdecimal() else 0)
-    try:
-        until = parsedate_to_datetime(headers["expires"]) - parsedate_to_datetime(headers["date"])
-    except (KeyError, ValueError, TypeError, OverflowError):
-        return 0.0
-    return until.total_seconds()
+    named = re.search(r"\bmax-age=\"?([0-9]{1,9})", rules)
+    return float(named[1]) - (int(age[:9]) if age.isdecimal() else 0) if named else 0.0
 
 
 def may_be_kept(headers: Mapping[str, str]) -> bool:

@@ -9,9 +9,10 @@ import random
 import ssl
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from importlib import import_module
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -97,18 +98,12 @@ class WebClient:
         self._all = asyncio.Semaphore(config.max_concurrent)
         self._hosts: dict[str, asyncio.Semaphore] = {}
         self._proxies = dict(proxies or {})
-        self._guard = GuardedBackend(
-            allow_private=config.allow_private_network,
-            allowed_hosts=config.allowed_hosts,
-            resolve=resolve,
-            network=network,
-        )
-        places = config.max_concurrent
-        self._pool = httpcore2.AsyncConnectionPool(
-            trusted, network_backend=self._guard, max_connections=places, keepalive_expiry=10.0
-        )
+        guard = partial(GuardedBackend, resolve=resolve, network=network)
+        self._guard = guard(config.allow_private_network, config.allowed_hosts)
+        kept: Any = {"max_connections": config.max_concurrent, "keepalive_expiry": 10.0}
+        self._pool = httpcore2.AsyncConnectionPool(trusted, network_backend=self._guard, **kept)
         self._proxied = {
-            scheme: _proxy_pool(url, trusted, resolve, network, places)
+            scheme: _proxy_pool(url, trusted, guard, kept)
             for scheme, url in self._proxies.items()
             if scheme in ("http", "https", "all")
         }
@@ -255,10 +250,8 @@ class _Inflating:
         if self._encoding in _INFLATING:
             self._inflate = zlib.decompressobj(_INFLATING[self._encoding])
         elif self._encoding not in ("", "identity"):
-            raise ToolFault(
-                ToolCode.UPSTREAM_FAILED,
-                f"The server sends {self._encoding[:60]!r}, which wasn't asked for",
-            )
+            message = f"The server sends {self._encoding[:60]!r}, which wasn't asked for"
+            raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
 
     def feed(self, chunk: bytes) -> None:
         self._received += len(chunk)
@@ -313,9 +306,7 @@ def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
             value = value_bytes.decode()
         except UnicodeDecodeError:
             value = value_bytes.decode("latin-1")
-        if name in headers and name != "location":
-            value = f"{headers[name]}, {value}"
-        headers[name] = value
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
 
@@ -351,41 +342,30 @@ def _seconds_to_wait(response: Response, attempt: int) -> float | None:
     if not asked:
         return 0.25 * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311
     try:
-        seconds = float(asked) if asked.isdecimal() else _seconds_until(asked)
+        date = None if asked.isdecimal() else parsedate_to_datetime(asked)
+        seconds = float(asked) if date is None else date.timestamp() - time.time()
     except (ValueError, OverflowError):
         return None
     return max(0.0, seconds) if seconds <= MAX_RETRY_SECONDS else None
 
 
-def _seconds_until(date: str) -> float:
-    return parsedate_to_datetime(date).timestamp() - time.time()
-
-
 def _proxy_pool(
-    url: str,
-    trusted: ssl.SSLContext | None,
-    resolve: Resolve,
-    network: httpcore2.AsyncNetworkBackend | None,
-    places: int,
+    url: str, trusted: ssl.SSLContext | None, guard: Callable[..., GuardedBackend], kept: Any
 ) -> httpcore2.AsyncHTTPProxy:
     """Return a pool that reaches everything through a proxy, and itself only the proxy."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         message = "The environment names a proxy that is no http or https address (web.useProxy)"
         raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = parts.netloc.rpartition("@")[2]
+    host = host if parts.port else f"{host.rstrip(':')}:{443 if parts.scheme == 'https' else 80}"
     auth = (unquote(parts.username or ""), unquote(parts.password or ""))
     return httpcore2.AsyncHTTPProxy(
-        f"{parts.scheme}://{host}:{port}",
+        f"{parts.scheme}://{host}",
         proxy_auth=auth if parts.username else None,
         ssl_context=trusted,
-        proxy_ssl_context=trusted if parts.scheme == "https" else None,
-        network_backend=GuardedBackend(
-            allow_private=False, allowed_hosts=(f"{host}:{port}",), resolve=resolve, network=network
-        ),
-        max_connections=places,
-        keepalive_expiry=10.0,
+        network_backend=guard(False, (host,)),
+        **kept,
     )
 
 

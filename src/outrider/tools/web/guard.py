@@ -33,9 +33,9 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
 
     def __init__(
         self,
-        *,
         allow_private: bool,
         allowed_hosts: Iterable[str],
+        *,
         resolve: Resolve = resolved,
         network: httpcore2.AsyncNetworkBackend | None = None,
     ) -> None:

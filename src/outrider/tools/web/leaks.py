@@ -2,7 +2,7 @@
 
 A page may talk a model into putting what it has read into the next address. Refused on its way out
 is everything that masking would hide, and any run of forty characters that a tool has shown of
-local files. Case, spaces and separators don't matter, nor does percent, base64, base32 or
+local files. Case, spaces and separators don't matter, nor does percent, base64 or
 hexadecimal encoding: only letters and digits are compared, after decoding.
 
 Links are the exception, or no link in a README could be followed. An address may begin as an
@@ -10,9 +10,8 @@ address in a local text does, and what goes beyond that is checked. An address t
 came from the web may be asked for whole: the web knows it already. Neither covers secrets.
 """
 
-import binascii
 import re
-from base64 import b32decode, b64decode
+from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Iterator
 from urllib.parse import unquote_plus
@@ -158,12 +157,6 @@ def _decoded(word: str) -> Iterator[bytes]:
     for skipped in range(4):
         part = plain[skipped:] if (len(plain) - skipped) % 4 != 1 else plain[skipped:-1]
         yield b64decode(part + "=" * (-len(part) % 4))
-    for skipped in range(8):
-        part = plain[skipped : len(plain) - (len(plain) - skipped) % 8].upper()
-        try:
-            yield b32decode(part)
-        except binascii.Error:
-            continue
 
 
 def _readable(data: bytes) -> Iterator[str]:

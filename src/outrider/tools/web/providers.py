@@ -24,13 +24,11 @@ MAX_TITLE_CHARACTERS = 300
 MAX_SNIPPET_CHARACTERS = 1_000
 MAX_DUCKDUCKGO_CHARACTERS = 499
 _TAG = re.compile(r"<[^<>]{0,200}>")
+_LIMIT = ToolCode.RATE_LIMITED
 _STATUSES = {
-    401: ToolCode.NOT_AUTHORISED,
-    402: ToolCode.RATE_LIMITED,  # credits are used up
-    403: ToolCode.NOT_AUTHORISED,
-    408: ToolCode.TIMEOUT,
-    429: ToolCode.RATE_LIMITED,
-    504: ToolCode.TIMEOUT,
+    **dict.fromkeys((401, 403), ToolCode.NOT_AUTHORISED),
+    **dict.fromkeys((402, 429), _LIMIT),
+    **dict.fromkeys((408, 504), ToolCode.TIMEOUT),
 }
 _MEANINGS = {
     ToolCode.NOT_AUTHORISED: "refuses the key",
@@ -140,9 +138,7 @@ def _json(name: str, response: Response) -> dict[str, Any]:
     return cast("dict[str, Any]", answer)
 
 
-def _listed(
-    name: str, entries: object, url: str, snippet: str, dates: tuple[str, ...]
-) -> list[Found]:
+def _listed(name: str, entries: object, url: str, snippet: str, *dates: str) -> list[Found]:
     """Return results from a list of objects, by the names of their fields."""
     if not isinstance(entries, list):
         raise _unexpected(name)
@@ -175,8 +171,8 @@ def _ask_tavily(query: Query) -> Request:
 
 
 def _tavily(response: Response) -> list[Found]:
-    answer = _json("tavily", response)
-    return _listed("tavily", answer.get("results"), "url", "content", ("published_date",))
+    entries = _json("tavily", response).get("results")
+    return _listed("tavily", entries, "url", "content", "published_date")
 
 
 def _ask_brave(query: Query) -> Request:
@@ -192,7 +188,7 @@ def _brave(response: Response) -> list[Found]:
         return []
     web = answer["web"]
     entries: object = cast("dict[str, Any]", web).get("results") if isinstance(web, dict) else None
-    return _listed("brave", entries, "url", "description", ("page_age", "age"))
+    return _listed("brave", entries, "url", "description", "page_age", "age")
 
 
 def _ask_serper(query: Query) -> Request:
@@ -201,7 +197,7 @@ def _ask_serper(query: Query) -> Request:
 
 
 def _serper(response: Response) -> list[Found]:
-    return _listed("serper", _json("serper", response).get("organic"), "link", "snippet", ("date",))
+    return _listed("serper", _json("serper", response).get("organic"), "link", "snippet", "date")
 
 
 def _ask_exa(query: Query) -> Request:
@@ -212,7 +208,7 @@ def _ask_exa(query: Query) -> Request:
 
 def _exa(response: Response) -> list[Found]:
     entries = _json("exa", response).get("results")
-    return _listed("exa", entries, "url", "highlights", ("publishedDate",))
+    return _listed("exa", entries, "url", "highlights", "publishedDate")
 
 
 def _ask_searxng(query: Query) -> Request:
@@ -221,7 +217,7 @@ def _ask_searxng(query: Query) -> Request:
 
 def _searxng(response: Response) -> list[Found]:
     answer = _json("searxng", response)
-    found = _listed("searxng", answer.get("results"), "url", "content", ("publishedDate",))
+    found = _listed("searxng", answer.get("results"), "url", "content", "publishedDate")
     if not found and answer.get("unresponsive_engines"):
         message = "searxng found nothing because its engines didn't answer"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
@@ -233,12 +229,9 @@ def _ask_duckduckgo(query: Query) -> Request:
         message = f"duckduckgo takes queries of up to {MAX_DUCKDUCKGO_CHARACTERS} characters"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
     address = web_address(f"{query.base}/html/")
-    headers = {
-        "Content-Type": "application/x-www-form-urlencoded",
-        "Referer": f"{address.origin}/",
-    }
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Referer": f"{address.origin}/"}
     body = urlencode({"q": query.text, "b": "", "kl": "wt-wt"}).encode()
-    return Request(address, "POST", headers, body, one_origin=True)
+    return Request(address, "POST", form, body, one_origin=True)
 
 
 def _duckduckgo(response: Response) -> list[Found]:
@@ -252,10 +245,8 @@ def _duckduckgo(response: Response) -> list[Found]:
         raise ToolFault(ToolCode.RATE_LIMITED, message)
     found: list[Found] = []
     for block in page.xpath(f"//div[{_has('result')}][not({_has('result--ad')})]"):
-        links, snippets = (
-            block.xpath(f".//*[{_has(name)}]") for name in ("result__a", "result__snippet")
-        )
-        for link in links[:1]:
+        snippets = block.xpath(f".//*[{_has('result__snippet')}]")
+        for link in block.xpath(f".//a[{_has('result__a')}]")[:1]:
             snippet = "".join(one.text_content() for one in snippets[:1])
             found += _found(_target(link.get("href") or ""), link.text_content(), snippet)
     if not found and not page.xpath(f"//*[{_has('no-results')} or {_has('result--no-result')}]"):
@@ -284,42 +275,24 @@ def _target(href: str) -> str | None:
     return None if parts.path.endswith("/y.js") else href
 
 
-PROVIDERS = {
-    provider.name: provider
-    for provider in (
-        Provider(
-            "tavily",
-            "https://api.tavily.com",
-            "TAVILY_API_KEY",
-            _ask_tavily,
-            _tavily,
-            {432: ToolCode.RATE_LIMITED, 433: ToolCode.RATE_LIMITED},
-        ),
-        Provider(
-            "brave",
-            "https://api.search.brave.com",
-            "BRAVE_SEARCH_API_KEY",
-            _ask_brave,
-            _brave,
-            words={b"SUBSCRIPTION_TOKEN_INVALID": ToolCode.NOT_AUTHORISED},
-        ),
-        Provider(
-            "serper",
-            "https://google.serper.dev",
-            "SERPER_API_KEY",
-            _ask_serper,
-            _serper,
-            words={b"credits": ToolCode.RATE_LIMITED},
-        ),
-        Provider("exa", "https://api.exa.ai", "EXA_API_KEY", _ask_exa, _exa),
-        Provider("searxng", None, "SEARXNG_URL", _ask_searxng, _searxng),
-        Provider(
-            "duckduckgo",
-            "https://html.duckduckgo.com",
-            None,
-            _ask_duckduckgo,
-            _duckduckgo,
-            {202: ToolCode.RATE_LIMITED, 403: ToolCode.RATE_LIMITED, 418: ToolCode.RATE_LIMITED},
-        ),
-    )
-}
+_ALL = (
+    Provider(
+        "tavily", "https://api.tavily.com", "TAVILY_API_KEY", _ask_tavily, _tavily,
+        {432: _LIMIT, 433: _LIMIT},
+    ),
+    Provider(
+        "brave", "https://api.search.brave.com", "BRAVE_SEARCH_API_KEY", _ask_brave, _brave,
+        words={b"SUBSCRIPTION_TOKEN_INVALID": ToolCode.NOT_AUTHORISED},
+    ),
+    Provider(
+        "serper", "https://google.serper.dev", "SERPER_API_KEY", _ask_serper, _serper,
+        words={b"credits": _LIMIT},
+    ),
+    Provider("exa", "https://api.exa.ai", "EXA_API_KEY", _ask_exa, _exa),
+    Provider("searxng", None, "SEARXNG_URL", _ask_searxng, _searxng),
+    Provider(
+        "duckduckgo", "https://html.duckduckgo.com", None, _ask_duckduckgo, _duckduckgo,
+        {202: _LIMIT, 403: _LIMIT, 418: _LIMIT},
+    ),
+)  # fmt: skip
+PROVIDERS = {provider.name: provider for provider in _ALL}

@@ -44,14 +44,14 @@ class _Outcome:
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
-    parts = [_shown(outcome, data["responseId"]) for outcome in data["searches"]]
+    parts = [_shown(outcome) for outcome in data["searches"]]
     if data["responseId"]:
         more = f'get_search_content {{"responseId": "{data["responseId"]}", "index": N}}'
         parts.append(f"[each result is kept whole: {more}]")
     return "\n\n".join(parts)
 
 
-def _shown(outcome: Any, response_id: str) -> str:
+def _shown(outcome: Any) -> str:
     others = "; ".join(f"{one['provider']}: {one['reason']}" for one in outcome["others"])
     aside = f" [not answered by {others}]" if others else ""
     if outcome.get("error"):
@@ -223,21 +223,15 @@ def _data(outcome: _Outcome, pages: dict[str, StoredPage]) -> dict[str, Any]:
     data["others"] = outcome.others
     if outcome.fault is not None:
         return data | {"error": str(outcome.fault), "code": int(outcome.fault.code)}
-    places = {identity: index for index, identity in enumerate(pages)}
-    results = [_result(one, places, pages) for one in outcome.found]
-    return data | {"results": results}
+    places = list(pages)
+    return data | {"results": [_result(one, places, pages) for one in outcome.found]}
 
 
-def _result(one: "Found", places: dict[str, int], pages: dict[str, StoredPage]) -> dict[str, Any]:
+def _result(one: "Found", places: list[str], pages: dict[str, StoredPage]) -> dict[str, Any]:
     identity = page_identity(one.url)
     page = pages[identity]
-    data: dict[str, Any] = {
-        "index": places[identity],
-        "url": page.url,
-        "title": one.title,
-        "snippet": one.snippet,
-        "date": one.date,
-    }
+    shown = {"title": one.title, "snippet": one.snippet, "date": one.date}
+    data: dict[str, Any] = {"index": places.index(identity), "url": page.url, **shown}
     if page.about.get("fetched"):
         data |= {"text": page.text[:MAX_SHOWN], "characters": len(page.text)}
     if "contentError" in page.about:
