@@ -459,9 +459,9 @@ async def test_hosts_that_the_environment_excepts_are_reached_without_the_proxy(
 
 @pytest.mark.parametrize("url", ["socks5://127.0.0.1:1080", "http://", "ftp://proxy.example"])
 async def test_a_proxy_that_can_not_be_used_is_said_to_be_so(url) -> None:
-    with pytest.raises(ToolFault) as caught:
-        WebClient(CONFIG, proxies={"http": url})
-    assert caught.value.code == ToolCode.NOT_AVAILABLE
+    names = Names(public_example=[PUBLIC])
+    fault = await fault_of("http://public.example/", resolve=names, proxies={"http": url})
+    assert fault.code == ToolCode.NOT_AVAILABLE
 
 
 def test_an_address_is_written_as_it_is_sent() -> None:

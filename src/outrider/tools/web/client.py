@@ -9,13 +9,13 @@ import random
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib import import_module
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpcore2
 
@@ -98,19 +98,15 @@ class WebClient:
         self._all = asyncio.Semaphore(config.max_concurrent)
         self._hosts: dict[str, asyncio.Semaphore] = {}
         self._proxies = dict(proxies or {})
-        guard = partial(GuardedBackend, resolve=resolve, network=network)
-        self._guard = guard(config.allow_private_network, config.allowed_hosts)
-        kept: Any = {"max_connections": config.max_concurrent, "keepalive_expiry": 10.0}
-        self._pool = httpcore2.AsyncConnectionPool(trusted, network_backend=self._guard, **kept)
-        self._proxied = {
-            scheme: _proxy_pool(url, trusted, guard, kept)
-            for scheme, url in self._proxies.items()
-            if scheme in ("http", "https", "all")
-        }
+        self._trusted = trusted
+        self._loading = asyncio.Lock()
+        self._guarded = partial(GuardedBackend, resolve=resolve, network=network)
+        self._guard = self._guarded(config.allow_private_network, config.allowed_hosts)
+        self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for pool in (self._pool, *self._proxied.values()):
+        for pool in self._pools.values():
             await pool.aclose()
 
     async def get(self, url: str) -> Response:
@@ -199,15 +195,43 @@ class WebClient:
 
     async def _pool_for(self, address: WebAddress) -> httpcore2.AsyncConnectionPool:
         """Return the pool for an address; behind a proxy the guard checks what it can resolve."""
-        pool = self._proxied.get(address.scheme) or self._proxied.get("all")
-        if pool is None or _bypasses(address, self._proxies):
-            return self._pool
-        try:
-            await self._guard.checked(address.host, address.port)
-        except ToolFault as fault:
-            if fault.code != int(ToolCode.NOT_FOUND):  # some names only the proxy can resolve
-                raise
-        return pool
+        proxy = self._proxies.get(address.scheme) or self._proxies.get("all")
+        if proxy is not None and _bypasses(address, self._proxies):
+            proxy = None
+        if proxy is not None:
+            try:
+                await self._guard.checked(address.host, address.port)
+            except ToolFault as fault:
+                if fault.code != int(ToolCode.NOT_FOUND):  # some names only the proxy can resolve
+                    raise
+        key = f"{address.scheme} {proxy}"
+        if key not in self._pools:
+            trusted = await self._certificates() if address.scheme == "https" else None
+            self._pools.setdefault(key, self._made_pool(proxy, trusted))
+        return self._pools[key]
+
+    async def _certificates(self) -> ssl.SSLContext:
+        """Return what certificates are checked against: a tenth of a second to load, so once."""
+        async with self._loading:
+            if self._trusted is None:
+                self._trusted = await asyncio.to_thread(httpcore2.default_ssl_context)
+            return self._trusted
+
+    def _made_pool(
+        self, proxy: str | None, trusted: ssl.SSLContext | None
+    ) -> httpcore2.AsyncConnectionPool:
+        kept: Any = {"max_connections": self._config.max_concurrent, "keepalive_expiry": 10.0}
+        if proxy is None:
+            return httpcore2.AsyncConnectionPool(trusted, network_backend=self._guard, **kept)
+        parts, host = _proxy_parts(proxy)
+        auth = (unquote(parts.username or ""), unquote(parts.password or ""))
+        return httpcore2.AsyncHTTPProxy(
+            f"{parts.scheme}://{host}",
+            proxy_auth=auth if parts.username else None,
+            ssl_context=trusted,
+            network_backend=self._guarded(False, (host,)),  # it reaches only the proxy itself
+            **kept,
+        )
 
     async def _sent(self, request: Request, pool: httpcore2.AsyncConnectionPool) -> Response:
         headers = {
@@ -349,24 +373,15 @@ def _seconds_to_wait(response: Response, attempt: int) -> float | None:
     return max(0.0, seconds) if seconds <= MAX_RETRY_SECONDS else None
 
 
-def _proxy_pool(
-    url: str, trusted: ssl.SSLContext | None, guard: Callable[..., GuardedBackend], kept: Any
-) -> httpcore2.AsyncHTTPProxy:
-    """Return a pool that reaches everything through a proxy, and itself only the proxy."""
+def _proxy_parts(url: str) -> tuple[SplitResult, str]:
+    """Return the address of a proxy, and its host with the port; raises `ToolFault`."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         message = "The environment names a proxy that is no http or https address (web.useProxy)"
         raise ToolFault(ToolCode.NOT_AVAILABLE, message)
     host = parts.netloc.rpartition("@")[2]
-    host = host if parts.port else f"{host.rstrip(':')}:{443 if parts.scheme == 'https' else 80}"
-    auth = (unquote(parts.username or ""), unquote(parts.password or ""))
-    return httpcore2.AsyncHTTPProxy(
-        f"{parts.scheme}://{host}",
-        proxy_auth=auth if parts.username else None,
-        ssl_context=trusted,
-        network_backend=guard(False, (host,)),
-        **kept,
-    )
+    port = 443 if parts.scheme == "https" else 80
+    return parts, host if parts.port else f"{host.rstrip(':')}:{port}"
 
 
 def _bypasses(address: WebAddress, proxies: Mapping[str, str]) -> bool:
