@@ -141,6 +141,13 @@ def chunked(handler: Handler) -> None:
             handler.wfile.write(b"a\r\n0123456789\r\n" * 100)
 
 
+def empty_members(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n")
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(gzip.compress(b"") * 500)
+
+
 def raw(data: bytes) -> Any:
     return lambda handler: handler.raw(data)
 
@@ -149,6 +156,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 RAW = {
     "endless": (endless, ToolCode.TOO_LARGE),
     "endless chunks": (chunked, ToolCode.TOO_LARGE),
+    "endless and empty": (empty_members, ToolCode.TOO_LARGE),
     "announced": (raw(OK + b"Content-Length: 100001\r\n\r\n"), ToolCode.TOO_LARGE),
     "announced without end": (
         raw(OK + b"Content-Length: " + b"9" * 19 + b"\r\n\r\n"),

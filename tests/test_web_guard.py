@@ -447,6 +447,45 @@ async def test_a_tunnel_through_a_proxy_is_asked_for_by_name_and_its_refusal_is_
         assert server.paths() == ["public.example:443"]
 
 
+@contextlib.asynccontextmanager
+async def tunnelling(port: int):
+    """A proxy whose tunnels all lead to one port of loopback; yields its port and what it saw."""
+    asked: list[bytes] = []
+    running: list[Any] = []
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            writer.write(data)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        running.append(asyncio.current_task())
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        onward, back = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(pipe(reader, back), pipe(onward, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], asked
+        await asyncio.gather(*running)
+
+
+async def test_https_through_a_proxy_is_sealed_from_end_to_end() -> None:
+    tls, trusting, sni = contexts("secure.example")
+    names = Names(secure_example=[PUBLIC])
+    names.names |= {"127.0.0.1": ["127.0.0.1"]}
+    with serving({"/": "sealed"}, tls) as server:
+        async with tunnelling(server.port) as (port, asked):
+            proxies = {"all": f"127.0.0.1:{port}"}
+            async with client(resolve=names, trusted=trusting, proxies=proxies) as one:
+                assert (await one.get("https://secure.example/")).body == b"sealed"
+    assert asked[0].startswith(b"CONNECT secure.example:443 ")
+    assert sni == ["secure.example"]
+
+
 async def test_hosts_that_the_environment_excepts_are_reached_without_the_proxy() -> None:
     names = Names(direct_example=[PUBLIC])
     with serving({"*": proxy}) as server, serving({"/": "direct"}) as direct:
