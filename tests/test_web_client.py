@@ -198,6 +198,12 @@ async def test_a_server_that_breaks_the_rules_gives_a_clear_code(route, code) ->
     assert await code_of(route) == code
 
 
+async def test_a_request_can_have_a_limit_of_its_own() -> None:
+    with serving({"/": b"x" * 150_000}) as server:
+        async with client() as one:
+            assert len((await one.get(f"{server.url}/", max_bytes=200_000)).body) == 150_000
+
+
 async def test_a_length_that_is_too_short_ends_the_body_there() -> None:
     with serving({"/": raw(OK + b"Content-Length: 4\r\n\r\nhalf and more")}) as server:
         assert (await got(f"{server.url}/")).body == b"half"

@@ -50,6 +50,8 @@ class Request:
     method: str = "GET"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes | None = None
+    max_bytes: int | None = None
+    """How large the answer may be, where web.maxBytes doesn't say."""
     one_origin: bool = False
     """Whether it may not be led elsewhere: it has a key, or a query meant for one service."""
 
@@ -109,9 +111,10 @@ class WebClient:
         for pool in self._pools.values():
             await pool.aclose()
 
-    async def get(self, url: str) -> Response:
+    async def get(self, url: str, max_bytes: int | None = None) -> Response:
         """Return what an address gives, if `robots.txt` lets us ask; raises `ToolFault`."""
-        return await self.send(Request(web_address(url)), robots=self._robots)
+        request = Request(web_address(url), max_bytes=max_bytes)
+        return await self.send(request, robots=self._robots)
 
     async def send(self, request: Request, *, robots: RobotsRules | None = None) -> Response:
         """Return the response to a request after its redirects; raises `ToolFault`."""
@@ -145,7 +148,7 @@ class WebClient:
         if self._cache is None or key is None:
             return await self._patient(request, deadline)
         kept = await asyncio.to_thread(self._cache.find, key) if self._cache.has(key) else None
-        if kept is not None and len(kept.body) > self._config.max_bytes:
+        if kept is not None and len(kept.body) > self._most(request):
             kept = None
         if kept is None:
             response = await self._patient(request, deadline)
@@ -247,18 +250,21 @@ class WebClient:
             request.method, request.address.url, headers=list(headers.items()), content=request.body
         ) as response:
             given = _readable(response.headers)
-            body = await self._body(response, given)
+            body = await _body(response, given, self._most(request))
         return Response(request.address, response.status, given, body)
 
-    async def _body(self, response: httpcore2.Response, headers: Mapping[str, str]) -> bytes:
-        most = self._config.max_bytes
-        length = headers.get("content-length", "")
-        if length.isdecimal() and int(length[:20]) > most:
-            raise _too_large(most)
-        inflate = _Inflating(headers.get("content-encoding", ""), most)
-        async for chunk in response.aiter_stream():
-            inflate.feed(chunk)
-        return inflate.finished()
+    def _most(self, request: Request) -> int:
+        return request.max_bytes or self._config.max_bytes
+
+
+async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > most:
+        raise _too_large(most)
+    inflate = _Inflating(headers.get("content-encoding", ""), most)
+    async for chunk in response.aiter_stream():
+        inflate.feed(chunk)
+    return inflate.finished()
 
 
 class _Inflating:
@@ -318,7 +324,8 @@ def _failed(request: Request, words: str) -> ToolFault:
 
 
 def _too_large(most: int) -> ToolFault:
-    return ToolFault(ToolCode.TOO_LARGE, f"The body is larger than {most:,} bytes (web.maxBytes)")
+    message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
+    return ToolFault(ToolCode.TOO_LARGE, message)
 
 
 def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
