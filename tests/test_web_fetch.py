@@ -22,7 +22,7 @@ from outrider.tools.web.client import WebClient
 from outrider.tools.web.marking import cleaned, untrusted
 from outrider.tools.web.session import WebSession
 from outrider.tools.web.sources import source_address
-from web_servers import Answer, serving
+from fetch_server import Answer, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PROSE = "<p>This sentence is long enough that nobody would take it for a menu or a label.</p>"

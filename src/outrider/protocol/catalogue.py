@@ -57,7 +57,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         CatalogueEntry("ls", f"{_FILES}.ls", default=True),
         CatalogueEntry(
             "web_search",
-            None,
+            f"{_WEB}.search",
             aliases=("websearch",),
             keys=SEARCH_KEYS,
             **_ON_THE_WEB,

@@ -4,23 +4,30 @@ An IP address passes only if it is globally routable unicast, and so is the IPv4
 embeds. How a host is written doesn't matter: what it resolves to is judged.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 
 MAX_URL_CHARACTERS = 8_192
 _PORTS = {"http": 80, "https": 443}
-_NAT64 = tuple(IPv6Network(net) for net in ("64:ff9b::/96", "64:ff9b:1::/48"))
+_UNFIT = re.compile("[\x00-\x1f\\\\\x7f\ud800-\udfff]")
+_NAT64 = IPv6Network("64:ff9b::/96")
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_ISATAP = (0x00005EFE, 0x02005EFE)
 _REFUSED = (
     (ip_network("168.63.129.16/32"), "a metadata service"),  # Azure's, at a public address
     (ip_network("192.0.0.0/24"), "a metadata service"),  # Oracle's
     (ip_network("192.88.99.0/24"), "a 6to4 relay"),
     (ip_network("2002::/16"), "a 6to4 tunnel"),
     (ip_network("2001::/32"), "a Teredo tunnel"),
+    (ip_network("2001::/23"), "reserved for protocols"),
+    (ip_network("3fff::/20"), "reserved for documentation"),
     (ip_network("::/96"), "an IPv4 address in an obsolete form"),
+    (ip_network("64:ff9b:1::/48"), "a local NAT64 address"),
     (ip_network("fec0::/10"), "a site-local address"),
 )
 
@@ -64,8 +71,8 @@ def web_address(text: str) -> WebAddress:
     if len(text) > MAX_URL_CHARACTERS:
         raise _bad(f"the address is {len(text):,} characters long; {MAX_URL_CHARACTERS:,} is most")
     text = text.strip()
-    if any(ord(letter) < 32 or letter in "\\\x7f" for letter in text):
-        raise _bad("the address has a control character or a backslash in it")
+    if _UNFIT.search(text):
+        raise _bad("the address has a control character, a backslash or half a character in it")
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -76,9 +83,11 @@ def web_address(text: str) -> WebAddress:
         raise _bad(f"only http and https addresses can be fetched, {given}")
     if "@" in parts.netloc:
         raise ToolFault(ToolCode.DENIED, "an address with credentials in it is never fetched")
-    host = _host(parts)
+    if port == 0:
+        raise _bad("the address names port 0, which nothing answers on")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return WebAddress(parts.scheme, host, port or _PORTS[parts.scheme], _ascii(target))
+    target = quote(target, safe="/?:@!$&'()*+,;=-._~%[]#")
+    return WebAddress(parts.scheme, _host(parts), port or _PORTS[parts.scheme], target)
 
 
 def _host(parts: SplitResult) -> str:
@@ -93,12 +102,6 @@ def _host(parts: SplitResult) -> str:
         return idna.encode(host, uts46=True).decode()
     except idna.IDNAError as error:
         raise _bad(f"the host can't be written in ASCII: {error}") from None
-
-
-def _ascii(target: str) -> str:
-    from urllib.parse import quote
-
-    return quote(target, safe="/?:@!$&'()*+,;=-._~%[]#")
 
 
 def _bad(message: str) -> ToolFault:
@@ -127,23 +130,28 @@ def _refusal(found: Address) -> str | None:
         ("this machine", found.is_loopback),
         ("a link-local address", found.is_link_local),
         ("a multicast address", found.is_multicast),
+        ("an ISATAP tunnel", found.version == 6 and (int(found) >> 32) & 0xFFFFFFFF in _ISATAP),
     )
     for reason, applies in kinds:
         if applies:
             return reason
-    return None if found.is_global else "a private or reserved address"
+    if not found.is_global or (found.version == 6 and found not in _GLOBAL_UNICAST):
+        return "a private or reserved address"
+    return None
 
 
 def _embedded(found: IPv6Address) -> IPv4Address | None:
     """Return the IPv4 address that is reached through an IPv6 one."""
     if found.ipv4_mapped is not None:
         return found.ipv4_mapped
-    if any(found in network for network in _NAT64):
-        return IPv4Address(int(found) & 0xFFFFFFFF)
-    return None
+    return IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else None
 
 
 def is_listed(host: str, port: int, listed: Iterable[str]) -> bool:
     """Return whether the user's list names this host, or this host and port."""
-    names = {host.lower(), f"{host.lower()}:{port}", f"[{host.lower()}]:{port}"}
-    return any(entry.strip().lower().rstrip(".") in names for entry in listed)
+    bare = host.lower()
+    written = f"[{bare}]" if ":" in bare else bare
+    return any(
+        entry.strip().lower().rstrip(".") in (bare, written, f"{written}:{port}")
+        for entry in listed
+    )

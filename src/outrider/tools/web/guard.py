@@ -15,6 +15,9 @@ import httpcore2
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.web.addresses import is_listed, refusal
 
+NEXT_ADDRESS_SECONDS = 5.0
+"""How long an address of a host is tried before its next one is."""
+
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host, as `socket.getaddrinfo` writes them."""
 
@@ -29,32 +32,37 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Opens the client's connections."""
 
     def __init__(
-        self, *, allow_private: bool, allowed_hosts: Iterable[str], resolve: Resolve = resolved
+        self,
+        allow_private: bool,
+        allowed_hosts: Iterable[str],
+        *,
+        resolve: Resolve = resolved,
+        network: httpcore2.AsyncNetworkBackend | None = None,
     ) -> None:
+        """`network` opens the connections to addresses that were checked."""
         self._allow_private = allow_private
         self._allowed_hosts = tuple(allowed_hosts)
         self._resolve = resolve
-        self._plain = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+        self._network = network or cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to an address of `host` that may be reached; raises `ToolFault`."""
-        addresses = await self.checked(host, port, timeout)
-        for address in addresses[:-1]:
+        *others, last = await self.checked(host, port)
+        for address in others:
             try:
-                return await self._plain.connect_tcp(address, port, timeout, *args, **options)
+                return await self._network.connect_tcp(
+                    address, port, NEXT_ADDRESS_SECONDS, *args, **options
+                )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
-        return await self._plain.connect_tcp(addresses[-1], port, timeout, *args, **options)
+        return await self._network.connect_tcp(last, port, timeout, *args, **options)
 
-    async def checked(self, host: str, port: int, timeout: float | None) -> Sequence[str]:
+    async def checked(self, host: str, port: int) -> Sequence[str]:
         """Return the addresses of a host, all of which may be reached; raises `ToolFault`."""
         try:
-            async with asyncio.timeout(timeout):
-                addresses = await self._resolve(host, port)
-        except TimeoutError:
-            raise ToolFault(ToolCode.TIMEOUT, f"{host} could not be resolved in time") from None
+            addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise ToolFault(ToolCode.NOT_FOUND, f"{host} can't be resolved: {error}") from None
         if not addresses:

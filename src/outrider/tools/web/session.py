@@ -34,14 +34,33 @@ class WebSession:
         self.keys = {name: keys[name] for name in SEARCH_KEYS if keys.get(name)}
         self.state = state
         self.store = PageStore()
-        self.outgoing = OutgoingGuard(mask)
+        self.outgoing = OutgoingGuard(mask, self._has_come_from_the_web)
 
     @cached_property
     def client(self) -> "WebClient":
-        """The guarded client."""
+        """The guarded client, with the cache of all runs."""
+        from outrider.tools.web.cache import WebCache
         from outrider.tools.web.client import WebClient
 
-        return WebClient(self.config)
+        cache = None
+        if self.state is not None and self.config.cache_bytes:
+            cache = WebCache(self.state / "web-cache", self.config.cache_bytes)
+        return WebClient(self.config, cache=cache, proxies=self._proxies())
+
+    def _proxies(self) -> dict[str, str]:
+        if not self.config.use_proxy:
+            return {}
+        from urllib.request import getproxies_environment
+
+        return getproxies_environment()
+
+    def _has_come_from_the_web(self, address: str) -> bool:
+        for response in filter(None, map(self.store.find, self.store.ids())):
+            for page in response.pages:
+                # One that failed has only the address that the model gave: perhaps a refused one.
+                if "error" not in page.about and (page.url == address or address in page.text):
+                    return True
+        return False
 
     @cached_property
     def reader(self) -> "PageReader":
