@@ -40,6 +40,8 @@ class Request:
     method: str = "GET"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes | None = None
+    max_bytes: int | None = None
+    """How large the answer may be, where web.maxBytes doesn't say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class WebClient:
         )
         try:
             async with self._all, host, self._opened(request) as (response, headers):
-                body = await self._body(response, headers)
+                body = await self._body(request, response, headers)
         except httpcore2.TimeoutException:
             raise TimeoutError from None
         except (httpcore2.NetworkError, httpcore2.ProtocolError, ssl.SSLError) as error:
@@ -152,8 +154,10 @@ class WebClient:
         ) as response:
             yield response, _readable(response.headers)
 
-    async def _body(self, response: httpcore2.Response, headers: Mapping[str, str]) -> bytes:
-        most = self._config.max_bytes
+    async def _body(
+        self, request: Request, response: httpcore2.Response, headers: Mapping[str, str]
+    ) -> bytes:
+        most = request.max_bytes or self._config.max_bytes
         if headers.get("content-length", "").isdigit() and int(headers["content-length"]) > most:
             raise _too_large(most)
         inflate = _Inflating(headers.get("content-encoding", ""), most)
@@ -194,7 +198,10 @@ class _Inflating:
 
 
 def _too_large(most: int) -> ToolFault:
-    return ToolFault(ToolCode.TOO_LARGE, f"The body is larger than {most:,} bytes (web.maxBytes)")
+    return ToolFault(
+        ToolCode.TOO_LARGE,
+        f"The body is larger than {most:,} bytes (web.maxBytes; for documents convert.maxBytes)",
+    )
 
 
 def _readable(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
