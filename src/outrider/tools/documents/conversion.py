@@ -108,10 +108,10 @@ def _text(output: BinaryIO, errors: BinaryIO, exit_code: int, name: str) -> str:
     except ValueError:
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_STDERR_CHARACTERS))
         words = " ".join(errors.read().decode(errors="replace").split())
-        told = {
-            "code": ToolCode.TOO_LARGE,
-            "message": f"the converter crashed ({exit_code}) {words}",
-        }
+        why = f"the converter crashed ({exit_code}) {words}"
+        if "MemoryError" in words:
+            why = "it takes more memory than convert.memoryBytes allows"
+        told = {"code": ToolCode.TOO_LARGE, "message": why}
     if told["code"] == ToolCode.SUCCESS:
         return told["text"]
     hint = f": {INSTALL}" if told["code"] == ToolCode.NOT_AVAILABLE else ""

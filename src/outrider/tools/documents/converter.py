@@ -185,7 +185,7 @@ def _fault(error: BaseException) -> Unconvertible:
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, Unconvertible):
         return error
-    if "MemoryError" in names:
+    if re.search("MemoryError|SystemError", names):  # the latter is expat's for the former
         return Unconvertible("it takes more memory than convert.memoryBytes allows")
     if isinstance(error, RecursionError):
         return Unconvertible("it is nested too deeply")
