@@ -26,6 +26,15 @@ KINDS = {
 MAX_FILE_BYTES = 2 << 20
 MAX_WORDS = 200
 MAX_SUBJECTS = 20
+_FIELDS: dict[str, Any] = {
+    "at": int | float,
+    "kind": str,
+    "what": list,
+    "ms": int | float | None,
+    **dict.fromkeys(("code", "bytes", "failed"), int | None),
+    **dict.fromkeys(("run", "provider", "outcome"), str | None),
+}
+"""What each line has, of these types; where one isn't so, it is no line of ours."""
 
 
 class ActivityLog:
@@ -67,9 +76,9 @@ class ActivityLog:
 def _decoded(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
     for line in lines:
         with suppress(ValueError, RecursionError):
-            data: Any = jsonl.decode(line)
-            if isinstance(data, dict) and isinstance(data.get("kind"), str):  # pyright: ignore
-                yield cast("dict[str, Any]", data)
+            data = _object(jsonl.decode(line))
+            if all(isinstance(data.get(name), kinds) for name, kinds in _FIELDS.items()):
+                yield data
 
 
 def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def execute(arguments: Namespace) -> None:
     }
     agents = {
         agent: {**_sums(of_agent), "outcomes": Counter(str(one.get("outcome")) for one in of_agent)}
-        for agent, of_agent in _grouped(runs, lambda line: " ".join(line.get("what") or "?"))
+        for agent, of_agent in _grouped(runs, lambda line: " ".join(map(str, line["what"])))
     }
     if arguments.json:
         output.write_json({"kinds": kinds, "agents": agents})
@@ -62,14 +62,14 @@ def _grouped(lines: Lines, key: Callable[[dict[str, Any]], str]) -> Iterable[tup
 
 def _sums(lines: Lines) -> dict[str, Any]:
     succeeded = sum(line.get("code") == 0 for line in lines)
-    times = sorted(line["ms"] for line in lines if isinstance(line.get("ms"), int | float))
+    times = sorted(line["ms"] for line in lines if line.get("ms") is not None)
     return {
         "calls": len(lines),
         "succeeded": succeeded,
         "successRate": round(succeeded / len(lines), 3),
         "medianMs": _share(times, 50),
         "p95Ms": _share(times, 95),
-        "bytes": sum(line["bytes"] for line in lines if isinstance(line.get("bytes"), int)),
+        "bytes": sum(line.get("bytes") or 0 for line in lines),
     }
 
 

@@ -29,6 +29,7 @@ from outrider.protocol.catalogue import CATALOGUE, SEARCH_KEYS
 from outrider.protocol.envelope import ToolFault, is_success
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import ToolResult, WithheldTool
+from outrider.records.activity import host_and_path
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import SEARCH_PROVIDERS, Config
@@ -226,7 +227,13 @@ def _search(provider: str, key: str | None, config: Config, *, online: bool) -> 
     if key is not None and not os.environ.get(key) and not address:
         yield "ok", f"not used: {key} is not set"
         return
-    reason = f"its address is {address}" if address else f"{key} is set" if key else "needs no key"
+    reason = (
+        f"it is at {host_and_path(address)}"
+        if address
+        else f"{key} is set"
+        if key
+        else "needs no key"
+    )
     if not online:
         yield "ok", f"{reason}; not asked, --online does that"
         return
@@ -250,7 +257,7 @@ def _converter(config: Config) -> Findings:
         with tempfile.TemporaryDirectory(prefix="outrider-doctor-") as folder:
             context = ToolContext(cwd=Path(folder), convert=config.convert)
             works = "| 6 | 7 |" in convert_bytes(context, b"six,seven\n6,7\n", "doctor.csv")
-    except ToolFault as fault:
+    except (ToolFault, OSError) as fault:
         yield "fail", f"{named} is there, but doesn't work: {fault}"
     else:
         yield "ok" if works else "fail", f"{named} has converted a small table"

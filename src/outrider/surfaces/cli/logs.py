@@ -22,6 +22,7 @@ examples:
 
 KINDS = {"search": "searches", "fetch": "fetched pages", "convert": "documents", "runs": "runs"}
 DEFAULT_LIMIT = 50
+MAX_TIME = 1e11
 COLUMNS = ("when", "kind", "result", "took", "bytes", "by", "run", "what")
 COLOURS = ("dim", "cyan", None, None, None, "dim", "dim", None)
 
@@ -52,8 +53,7 @@ def execute(arguments: Namespace) -> None:
 
 
 def _time(line: dict[str, Any]) -> datetime:
-    at = line.get("at")
-    return datetime.fromtimestamp(at if isinstance(at, int | float) else 0, UTC)
+    return datetime.fromtimestamp(min(max(line["at"], 0), MAX_TIME), UTC)
 
 
 def _cells(line: dict[str, Any]) -> list[str]:
@@ -63,9 +63,9 @@ def _cells(line: dict[str, Any]) -> list[str]:
         f"{_time(line).astimezone():%Y-%m-%d %H:%M:%S}",
         line["kind"],
         f"{result}, {failed} failed" if failed else result,
-        duration(took) if isinstance(took, int | float) else "",
-        f"{size:,}" if isinstance(size, int) else "",
-        str(line.get("provider") or ""),
-        str(line.get("run") or ""),
-        " ".join(map(str, line.get("what") or ())),
+        "" if took is None else duration(took),
+        "" if size is None else f"{size:,}",
+        line.get("provider") or "",
+        line.get("run") or "",
+        " ".join(map(str, line["what"])),
     ]

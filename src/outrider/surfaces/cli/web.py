@@ -89,15 +89,17 @@ async def call_tool(
     tools = [one for one in builtin_tools() if one.entry.network]
     async with ToolExecutor(tools, context, result_bytes=MAX_RESULT_BYTES) as executor:
         outcome = await executor.execute(tool, args)
-        text = await _whole(executor, outcome.envelope) or outcome.text
+        text = outcome.text
+        if tool == TOOLS["fetch"]:
+            text = await _whole(executor, outcome.envelope)
     args, envelope = masker.value([args, outcome.envelope])[0]
     ActivityLog(state).add(of_call(tool, args, envelope))
     return outcome.envelope, text
 
 
 def _pages(envelope: Envelope) -> list[dict[str, Any]]:
-    data = envelope["data"] if is_success(envelope) else {}
-    return data.get("pages") or []
+    data: Any = envelope["data"]
+    return (data.get("pages") or []) if is_success(envelope) else []
 
 
 async def _whole(executor: ToolExecutor, envelope: Envelope) -> str:
