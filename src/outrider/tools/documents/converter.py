@@ -38,7 +38,7 @@ _FORBIDDEN = ("socket.", "subprocess.", "ctypes.", "os.exec", "os.fork", "os.pos
 _LOCKED = "it is encrypted: its password is needed to open it"
 
 
-class Unconvertible(Exception):
+class _Unconvertible(Exception):
     """Why there is no text, for the caller."""
 
     def __init__(self, message: str, code: int = UNSUPPORTED) -> None:
@@ -83,22 +83,22 @@ def forbid() -> None:
 
 
 def kind_of(data: bytes, suffix: str) -> str:
-    """Return what a document is, by its content where that says so; raises `Unconvertible`."""
+    """Return what a document is, by its content where that says so; raises `_Unconvertible`."""
     if not data.strip():
-        raise Unconvertible("it is empty")
+        raise _Unconvertible("it is empty")
     if b"%PDF-" in data[:1024]:
         return "pdf"
     if data.startswith(b"PK\x03\x04"):
         return _packed_kind(data)
     if data.startswith(_OLD_OFFICE):
         locked = "EncryptedPackage".encode("utf-16-le") in data
-        raise Unconvertible(_LOCKED if locked else "it is in the old binary format of Office")
+        raise _Unconvertible(_LOCKED if locked else "it is in the old binary format of Office")
     if data.startswith(_IMAGES):
         return "image"
     if suffix not in _TEXTS and re.match(rb"\s*(<!doctype html|<html)", data[:200], re.I):
         return "html"
     if suffix not in _TEXTS:
-        raise Unconvertible(f"it is no image and none of {', '.join(_KINDS)}")
+        raise _Unconvertible(f"it is no image and none of {', '.join(_KINDS)}")
     return _TEXTS[suffix]
 
 
@@ -109,15 +109,15 @@ def _packed_kind(data: bytes) -> str:
         unpacked = sum(part.file_size for part in package.infolist())
         if unpacked > MAX_UNPACKED_BYTES or len(package.infolist()) > MAX_PARTS:
             size = f"{unpacked:,} bytes in {len(parts):,} parts"
-            raise Unconvertible(f"it unpacks to {size}; {MAX_UNPACKED_BYTES:,} is most")
+            raise _Unconvertible(f"it unpacks to {size}; {MAX_UNPACKED_BYTES:,} is most")
         if any(part.flag_bits & 1 for part in parts.values()):
-            raise Unconvertible(_LOCKED)
+            raise _Unconvertible(_LOCKED)
         if "mimetype" in parts and b"epub" in package.read("mimetype")[:100]:
             return "epub"
     for folder, kind in _OFFICE.items():
         if any(name.startswith(folder) for name in parts):
             return kind
-    raise Unconvertible("it is a ZIP archive, and neither an Office document nor an EPUB")
+    raise _Unconvertible("it is a ZIP archive, and neither an Office document nor an EPUB")
 
 
 def converter(kind: str) -> Any:
@@ -138,7 +138,7 @@ def converter(kind: str) -> Any:
 
 
 def converted(data: bytes, suffix: str) -> str:
-    """Return a document as Markdown; raises `Unconvertible`, and whatever the libraries raise."""
+    """Return a document as Markdown; raises `_Unconvertible`, and whatever the libraries raise."""
     kind = kind_of(data, suffix)
     if kind == "image":
         return _image_text(data)
@@ -177,24 +177,24 @@ def _one_line(value: object, most: int) -> str:
     return " ".join(str(value).split())[:most]
 
 
-def _fault(error: BaseException) -> Unconvertible:
+def _fault(error: BaseException) -> _Unconvertible:
     """Return what a caller is told of an error."""
     names, cause = "", error
     while cause is not None and len(names) < 500:
         names += type(cause).__name__
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, Unconvertible):
+    if isinstance(error, _Unconvertible):
         return error
     if re.search("MemoryError|SystemError", names):  # the latter is expat's for the former
-        return Unconvertible("it takes more memory than convert.memoryBytes allows")
+        return _Unconvertible("it takes more memory than convert.memoryBytes allows")
     if isinstance(error, RecursionError):
-        return Unconvertible("it is nested too deeply")
+        return _Unconvertible("it is nested too deeply")
     if isinstance(error, ImportError) or "MissingDependency" in names:
-        return Unconvertible("a package that reads it is not installed", NOT_AVAILABLE)
+        return _Unconvertible("a package that reads it is not installed", NOT_AVAILABLE)
     if re.search("Password|Encrypt", names):
-        return Unconvertible(_LOCKED)
+        return _Unconvertible(_LOCKED)
     words = f"{type(error).__name__}: {_one_line(error, 300)}"
-    return Unconvertible(f"it is damaged, or not what it claims to be ({words})")
+    return _Unconvertible(f"it is damaged, or not what it claims to be ({words})")
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
@@ -203,9 +203,9 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
         give_up_rights(told)
         text = converted(sys.stdin.buffer.read(), told["suffix"]).strip()
         if not text:
-            raise Unconvertible("there is no text in it: it may be a scan, or only have pictures")
+            raise _Unconvertible("there is no text in it: it may be a scan, or only have pictures")
         if len(text) * 4 > told["maxTextBytes"]:
-            raise Unconvertible(f"its text of {len(text):,} characters is too long")
+            raise _Unconvertible(f"its text of {len(text):,} characters is too long")
     except BaseException as error:
         fault = _fault(error)
         return {"code": fault.code, "message": str(fault)}
