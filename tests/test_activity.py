@@ -1,6 +1,8 @@
 """All processes keep one record of activity: masked, bounded, a line for each call and run."""
 
 import json
+import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -8,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from cli_door import Door
+from cli_door import PATIENCE_SECONDS, Door
 from outrider.records import activity
 from outrider.records.activity import ActivityLog, host_and_path, of_call
 from outrider.testing import ScriptedModel, answer, tool_call
@@ -106,6 +108,36 @@ def test_call_of_any_shape_has_a_line(args, envelope):
     assert of_call("fetch_content", args, envelope)["kind"] == "fetch"
 
 
+def test_call_that_the_run_s_end_cuts_off_has_a_line(door):
+    door.write_config({"subagents": {"trustedProjects": [str(door.project)]}})
+    door.write_agent("finder", "tools: fetch_content")
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        step = tool_call("fetch_content", {"url": f"http://{host}/never"})
+        with ScriptedModel([step]) as server:
+            env = {**server.environment, "OUTRIDER_MODEL": server.model}
+            env["OUTRIDER_WEB__ALLOWED_HOSTS"] = json.dumps([host])
+            process = door.start("run", "finder", "Look.", env=env)
+            silent.settimeout(PATIENCE_SECONDS)
+            connection, _ = silent.accept()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=PATIENCE_SECONDS)
+            connection.close()
+    assert process.returncode == 130
+    run, fetch = lines_of(door)
+    assert run["outcome"] == "cancelled" and run["run"] == fetch["run"]
+    assert fetch["what"] == [f"{host}/never"] and fetch["code"] is None
+
+
+def test_providers_that_were_asked_in_vain_lower_their_rate(door):
+    log = ActivityLog(door.home / ".local/state/outrider")
+    others = [{"provider": "exa", "code": 2003}, {"provider": "tavily", "code": 2005}]
+    data = {"searches": [{"provider": "brave", "others": others, "results": []}]}
+    log.add(of_call("web_search", {"query": "tea"}, {"code": 0, "data": data}))
+    providers = door.run("activity", "--json").json["kinds"]["search"]["providers"]
+    assert {name: sums["successRate"] for name, sums in providers.items()} == {"brave": 1, "exa": 0}
+
+
 def test_long_subjects_are_cut():
     line = of_call("web_search", {"queries": ["x" * 5000] * 99}, {"code": 0, "data": None})
     assert len(line["what"]) == activity.MAX_SUBJECTS
@@ -159,14 +191,12 @@ def filled(door: Door) -> ActivityLog:
 
 def test_logs_are_newest_first_of_one_kind_and_as_many_as_asked_for(door):
     filled(door)
-    assert [line["kind"] for line in lines_of(door, "--limit", "4")] == ["run"] * 3 + ["fetch"]
-    searches = lines_of(door, "--search", "--limit", "2")
-    assert [line["what"] for line in searches] == [["query 19"], ["query 18"]]
-    assert len(lines_of(door, "--runs")) == 3 and len(lines_of(door, "--fetch", "--runs")) == 4
-    assert lines_of(door, "--convert") == []
+    newest = lines_of(door, "--fetch", "--search", "--limit", "3")
+    assert [line["what"][0][:8] for line in newest] == ["example.", "query 19", "query 18"]
+    assert len(lines_of(door, "--runs")) == 3
     ended = door.run("logs")
-    assert ended.code == 0 and "query 7" in ended.out and "\x1b" not in ended.out
-    assert "\u202e" not in ended.out
+    assert ended.code == 0 and "query 7" in ended.out and "timed_out" in ended.out.splitlines()[0]
+    assert "\x1b" not in ended.out and "\u202e" not in ended.out
     assert door.run("logs", "--limit", "many").code == 2
 
 
@@ -195,6 +225,4 @@ def test_lines_of_strange_types_break_no_listing(door):
     log.add({"kind": "run", "at": 1, "what": 3, "code": {}, "outcome": ["x"]})
     log.add({"kind": "run", "at": 1e300, "what": [{}], "ms": 1e300})
     log.add({"kind": "fetch", "at": -1e300, "what": []})
-    for command in ("logs", "activity"):
-        assert door.run(command).code == 0
-        assert door.run(command, "--json").code == 0
+    assert door.run("logs").code == door.run("activity").code == 0

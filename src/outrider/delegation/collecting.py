@@ -100,6 +100,11 @@ class Collector:
             items = (*items, {"type": "text", "text": text[-MAX_DISPLAY_TEXT:]})
         return Streaming(items, self.usage, self.turn_count)
 
+    def record_unanswered(self) -> None:
+        """Record the calls that the run's end has cut off."""
+        for call in self._calls.values():
+            self.activity.add(of_call(call.name, call.args, None, self.run.id))
+
     def _record(self, data: dict[str, Any]) -> None:
         self._events += 1
         if self._events > self._max_events:

@@ -83,6 +83,7 @@ async def _recorded(prepared: Prepared, caller: Caller, run: RunRecorder) -> Too
     finally:
         duration_ms = round((time.monotonic() - start) * 1000)
         result = conclude(prepared, ending, collector, duration_ms)
+        collector.record_unanswered()
         if result.result is not None:
             activity.add(of_run(result.result, run.id))
     return result

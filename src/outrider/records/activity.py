@@ -32,6 +32,7 @@ _FIELDS: dict[str, Any] = {
     "what": list,
     "ms": int | float | None,
     **dict.fromkeys(("code", "bytes", "failed"), int | None),
+    "others": dict | None,
     **dict.fromkeys(("run", "provider", "outcome"), str | None),
 }
 """What each line has, of these types; where one isn't so, it is no line of ours."""
@@ -82,7 +83,11 @@ def _decoded(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
 
 
 def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> dict[str, Any]:
-    """Return the line of a call of one of `KINDS`, as masked as its arguments and envelope are."""
+    """Return the line of a call of one of `KINDS`, as masked as its arguments and envelope are.
+
+    Without an envelope it is a call that was never answered. `others` are the search providers
+    that were asked in vain, with their codes.
+    """
     answer = _object(envelope)
     data, meta = _object(answer.get("data")), _object(answer.get("meta"))
     entries = _entries(data)
@@ -92,6 +97,11 @@ def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> d
         "run": run_id,
         "what": _subjects(_object(args)),
         "provider": _first(str, (one.get("provider") for one in (data, *entries))),
+        "others": {
+            str(other.get("provider")): _first(int, (other.get("code"),))
+            for one in entries
+            for other in map(_object, _list(one.get("others")))
+        },
         "code": _first(int, (answer.get("code"),)),
         "failed": sum(1 for one in entries if one.get("error")),
         "ms": _first((int, float), (meta.get("execution_time_ms"),)),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import quantiles
 from typing import Any
 
+from outrider.protocol.envelope import ToolCode
 from outrider.records.activity import ActivityLog
 from outrider.settings.places import state_home
 from outrider.surfaces.cli import output
@@ -23,6 +24,8 @@ examples:
 
 COLUMNS = ("what", "calls", "ok", "median", "95th", "bytes", "how")
 COLOURS = ("cyan", None, None, None, None, None, "dim")
+NOT_ASKED = (ToolCode.NOT_AVAILABLE, ToolCode.NOT_AUTHORISED)
+"""How a search provider ends that has no key, or a wrong one."""
 Lines = Sequence[dict[str, Any]]
 
 
@@ -80,8 +83,13 @@ def _share(times: list[float], percent: int) -> float | None:
 
 
 def _providers(lines: Lines) -> dict[str, Any]:
+    """Return the sums of each provider: the calls that it answered, and those it failed."""
     named = [line for line in lines if line.get("provider")]
-    groups = _grouped(named, lambda line: str(line["provider"]))
+    for line in lines:
+        others: dict[str, Any] = line.get("others") or {}
+        failed = (name for name, code in others.items() if code not in NOT_ASKED)
+        named += [{"provider": name, "code": others[name]} for name in failed]
+    groups = _grouped(named, lambda line: line["provider"])
     return {name: _sums(of_provider) for name, of_provider in groups}
 
 

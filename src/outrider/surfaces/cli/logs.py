@@ -58,7 +58,8 @@ def _time(line: dict[str, Any]) -> datetime:
 
 def _cells(line: dict[str, Any]) -> list[str]:
     took, size, failed = (line.get(name) for name in ("ms", "bytes", "failed"))
-    result = str(line.get("outcome") or ("ok" if line.get("code") == 0 else line.get("code")))
+    code = {0: "ok", None: "no answer"}.get(line.get("code"), line.get("code"))
+    result = str(line.get("outcome") or code)
     return [
         f"{_time(line).astimezone():%Y-%m-%d %H:%M:%S}",
         line["kind"],

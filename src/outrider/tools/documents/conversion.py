@@ -18,7 +18,7 @@ from outrider.workspaces.workspace import raise_if_stopped
 
 INSTALL = "pip install 'outrider[convert]'"
 MAX_TEXT_BYTES = 64 << 20
-MAX_STDERR_CHARACTERS = 300
+MAX_STDERR_BYTES = 1_000
 _CONVERTER = str(Path(__file__).with_name("converter.py"))
 _LOOK_AROUND_SECONDS = 0.05
 
@@ -106,13 +106,12 @@ def _text(output: BinaryIO, errors: BinaryIO, exit_code: int, name: str) -> str:
     try:
         told: dict[str, Any] = json.loads(output.read())
     except ValueError:
-        errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_STDERR_CHARACTERS))
-        words = " ".join(errors.read().decode(errors="replace").split())
-        why = f"the converter crashed ({exit_code}) {words}"
-        if "MemoryError" in words:
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_STDERR_BYTES))
+        why = f"the converter crashed ({exit_code})"
+        if b"MemoryError" in errors.read():
             why = "it takes more memory than convert.memoryBytes allows"
         told = {"code": ToolCode.TOO_LARGE, "message": why}
     if told["code"] == ToolCode.SUCCESS:
         return told["text"]
     hint = f": {INSTALL}" if told["code"] == ToolCode.NOT_AVAILABLE else ""
-    raise ToolFault(told["code"], f"{name} can't be converted: {told['message'].strip()}{hint}")
+    raise ToolFault(told["code"], f"{name} can't be converted: {told['message']}{hint}")

@@ -110,7 +110,7 @@ async def _from_web(context: ToolContext, url: str) -> tuple[str, str]:
 
 def _name(target: str, content_type: str) -> str:
     """Return a name for what came from an address; its ending tells the kind of plain text."""
-    name = PurePosixPath(target.partition("?")[0]).name or "document"
+    name = PurePosixPath(target.partition("?")[0]).name[-100:] or "document"
     ending = mimetypes.guess_extension(content_type)
     return f"{name}{ending}" if ending and not name.endswith(ending) else name
 

@@ -168,13 +168,8 @@ def _image_text(data: bytes) -> str:
         exif = opened.getexif()
         found = {**exif, **exif.get_ifd(0x8769)}  # the camera's own are in a table below
     about |= {tags.get(number, number): found[number] for number in list(found)[:MAX_TAGS]}
-    return "\n".join(
-        f"- {name}: {_one_line(value, MAX_TAG_CHARACTERS)}" for name, value in about.items()
-    )
-
-
-def _one_line(value: object, most: int) -> str:
-    return " ".join(str(value).split())[:most]
+    lines = (f"- {name}: {' '.join(str(value).split())}" for name, value in about.items())
+    return "\n".join(line[:MAX_TAG_CHARACTERS] for line in lines)
 
 
 def _fault(error: BaseException) -> _Unconvertible:
@@ -193,8 +188,8 @@ def _fault(error: BaseException) -> _Unconvertible:
         return _Unconvertible("a package that reads it is not installed", NOT_AVAILABLE)
     if re.search("Password|Encrypt", names):
         return _Unconvertible(_LOCKED)
-    words = f"{type(error).__name__}: {_one_line(error, 300)}"
-    return _Unconvertible(f"it is damaged, or not what it claims to be ({words})")
+    # Without the error's own words: they may quote the document, and reach the model unmarked.
+    return _Unconvertible(f"it is damaged, or not what it claims to be ({type(error).__name__})")
 
 
 def main(told: dict[str, Any]) -> dict[str, Any]:
