@@ -42,24 +42,25 @@ def log(tmp_path):
 def write_from_processes(folder, most):
     started = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(folder), str(number), str(most)])
-        for number in range(4)
+        for number in range(3)
     ]
-    assert [process.wait(60) for process in started] == [0, 0, 0, 0]
+    assert [process.wait(60) for process in started] == [0, 0, 0]
 
 
 def test_processes_that_write_at_once_lose_and_mix_no_line(tmp_path):
     write_from_processes(tmp_path, 10 << 20)
     written = {line["what"][0] for line in ActivityLog(tmp_path).lines()}
-    assert written == {f"{process}-{number}" for process in range(4) for number in range(300)}
+    assert written == {f"{process}-{number}" for process in range(3) for number in range(300)}
 
 
 def test_two_files_of_bounded_size_are_kept(tmp_path):
     most = 20_000
     write_from_processes(tmp_path, most)
     files = sorted(tmp_path.iterdir())
-    assert [file.name for file in files] == ["activity.1.jsonl", "activity.jsonl"]
+    # There is no newer one where the last line of all has filled the file.
+    assert [file.name for file in files] == ["activity.1.jsonl", "activity.jsonl"][: len(files)]
     # Those that were about to write when the file was replaced add a line each.
-    assert all(file.stat().st_size < most + 4 * 200 for file in files)
+    assert all(file.stat().st_size < most + 3 * 200 for file in files)
     assert all(json.loads(line) for file in files for line in file.read_text().splitlines())
 
 

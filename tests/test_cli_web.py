@@ -9,8 +9,8 @@ from page_server import page_server
 
 ARTICLE = (
     "<html><head><title>Tea</title></head><body><article><h1>Tea</h1>"
-    "<p>Green tea is made from leaves that have not been withered.</p>"
-    "<p>{}</p></article></body></html>"
+    "<p>Green tea is made from leaves that have not been withered, and is drunk hot.</p>"
+    "</article></body></html>"
 )
 KEY = "sk-proj-Ab3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 
@@ -24,7 +24,8 @@ def door(tmp_path):
 @pytest.fixture
 def site(door):
     pages = {
-        "/tea": (200, "text/html", ARTICLE.format("It is drunk hot.").encode()),
+        "/page": (200, "text/html", ARTICLE.encode()),
+        "/tea": (200, "text/plain", b"Green tea is made from leaves."),
         "/long": (200, "text/plain", "".join(f"line {n}\n" for n in range(12_000)).encode()),
         "/broken": (500, "text/html", b"no"),
     }
@@ -34,7 +35,7 @@ def site(door):
 
 
 def test_page_is_printed_to_its_last_line_and_nothing_else(door, site):
-    ended = door.run("web", "fetch", f"{site[0]}/tea", f"{site[0]}/long")
+    ended = door.run("web", "fetch", f"{site[0]}/page", f"{site[0]}/long")
     assert ended.code == 0 and ended.err == ""
     assert "Green tea is made from leaves" in ended.out and "<p>" not in ended.out
     assert all(f"line {number}\n" in ended.out for number in (0, 5_000, 11_999))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import NoneType
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -32,7 +33,7 @@ _FIELDS: dict[str, Any] = {
     "what": list,
     "ms": int | float | None,
     **dict.fromkeys(("code", "bytes", "failed"), int | None),
-    "others": dict | None,
+    "others": (dict, NoneType),
     **dict.fromkeys(("run", "provider", "outcome"), str | None),
 }
 """What each line has, of these types; where one isn't so, it is no line of ours."""
