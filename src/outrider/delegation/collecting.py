@@ -56,9 +56,11 @@ class PartialText:
 class Collector:
     """Keeps what the result needs of a child's events; all of them go to the transcript."""
 
-    def __init__(self, run: RunRecorder, max_events: int, activity: ActivityLog) -> None:
+    def __init__(
+        self, run: RunRecorder, max_events: int, activity: ActivityLog | None = None
+    ) -> None:
         self.run = run
-        self.activity = activity
+        self._activity = activity
         self.partial = PartialText(run)
         self.receipt = Receipt()
         self.usage = Usage()
@@ -103,7 +105,11 @@ class Collector:
     def record_unanswered(self) -> None:
         """Record the calls that the run's end has cut off."""
         for call in self._calls.values():
-            self.activity.add(of_call(call.name, call.args, None, self.run.id))
+            self._add_activity(call, None)
+
+    def _add_activity(self, call: events.ToolStartEvent, envelope: Any) -> None:
+        if self._activity is not None:
+            self._activity.add(of_call(call.name, call.args, envelope, self.run.id))
 
     def _record(self, data: dict[str, Any]) -> None:
         self._events += 1
@@ -135,7 +141,7 @@ class Collector:
             case events.ToolResultEndEvent():
                 self._waiting.pop(event.id, None)
                 if call := self._calls.pop(event.id, None):
-                    self.activity.add(of_call(call.name, call.args, event.envelope, self.run.id))
+                    self._add_activity(call, event.envelope)
                 if event.name != REPORT_BACK:  # handing over the result is not work done
                     self.receipt.add(event.effects, failed=not is_success(event.envelope))
             case events.TurnEndEvent():
