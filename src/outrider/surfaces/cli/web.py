@@ -23,6 +23,7 @@ from outrider.tools.formatting import error_line
 from outrider.tools.loading import builtin_tools
 from outrider.tools.web.leaks import OutgoingGuard
 from outrider.tools.web.session import WebSession
+from outrider.tools.web.stored import MAX_CHARACTERS
 
 EXAMPLES = """\
 What a child may not reach, this command doesn't reach either: private addresses,
@@ -36,7 +37,6 @@ examples:
 
 TOOLS = {"search": "web_search", "fetch": "fetch_content"}
 MAX_RESULT_BYTES = 16 << 20
-PAGE_CHARACTERS = 40_000
 
 
 class _Unchecked(OutgoingGuard):
@@ -109,7 +109,7 @@ async def _whole(executor: ToolExecutor, envelope: Envelope) -> str:
         text = ""
         while len(text) < page["characters"]:
             wanted = {"responseId": envelope["data"]["responseId"], "index": page["index"]}
-            wanted |= {"offset": len(text), "limit": PAGE_CHARACTERS}
+            wanted |= {"offset": len(text), "limit": MAX_CHARACTERS}
             more = (await executor.execute("get_search_content", wanted)).envelope
             if not is_success(more) or not more["data"]["text"]:
                 break

@@ -19,6 +19,7 @@ from outrider.tools.web.stored import DEFAULT_CHARACTERS, MAX_CHARACTERS
 
 TIMEOUT_MS = 900_000
 """Only a last resort: web.timeoutMs and convert.timeoutMs end a call that takes too long."""
+OVERLAP = 100
 _STATUS = {
     401: ToolCode.NOT_AUTHORISED,
     403: ToolCode.NOT_AUTHORISED,
@@ -71,6 +72,10 @@ async def convert_content(
         message = f"offset {offset:,} is past the end: there are {len(text):,} characters"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
     shown = text[offset : offset + limit]
+    if path is not None and context.web is not None:
+        # It is local text, though the tool can reach the web. Pages overlap, so that what is
+        # split by their border is recognised too.
+        context.web.outgoing.remember(text[max(0, offset - OVERLAP) : offset + limit])
     return {"source": source, "characters": len(text), "offset": offset, "text": shown}
 
 
@@ -78,13 +83,12 @@ def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
     place = context.workspace.resolve(path)
     with context.workspace.open_file(place) as file:
         about = os.fstat(file.fileno())
-        kept = _Kept(context, f"{about.st_dev} {about.st_ino} {about.st_size} {about.st_mtime_ns}")
+        version = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        kept = _Kept(context, f"{place.path} {version}")
         text = kept.text()
         if text is None:
             text = kept.keep(convert_file(context, file, place.shown))
     context.effects.file_read(place.path)
-    if context.web is not None:  # it is local text, though the tool can reach the web
-        context.web.outgoing.remember(text)
     return place.shown, text
 
 
