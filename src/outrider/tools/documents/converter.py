@@ -124,7 +124,7 @@ def converter(kind: str) -> Any:
     """Return the converter for one kind; raises `ImportError` where it isn't installed.
 
     Importing `markitdown` itself loads the packages of all kinds, a model that guesses kinds and
-    an HTTP client: up to 2 seconds and 130 MB. Bare packages in its place load one kind.
+    an HTTP client, several times what one kind needs. Bare packages in its place load only that.
     """
     spec = find_spec("markitdown")
     for folder in (spec and spec.submodule_search_locations) or ():
