@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from fetch_server import Answer, serving
 from outrider.delegation.api import subagent
 from outrider.masking import Masker
 from outrider.settings.keys import WebConfig
@@ -22,7 +23,6 @@ from outrider.tools.web.client import WebClient
 from outrider.tools.web.marking import cleaned, untrusted
 from outrider.tools.web.session import WebSession
 from outrider.tools.web.sources import source_address
-from fetch_server import Answer, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PROSE = "<p>This sentence is long enough that nobody would take it for a menu or a label.</p>"

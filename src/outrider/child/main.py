@@ -31,7 +31,7 @@ from outrider.protocol.brief import Brief, Start
 from outrider.protocol.catalogue import is_own, reach_network, run_commands
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
-from outrider.settings.keys import WebConfig
+from outrider.settings.keys import ConvertConfig, WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools, load_tools
@@ -146,6 +146,7 @@ def tool_executor(brief: Brief) -> ToolExecutor:
         session_id=brief.run_id,
         spill=Path(brief.spill_folder) if brief.spill_folder else None,
         web=_web(brief, keys, secrets),
+        convert=from_json(ConvertConfig, brief.convert) if brief.convert else None,
     )
     return ToolExecutor(
         [available[name] for name in brief.tools if name in available],

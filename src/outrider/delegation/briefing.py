@@ -32,7 +32,7 @@ that is delivered; a final message in text is lost."""
 def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
     """Return all that the child is told."""
     config, retry = prepared.config, prepared.config.subagents.retry
-    wants_report = prepared.schema is not None
+    wants_report, on_the_web = prepared.schema is not None, reach_network(prepared.permit.tools)
     return Brief(
         run_id=run_id,
         agent=prepared.definition.name,
@@ -52,8 +52,9 @@ def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
         spill_folder=str(spill),
         request_attempts=retry.max_attempts if retry.enabled else 1,
         budget=BudgetLimits(**asdict(config.subagents.budget)),
-        web=to_json(config.web) if reach_network(prepared.permit.tools) else None,
-        convert=to_json(config.convert) if "convert_content" in prepared.permit.tools else None,
+        web=to_json(config.web) if on_the_web else None,
+        # Whoever fetches finds documents too.
+        convert=to_json(config.convert) if on_the_web and config.convert.enabled else None,
         state_folder=str(state_home(prepared.project.env)),
     )
 

@@ -65,7 +65,12 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         CatalogueEntry("fetch_content", f"{_WEB}.fetch", aliases=("webfetch",), **_ON_THE_WEB),
         CatalogueEntry("get_search_content", f"{_WEB}.stored", **_ON_THE_WEB),
         # It takes addresses as well as files.
-        CatalogueEntry("convert_content", network=True, setting="convert.enabled"),
+        CatalogueEntry(
+            "convert_content",
+            "outrider.tools.documents.convert",
+            network=True,
+            setting="convert.enabled",
+        ),
         CatalogueEntry("lsp"),
         CatalogueEntry("write", f"{_FILES}.write", writes=True),
         CatalogueEntry(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from outrider.masking import Masker
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
+from outrider.settings.keys import ConvertConfig
 from outrider.workspaces.folder import FolderWorkspace
 from outrider.workspaces.workspace import Workspace
 
@@ -75,6 +76,8 @@ class ToolContext:
     """The folder for what was cut from results; without it only the cut form remains."""
     web: "WebSession | None" = None
     """The child's way to the web, where it may use that."""
+    convert: ConvertConfig | None = field(default_factory=ConvertConfig)
+    """The limits for documents; None where none are converted."""
     stop: threading.Event = field(default_factory=threading.Event)
     """Set when the caller has given the call up: what isn't done yet must not be done."""
     effects: EffectsRecorder = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below

@@ -26,7 +26,7 @@ MAX_ALL_SHOWN_BYTES = 36_000
 MAX_EXCERPT_CHARACTERS = 300
 PAGE_SECONDS = 100.0
 """How long one page may take in all: less than the call, so that it can't end the others."""
-_STATUS = {
+STATUS_CODES = {
     401: ToolCode.NOT_AUTHORISED,
     403: ToolCode.NOT_AUTHORISED,
     404: ToolCode.NOT_FOUND,
@@ -136,7 +136,7 @@ async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
 
 
 def _refused(response: "Response") -> ToolFault:
-    code = _STATUS.get(response.status, ToolCode.UPSTREAM_FAILED)
+    code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
     message = f"The server answered {response.status}."
     excerpt = _excerpt(response)
     if excerpt:

@@ -13,7 +13,8 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.tools.web.fetch import fetch_page, untrusted
+from outrider.tools.web.fetch import fetch_page
+from outrider.tools.web.marking import untrusted
 from outrider.tools.web.session import WebSession, web_of
 from outrider.tools.web.store import StoredPage
 
@@ -71,8 +72,7 @@ def _entry(result: Any) -> str:
             lines.append(f"[{rest:,} more characters]")
     if "contentError" in result:
         lines.append(f"[could not be fetched: {result['contentError']}]")
-    # What was found can't end the mark that it stands in.
-    return "\n".join(filter(None, lines)).replace("untrusted-content", "untrusted content")
+    return "\n".join(filter(None, lines))
 
 
 def _format_short(data: Any, arguments: Arguments) -> str:
@@ -106,7 +106,9 @@ async def web_search(
     pages = _pages(outcomes)
     if include_content:
         await _fetch(context, pages)
-    response_id = session.store.keep(list(pages.values())).id if pages else None
+    response_id = (
+        session.store.keep(list(pages.values()), context.spill_folder()).id if pages else None
+    )
     data = {"responseId": response_id, "searches": [_data(one, pages) for one in outcomes]}
     first = outcomes[0].fault
     if first is not None and all(outcome.fault for outcome in outcomes):
