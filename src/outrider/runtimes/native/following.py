@@ -106,6 +106,7 @@ class Following:
 
     def _look(self, give_up: float) -> None:
         """Wait no longer for a fork server that takes too long, or that somebody has stopped."""
+        self._on_status()  # this process may be the one that is late
         if not self._is_nobody:
             return
         if self._loop.time() < give_up and not _is_stopped(self._fork_server):
