@@ -37,8 +37,8 @@ class Following:
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._late: asyncio.Future[None] = self._loop.create_future()
-        self._timer: asyncio.Handle = self._loop.call_soon(
-            self._look, self._loop.time() + MAX_FORK_SECONDS
+        self._timer = self._loop.call_later(
+            LOOK_EVERY_SECONDS, self._look, self._loop.time() + MAX_FORK_SECONDS
         )
 
     async def run(self) -> ChildExit:
