@@ -246,6 +246,8 @@ SECRETS: list[tuple[str, str, str]] = [
     ("putty", PUTTY.replace("PRIVATE", "{}"), "\n".join(PEM_BODY)),
 ]  # fmt: skip
 
+ROOT = "/" + "root"  # a folder of every system, and also what sites call a page
+
 ORDINARY: list[str] = [
     "find /etc -name mysql.cnf -print0",
     "sshpass -p $PASS ssh -p 2222 root@host",
@@ -379,7 +381,7 @@ ORDINARY: list[str] = [
     "get_secret | python3 -",
     "kind: Secret\nmetadata:\n  name: database\n",
     "-----END PRIVATE KEY----- ends a key",
-    "The routes /home/dashboard, /home/orders/new and /root/index need a login.",
+    f"The routes /home/dashboard, /home/orders/new and {ROOT}/index need a login.",
     "GET /home/orders 200",
     '<a href="/home/reports">',
     "api_key: AzureApiKeyProvider | None",

@@ -171,7 +171,7 @@ def test_room_for_the_outcome_is_taken_when_a_run_begins(tmp_path: Path) -> None
 def test_a_run_is_not_begun_on_a_disk_without_room_for_its_outcome(
     world: Path, tmp_path: Path
 ) -> None:
-    fill = "head -c 180000 /dev/zero > $OUTRIDER_HOME/full"
+    fill = "head -c 400000 /dev/zero > $OUTRIDER_HOME/full"
     run = "outrider run explorer Go. --model openai-chat:scripted"
     with ScriptedModel([answer("Done.")]) as server:
         ended = on_a_small_disk(f"{fill}; {run}", server, tmp_path / "state")

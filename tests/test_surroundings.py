@@ -177,6 +177,26 @@ def test_a_thread_that_gets_no_memory_ends_the_child() -> None:
     assert any(word in done.stderr for word in ("did not begin", "MemoryError", "new thread"))
 
 
+SEALED = """
+import os
+from outrider.processes.reaping import libc, seal
+from outrider.processes.surroundings import surroundings
+libc()  # loaded while it can be
+if os.getuid() == 0:  # whom no seal binds
+    os.setgid(65534)
+    os.setuid(65534)
+    libc().prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, which a change of the user takes away
+before = surroundings()
+seal()
+print(before == surroundings())
+"""
+
+
+def test_a_sealed_process_knows_its_surroundings() -> None:
+    done = subprocess.run([sys.executable, "-c", SEALED], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_a_caller_without_a_network_has_children_without_one(door: Door) -> None:
     digest("unshare", "--net")  # or this test is skipped
     with ScriptedModel(echo) as server:

@@ -69,7 +69,7 @@ def warm_up(provider: str) -> None:
     """Make this a process to fork from: everything is loaded and used once, one thread is left."""
     call_oneself("warm")
     end_when_exhausted()
-    rehearse()
+    rehearse("grep", "read")
     libc()
     _load(provider)
     # The forks of this process end on their own; it doesn't wait for them.
@@ -280,7 +280,7 @@ def _guard(server: socket.socket, *, rehearsed: bool) -> None:
     def wait() -> None:
         if rehearsed:
             call_oneself("spare")
-            rehearse()  # takes up the memory that a task needs
+            rehearse("read")  # takes up the memory that a task needs
             server.send(READY)
         server.close()
         _wait_and_run(theirs)

@@ -23,6 +23,8 @@ from outrider.testing import ScriptedModel, answer, tool_call
 _MODEL = "gpt-4o"
 """A model with a price, so that the price is looked up too."""
 
+_CALLS = {"grep": {"pattern": "x"}, "read": {"path": "explorer.md"}}
+
 
 def load_provider(provider: str) -> None:
     """Build a model of this provider once, with a key that opens nothing."""
@@ -31,13 +33,12 @@ def load_provider(provider: str) -> None:
         _build(model, dict.fromkeys(needs(model), "none"))
 
 
-def rehearse() -> None:
-    """Do one small task from beginning to end; it reads a folder of ours and writes nothing."""
+def rehearse(*tools: str) -> None:
+    """Do one small task with these tools; it reads a folder of ours and writes nothing."""
     folder = Path(agents.__file__).parent / "builtin"
-    brief = Brief("00000000", "warm", "You.", "Go.", "warm", str(folder), tools=("grep",))
-    with ScriptedModel(
-        [tool_call("grep", {"pattern": "x"}), answer("Warm.")], name=_MODEL
-    ) as server:
+    brief = Brief("00000000", "warm", "You.", "Go.", "warm", str(folder), tools=tools)
+    steps = [tool_call(tool, _CALLS[tool]) for tool in tools]
+    with ScriptedModel([*steps, answer("Warm.")], name=_MODEL) as server:
         model = _build(server.model, server.environment)
         budget = Budget(brief.budget)
         asyncio.run(run_task(brief, model, lambda _event: None, budget, time.monotonic()))

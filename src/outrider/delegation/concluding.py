@@ -14,7 +14,7 @@ from outrider.settings.keys import Config
 
 MAX_FAILURE_OUTPUT = 20_000
 MAX_STDERR = 2_000
-MAX_ESSENCE = 1_000
+MAX_ESSENCE = 400
 """How many characters of each text are kept of a result that the disk has no room for."""
 
 
@@ -107,9 +107,11 @@ def conclude(
         receipt=collector.receipt.to_dict(),
         display_items=tuple(collector.display_items),
     )
-    if text is not None:  # else the partial text is on the disk already
+    if text is None or (run.has_output and text == collector.partial.text):
+        text = ""  # what came in pieces is on the disk already
+    else:
         run.restart_output()
-    run.add_output(text or "")
+    run.add_output(text)
     if run.has_output:
         result = replace(result, output_file=str(run.output_file))
     end = {"type": "end", "at": duration_ms, "outcome": result.outcome}

@@ -19,6 +19,11 @@ _OF_ONE_PROCESS = (
     b"Rss", b"Shd", b"Sig", b"State", b"Tgid", b"Threads", b"TracerPid", b"Vm",
     b"nonvoluntary", b"untag_mask", b"voluntary", b"x86_Thread",
 )  # fmt: skip
+# By name: a process that is sealed may read these links, and not the folder that has them.
+_NAMESPACES = (
+    "cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user",
+    "uts",
+)  # fmt: skip
 _PR_GET_SECUREBITS = 27
 _PR_GET_NO_NEW_PRIVS = 39
 _SYSTEM_CALLS = {"x86_64": ((252, 1, 0), (250, 0, -3, 0)), "aarch64": ((31, 1, 0), (219, 0, -3, 0))}
@@ -32,7 +37,7 @@ def surroundings() -> str:
     here = f"/proc/{os.readlink('/proc/thread-self')}"
     status, *files = [_read(f"{here}/{name}") for name in _FILES]
     kept = [line for line in status.splitlines() if not line.startswith(_OF_ONE_PROCESS)]
-    namespaces = [os.readlink(f"{here}/ns/{name}") for name in sorted(os.listdir(f"{here}/ns"))]
+    namespaces = [_link(f"{here}/ns/{name}") for name in _NAMESPACES]
     root = os.stat(f"{here}/root")
     schedule = (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getparam(0))
     seen = (kept, files, namespaces, root.st_dev, root.st_ino, schedule, _limits(), _unlisted())
@@ -42,6 +47,13 @@ def surroundings() -> str:
 def may_be_confined() -> bool:
     """Whether this thread can be under rules that nobody can see, such as those of Landlock."""
     return libc().prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0
+
+
+def _link(path: str) -> str:
+    """Return where a link leads; nowhere where this kernel doesn't have it."""
+    with suppress(FileNotFoundError):
+        return os.readlink(path)
+    return ""
 
 
 def _read(path: str) -> bytes:

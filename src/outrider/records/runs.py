@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
+from outrider.processes.reaping import libc
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.keys import RunsConfig
 
 SESSION, OUTPUT, RESULT, SPILL = "session.jsonl", "output.md", "result.json", "spill"
-RESERVED, RESERVED_BYTES = "result.reserved", 64 << 10
+RESERVED, RESERVED_BYTES = "result.reserved", 16 << 10
 """The result's file until it is complete, with room for what matters most of it."""
 PRUNE_EVERY_SECONDS = 3600
+_KEEP_SIZE = 1
 
 
 class RunRecorder:
@@ -113,7 +115,8 @@ class RunRecorder:
             os.lseek(self._reserved, 0, os.SEEK_SET)
             data = jsonl.encode(result)
             _write(self._reserved, data)
-            os.ftruncate(self._reserved, len(data))
+            if RESULT in self._missing:  # a longer one was tried before
+                os.ftruncate(self._reserved, len(data))
             (self.folder / RESERVED).replace(self.folder / RESULT)
             return True
         return False
@@ -127,14 +130,15 @@ class RunRecorder:
 
 
 def _reserve(descriptor: int) -> None:
-    """Take up room on the disk; raises `OSError` where there is none."""
+    """Take up room on the disk behind a file's end; raises `OSError` where there is none."""
     if sys.platform != "linux":
         return
-    try:
-        os.posix_fallocate(descriptor, 0, RESERVED_BYTES)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
+    from ctypes import c_int64, get_errno
+
+    # Not `posix_fallocate`: to cut the file to its size again would take milliseconds.
+    failed = libc().fallocate(descriptor, _KEEP_SIZE, c_int64(0), c_int64(RESERVED_BYTES))
+    if failed and get_errno() in (errno.ENOSPC, errno.EDQUOT):
+        raise OSError(get_errno(), os.strerror(get_errno()))
 
 
 def _create(path: Path) -> int:

@@ -37,8 +37,8 @@ class Following:
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._late: asyncio.Future[None] = self._loop.create_future()
-        self._timer: asyncio.Handle = self._loop.call_soon(
-            self._look, self._loop.time() + MAX_FORK_SECONDS
+        self._timer = self._loop.call_later(
+            LOOK_EVERY_SECONDS, self._look, self._loop.time() + MAX_FORK_SECONDS
         )
 
     async def run(self) -> ChildExit:
@@ -106,6 +106,7 @@ class Following:
 
     def _look(self, give_up: float) -> None:
         """Wait no longer for a fork server that takes too long, or that somebody has stopped."""
+        self._on_status()  # this process may be the one that is late
         if not self._is_nobody:
             return
         if self._loop.time() < give_up and not _is_stopped(self._fork_server):

@@ -56,12 +56,12 @@ class NativeRuntime:
             hosted_fork_server,
         )
 
-        server = (
-            UserForkServer(self._env, self._keep_minutes)
-            if self._one_shot
-            else hosted_fork_server()
-        )
         try:
+            server = (
+                UserForkServer(self._env, self._keep_minutes)
+                if self._one_shot
+                else hosted_fork_server()
+            )
             links = await server.start_child(brief, environment)
         except (NoForkServer, OSError):
             return ChildExit(started=False)
