@@ -15,7 +15,6 @@ from outrider.models.resolution import is_embedded
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from openai import AsyncOpenAI
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
@@ -63,32 +62,12 @@ def _provider(name: str) -> "Provider[Any]":
         verify=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
     )
     if name == "openai-chat":
-        from openai import AsyncOpenAI
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        return OpenAIProvider(openai_client=_lean(AsyncOpenAI(http_client=client)))
+        from outrider.models.lean_openai import LeanOpenAI
+
+        return OpenAIProvider(openai_client=LeanOpenAI(http_client=client))
     return cast("Any", infer_provider_class(name))(http_client=client)
-
-
-def _lean(client: "AsyncOpenAI") -> "AsyncOpenAI":
-    """Return the client with chat requests that don't get slower as the conversation grows.
-
-    The SDK walks the types of the whole conversation on each request, which at 400 turns takes
-    longer than everything else in a turn. Messages and tools already have their final form, so
-    they are put into the body without that walk.
-    """
-    completions: Any = client.chat.completions
-    send = completions.create
-
-    async def create(**request: Any) -> Any:
-        extra: dict[str, Any] = dict(request.pop("extra_body", None) or {})
-        extra["messages"] = request.pop("messages")
-        if request.get("tools"):
-            extra["tools"] = request.pop("tools")
-        return await send(messages=[], extra_body=extra, **request)
-
-    completions.create = create
-    return client
 
 
 @cache
