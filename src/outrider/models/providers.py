@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
@@ -36,6 +37,11 @@ def build_model(model: str) -> "Model":
     from pydantic_ai.models import infer_model
 
     try:
+        provider, _, name = model.partition(":")
+        if provider == "openai-chat":  # inferring it would cost each child a megabyte
+            from pydantic_ai.models.openai import OpenAIChatModel
+
+            return OpenAIChatModel(name, provider=_provider(provider), profile=_strict_profile())
         return _strict(infer_model(model, provider_factory=_provider))
     except ImportError as error:
         raise ModelUnavailable(f"{model} needs a package that isn't installed: {error}") from error
@@ -84,15 +90,19 @@ def _strict(model: "Model") -> "Model":
     if "pydantic_ai.models.openai" not in sys.modules:
         return model
     from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
 
     if not isinstance(model, OpenAIChatModel) or model.provider is None:
         return model
+    return type(model)(model.model_name, provider=model.provider, profile=_strict_profile())
+
+
+def _strict_profile() -> "OpenAIModelProfile":
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+
     # Without a value for the window a price list is searched for it each time.
-    profile = OpenAIModelProfile(
+    return OpenAIModelProfile(
         openai_chat_streaming_requires_finish_reason=True, context_window=None
     )
-    return type(model)(model.model_name, provider=model.provider, profile=profile)
 
 
 def request_settings(model: "Model") -> "ModelSettings":
