@@ -443,7 +443,7 @@ async def test_address_is_fetched_once_and_converted(tree):
         "/large": (200, "application/pdf", b"%PDF-" + b"x" * 20_000),
     }
     with serving(pages) as server:
-        host, asked = server.host, server.asked
+        host = server.host
         convert = ConvertConfig(max_bytes=10_000)
         tree = Documents(tree.folder, web=web(host, max_bytes=5_000), convert=convert)
         async with tree.executor:
