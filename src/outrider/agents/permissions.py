@@ -14,7 +14,7 @@ from pathlib import Path
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
-from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config
+from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config, value_of
 from outrider.settings.places import home, project_root
 
 _UNTRUSTED = "the repository that defines the agent isn't in subagents.trustedProjects"
@@ -70,6 +70,7 @@ def permit(
         entry = tools.get(tool)
         reason = (
             _never(tool, entry)
+            or (entry and entry.setting and _switched_off(entry.setting, config))
             or (entry and entry.writes and _no_writing(definition, config, trust))
             or (entry and entry.network and _no_network(definition, trust))
             or (tool == "lsp" and not actions and "subagents.allowLspTools allows no action")
@@ -92,6 +93,10 @@ def _never(tool: str, entry: CatalogueEntry | None) -> str | None:
     if entry is None:
         return "no tool has this name; tools.modules names modules with tools of your own"
     return entry.missing
+
+
+def _switched_off(setting: str, config: Config) -> str | None:
+    return None if value_of(config, setting) else f"{setting} is off"
 
 
 def _no_writing(definition: AgentDefinition, config: Config, trust: Trust) -> str | None:

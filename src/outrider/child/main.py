@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -27,12 +28,14 @@ from outrider.models.providers import build_model, has_price
 from outrider.models.retry import RetryPolicy
 from outrider.processes.reaping import call_oneself, child_name, is_broken, seal
 from outrider.protocol.brief import Brief, Start
-from outrider.protocol.catalogue import is_own, run_commands
+from outrider.protocol.catalogue import is_own, reach_network, run_commands
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
+from outrider.settings.keys import ConvertConfig, WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools, load_tools
+from outrider.tools.web.session import WebSession, take_search_keys
 
 
 def run_child() -> None:
@@ -113,15 +116,27 @@ async def run_task(
         return await task.run()
 
 
+def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> WebSession | None:
+    if brief.web is None:
+        return None
+    return WebSession(
+        from_json(WebConfig, brief.web),
+        keys=keys,
+        mask=Masker(secrets=secrets, only_secrets=True),
+        state=Path(brief.state_folder) if brief.state_folder else None,
+    )
+
+
 def tool_executor(brief: Brief) -> ToolExecutor:
     """Return the executor for a brief; its commands see none of the child's secrets."""
+    keys = take_search_keys(os.environ) if reach_network(brief.tools) else {}
     env = dict(os.environ)
     available = {tool.name: tool for tool in builtin_tools()}
     wanted = set(brief.tools)
     if not all(is_own(name) for name in wanted):
         own, _ = load_tools(brief.tool_modules)  # the parent tells what is wrong with them
         available |= {tool.name: tool for tool in own}
-    secrets = secret_environment_values(env)
+    secrets = secret_environment_values({**env, **keys})
     context = ToolContext(
         cwd=Path(brief.cwd),
         allowed_roots=tuple(Path(root).expanduser() for root in brief.allowed_roots),
@@ -130,6 +145,8 @@ def tool_executor(brief: Brief) -> ToolExecutor:
         mask=Masker(secrets=secrets, only_secrets=True) if brief.mask_tool_results else None,
         session_id=brief.run_id,
         spill=Path(brief.spill_folder) if brief.spill_folder else None,
+        web=_web(brief, keys, secrets),
+        convert=from_json(ConvertConfig, brief.convert) if brief.convert else None,
     )
     return ToolExecutor(
         [available[name] for name in brief.tools if name in available],

@@ -10,8 +10,10 @@ from outrider.agents.permissions import Permit
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import current_depth
 from outrider.protocol.brief import RUN_VARIABLE, Brief, BudgetLimits
-from outrider.protocol.catalogue import REPORT_BACK
+from outrider.protocol.catalogue import REPORT_BACK, keys_of, reach_network
+from outrider.protocol.data import to_json
 from outrider.protocol.jsonl import without_surrogates
+from outrider.settings.places import state_home
 
 BOUNDARIES = """\
 You are the subagent `{name}`, working for another agent or a person who sees only your final \
@@ -30,7 +32,7 @@ that is delivered; a final message in text is lost."""
 def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
     """Return all that the child is told."""
     config, retry = prepared.config, prepared.config.subagents.retry
-    wants_report = prepared.schema is not None
+    wants_report, on_the_web = prepared.schema is not None, reach_network(prepared.permit.tools)
     return Brief(
         run_id=run_id,
         agent=prepared.definition.name,
@@ -50,6 +52,10 @@ def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
         spill_folder=str(spill),
         request_attempts=retry.max_attempts if retry.enabled else 1,
         budget=BudgetLimits(**asdict(config.subagents.budget)),
+        web=to_json(config.web) if on_the_web else None,
+        # Whoever fetches finds documents too.
+        convert=to_json(config.convert) if on_the_web and config.convert.enabled else None,
+        state_folder=str(state_home(prepared.project.env)),
     )
 
 
@@ -72,9 +78,11 @@ def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
     kept = {name: value for name, value in plain.items() if not name.startswith("OUTRIDER_")}
     # A proxy may ask for a password, and be the only way to the provider.
     proxies = {name: value for name, value in env.items() if name.lower().endswith("_proxy")}
+    keys = {key for tool in prepared.permit.tools for key in keys_of(tool) if key in env}
     return {
         **kept,
         **proxies,
+        **{key: env[key] for key in keys},
         **prepared.choice.environment(env),
         "OUTRIDER_SUBAGENT_CHILD": "1",
         "OUTRIDER_SUBAGENT_DEPTH": str(current_depth(env) + 1),

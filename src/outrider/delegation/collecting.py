@@ -11,6 +11,7 @@ from outrider.protocol.envelope import is_success
 from outrider.protocol.receipt import Receipt
 from outrider.protocol.results import Streaming
 from outrider.protocol.usage import Usage
+from outrider.records.activity import KINDS, ActivityLog, of_call
 from outrider.records.runs import RunRecorder
 
 MAX_DISPLAY_ITEMS = 200
@@ -55,8 +56,11 @@ class PartialText:
 class Collector:
     """Keeps what the result needs of a child's events; all of them go to the transcript."""
 
-    def __init__(self, run: RunRecorder, max_events: int) -> None:
+    def __init__(
+        self, run: RunRecorder, max_events: int, activity: ActivityLog | None = None
+    ) -> None:
         self.run = run
+        self._activity = activity
         self.partial = PartialText(run)
         self.receipt = Receipt()
         self.usage = Usage()
@@ -73,6 +77,7 @@ class Collector:
         self._events = 0
         self._seen_at = time.monotonic()
         self._waiting: dict[str, float] = {}
+        self._calls: dict[str, events.ToolStartEvent] = {}
 
     def take(self, masked: MaskedEvent) -> None:
         """Take in one event; what comes after the task's end is ignored."""
@@ -96,6 +101,15 @@ class Collector:
         if text := self.partial.text:
             items = (*items, {"type": "text", "text": text[-MAX_DISPLAY_TEXT:]})
         return Streaming(items, self.usage, self.turn_count)
+
+    def record_unanswered(self) -> None:
+        """Record the calls that the run's end has cut off."""
+        for call in self._calls.values():
+            self._add_activity(call, None)
+
+    def _add_activity(self, call: events.ToolStartEvent, envelope: Any) -> None:
+        if self._activity is not None:
+            self._activity.add(of_call(call.name, call.args, envelope, self.run.id))
 
     def _record(self, data: dict[str, Any]) -> None:
         self._events += 1
@@ -122,8 +136,12 @@ class Collector:
                 self._end_message(event)
             case events.ToolStartEvent():
                 self._waiting[event.id] = self._seen_at + event.timeout_ms / 1000
+                if event.name in KINDS:
+                    self._calls[event.id] = event
             case events.ToolResultEndEvent():
                 self._waiting.pop(event.id, None)
+                if call := self._calls.pop(event.id, None):
+                    self._add_activity(call, event.envelope)
                 if event.name != REPORT_BACK:  # handing over the result is not work done
                     self.receipt.add(event.effects, failed=not is_success(event.envelope))
             case events.TurnEndEvent():

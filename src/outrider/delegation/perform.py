@@ -21,9 +21,10 @@ from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.results import Details, ToolResult, refused, text_result
+from outrider.records.activity import ActivityLog, of_run
 from outrider.records.runs import RunRecorder, prune, pruning_is_due
 from outrider.runtimes.native.runtime import NativeRuntime
-from outrider.settings.places import runs_folder
+from outrider.settings.places import runs_folder, state_home
 
 UPDATE_INTERVAL_SECONDS = 0.05
 log = logging.getLogger("outrider")
@@ -73,7 +74,8 @@ async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
 
 async def _recorded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
     run.add_event(_opening(prepared, run))
-    collector = Collector(run, prepared.config.limits.events)
+    activity = ActivityLog(state_home(caller.env))
+    collector = Collector(run, prepared.config.limits.events, activity)
     collector.model = prepared.choice.model
     if caller.on_start:
         caller.on_start(prepared, run.id)
@@ -84,6 +86,9 @@ async def _recorded(prepared: Prepared, caller: Caller, run: RunRecorder) -> Too
     finally:
         duration_ms = round((time.monotonic() - start) * 1000)
         result = conclude(prepared, ending, collector, duration_ms)
+        collector.record_unanswered()
+        if result.result is not None:
+            activity.add(of_run(result.result, run.id))
     return result
 
 

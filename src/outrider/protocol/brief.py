@@ -40,6 +40,12 @@ class Brief:
     request_attempts: int = 2
     """How often one request to the model is sent at most."""
     budget: BudgetLimits = field(default_factory=BudgetLimits)
+    web: dict[str, Any] | None = None
+    """The settings of the web tools, where it has one of these."""
+    convert: dict[str, Any] | None = None
+    """The settings of the document converter, where it may convert."""
+    state_folder: str | None = None
+    """Where caches and activity are kept."""
 
     @property
     def provider(self) -> str:

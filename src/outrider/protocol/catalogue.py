@@ -6,6 +6,7 @@ Permissions, listings, `doctor`, the child and the docs read these facts here an
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 SUBAGENT = "subagent"
 """The tool by which a host's model delegates."""
@@ -30,6 +31,10 @@ class CatalogueEntry:
     """Given to an agent that lists no tools."""
     aliases: tuple[str, ...] = ()
     """What agent files of other systems call it, in lower case."""
+    setting: str | None = None
+    """The setting that switches it off."""
+    keys: tuple[str, ...] = ()
+    """The variables with its services' keys: only a child that has the tool gets them."""
 
     @property
     def missing(self) -> str | None:
@@ -37,7 +42,12 @@ class CatalogueEntry:
         return None if self.module else "this version of Outrider has no such tool"
 
 
+SEARCH_KEYS = (
+    "TAVILY_API_KEY", "BRAVE_SEARCH_API_KEY", "SERPER_API_KEY", "EXA_API_KEY", "SEARXNG_URL",
+)  # fmt: skip
 _FILES = "outrider.tools.files"
+_WEB = "outrider.tools.web"
+_ON_THE_WEB: dict[str, Any] = {"network": True, "setting": "web.enabled"}
 CATALOGUE: dict[str, CatalogueEntry] = {
     entry.name: entry
     for entry in (
@@ -45,11 +55,22 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         CatalogueEntry("grep", f"{_FILES}.grep", default=True),
         CatalogueEntry("find", f"{_FILES}.find", default=True, aliases=("glob",)),
         CatalogueEntry("ls", f"{_FILES}.ls", default=True),
-        CatalogueEntry("web_search", network=True, aliases=("websearch",)),
-        CatalogueEntry("fetch_content", network=True, aliases=("webfetch",)),
-        CatalogueEntry("get_search_content", network=True),
+        CatalogueEntry(
+            "web_search",
+            f"{_WEB}.search",
+            aliases=("websearch",),
+            keys=SEARCH_KEYS,
+            **_ON_THE_WEB,
+        ),
+        CatalogueEntry("fetch_content", f"{_WEB}.fetch", aliases=("webfetch",), **_ON_THE_WEB),
+        CatalogueEntry("get_search_content", f"{_WEB}.stored", **_ON_THE_WEB),
         # It takes addresses as well as files.
-        CatalogueEntry("convert_content", network=True),
+        CatalogueEntry(
+            "convert_content",
+            "outrider.tools.documents.convert",
+            network=True,
+            setting="convert.enabled",
+        ),
         CatalogueEntry("lsp"),
         CatalogueEntry("write", f"{_FILES}.write", writes=True),
         CatalogueEntry(
@@ -90,3 +111,13 @@ def nearest(name: str) -> str | None:
 def run_commands(names: Iterable[str]) -> bool:
     """Return whether one of these tools may start a program; a tool of the user's own may."""
     return any(name not in CATALOGUE or CATALOGUE[name].runs_commands for name in names)
+
+
+def reach_network(names: Iterable[str]) -> bool:
+    """Return whether one of these tools is a web tool of ours."""
+    return any(name in CATALOGUE and CATALOGUE[name].network for name in names)
+
+
+def keys_of(name: str) -> tuple[str, ...]:
+    """Return the variables with keys that a tool needs."""
+    return CATALOGUE[name].keys if name in CATALOGUE else ()

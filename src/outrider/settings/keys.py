@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
+from functools import reduce
 from types import UnionType
 from typing import Any, get_args, get_origin
 
@@ -28,6 +29,8 @@ def _key(
     # There is no lower value of a text.
     project = project or (ProjectRule.NEVER if isinstance(default, str) else ProjectRule.LOWER)
     metadata = {"doc": doc, "minimum": minimum, "choices": choices, "project": project}
+    if isinstance(default, dict):
+        return field(default_factory=dict[str, Any], metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
@@ -112,6 +115,46 @@ class ToolsConfig:
     )
 
 
+SEARCH_PROVIDERS = ("tavily", "brave", "serper", "exa", "searxng", "duckduckgo")
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """What the web tools may reach, and how they ask."""
+
+    enabled: bool = _key(True, "Whether children may have web tools.")
+    provider: str = _key("auto", "Who answers searches.", choices=("auto", *SEARCH_PROVIDERS))
+    provider_priority: tuple[str, ...] = _key(
+        SEARCH_PROVIDERS, "The order in which `auto` asks.", choices=SEARCH_PROVIDERS
+    )
+    endpoints: dict[str, str] = _key(  # noqa: RUF009  # a factory, as for any table
+        {}, "Base addresses of providers, by name.", project=ProjectRule.NEVER
+    )
+    allow_private_network: bool = _key(False, "Let web tools reach private addresses.")
+    allowed_hosts: tuple[str, ...] = _key(
+        (), "Private hosts that web tools may reach, as `host` or `host:port`."
+    )
+    use_proxy: bool = _key(False, "Use the proxy that the environment names.")
+    respect_robots: bool = _key(
+        False, "Honour `robots.txt` when fetching.", project=ProjectRule.NEVER
+    )
+    timeout_ms: int = _key(30_000, "Time for one request, redirects included.", minimum=1)
+    max_bytes: int = _key(10_485_760, "Bytes of one body, unpacked.", minimum=1024)
+    max_concurrent: int = _key(8, "Requests at once.", minimum=1)
+    max_concurrent_per_host: int = _key(4, "Requests at once to one host.", minimum=1)
+    cache_bytes: int = _key(268_435_456, "Bytes of pages kept between runs; 0 for none.")
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertConfig:
+    """Limits of the document converter."""
+
+    enabled: bool = _key(True, "Whether children may convert documents.")
+    timeout_ms: int = _key(60_000, "Time for one document.", minimum=1)
+    max_bytes: int = _key(52_428_800, "Bytes of one document.", minimum=1024)
+    memory_bytes: int = _key(1_073_741_824, "Memory for one document.", minimum=1 << 26)
+
+
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
     """How much of a child's output is taken in, and shown."""
@@ -147,6 +190,8 @@ class Config:
     subagents: SubagentsConfig = field(default_factory=SubagentsConfig)
     files: FilesConfig = field(default_factory=FilesConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
+    web: WebConfig = field(default_factory=WebConfig)
+    convert: ConvertConfig = field(default_factory=ConvertConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     runs: RunsConfig = field(default_factory=RunsConfig)
     warm: WarmConfig = field(default_factory=WarmConfig)
@@ -186,3 +231,8 @@ def _walk(section: Any, path: tuple[str, ...]) -> Iterator[Key]:
 
 DEFAULTS = Config()
 KEYS: dict[str, Key] = {key.name: key for key in _walk(DEFAULTS, ())}
+
+
+def value_of(config: Config, name: str) -> Any:
+    """Return the value of a setting, by its dotted name."""
+    return reduce(getattr, KEYS[name].path, config)

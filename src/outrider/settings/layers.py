@@ -28,6 +28,8 @@ def check(key: Key, value: object) -> Any:
         raise SettingError(f"{value!r} is not true or false")
     if key.kind is tuple:
         return _check_list(key, value)
+    if key.kind is dict:
+        return _check_table(value)
     if key.kind is not str:
         return _check_number(key, value)
     if not isinstance(value, str) or not value.strip():
@@ -43,6 +45,13 @@ def _check_list(key: Key, value: object) -> tuple[str, ...]:
     names = tuple(str(item) for item in items)
     _check_choices(key, names)
     return names
+
+
+def _check_table(value: object) -> dict[str, str]:
+    table = cast("dict[object, object]", value) if isinstance(value, dict) else {1: 1}
+    if not all(isinstance(text, str) and text for pair in table.items() for text in pair):
+        raise SettingError(f"{value!r} is not a table of names and texts")
+    return {str(name): str(text) for name, text in table.items()}
 
 
 def _check_choices(key: Key, names: Iterable[str]) -> None:

@@ -5,11 +5,16 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from outrider.masking import Masker
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
+from outrider.settings.keys import ConvertConfig
 from outrider.workspaces.folder import FolderWorkspace
 from outrider.workspaces.workspace import Workspace
+
+if TYPE_CHECKING:
+    from outrider.tools.web.session import WebSession
 
 SPILL_PREFIX = "outrider-result:"
 MAX_COMMAND_CHARACTERS = 2_000
@@ -69,6 +74,10 @@ class ToolContext:
     """The session of calls that name none; without it they get a temporary one."""
     spill: Path | None = None
     """The folder for what was cut from results; without it only the cut form remains."""
+    web: "WebSession | None" = None
+    """The child's way to the web, where it may use that."""
+    convert: ConvertConfig | None = field(default_factory=ConvertConfig)
+    """The limits for documents; None where none are converted."""
     stop: threading.Event = field(default_factory=threading.Event)
     """Set when the caller has given the call up: what isn't done yet must not be done."""
     effects: EffectsRecorder = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below

@@ -115,6 +115,8 @@ class ToolExecutor:
     async def aclose(self) -> None:
         """End all sessions and what they started."""
         await self._sessions.aclose()
+        if self.context.web is not None:
+            await self.context.web.aclose()
 
     def prepare(self, name: str, arguments: CallArguments) -> PreparedCall:
         """Return a call that can be made, or one that knows why it can't."""
@@ -206,6 +208,8 @@ class ToolExecutor:
         # secret into: these are masked as well, so that no text needs another pass.
         envelope, arguments = self._masked(envelope), self._masked(call.prepared.arguments)
         whole = self._formatter.long(name, arguments, envelope)
+        if self.context.web is not None and tool is not None and not tool.entry.network:
+            self.context.web.outgoing.remember(whole)
         summary = self._formatter.short(name, arguments, envelope)
         data = shrink(envelope["data"], self._result_bytes * DATA_FACTOR, keep)
         sent: Envelope = {**envelope, "data": data, "meta": call.meta()}

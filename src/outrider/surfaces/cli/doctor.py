@@ -12,6 +12,9 @@ import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
+from importlib import metadata
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -22,17 +25,23 @@ from outrider.delegation.project import Project, project_with
 from outrider.delegation.request import Request, working_directory
 from outrider.models.catalogue import EMBEDDED
 from outrider.models.resolution import ModelChoice, is_embedded, needs
-from outrider.protocol.catalogue import CATALOGUE
-from outrider.protocol.envelope import ToolFault
+from outrider.protocol.catalogue import CATALOGUE, SEARCH_KEYS
+from outrider.protocol.envelope import ToolFault, is_success
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import ToolResult, WithheldTool
+from outrider.records.activity import host_and_path
 from outrider.settings import places
 from outrider.settings.files import load_settings
+from outrider.settings.keys import SEARCH_PROVIDERS, Config
 from outrider.settings.layers import Settings
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
 from outrider.surfaces.cli.text import by_reason, count, duration, one_line
+from outrider.surfaces.cli.web import call_tool
+from outrider.tools.context import ToolContext
+from outrider.tools.documents.conversion import INSTALL, convert_bytes, is_installed
 from outrider.tools.files.ripgrep import ripgrep
+from outrider.tools.formatting import error_line
 from outrider.tools.loading import load_tools
 
 EXAMPLES = """\
@@ -42,6 +51,7 @@ code is 0 whenever the report is complete. Use --json to decide on single checks
 
 examples:
   outrider doctor
+  outrider doctor --online
   outrider doctor --json | jq '.checks[] | select(.status != "ok")'
 """
 
@@ -50,6 +60,7 @@ LOW_FREE_BYTES = 1 << 30
 SERVER_TIMEOUT_SECONDS = 3.0
 CHILD_TIMEOUT_MS = 60_000
 NOTE = "The doctor's stethoscope hangs in the hall.\n"
+SEARCHED = "weather"
 TASK = "Where does the stethoscope hang?"
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -57,13 +68,17 @@ Status = Literal["ok", "warn", "fail"]
 Findings = Iterable[tuple[Status, str]]
 """What one check finds: each status with what was found, and what to do if it isn't fine."""
 
-configure = CommandParser.add_cwd
+
+def configure(parser: CommandParser) -> None:
+    """Declare the arguments of `doctor`."""
+    parser.add_cwd()
+    parser.add_argument("--online", action="store_true", help="search the web with each provider")
 
 
 def execute(arguments: Namespace) -> None:
     """Check everything, and report each finding as soon as it is there."""
     checks: list[dict[str, str]] = []
-    for name, findings in _checks(working_directory(arguments.cwd)):
+    for name, findings in _checks(working_directory(arguments.cwd), online=arguments.online):
         for status, message in findings:
             checks.append({"name": name, "status": status, "message": message})
             if not arguments.json:
@@ -75,7 +90,7 @@ def execute(arguments: Namespace) -> None:
         output.write_json({"status": worst, "checks": checks})
 
 
-def _checks(folder: Path) -> Iterator[tuple[str, Findings]]:
+def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, Findings]]:
     """Yield the name and the findings of every check, in the order of the report."""
     yield "platform", _platform()
     try:
@@ -91,6 +106,9 @@ def _checks(folder: Path) -> Iterator[tuple[str, Findings]]:
     yield "tools of your own", _own_tools(settings)
     yield "model", _model(project)
     yield "ripgrep", _ripgrep(folder)
+    for provider, key in zip_longest(SEARCH_PROVIDERS, SEARCH_KEYS):
+        yield f"search with {provider}", _search(provider, key, settings.config, online=online)
+    yield "converter", _converter(settings.config)
     runs = places.runs_folder(os.environ)
     yield "state folder", _state_folder(runs)
     yield "disk", _disk(runs)
@@ -201,6 +219,48 @@ def _ripgrep(folder: Path) -> Findings:
     else:
         version = next(iter(ran.stdout.splitlines()), "it prints no version")
         yield "ok", f"{version} ({program})"
+
+
+def _search(provider: str, key: str | None, config: Config, *, online: bool) -> Findings:
+    """Check a search provider: whether its key is there and, if asked to, whether it answers."""
+    address = config.web.endpoints.get(provider)
+    if key is not None and not os.environ.get(key) and not address:
+        yield "ok", f"not used: {key} is not set"
+        return
+    reason = (
+        f"it is at {host_and_path(address)}"
+        if address
+        else f"{key} is set"
+        if key
+        else "needs no key"
+    )
+    if not online:
+        yield "ok", f"{reason}; not asked, --online does that"
+        return
+    one = replace(config, web=replace(config.web, provider=provider))
+    with tempfile.TemporaryDirectory(prefix="outrider-doctor-") as folder:
+        search = call_tool("web_search", {"query": SEARCHED}, one, folder)
+        envelope, _ = asyncio.run(search)
+    if is_success(envelope):
+        yield "ok", f"{reason}; it answers"
+    else:
+        yield "fail", f"{reason}; {error_line(envelope)}"
+
+
+def _converter(config: Config) -> Findings:
+    """Convert a tiny document, where the package for that is installed."""
+    if not is_installed():
+        yield "ok", f"not installed; {INSTALL} lets children read PDF and Office files"
+        return
+    named = f"markitdown {metadata.version('markitdown')}"
+    try:
+        with tempfile.TemporaryDirectory(prefix="outrider-doctor-") as folder:
+            context = ToolContext(cwd=Path(folder), convert=config.convert)
+            works = "| 6 | 7 |" in convert_bytes(context, b"six,seven\n6,7\n", "doctor.csv")
+    except (ToolFault, OSError) as fault:
+        yield "fail", f"{named} is there, but doesn't work: {fault}"
+    else:
+        yield "ok" if works else "fail", f"{named} has converted a small table"
 
 
 def _state_folder(runs: Path) -> Findings:

@@ -1,0 +1,165 @@
+"""What was asked of the web and of documents, and what was delegated: one line each, for people.
+
+All processes of a user append to one file. A line has nothing unmasked, and of an address only its
+host and path.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import NoneType
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from outrider.protocol import jsonl
+from outrider.protocol.results import SingleResult
+
+KINDS = {
+    "web_search": "search",
+    "fetch_content": "fetch",
+    "get_search_content": "stored",
+    "convert_content": "convert",
+}
+"""The tools whose calls are kept, and what their lines are called; a delegation's is `run`."""
+MAX_FILE_BYTES = 2 << 20
+MAX_WORDS = 200
+MAX_SUBJECTS = 20
+_FIELDS: dict[str, Any] = {
+    "at": int | float,
+    "kind": str,
+    "what": list,
+    "ms": int | float | None,
+    **dict.fromkeys(("code", "bytes", "failed"), int | None),
+    "others": (dict, NoneType),
+    **dict.fromkeys(("run", "provider", "outcome"), str | None),
+}
+"""What each line has, of these types; where one isn't so, it is no line of ours."""
+
+
+class ActivityLog:
+    """The activity of all processes that share a state folder, in two files at most."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / "activity.jsonl"
+        self._older = state / "activity.1.jsonl"
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Append a line. A disk that is full, or a folder that is closed, costs only the line."""
+        data = jsonl.encode({"at": round(time.time(), 3), **line}) + b"\n"
+        with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                os.write(descriptor, data)  # in one piece: other processes append as well
+                if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
+                    self._rotate(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return all lines that are kept, oldest first; what is no line is skipped."""
+        found: list[dict[str, Any]] = []
+        for path in (self._older, self._path):
+            with suppress(OSError):
+                found += _decoded(path.read_bytes().splitlines())
+        return found
+
+    def _rotate(self, descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Another process may have done it while this one waited.
+        if os.path.samestat(os.fstat(descriptor), os.stat(self._path)):
+            os.replace(self._path, self._older)
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            data = _object(jsonl.decode(line))
+            if all(isinstance(data.get(name), kinds) for name, kinds in _FIELDS.items()):
+                yield data
+
+
+def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> dict[str, Any]:
+    """Return the line of a call of one of `KINDS`, as masked as its arguments and envelope are.
+
+    Without an envelope it is a call that was never answered. `others` are the search providers
+    that were asked in vain, with their codes.
+    """
+    answer = _object(envelope)
+    data, meta = _object(answer.get("data")), _object(answer.get("meta"))
+    entries = _entries(data)
+    return {
+        "kind": KINDS[tool],
+        "tool": tool,
+        "run": run_id,
+        "what": _subjects(_object(args)),
+        "provider": _first(str, (one.get("provider") for one in (data, *entries))),
+        "others": {
+            str(other.get("provider")): _first(int, (other.get("code"),))
+            for one in entries
+            for other in map(_object, _list(one.get("others")))
+        },
+        "code": _first(int, (answer.get("code"),)),
+        "failed": sum(1 for one in entries if one.get("error")),
+        "ms": _first((int, float), (meta.get("execution_time_ms"),)),
+        "bytes": sum(_size(one) for one in (data, *entries)),
+    }
+
+
+def of_run(result: SingleResult, run_id: str) -> dict[str, Any]:
+    """Return the line of a delegation."""
+    return {
+        "kind": "run",
+        "run": run_id,
+        "what": [result.agent],
+        "provider": result.model,
+        "outcome": str(result.outcome),
+        "code": result.exit_code,
+        "ms": result.duration_ms,
+    }
+
+
+def host_and_path(address: str) -> str:
+    """Return an address without its query, its fragment and whatever stands before its host."""
+    try:
+        parts = urlsplit(address.strip())
+    except ValueError:
+        return "an address that can't be read"
+    return f"{parts.netloc.rpartition('@')[2]}{parts.path}"[:MAX_WORDS]
+
+
+def _subjects(args: dict[str, Any]) -> list[str]:
+    """Return what a call is about: queries, paths, and addresses that are cut short."""
+    said = (args.get(name) for name in ("query", "path", "responseId"))
+    addresses = _texts(args.get("url"), *_list(args.get("urls")))
+    found = [text[:MAX_WORDS] for text in _texts(*said, *_list(args.get("queries")))]
+    return [*found, *map(host_and_path, addresses)][:MAX_SUBJECTS]
+
+
+def _entries(data: dict[str, Any]) -> list[dict[str, Any]]:
+    lists = (data.get(name) for name in ("pages", "queries", "searches", "results"))
+    return [_object(one) for entries in lists for one in _list(entries)]
+
+
+def _size(entry: dict[str, Any]) -> int:
+    return _first(int, (entry.get(name) for name in ("bytes", "characters"))) or 0
+
+
+def _first(kind: type | tuple[type, ...], values: Iterable[Any]) -> Any:
+    return next((one for one in values if isinstance(one, kind)), None)
+
+
+def _texts(*values: Any) -> list[str]:
+    return [one for one in values if isinstance(one, str)]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -1,0 +1,132 @@
+"""The tool `convert_content`: a document as Markdown, in pages, converted once in a run."""
+
+import hashlib
+import mimetypes
+import os
+from contextlib import suppress
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from outrider.processes.threads import in_thread
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.tools.context import ToolContext
+from outrider.tools.documents.conversion import convert_bytes, convert_file
+from outrider.tools.formatting import Arguments, Formatter
+from outrider.tools.registry import tool
+from outrider.tools.web.fetch import STATUS_CODES
+from outrider.tools.web.marking import untrusted
+from outrider.tools.web.session import web_of
+from outrider.tools.web.stored import DEFAULT_CHARACTERS, MAX_CHARACTERS
+
+TIMEOUT_MS = 900_000
+"""Only a last resort: web.timeoutMs and convert.timeoutMs end a call that takes too long."""
+OVERLAP = 100
+
+
+def _format_long(data: Any, arguments: Arguments) -> str:
+    end = data["offset"] + len(data["text"])
+    note = f"[characters {data['offset']:,} to {end:,} of {data['characters']:,}"
+    more = f"; go on with offset={end}]" if end < data["characters"] else "]"
+    return f"{untrusted(data['source'], data['text'])}\n{note}{more}"
+
+
+def _format_short(data: Any, arguments: Arguments) -> str:
+    return f"converted {data['source']} → {data['characters']:,} characters"
+
+
+@tool(
+    "document:convert",
+    name="convert_content",
+    timeout_ms=TIMEOUT_MS,
+    format=Formatter(_format_long, _format_short),
+)
+async def convert_content(
+    context: ToolContext,
+    path: Annotated[str | None, {"minLength": 1}] = None,
+    url: Annotated[str | None, {"minLength": 1}] = None,
+    offset: Annotated[int, {"minimum": 0}] = 0,
+    limit: Annotated[int, {"minimum": 1, "maximum": MAX_CHARACTERS}] = DEFAULT_CHARACTERS,
+) -> dict[str, Any]:
+    """Read a document as Markdown: PDF, DOCX, PPTX, XLSX, EPUB, HTML, CSV, a notebook, or what an
+    image says of itself.
+
+    Args:
+        path: The file, relative to the working tree.
+        url: Or its address, with http or https.
+        offset: The first character to show.
+        limit: How many characters to show.
+    """
+    if (path is None) == (url is None):
+        raise ToolFault(ToolCode.BAD_PARAMETER, "Give either path or url.")
+    if url is not None:
+        source, text = await _from_web(context, url)
+    else:
+        source, text = await in_thread(_from_file)(context, path)
+    if offset and offset >= len(text):
+        message = f"offset {offset:,} is past the end: there are {len(text):,} characters"
+        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+    shown = text[offset : offset + limit]
+    if path is not None and context.web is not None:
+        # It is local text, though the tool can reach the web. Pages overlap, so that what is
+        # split by their border is recognised too.
+        context.web.outgoing.remember(text[max(0, offset - OVERLAP) : offset + limit])
+    return {"source": source, "characters": len(text), "offset": offset, "text": shown}
+
+
+def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
+    place = context.workspace.resolve(path)
+    with context.workspace.open_file(place) as file:
+        about = os.fstat(file.fileno())
+        version = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        kept = _Kept(context, f"{place.path} {version}")
+        text = kept.text()
+        if text is None:
+            text = kept.keep(convert_file(context, file, place.shown))
+    context.effects.file_read(place.path)
+    return place.shown, text
+
+
+async def _from_web(context: ToolContext, url: str) -> tuple[str, str]:
+    session = web_of(context)
+    if not session.config.enabled:
+        raise ToolFault(ToolCode.DENIED, "Nothing is fetched: web.enabled is off")
+    kept = _Kept(context, url)
+    if (text := kept.text()) is not None:
+        return url, text
+    session.outgoing.check(url)
+    most = context.convert.max_bytes if context.convert else None
+    response = await session.client.get(url, max_bytes=most)
+    if response.status >= 400:
+        code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
+        raise ToolFault(code, f"The server answered {response.status}.")
+    name = _name(response.address.target, response.content_type)
+    return url, kept.keep(await in_thread(convert_bytes)(context, response.body, name))
+
+
+def _name(target: str, content_type: str) -> str:
+    """Return a name for what came from an address; its ending tells the kind of plain text."""
+    name = PurePosixPath(target.partition("?")[0]).name[-100:] or "document"
+    ending = mimetypes.guess_extension(content_type)
+    return f"{name}{ending}" if ending and not name.endswith(ending) else name
+
+
+class _Kept:
+    """The text of a document in the folder of the run, where there is one."""
+
+    def __init__(self, context: ToolContext, key: str) -> None:
+        folder = context.spill_folder()
+        name = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:32]
+        self._path = folder / f"document-{name}.md" if folder else None
+
+    def text(self) -> str | None:
+        with suppress(OSError, UnicodeDecodeError):
+            return self._path.read_bytes().decode() if self._path else None
+        return None
+
+    def keep(self, text: str) -> str:
+        if self._path is not None:
+            partial = self._path.with_suffix(f".{os.urandom(4).hex()}")
+            partial.touch(0o600)
+            partial.write_bytes(text.encode())
+            partial.replace(self._path)
+        return text

@@ -1,0 +1,157 @@
+"""Which addresses a child may reach: http and https, to hosts on the public internet.
+
+An IP address passes only if it is globally routable unicast, and so is the IPv4 address that it
+embeds. How a host is written doesn't matter: what it resolves to is judged.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
+
+from outrider.protocol.envelope import ToolCode, ToolFault
+
+MAX_URL_CHARACTERS = 8_192
+_PORTS = {"http": 80, "https": 443}
+_UNFIT = re.compile("[\x00-\x1f\\\\\x7f\ud800-\udfff]")
+_NAT64 = IPv6Network("64:ff9b::/96")
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_ISATAP = (0x00005EFE, 0x02005EFE)
+_REFUSED = (
+    (ip_network("168.63.129.16/32"), "a metadata service"),  # Azure's, at a public address
+    (ip_network("192.0.0.0/24"), "a metadata service"),  # Oracle's
+    (ip_network("192.88.99.0/24"), "a 6to4 relay"),
+    (ip_network("2002::/16"), "a 6to4 tunnel"),
+    (ip_network("2001::/32"), "a Teredo tunnel"),
+    (ip_network("2001::/23"), "reserved for protocols"),
+    (ip_network("3fff::/20"), "reserved for documentation"),
+    (ip_network("::/96"), "an IPv4 address in an obsolete form"),
+    (ip_network("64:ff9b:1::/48"), "a local NAT64 address"),
+    (ip_network("fec0::/10"), "a site-local address"),
+)
+
+Address = IPv4Address | IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    """An address that can be asked for; nothing is known yet of where its host is."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    """Path and query, as they are sent."""
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, the port only where it isn't the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}"
+
+    @property
+    def url(self) -> str:
+        """The whole address."""
+        return self.origin + self.target
+
+    @property
+    def shown(self) -> str:
+        """The address without its query, for records."""
+        return self.origin + self.target.partition("?")[0]
+
+    def joined(self, location: str) -> "WebAddress":
+        """Return where a redirect from here leads; raises `ToolFault`."""
+        return web_address(urljoin(self.url, location.strip()))
+
+
+def web_address(text: str) -> WebAddress:
+    """Return an address that a model or a page gave; raises `ToolFault` with what is wrong."""
+    if len(text) > MAX_URL_CHARACTERS:
+        raise _bad(f"the address is {len(text):,} characters long; {MAX_URL_CHARACTERS:,} is most")
+    text = text.strip()
+    if _UNFIT.search(text):
+        raise _bad("the address has a control character, a backslash or half a character in it")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise _bad(f"the address can't be read: {error}") from None
+    if parts.scheme not in _PORTS:
+        given = f"not {parts.scheme}" if parts.scheme else "with https:// before it"
+        raise _bad(f"only http and https addresses can be fetched, {given}")
+    if "@" in parts.netloc:
+        raise ToolFault(ToolCode.DENIED, "an address with credentials in it is never fetched")
+    if port == 0:
+        raise _bad("the address names port 0, which nothing answers on")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    target = quote(target, safe="/?:@!$&'()*+,;=-._~%[]#")
+    return WebAddress(parts.scheme, _host(parts), port or _PORTS[parts.scheme], target)
+
+
+def _host(parts: SplitResult) -> str:
+    host = (parts.hostname or "").rstrip(".")
+    if not host or any(letter in host for letter in "% "):
+        raise _bad(f"the address names no host that can be asked: {parts.netloc!r}")
+    if host.isascii():
+        return host
+    import idna
+
+    try:
+        return idna.encode(host, uts46=True).decode()
+    except idna.IDNAError as error:
+        raise _bad(f"the host can't be written in ASCII: {error}") from None
+
+
+def _bad(message: str) -> ToolFault:
+    return ToolFault(ToolCode.BAD_PARAMETER, message[:1].upper() + message[1:])
+
+
+def refusal(address: str) -> str | None:
+    """Return why an IP address may not be reached; None where it may."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return "not an IP address"
+    return _refusal(found)
+
+
+def _refusal(found: Address) -> str | None:
+    if isinstance(found, IPv6Address):
+        inner = _embedded(found)
+        if inner is not None:
+            return _refusal(inner)
+    for network, reason in _REFUSED:
+        if found.version == network.version and found in network and not found.is_loopback:
+            return reason
+    kinds = (
+        ("the unspecified address", found.is_unspecified),
+        ("this machine", found.is_loopback),
+        ("a link-local address", found.is_link_local),
+        ("a multicast address", found.is_multicast),
+        ("an ISATAP tunnel", found.version == 6 and (int(found) >> 32) & 0xFFFFFFFF in _ISATAP),
+    )
+    for reason, applies in kinds:
+        if applies:
+            return reason
+    if not found.is_global or (found.version == 6 and found not in _GLOBAL_UNICAST):
+        return "a private or reserved address"
+    return None
+
+
+def _embedded(found: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address that is reached through an IPv6 one."""
+    if found.ipv4_mapped is not None:
+        return found.ipv4_mapped
+    return IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else None
+
+
+def is_listed(host: str, port: int, listed: Iterable[str]) -> bool:
+    """Return whether the user's list names this host, or this host and port."""
+    bare = host.lower()
+    written = f"[{bare}]" if ":" in bare else bare
+    return any(
+        entry.strip().lower().rstrip(".") in (bare, written, f"{written}:{port}")
+        for entry in listed
+    )

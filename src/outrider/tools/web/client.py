@@ -1,0 +1,396 @@
+"""The client of all web tools: every request is guarded, bounded in time and size, and polite.
+
+A body that grows beyond its limit, compressed or not, is given up; so is a server that is too
+slow. One host gets a few requests at once, and is asked again when it says so.
+"""
+
+import asyncio
+import random
+import ssl
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
+from functools import partial
+from importlib import import_module
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import httpcore2
+
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.settings.keys import WebConfig
+from outrider.tools.web.addresses import WebAddress, web_address
+from outrider.tools.web.cache import CachedResponse, WebCache, may_be_kept
+from outrider.tools.web.guard import GuardedBackend, Resolve, resolved
+from outrider.tools.web.robots import RobotsRules
+
+MAX_REDIRECTS = 10
+MAX_ATTEMPTS = 3
+MAX_RETRY_SECONDS = 10.0
+"""How long a server may ask us to wait; a longer wait is told instead."""
+AGENT = "Mozilla/5.0 (compatible; Outrider)"
+ACCEPT = "text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8"
+_REDIRECTS = {301, 302, 303, 307, 308}
+_BUSY = {429, 503}
+_UNASKED = {206, 300, 304, 305, 306, *_REDIRECTS}
+"""Statuses that answer no request of ours, or lead nowhere without a Location."""
+_INFLATING = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+"""How zlib is told what to expect."""
+_RAW_DEFLATE = -15
+_FAULTS = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError, ssl.SSLError)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; a search provider's has a body."""
+
+    address: WebAddress
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes | None = None
+    max_bytes: int | None = None
+    """How large the answer may be, where web.maxBytes doesn't say."""
+    one_origin: bool = False
+    """Whether it may not be led elsewhere: it has a key, or a query meant for one service."""
+
+    @property
+    def cache_key(self) -> str | None:
+        """What a stored answer is found by; None where none may be kept, as with any key."""
+        if self.method != "GET" or not {name.lower() for name in self.headers} <= {"accept"}:
+            return None
+        return f"GET {self.address.url} {self.headers.get('Accept', ACCEPT)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What came back, whole."""
+
+    address: WebAddress
+    """Where it came from, after all redirects."""
+    status: int
+    headers: Mapping[str, str]
+    """By their names in lower case."""
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        """The media type, without its parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+class WebClient:
+    """Sends requests for the length of a run."""
+
+    def __init__(
+        self,
+        config: WebConfig,
+        *,
+        resolve: Resolve = resolved,
+        trusted: ssl.SSLContext | None = None,
+        network: httpcore2.AsyncNetworkBackend | None = None,
+        cache: WebCache | None = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> None:
+        """`proxies` are addresses by scheme, as the environment names them."""
+        self._config = config
+        self._cache = cache
+        self._robots = RobotsRules(self.send) if config.respect_robots else None
+        self._all = asyncio.Semaphore(config.max_concurrent)
+        self._hosts: dict[str, asyncio.Semaphore] = {}
+        self._proxies = dict(proxies or {})
+        self._trusted = trusted
+        self._loading = asyncio.Lock()
+        self._guarded = partial(GuardedBackend, resolve=resolve, network=network)
+        self._guard = self._guarded(config.allow_private_network, config.allowed_hosts)
+        self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for pool in self._pools.values():
+            await pool.aclose()
+
+    async def get(self, url: str, max_bytes: int | None = None) -> Response:
+        """Return what an address gives, if `robots.txt` lets us ask; raises `ToolFault`."""
+        request = Request(web_address(url), max_bytes=max_bytes)
+        return await self.send(request, robots=self._robots)
+
+    async def send(self, request: Request, *, robots: RobotsRules | None = None) -> Response:
+        """Return the response to a request after its redirects; raises `ToolFault`."""
+        seconds = self._config.timeout_ms / 1000
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                return await self._followed(request, robots, deadline)
+        except (TimeoutError, httpcore2.TimeoutException):
+            message = f"{request.address.origin} took longer than {seconds:g} s (web.timeoutMs)"
+            raise ToolFault(ToolCode.TIMEOUT, message) from None
+
+    async def _followed(
+        self, request: Request, robots: RobotsRules | None, deadline: asyncio.Timeout
+    ) -> Response:
+        for _ in range(MAX_REDIRECTS + 1):
+            if robots is not None:
+                await robots.check(request.address)
+            response = await self._answered(request, deadline)
+            location = response.headers.get("location")
+            if response.status in _REDIRECTS and location is not None:
+                request = _redirected(request, response, location)
+                continue
+            if response.status in _UNASKED or response.status < 200:
+                raise _failed(request, f"answered with status {response.status}, out of turn")
+            return response
+        raise _failed(request, f"redirects more than {MAX_REDIRECTS} times")
+
+    async def _answered(self, request: Request, deadline: asyncio.Timeout) -> Response:
+        """Return a response, perhaps a kept one that is still good."""
+        key = request.cache_key
+        if self._cache is None or key is None:
+            return await self._patient(request, deadline)
+        kept = await asyncio.to_thread(self._cache.find, key) if self._cache.has(key) else None
+        if kept is not None and len(kept.body) > self._most(request):
+            kept = None
+        if kept is None:
+            response = await self._patient(request, deadline)
+        elif kept.is_fresh():
+            # The guard has its say also where nothing is sent: settings may have changed.
+            await self._guard.checked(request.address.host, request.address.port)
+            return _restored(request, kept)
+        else:
+            asked = replace(request, headers={**request.headers, **kept.validators()})
+            response = await self._patient(asked, deadline)
+        if response.status == 304 and kept is not None:
+            response = _restored(request, kept.renewed(response.headers))
+        if response.status == 200 and (kept is not None or may_be_kept(response.headers)):
+            await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
+        return response
+
+    async def _patient(self, request: Request, deadline: asyncio.Timeout) -> Response:
+        """Return a response; a server that is busy is asked again, while there is time."""
+        attempt = 1
+        while True:
+            response = await self._exchanged(request, deadline)
+            if response.status not in _BUSY or attempt == MAX_ATTEMPTS:
+                return response
+            wait = _seconds_to_wait(response, attempt)
+            if wait is None or wait >= _seconds_left(deadline):
+                return response
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    async def _exchanged(self, request: Request, deadline: asyncio.Timeout) -> Response:
+        address = request.address
+        places = self._config.max_concurrent_per_host
+        host = self._hosts.setdefault(address.host, asyncio.Semaphore(places))
+        left = _seconds_left(deadline)
+        deadline.reschedule(None)  # waiting for a place is not the server's time
+        async with host, self._all:
+            deadline.reschedule(asyncio.get_running_loop().time() + left)
+            try:
+                return await self._sent(request, await self._pool_for(address))
+            except httpcore2.LocalProtocolError:  # its text may repeat a header, and so a key
+                raise _failed(request, "can't be sent this request") from None
+            except _FAULTS as error:
+                words = str(error) or type(error).__name__
+                if "CERTIFICATE_VERIFY_FAILED" in words:
+                    words = f"its certificate can't be trusted: {words.rpartition(': ')[2]}"
+                raise _failed(request, f"failed: {words[:300]}") from None
+
+    async def _pool_for(self, address: WebAddress) -> httpcore2.AsyncConnectionPool:
+        """Return the pool for an address; behind a proxy the guard checks what it can resolve."""
+        proxy = self._proxies.get(address.scheme) or self._proxies.get("all")
+        if proxy is not None and _bypasses(address, self._proxies):
+            proxy = None
+        if proxy is not None:
+            try:
+                await self._guard.checked(address.host, address.port)
+            except ToolFault as fault:
+                if fault.code != int(ToolCode.NOT_FOUND):  # some names only the proxy can resolve
+                    raise
+        key = f"{address.scheme} {proxy}"
+        if key not in self._pools:
+            trusted = await self._certificates() if address.scheme == "https" else None
+            self._pools.setdefault(key, self._made_pool(proxy, trusted))
+        return self._pools[key]
+
+    async def _certificates(self) -> ssl.SSLContext:
+        """Return what certificates are checked against: a tenth of a second to load, so once."""
+        async with self._loading:
+            if self._trusted is None:
+                self._trusted = await asyncio.to_thread(httpcore2.default_ssl_context)
+            return self._trusted
+
+    def _made_pool(
+        self, proxy: str | None, trusted: ssl.SSLContext | None
+    ) -> httpcore2.AsyncConnectionPool:
+        kept: Any = {"max_connections": self._config.max_concurrent, "keepalive_expiry": 10.0}
+        if proxy is None:
+            return httpcore2.AsyncConnectionPool(trusted, network_backend=self._guard, **kept)
+        parts, host = _proxy_parts(proxy)
+        auth = (unquote(parts.username or ""), unquote(parts.password or ""))
+        return httpcore2.AsyncHTTPProxy(
+            f"{parts.scheme}://{host}",
+            proxy_auth=auth if parts.username else None,
+            ssl_context=trusted,
+            network_backend=self._guarded(False, (host,)),  # it reaches only the proxy itself
+            **kept,
+        )
+
+    async def _sent(self, request: Request, pool: httpcore2.AsyncConnectionPool) -> Response:
+        headers = {
+            "Host": request.address.origin.partition("://")[2],
+            "User-Agent": AGENT,
+            "Accept": ACCEPT,
+            "Accept-Encoding": "gzip, deflate",
+            **request.headers,
+        }
+        if request.body is not None:
+            headers["Content-Length"] = str(len(request.body))
+        async with pool.stream(
+            request.method, request.address.url, headers=list(headers.items()), content=request.body
+        ) as response:
+            given = _readable(response.headers)
+            body = await _body(response, given, self._most(request))
+        return Response(request.address, response.status, given, body)
+
+    def _most(self, request: Request) -> int:
+        return request.max_bytes or self._config.max_bytes
+
+
+async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > most:
+        raise _too_large(most)
+    inflate = _Inflating(headers.get("content-encoding", ""), most)
+    async for chunk in response.aiter_stream():
+        inflate.feed(chunk)
+    return inflate.finished()
+
+
+class _Inflating:
+    """A body that comes in pieces, perhaps compressed, and may not grow beyond its limit."""
+
+    def __init__(self, encoding: str, most: int) -> None:
+        self._most = most
+        self._body = bytearray()
+        self._received = 0
+        self._first = b""
+        self._encoding = encoding.strip().lower()
+        self._inflate = None
+        if self._encoding in _INFLATING:
+            self._inflate = zlib.decompressobj(_INFLATING[self._encoding])
+        elif self._encoding not in ("", "identity"):
+            message = f"The server sends {self._encoding[:60]!r}, which wasn't asked for"
+            raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
+
+    def feed(self, chunk: bytes) -> None:
+        self._received += len(chunk)
+        if self._received > self._most:
+            raise _too_large(self._most)
+        while chunk:
+            chunk = self._taken(chunk)
+            if len(self._body) > self._most:
+                raise _too_large(self._most)
+
+    def _taken(self, chunk: bytes) -> bytes:
+        """Take a piece in, and return what of it belongs to a next member."""
+        if self._inflate is None:
+            self._body += chunk
+            return b""
+        try:
+            self._body += self._inflate.decompress(chunk, self._most - len(self._body) + 1)
+        except zlib.error as error:
+            if self._encoding != "deflate" or self._body or len(self._first) > 1:
+                message = f"The compressed body is damaged: {error}"
+                raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
+            # Many servers mean a raw stream by `deflate`, which shows in its first two bytes.
+            self._inflate = zlib.decompressobj(_RAW_DEFLATE)
+            chunk, self._first = self._first + chunk, b"raw"
+            return chunk
+        self._first = (self._first + chunk)[:2]
+        if self._inflate.eof and self._inflate.unused_data.startswith(b"\x1f\x8b"):
+            rest, self._inflate = self._inflate.unused_data, zlib.decompressobj(31)
+            return rest
+        return b""
+
+    def finished(self) -> bytes:
+        if self._inflate is not None and self._received and not self._inflate.eof:
+            raise ToolFault(ToolCode.UPSTREAM_FAILED, "The compressed body ended too early")
+        return bytes(self._body)
+
+
+def _failed(request: Request, words: str) -> ToolFault:
+    return ToolFault(ToolCode.UPSTREAM_FAILED, f"{request.address.origin} {words}")
+
+
+def _too_large(most: int) -> ToolFault:
+    message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
+    return ToolFault(ToolCode.TOO_LARGE, message)
+
+
+def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by name; what is given twice is one list, as the standard says."""
+    headers: dict[str, str] = {}
+    for name_bytes, value_bytes in raw:
+        name = name_bytes.decode("latin-1").lower()
+        try:
+            value = value_bytes.decode()
+        except UnicodeDecodeError:
+            value = value_bytes.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _restored(request: Request, kept: CachedResponse) -> Response:
+    return Response(request.address, 200, kept.headers, kept.body)
+
+
+def _redirected(request: Request, response: Response, location: str) -> Request:
+    """Return the next request; nothing that was meant for one origin goes to another."""
+    try:
+        address = request.address.joined(location)
+    except ToolFault as fault:
+        code = fault.code if fault.code == int(ToolCode.DENIED) else ToolCode.UPSTREAM_FAILED
+        message = f"{request.address.origin} redirects to what can't be fetched: {fault}"
+        raise ToolFault(code, message) from None
+    same = address.origin == request.address.origin
+    if not same and (request.one_origin or (request.body and response.status in (307, 308))):
+        raise _failed(request, f"redirects to {address.origin}, where this request may not go")
+    headers = dict(request.headers) if same else dict[str, str]()
+    if response.status in (301, 302, 303) and request.method != "GET":
+        headers = {name: headers[name] for name in headers if name.lower() != "content-type"}
+        return replace(request, address=address, method="GET", headers=headers, body=None)
+    return replace(request, address=address, headers=headers)
+
+
+def _seconds_left(deadline: asyncio.Timeout) -> float:
+    return (deadline.when() or 0.0) - asyncio.get_running_loop().time()
+
+
+def _seconds_to_wait(response: Response, attempt: int) -> float | None:
+    """Return how long to wait before asking again; None where that is too long."""
+    asked = response.headers.get("retry-after", "").strip()
+    if not asked:
+        return 0.25 * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311
+    try:
+        date = None if asked.isdecimal() else parsedate_to_datetime(asked)
+        seconds = float(asked) if date is None else date.timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, seconds) if seconds <= MAX_RETRY_SECONDS else None
+
+
+def _proxy_parts(url: str) -> tuple[SplitResult, str]:
+    """Return the address of a proxy, and its host with the port; raises `ToolFault`."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        message = "The environment names a proxy that is no http or https address (web.useProxy)"
+        raise ToolFault(ToolCode.NOT_AVAILABLE, message)
+    host = parts.netloc.rpartition("@")[2]
+    port = 443 if parts.scheme == "https" else 80
+    return parts, host if parts.port else f"{host.rstrip(':')}:{port}"
+
+
+def _bypasses(address: WebAddress, proxies: Mapping[str, str]) -> bool:
+    requests: Any = import_module("urllib.request")  # its stub lacks the function
+    return bool(requests.proxy_bypass_environment(f"{address.host}:{address.port}", proxies))

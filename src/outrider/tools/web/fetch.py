@@ -1,0 +1,192 @@
+"""The tool `fetch_content`: pages as text, several at once, each with its own outcome."""
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+from outrider.processes.threads import in_thread
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.tools.context import ToolContext
+from outrider.tools.formatting import Arguments, Formatter
+from outrider.tools.registry import tool
+from outrider.tools.web.marking import cleaned, one_line, untrusted as untrusted
+from outrider.tools.web.session import web_of
+from outrider.tools.web.store import MAX_PAGE_IN_MEMORY, StoredPage
+
+if TYPE_CHECKING:
+    from outrider.tools.web.client import Response
+    from outrider.tools.web.extract import Extracted
+
+MAX_URLS = 20
+MAX_SHOWN_BYTES = 16_000
+"""How much of one page is shown at first; `get_search_content` has the rest."""
+MAX_ALL_SHOWN_BYTES = 36_000
+"""How much of all pages of a call is shown; beyond 50,000 bytes a result would be cut."""
+MAX_EXCERPT_CHARACTERS = 300
+PAGE_SECONDS = 100.0
+"""How long one page may take in all: less than the call, so that it can't end the others."""
+STATUS_CODES = {
+    401: ToolCode.NOT_AUTHORISED,
+    403: ToolCode.NOT_AUTHORISED,
+    404: ToolCode.NOT_FOUND,
+    410: ToolCode.NOT_FOUND,
+    429: ToolCode.RATE_LIMITED,
+}
+
+
+def _format_long(data: Any, arguments: Arguments) -> str:
+    shown = (_shown(page, data["responseId"]) for page in data["pages"])
+    return "\n\n".join([f"responseId: {data['responseId']}", *shown])
+
+
+def _shown(page: Any, response_id: str) -> str:
+    if "error" in page:
+        return f"{page['index']}: {one_line(page['url'])}: {page['error']}"
+    parts = [untrusted(page["url"], page["text"], page["title"])]
+    parts += [f"[{page['note']}]"] if page["note"] else []
+    if page["next"] is not None:
+        on = (
+            f'{{"responseId": "{response_id}", "index": {page["index"]}, "offset": {page["next"]}}}'
+        )
+        size = f"{page['next']:,} of {page['characters']:,} characters"
+        parts.append(f"[{size}; read on with get_search_content {on}]")
+    return "\n".join(parts)
+
+
+def _format_short(data: Any, arguments: Arguments) -> str:
+    failed = sum(1 for page in data["pages"] if "error" in page)
+    return f"fetched {len(data['pages']) - failed} pages" + (f", {failed} failed" if failed else "")
+
+
+@tool("web:fetch", name="fetch_content", format=Formatter(_format_long, _format_short))
+async def fetch_content(
+    context: ToolContext,
+    url: Annotated[str | None, {"minLength": 1}] = None,
+    urls: Annotated[list[str] | None, {"minItems": 1, "maxItems": MAX_URLS}] = None,
+) -> dict[str, Any]:
+    """Fetch web pages and return their main text as Markdown; other text as it is.
+
+    Args:
+        url: The address, with http or https.
+        urls: Several addresses, fetched at the same time.
+    """
+    wanted = [*([url] if url else []), *(urls or [])]
+    if not wanted:
+        raise ToolFault(ToolCode.BAD_PARAMETER, "Give url or urls.")
+    store, folder = web_of(context).store, context.spill_folder()
+    pages = await asyncio.gather(*(fetch_page(context, one) for one in dict.fromkeys(wanted)))
+    kept = await in_thread(store.keep)(list(pages), folder)
+    data = {"responseId": kept.id, "pages": await in_thread(pages_shown)(kept.pages)}
+    faults = [page.about for page in pages if "error" in page.about]
+    if len(faults) == len(pages):
+        single = len(pages) == 1
+        message = faults[0]["error"] if single else f"None of {len(pages)} pages could be fetched"
+        raise ToolFault(faults[0]["code"], message, None if single else data)
+    return data
+
+
+async def fetch_page(context: ToolContext, url: str) -> StoredPage:
+    """Return what an address gives, or the fault that kept it away; never raises `ToolFault`."""
+    try:
+        async with asyncio.timeout(PAGE_SECONDS):
+            return await _fetched(context, url)
+    except ToolFault as fault:
+        about = {"error": fault.message, "code": int(fault.code)}
+    except TimeoutError:
+        words = f"The page took longer than {PAGE_SECONDS:g} s"
+        about = {"error": words, "code": int(ToolCode.TIMEOUT)}
+    except Exception as fault:  # whatever one page does, the others are still wanted
+        words = f"The page could not be read ({type(fault).__name__})"
+        about = {"error": words, "code": int(ToolCode.INTERNAL)}
+    return StoredPage(url, "", about=about)
+
+
+async def _fetched(context: ToolContext, url: str) -> StoredPage:
+    from outrider.tools.web.extract import extracted
+
+    web_of(context).outgoing.check(url)
+    response, note = await _answered(context, url)
+    if response.status >= 400:
+        raise _refused(response)
+    found = await extracted(context, response)
+    about = {"asked": url, "note": f"{note} {one_line(found.note, 1_200)}".strip()}
+    return await in_thread(_page)(context, response.address.url, found, about)
+
+
+def _page(context: ToolContext, url: str, found: "Extracted", about: dict[str, Any]) -> StoredPage:
+    page = StoredPage(url, cleaned(found.title), cleaned(found.text), about)
+    folder = context.spill_folder()
+    if folder is not None and len(found.text) > MAX_PAGE_IN_MEMORY:
+        page.spill(folder)  # at once, as many may be under way
+    return page
+
+
+async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
+    """Return the answer of a page, or of the source that it shows, with a note about that."""
+    from outrider.tools.web.sources import source_address
+
+    client = web_of(context).client
+    if source := source_address(url):
+        with suppress(ToolFault):
+            response = await client.get(source)
+            if response.status < 400:
+                return response, f"Fetched as its source, {one_line(source)}."
+    return await client.get(url), ""
+
+
+def _refused(response: "Response") -> ToolFault:
+    code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
+    message = f"The server answered {response.status}."
+    excerpt = _excerpt(response)
+    if excerpt:
+        message += f" It says:\n{untrusted(response.address.url, excerpt)}"
+    return ToolFault(code, message)
+
+
+def _excerpt(response: "Response") -> str:
+    text = response.body[:20_000].decode(errors="replace")
+    if not response.content_type.startswith(("text/", "application/json", "application/problem")):
+        return ""
+    text = re.sub(r"(?is)<(script|style|head)\b.*?</\1\s*>|<[^<>]*>", " ", text)
+    return one_line(text, MAX_EXCERPT_CHARACTERS)
+
+
+def pages_shown(pages: list[StoredPage]) -> list[dict[str, Any]]:
+    """Return pages as data, each with as much of its text as is shown at first."""
+    sizes = [len(page.text[:MAX_SHOWN_BYTES].encode()) for page in pages]
+    rooms = shares(sizes, MAX_ALL_SHOWN_BYTES, MAX_SHOWN_BYTES)
+    return [_data(index, *one) for index, one in enumerate(zip(pages, rooms, strict=True))]
+
+
+def _data(index: int, page: StoredPage, room: int) -> dict[str, Any]:
+    data = {"index": index, "url": page.url, "title": page.title}
+    if "error" in page.about:
+        return data | {"error": page.about["error"], "code": page.about["code"]}
+    text = page.text
+    end = cut_at(text, 0, room)
+    rest = {"characters": len(text), "next": end if end < len(text) else None}
+    return data | {"text": text[:end], "note": page.about.get("note", ""), **rest}
+
+
+def shares(sizes: list[int], room: int, most: int) -> list[int]:
+    """Return how much each may take of a room; what a small one leaves goes to the large ones."""
+    given = [0] * len(sizes)
+    left = len(sizes)
+    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
+        given[index] = min(sizes[index], room // left, most)
+        room, left = room - given[index], left - 1
+    return given
+
+
+def cut_at(text: str, start: int, room: int) -> int:
+    """Return where to cut a text so that it takes at most so many bytes: after a line or word."""
+    piece = text[start : start + room].encode(errors="replace")[:room].decode(errors="ignore")
+    end = start + len(piece)
+    if end >= len(text):
+        return len(text)
+    for mark in ("\n", " "):
+        at = text.rfind(mark, start + len(piece) // 2, end)
+        if at >= 0:
+            return at + 1
+    return max(end, start + 1)

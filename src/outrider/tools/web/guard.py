@@ -1,0 +1,87 @@
+"""The guard: a connection goes only to an address that was checked, whatever the name says later.
+
+It is the HTTP client's network backend. It resolves a host itself, refuses if any of the answers
+may not be reached, and connects to one of those that it checked. A name that resolves differently
+the next time, or a redirect, has to pass here again.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, cast
+
+import httpcore2
+
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.tools.web.addresses import is_listed, refusal
+
+NEXT_ADDRESS_SECONDS = 5.0
+"""How long an address of a host is tried before its next one is."""
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Returns the IP addresses of a host, as `socket.getaddrinfo` writes them."""
+
+
+async def resolved(host: str, port: int) -> Sequence[str]:
+    """Return the addresses that the system knows for a host."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Opens the client's connections."""
+
+    def __init__(
+        self,
+        allow_private: bool,
+        allowed_hosts: Iterable[str],
+        *,
+        resolve: Resolve = resolved,
+        network: httpcore2.AsyncNetworkBackend | None = None,
+    ) -> None:
+        """`network` opens the connections to addresses that were checked."""
+        self._allow_private = allow_private
+        self._allowed_hosts = tuple(allowed_hosts)
+        self._resolve = resolve
+        self._network = network or cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect to an address of `host` that may be reached; raises `ToolFault`."""
+        *others, last = await self.checked(host, port)
+        for address in others:
+            try:
+                return await self._network.connect_tcp(
+                    address, port, NEXT_ADDRESS_SECONDS, *args, **options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await self._network.connect_tcp(last, port, timeout, *args, **options)
+
+    async def checked(self, host: str, port: int) -> Sequence[str]:
+        """Return the addresses of a host, all of which may be reached; raises `ToolFault`."""
+        try:
+            addresses = await self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise ToolFault(ToolCode.NOT_FOUND, f"{host} can't be resolved: {error}") from None
+        if not addresses:
+            raise ToolFault(ToolCode.NOT_FOUND, f"{host} has no address")
+        if not self._allow_private and not is_listed(host, port, self._allowed_hosts):
+            for address in addresses:
+                if reason := refusal(address):
+                    raise _denied(host, address, reason)
+        return addresses
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, between attempts of the client."""
+        await asyncio.sleep(seconds)
+
+
+def _denied(host: str, address: str, reason: str) -> ToolFault:
+    where = host if host == address else f"{host} ({address})"
+    return ToolFault(
+        ToolCode.DENIED,
+        f"{where} is {reason}, which web tools may not reach. The user can allow a host in "
+        "web.allowedHosts.",
+    )

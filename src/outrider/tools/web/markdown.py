@@ -1,0 +1,109 @@
+"""HTML as Markdown: headings, lists, tables, links, and code with every space that it has."""
+
+import re
+from typing import Any
+
+from lxml import html as untyped_html  # pyright: ignore
+from markdownify import MarkdownConverter as UntypedConverter  # pyright: ignore
+
+Element = Any
+"""An element of lxml, which has no types."""
+
+lxml_html: Any = untyped_html
+Converter: Any = UntypedConverter
+MAX_LINK_CHARACTERS = 1_000
+MAX_SPAN = 20
+_LANGUAGE = re.compile(r"(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]{1,20})")
+_ANCHORS = frozenset(["¶", "#", "§", "🔗"])
+"""What documentation puts at its headings to link to them."""
+_SCRIPTS = {"sub": "_", "msub": "_", "sup": "^", "msup": "^", "mfrac": "/"}
+
+
+def markdown(element: Element, base: str) -> str:
+    """Return an element as Markdown; the addresses in it are made absolute."""
+    element.make_links_absolute(base, handle_failures="discard")
+    for link in element.iter("a"):
+        _keep_link(link)
+    for formula in list(element.iter("math")):
+        formula.tail = f"{_formula(formula)}{formula.tail or ''}"
+        formula.drop_tree()
+    for line_break in element.xpath(".//pre//br"):
+        line_break.tail = f"\n{line_break.tail or ''}"
+    for table in element.iter("table"):
+        _spread(table)
+    try:
+        text: str = _Converter().convert(lxml_html.tostring(element, encoding="unicode"))
+    except RecursionError:
+        text = element.text_content()
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+\n", "\n", text)).strip()
+
+
+def _keep_link(link: Element) -> None:
+    """Let a link lead only to a page, and say nothing but where."""
+    target = link.attrib.pop("href", "")
+    if link.text_content().strip() in _ANCHORS:
+        link.clear(keep_tail=True)
+    elif target.startswith(("http://", "https://")) and len(target) <= MAX_LINK_CHARACTERS:
+        link.set("href", re.sub(r"[\s()<>]", lambda odd: f"%{ord(odd[0]):02X}", target))
+
+
+def _formula(element: Element) -> str:
+    """Return a formula as TeX where the page has that, or else in a line."""
+    for note in element.iter("annotation"):
+        if "tex" in note.get("encoding", "").lower():
+            return f"${' '.join(note.text_content().split())}$"
+    return element.get("alttext") or _in_line(element)
+
+
+def _in_line(element: Element) -> str:
+    parts = [_in_line(child) for child in element if isinstance(child.tag, str)]
+    own = (element.text or "").strip()
+    return own + _SCRIPTS.get(element.tag, "").join(filter(None, parts))
+
+
+def _spread(table: Element) -> None:
+    """Give each row a cell for one above that spans it; bound how far a cell spans."""
+    spanned: dict[int, int] = {}
+    for row in table.iter("tr"):
+        column = 0
+        for cell in row.xpath("./td | ./th") if next(row.iterancestors("table")) is table else ():
+            while spanned.get(column, 0) > 0:
+                spanned[column] -= 1
+                cell.addprevious(cell.makeelement("td"))
+                column += 1
+            columns = _span(cell, "colspan")
+            cell.set("colspan", str(columns))
+            spanned |= dict.fromkeys(range(column, column + columns), _span(cell, "rowspan") - 1)
+            column += columns
+
+
+def _span(cell: Element, name: str) -> int:
+    given = cell.get(name, "1").strip()
+    return min(max(int(given), 1), MAX_SPAN) if given.isdecimal() and len(given) < 9 else 1
+
+
+class _Converter(Converter):
+    class Options:
+        """How markdownify writes."""
+
+        autolinks = False
+        bs4_options = "lxml"
+        bullets = "-"
+        escape_asterisks = escape_underscores = False
+        heading_style = "atx"
+        newline_style = "backslash"
+        table_infer_header = True
+
+    def convert_sub(self, element: Any, text: str, parent_tags: Any) -> str:
+        return f"_{text}" if text.strip() else text
+
+    def convert_sup(self, element: Any, text: str, parent_tags: Any) -> str:
+        return f"^{text}" if text.strip() else text
+
+    def convert_pre(self, element: Any, text: str, parent_tags: Any) -> str:
+        """Return a fence that the code in it can't end."""
+        code = element.get_text().replace("\r\n", "\n").strip("\n").rstrip()
+        near = (element, *element.find_all("code")[:1], element.parent)
+        language = _LANGUAGE.search(" ".join(" ".join(one.get("class") or ()) for one in near))
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
+        return f"\n\n{fence}{language[1] if language else ''}\n{code}\n{fence}\n\n" if code else ""

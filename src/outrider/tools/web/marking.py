@@ -1,0 +1,51 @@
+"""Fetched text goes to the model as data with its origin, and can't get out of that mark."""
+
+import re
+
+from outrider.protocol.jsonl import without_surrogates
+
+MAX_SOURCE_CHARACTERS = 500
+MAX_TITLE_CHARACTERS = 200
+_ESCAPES = re.compile(
+    r"\x1b\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)"
+)
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters
+    "\xad\u034f\u061c\u115f\u1160\u180e\u200b\u2060-\u206f\ufeff\ufff9-\ufffb"  # no width
+    "\u202a-\u202e"  # overrides of the direction
+    "\U000e0000-\U000e007f]|"  # letters that only a model sees
+    # These mean something between letters, alone; a run of them is a message.
+    "[\u200c-\u200f\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}"
+)
+_BREAKS = re.compile("\r\n?|[\u2028\u2029]")
+_FORGED = re.compile(
+    r"[<\uff1c\ufe64\u2039\u27e8\u3008\u276e\u00ab](?=[\s/\uff0f\u2215\\|]{0,20}"
+    r"untrusted[\s_\-\u2010-\u2015\u2212\uff0d]{0,5}content)",
+    re.I,
+)
+
+
+def cleaned(text: str) -> str:
+    """Return a text without what a reader wouldn't see: controls, overrides, hidden letters."""
+    if text.isascii() and text.isprintable():
+        return text
+    return without_surrogates(_UNSEEN.sub("", _ESCAPES.sub("", text)))
+
+
+def untrusted(url: str, text: str, title: str = "") -> str:
+    """Return fetched text marked as data, with its origin; nothing in it can end the mark."""
+    named = f' title="{_attribute(title, MAX_TITLE_CHARACTERS)}"' if title else ""
+    source = _attribute(url, MAX_SOURCE_CHARACTERS)
+    inside = _FORGED.sub("&lt;", cleaned(text))
+    return f'<untrusted-content source="{source}"{named}>\n{inside}\n</untrusted-content>'
+
+
+def one_line(text: str, most: int = MAX_SOURCE_CHARACTERS) -> str:
+    """Return what a page gave as part of a line of ours: it can begin no line and no mark."""
+    line = " ".join(cleaned(_BREAKS.sub(" ", text)).split())
+    line = re.sub("[<>\uff1c\uff1e]", lambda odd: "&lt;" if odd[0] in "<\uff1c" else "&gt;", line)
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _attribute(text: str, most: int) -> str:
+    return one_line(text, most).replace('"', "&quot;")

@@ -1,0 +1,113 @@
+"""Pages and feeds are parsed in processes of their own, which hold nothing and can be killed.
+
+A page can be made so that parsing it takes hours (an element with a million attributes) or all
+memory. The processes have limits for both; they live from page to page, as their start is slow.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import sys
+import time
+from typing import Any
+
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.protocol.jsonl import decode, encode
+
+MAX_READERS = 2
+MAX_CPU_SECONDS = 5
+"""How long one page may take; then its text is taken without judging which of it matters."""
+READ_SECONDS = 40.0
+"""How long to wait for that, on a machine that is busy."""
+MAX_MEMORY_BYTES = 1 << 30
+MAX_ANSWER_BYTES = 64 << 20
+_MAIN = (
+    "import sys; sys.path[:] = sys.argv[1:]; from outrider.tools.web.reading import main; main()"
+)
+
+
+class PageReader:
+    """Reads pages, in processes that are started when they are first needed."""
+
+    def __init__(self) -> None:
+        self._idle: list[asyncio.subprocess.Process] = []
+        self._turns = asyncio.Semaphore(MAX_READERS)
+
+    async def read(self, kind: str, source: str, url: str) -> dict[str, str]:
+        """Return the text, title and note of a page or feed; raises `ToolFault`."""
+        job = {"kind": kind, "source": source, "url": url, "seconds": MAX_CPU_SECONDS}
+        for whole in (False, True):
+            with contextlib.suppress(TimeoutError, OSError, ValueError, EOFError):
+                return await self._answer(encode({**job, "whole": whole}))
+        message = "The page can't be read within the limits of time and memory"
+        raise ToolFault(ToolCode.TOO_LARGE, message)
+
+    async def _answer(self, job: bytes) -> dict[str, str]:
+        async with self._turns:
+            process = self._idle.pop() if self._idle else await _started()
+            assert process.stdin is not None, "asked for as a pipe"
+            assert process.stdout is not None, "asked for as a pipe"
+            try:
+                async with asyncio.timeout(READ_SECONDS):
+                    process.stdin.write(job + b"\n")
+                    await process.stdin.drain()
+                    line = await process.stdout.readline()
+                if not line.endswith(b"\n"):
+                    raise EOFError
+            except BaseException:  # nobody knows what it would answer next
+                await _end(process)
+                raise
+            self._idle.append(process)
+        return decode(line)
+
+    async def aclose(self) -> None:
+        """End the processes."""
+        while self._idle:
+            await _end(self._idle.pop())
+
+
+async def _started() -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-I", "-c", _MAIN, *filter(None, sys.path)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd="/",
+        env={},
+        limit=MAX_ANSWER_BYTES,
+    )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    # Not by `process.kill`, which may take the exit status away from asyncio.
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def main() -> None:
+    """Answer one job a line, until there are no more."""
+    from outrider.processes.reaping import call_oneself
+
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    sys.setrecursionlimit(5_000)
+    call_oneself("pages")
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(encode(_done(decode(line))) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _done(job: dict[str, Any]) -> dict[str, str]:
+    from outrider.tools.web.feeds import feed_text
+    from outrider.tools.web.main_text import main_text
+
+    # The kernel ends a process that is over its limit, whatever it is doing.
+    seconds = int(time.process_time()) + 1 + job["seconds"]
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+    if job["kind"] == "feed":
+        return feed_text(job["source"], job["url"])
+    return main_text(job["source"], job["url"], whole=job["whole"])
