@@ -31,10 +31,11 @@ from outrider.protocol.brief import Brief, Start
 from outrider.protocol.catalogue import is_own, reach_network, run_commands
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
-from outrider.settings.keys import ConvertConfig, WebConfig
+from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, ConvertConfig, LspConfig, WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools, load_tools
+from outrider.tools.lsp.session import LspSession
 from outrider.tools.web.session import WebSession, take_search_keys
 
 
@@ -127,6 +128,14 @@ def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> Web
     )
 
 
+def _lsp(brief: Brief) -> LspSession | None:
+    if brief.lsp is None:
+        return None
+    # Once more here: what changes files is in no child's reach, whatever a brief says.
+    actions = [action for action in brief.lsp_actions if action in READ_ONLY_LSP_ACTIONS]
+    return LspSession(from_json(LspConfig, brief.lsp), actions, trusted=brief.trusted)
+
+
 def tool_executor(brief: Brief) -> ToolExecutor:
     """Return the executor for a brief; its commands see none of the child's secrets."""
     keys = take_search_keys(os.environ) if reach_network(brief.tools) else {}
@@ -146,6 +155,7 @@ def tool_executor(brief: Brief) -> ToolExecutor:
         session_id=brief.run_id,
         spill=Path(brief.spill_folder) if brief.spill_folder else None,
         web=_web(brief, keys, secrets),
+        lsp=_lsp(brief),
         convert=from_json(ConvertConfig, brief.convert) if brief.convert else None,
     )
     return ToolExecutor(

@@ -55,6 +55,8 @@ def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
         web=to_json(config.web) if on_the_web else None,
         # Whoever fetches finds documents too.
         convert=to_json(config.convert) if on_the_web and config.convert.enabled else None,
+        lsp=to_json(config.lsp) if prepared.permit.lsp_actions else None,
+        trusted=prepared.project.trusted,
         state_folder=str(state_home(prepared.project.env)),
     )
 

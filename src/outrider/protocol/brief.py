@@ -44,6 +44,10 @@ class Brief:
     """The settings of the web tools, where it has one of these."""
     convert: dict[str, Any] | None = None
     """The settings of the document converter, where it may convert."""
+    lsp: dict[str, Any] | None = None
+    """The settings of language servers, where it may ask these."""
+    trusted: bool = False
+    """Whether the user trusts the repository, so that what lies in it may be run."""
     state_folder: str | None = None
     """Where caches and activity are kept."""
 

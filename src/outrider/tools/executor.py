@@ -115,8 +115,9 @@ class ToolExecutor:
     async def aclose(self) -> None:
         """End all sessions and what they started."""
         await self._sessions.aclose()
-        if self.context.web is not None:
-            await self.context.web.aclose()
+        for session in (self.context.web, self.context.lsp):
+            if session is not None:
+                await session.aclose()
 
     def prepare(self, name: str, arguments: CallArguments) -> PreparedCall:
         """Return a call that can be made, or one that knows why it can't."""

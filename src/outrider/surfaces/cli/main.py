@@ -18,6 +18,7 @@ COMMANDS = {
     "runs": "List the recorded runs, newest first.",
     "show": "Print what a run said, or its whole transcript.",
     "web": "Search the web or fetch pages, with the tools that children have.",
+    "lsp": "Ask language servers about code, with the tool that children have.",
     "logs": "List searches, fetched pages, documents and runs, newest first.",
     "activity": "Sum up what was searched, fetched, converted and delegated.",
     "config": "Show every setting, its value and where it came from.",

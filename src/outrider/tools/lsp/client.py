@@ -1,0 +1,342 @@
+"""One language server for one root: in step with the disk, patient while it loads, started anew.
+
+Before each question the server is told what has changed: the documents that were opened, and the
+other files of its root. A question that meets it loading is asked again when it has loaded.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.settings.keys import LspConfig
+from outrider.tools.lsp.connection import Connection
+from outrider.tools.lsp.positions import SourceText, member, path_of, read_source, uri_of
+from outrider.tools.lsp.servers import Program
+from outrider.workspaces.workspace import Place, Workspace
+
+MAX_OPEN_DOCUMENTS = 20
+MAX_WATCHED_FILES = 5_000
+MAX_REPORTS = 500
+MAX_CRASHES = 5
+"""After so many in a row a server isn't started again."""
+MAX_ASKED = 3
+BACK_OFF_SECONDS = 0.25
+SETTLE_SECONDS = 0.5
+"""How long after its last report a server that doesn't name versions has no more to say."""
+_LOOK_AROUND_SECONDS = 0.02
+_SKIPPED = ("node_modules", "__pycache__", "target", "build", "dist", "venv")
+_CREATED, _CHANGED, _DELETED = 1, 2, 3
+_PROVIDERS = {"symbol": "workspaceSymbol", "prepareCallHierarchy": "callHierarchy"}
+_AGREED = (
+    "client/registerCapability", "client/unregisterCapability", "window/workDoneProgress/create",
+)  # fmt: skip
+_MARKUP = ["plaintext", "markdown"]
+_PLAIN = (
+    "callHierarchy", "definition", "diagnostic", "implementation", "references", "rename",
+    "typeDefinition",
+)  # fmt: skip
+_CAPABILITIES: dict[str, Any] = {
+    "general": {"positionEncodings": ["utf-16"]},
+    "window": {"workDoneProgress": True},
+    "workspace": {
+        **dict.fromkeys(("applyEdit", "configuration", "workspaceFolders"), True),
+        "didChangeWatchedFiles": {"dynamicRegistration": True},
+        "symbol": {},
+        "workspaceEdit": {"documentChanges": True},
+    },
+    "textDocument": {
+        **{name: {} for name in _PLAIN},
+        "codeAction": {
+            "codeActionLiteralSupport": {"codeActionKind": {"valueSet": ["quickfix", "refactor"]}},
+            "dataSupport": True,
+            "resolveSupport": {"properties": ["edit"]},
+        },
+        "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
+        "hover": {"contentFormat": _MARKUP},
+        "publishDiagnostics": {"versionSupport": True},
+        "signatureHelp": {"signatureInformation": {"documentationFormat": _MARKUP}},
+    },
+}
+
+Stamp = tuple[int, int]
+
+
+class Document(NamedTuple):
+    """An open file, as the server knows it."""
+
+    place: Place
+    text: str
+    version: int
+
+
+class LanguageServer:
+    """A server and its root; it runs from the first question on."""
+
+    def __init__(
+        self,
+        program: Program,
+        root: str,
+        workspace: Workspace,
+        environment: Mapping[str, str],
+        config: LspConfig,
+    ) -> None:
+        self.server, self.root = program.server, root
+        self.info: dict[str, Any] = {}
+        """What it says of itself: name and version."""
+        self.loading: set[str] = set()
+        """What it says that it is loading; its answers may lack something until it has."""
+        self._program, self._workspace, self._environment = program, workspace, environment
+        self._request_seconds = config.request_timeout_ms / 1000
+        self._start_seconds = config.start_timeout_ms / 1000
+        self._connection: Connection | None = None
+        self._starting: asyncio.Task[Connection] | None = None
+        self._capabilities: dict[str, Any] = {}
+        self._crashes = self._loads = 0
+        self._patient = True
+        self._documents: dict[str, Document] = {}
+        self._reports: dict[str, tuple[list[Any], int | None, float]] = {}
+        self._watched: dict[str, Stamp] = {}
+        self._edits: list[Any] | None = None
+
+    async def aclose(self) -> None:
+        """End the server and all that it started."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
+        if self._connection is not None:
+            await self._connection.aclose()
+
+    async def start(self) -> Connection:
+        """Return the running server, started now if it isn't there; raises `ToolFault`."""
+        if self._connection is not None and self._connection.fault is None:
+            return self._connection
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+            self._starting.add_done_callback(self._has_started)
+        # A caller who gives up must not end what others wait for.
+        return await asyncio.shield(self._starting)
+
+    def _has_started(self, starting: "asyncio.Task[Connection]") -> None:
+        self._starting = None
+        if not starting.cancelled() and starting.exception() is not None:
+            self._crashes += 1
+
+    async def _start(self) -> Connection:
+        if self._connection is not None:
+            self._crashes, self._connection = self._crashes + 1, None
+        if self._crashes >= MAX_CRASHES:
+            raise self._fault("failed too often and isn't started again", ToolCode.NOT_AVAILABLE)
+        await asyncio.sleep(BACK_OFF_SECONDS * (2**self._crashes - 1))
+        for known in (self._documents, self._reports, self.loading):
+            known.clear()
+        self._watched = dict(source_files(self.root, self.server.file_types))
+        introduction = {
+            "processId": os.getpid(),
+            "rootUri": uri_of(self.root),
+            "workspaceFolders": self._folders(),
+            "initializationOptions": self._program.options(),
+            "capabilities": _CAPABILITIES,
+        }
+        opened = Connection(self.server.name, await self._process(), self._answer, self._listen)
+        try:
+            told = await opened.request("initialize", introduction, self._start_seconds)
+            self._capabilities, self.info = told["capabilities"], told.get("serverInfo") or {}
+        except BaseException as fault:
+            await opened.aclose()
+            if isinstance(fault, TypeError | LookupError):
+                raise self._fault("answered initialize with something else") from None
+            raise
+        opened.notify("initialized", {})
+        self._connection = opened
+        return opened
+
+    def _fault(self, how: str, code: ToolCode = ToolCode.UPSTREAM_FAILED) -> ToolFault:
+        return ToolFault(code, f"{self.server.name} {how}")
+
+    async def _process(self) -> asyncio.subprocess.Process:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+        command = (str(self._program.path), *self.server.command[1:])
+        env = dict(self._environment)
+        try:
+            return await asyncio.create_subprocess_exec(
+                *command, **pipes, cwd=self.root, env=env, start_new_session=True
+            )
+        except OSError as error:
+            how = f"can't be started ({command[0]}): {error.strerror}"
+            raise self._fault(how, ToolCode.NOT_AVAILABLE) from None
+
+    def _folders(self) -> list[dict[str, str]]:
+        return [{"uri": uri_of(self.root), "name": os.path.basename(self.root)}]
+
+    async def open(self, place: Place) -> SourceText:
+        """Return the text of a file, which the server knows now as it is on the disk."""
+        source = read_source(self._workspace, place)
+        self._tell(await self.start(), place, source.text)
+        return source
+
+    async def ask(self, method: str, params: Any) -> Any:
+        """Return the answer to a question, asked when the server has loaded what it loads."""
+        connection, (kind, _, name) = await self.start(), method.partition("/")
+        provider = f"{_PROVIDERS.get(name, name)}Provider"
+        if kind != "callHierarchy" and not self._capabilities.get(provider):
+            how = f"doesn't know {name}; lsp.preferred can name another server"
+            raise self._fault(how, ToolCode.TOO_LARGE)
+        self._tell_changes(connection)
+        answer: Any = None
+        for _ in range(MAX_ASKED):
+            give_up = time.monotonic() + self._start_seconds
+            while self.loading and self._patient and connection.fault is None:
+                await asyncio.sleep(_LOOK_AROUND_SECONDS)
+                self._patient = time.monotonic() < give_up
+            loads = self._loads
+            answer = await connection.request(method, params, self._request_seconds)
+            if self._loads == loads:
+                break
+        self._crashes = 0
+        return answer
+
+    async def diagnostics(self, place: Place) -> list[Any]:
+        """Return what the server finds wrong with a file that was opened."""
+        if self._capabilities.get("diagnosticProvider"):
+            asked = {"textDocument": {"uri": uri_of(place.path)}}
+            return member(await self.ask("textDocument/diagnostic", asked), "items") or []
+        connection, give_up = await self.start(), time.monotonic() + self._request_seconds
+        while (items := self._settled(place.path)) is None:
+            if time.monotonic() > give_up or connection.fault is not None:
+                late = self._fault(f"said nothing of {place.shown} in time", ToolCode.TIMEOUT)
+                raise connection.fault or late
+            await asyncio.sleep(_LOOK_AROUND_SECONDS)
+        return items
+
+    def _settled(self, path: str) -> list[Any] | None:
+        document = self._documents.get(path)
+        if path not in self._reports or document is None or self.loading:
+            return None
+        items, version, at = self._reports[path]
+        if version is None:
+            return items if time.monotonic() - at > SETTLE_SECONDS else None
+        return items if version >= document.version else None
+
+    async def all_diagnostics(self, most: int) -> tuple[list[tuple[str, list[Any]]], int, int]:
+        """Return what is wrong by path, in how many files it was looked for, and of how many."""
+        files = sorted(path for path, _ in source_files(self.root, self.server.file_types))
+        await self.start()
+        if member(self._capabilities.get("diagnosticProvider"), "workspaceDiagnostics"):
+            # Where nothing is wrong, a server may wait for a change; a result of the past that
+            # doesn't exist any more always is one.
+            past = [{"uri": uri_of(f"{self.root}/."), "value": "none"}]
+            told = await self.ask("workspace/diagnostic", {"previousResultIds": past})
+            reports = [(path_of(one["uri"]) or "/", one["items"]) for one in told["items"]]
+            return reports, len(files), len(files)
+        found: list[tuple[str, list[Any]]] = []
+        for path in files[:most]:
+            place = self._workspace.resolve(path)
+            await self.open(place)
+            found.append((path, await self.diagnostics(place)))
+        return found, len(found), len(files)
+
+    async def edit_of(self, action: dict[str, Any]) -> Any:
+        """Return the edit that a code action makes, whichever of three ways it is told."""
+        connection, seconds = await self.start(), self._request_seconds
+        if "edit" not in action and "data" in action and "command" not in action:
+            action = await connection.request("codeAction/resolve", action, seconds)
+        if "edit" in action or "command" not in action:
+            return action.get("edit")
+        named = action["command"] if isinstance(action["command"], dict) else action
+        asked = {key: member(named, key) for key in ("command", "arguments")}
+        self._edits = edits = list[Any]()
+        try:
+            await connection.request("workspace/executeCommand", asked, seconds)
+        finally:
+            self._edits = None
+        return edits
+
+    def _tell(self, connection: Connection, place: Place, text: str) -> None:
+        """Open a document at the server, or tell it the new text."""
+        path, known = place.path, self._documents.pop(place.path, None)
+        version = 1 if known is None else known.version + (known.text != text)
+        named: dict[str, Any] = {"uri": uri_of(path), "version": version}
+        if known is None:
+            named |= {"languageId": self.server.language_id(path), "text": text}
+            connection.notify("textDocument/didOpen", {"textDocument": named})
+        elif version != known.version:
+            told = {"textDocument": named, "contentChanges": [{"text": text}]}
+            connection.notify("textDocument/didChange", told)
+            self._reports.pop(path, None)
+        self._documents[path] = Document(place, text, version)
+        if len(self._documents) > MAX_OPEN_DOCUMENTS:
+            self._close(connection, next(iter(self._documents)))
+
+    def _close(self, connection: Connection, path: str) -> None:
+        del self._documents[path]
+        self._reports.pop(path, None)
+        connection.notify("textDocument/didClose", {"textDocument": {"uri": uri_of(path)}})
+
+    def _tell_changes(self, connection: Connection) -> None:
+        """Bring the server in step with the disk."""
+        for path, document in list(self._documents.items()):
+            try:
+                text = read_source(self._workspace, document.place).text
+            except ToolFault:  # it is gone, or no text any more
+                self._close(connection, path)
+            else:
+                self._tell(connection, document.place, text)
+        old, new = self._watched, dict(source_files(self.root, self.server.file_types))
+        self._watched = new
+        kinds = {path: _CHANGED if path in old else _CREATED for path in new}
+        kinds = {path: kind for path, kind in kinds.items() if old.get(path) != new[path]}
+        kinds |= {path: _DELETED for path in old if path not in new}
+        if kinds:
+            changes = [{"uri": uri_of(path), "type": kind} for path, kind in kinds.items()]
+            connection.notify("workspace/didChangeWatchedFiles", {"changes": changes})
+
+    def _answer(self, method: str, params: Any) -> Any:
+        if method in _AGREED or method.endswith("/refresh"):
+            return None
+        if method == "workspace/configuration":
+            return [self._section(item.get("section")) for item in params["items"]]
+        if method == "workspace/workspaceFolders":
+            return self._folders()
+        if method == "workspace/applyEdit" and self._edits is not None:
+            self._edits.append(params["edit"])
+            return {"applied": True}
+        raise LookupError(method)
+
+    def _section(self, name: str | None) -> Any:
+        value: Any = self._program.options()
+        for part in (name or "").split("."):
+            value = member(value, part)
+        return value
+
+    def _listen(self, method: str, params: Any) -> None:
+        if method == "$/progress":
+            token, kind = str(params["token"]), params["value"]["kind"]
+            if kind == "begin" and len(self.loading) < MAX_REPORTS:
+                self.loading.add(token)
+                self._loads += 1
+            elif kind == "end":
+                self.loading.discard(token)
+        elif method == "textDocument/publishDiagnostics":
+            path = path_of(params["uri"]) or ""
+            if path in self._reports or len(self._reports) < MAX_REPORTS:
+                told = (params["diagnostics"], params.get("version"), time.monotonic())
+                self._reports[path] = told
+
+
+def source_files(root: str, endings: Sequence[str]) -> Iterator[tuple[str, Stamp]]:
+    """Yield the files below a root that have one of these endings, with their stamps."""
+    waiting, left = [root], MAX_WATCHED_FILES
+    while waiting and left:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if not entry.name.startswith(".") and entry.name not in _SKIPPED:
+                        waiting.append(entry.path)
+                elif left and entry.name.endswith(tuple(endings)):
+                    left -= 1
+                    status = entry.stat(follow_symlinks=False)
+                    yield entry.path, (status.st_mtime_ns, status.st_size)
