@@ -71,7 +71,7 @@ def answer(message):
         "beyond": [place(10**6, 3, uri), place(0, 10**6, uri), place(-1, 0, uri)],
         "many": [place(n % 9, n, uri) for n in range(5_000)],
         "wrong-shape": {"uri": {}, "range": []},
-        "secret": [place(int(part), 0, uri) for part in MORE],
+        "secret": [place(int(part), 0, uri) for part in MORE if part.isdigit()],
         "named": [place(0, 0, f"file://{part}") for part in MORE],
         "cwd": {"contents": json.dumps(dict(os.environ))},
         "rename": {"changes": {f"file://{part}": [edit(part)] for part in MORE}},

@@ -43,6 +43,8 @@ from outrider.tools.documents.conversion import INSTALL, convert_bytes, is_insta
 from outrider.tools.files.ripgrep import ripgrep
 from outrider.tools.formatting import error_line
 from outrider.tools.loading import load_tools
+from outrider.tools.lsp.client import LanguageServer
+from outrider.tools.lsp.servers import Program, Surroundings, configured, program_for
 
 EXAMPLES = """\
 Nothing is guessed: ripgrep is run, a file is written, a child is started and does a task with
@@ -109,6 +111,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, Findings]]:
     for provider, key in zip_longest(SEARCH_PROVIDERS, SEARCH_KEYS):
         yield f"search with {provider}", _search(provider, key, settings.config, online=online)
     yield "converter", _converter(settings.config)
+    yield from _language_servers(project)
     runs = places.runs_folder(os.environ)
     yield "state folder", _state_folder(runs)
     yield "disk", _disk(runs)
@@ -261,6 +264,36 @@ def _converter(config: Config) -> Findings:
         yield "fail", f"{named} is there, but doesn't work: {fault}"
     else:
         yield "ok" if works else "fail", f"{named} has converted a small table"
+
+
+def _language_servers(project: Project) -> Iterator[tuple[str, Findings]]:
+    """Start each language server that is installed, and see whether it answers."""
+    with tempfile.TemporaryDirectory(prefix="outrider-doctor-") as folder:
+        context = ToolContext(cwd=Path(folder), environment=project.plain_env)
+        around = Surroundings(project.plain_env, (str(project.folder),), project.trusted)
+        # In an empty folder there is nothing that a server could run.
+        servers = [replace(server, runs="") for server in configured(project.config.lsp)]
+        programs = [program_for(server, around) for server in servers]
+
+        async def tried(program: Program) -> tuple[Status, str]:
+            if program.path is None:
+                return "ok", program.problem
+            env, config = around.for_server(), project.config.lsp
+            server = LanguageServer(program, folder, context, env, config)
+            try:
+                await server.start()
+                version = server.info.get("version") or "of an unknown version"
+                return "ok", f"{one_line(str(version))} ({program.path}) answers"
+            except ToolFault as fault:
+                return "warn", f"{program.path} is there, but doesn't work: {fault}"
+            finally:
+                await server.aclose()
+
+        async def all_tried() -> list[tuple[Status, str]]:
+            return await asyncio.gather(*map(tried, programs))
+
+        for program, finding in zip(programs, asyncio.run(all_tried()), strict=True):
+            yield f"language server {program.server.name}", [finding]
 
 
 def _state_folder(runs: Path) -> Findings:

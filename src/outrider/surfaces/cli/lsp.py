@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.delegation.project import Project, open_project
+from outrider.delegation.request import current_depth
 from outrider.protocol.envelope import is_success
 from outrider.protocol.outcomes import EXIT_FAILED
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
@@ -79,7 +80,9 @@ def execute(arguments: Namespace) -> int:
 
 async def _ask(project: Project, given: dict[str, Any]) -> ToolOutcome:
     config = project.config
-    mutating = PRIVILEGED_LSP_ACTIONS if config.lsp.tool.allow_mutating_actions else ()
+    # A child that has a shell is still a child.
+    may_change = config.lsp.tool.allow_mutating_actions and not current_depth(project.env)
+    mutating = PRIVILEGED_LSP_ACTIONS if may_change else ()
     session = LspSession(config.lsp, (*READ_ONLY_LSP_ACTIONS, *mutating), trusted=project.trusted)
     context = ToolContext(
         cwd=project.folder,

@@ -6,17 +6,21 @@ other files of its root. A question that meets it loading is asked again when it
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.protocol.jsonl import encode
 from outrider.settings.keys import LspConfig
+from outrider.tools.context import ToolContext
 from outrider.tools.lsp.connection import Connection
 from outrider.tools.lsp.positions import SourceText, member, path_of, read_source, uri_of
 from outrider.tools.lsp.servers import Program
-from outrider.workspaces.workspace import Place, Workspace
+from outrider.workspaces.workspace import Place
 
 MAX_OPEN_DOCUMENTS = 20
 MAX_WATCHED_FILES = 5_000
@@ -80,7 +84,7 @@ class LanguageServer:
         self,
         program: Program,
         root: str,
-        workspace: Workspace,
+        context: ToolContext,
         environment: Mapping[str, str],
         config: LspConfig,
     ) -> None:
@@ -89,7 +93,8 @@ class LanguageServer:
         """What it says of itself: name and version."""
         self.loading: set[str] = set()
         """What it says that it is loading; its answers may lack something until it has."""
-        self._program, self._workspace, self._environment = program, workspace, environment
+        self._program, self._environment = program, environment
+        self._workspace, self._folder = context.workspace, context.spill_folder()
         self._request_seconds = config.request_timeout_ms / 1000
         self._start_seconds = config.start_timeout_ms / 1000
         self._connection: Connection | None = None
@@ -101,6 +106,7 @@ class LanguageServer:
         self._reports: dict[str, tuple[list[Any], int | None, float]] = {}
         self._watched: dict[str, Stamp] = {}
         self._edits: list[Any] | None = None
+        self._scratch: TemporaryDirectory[str] | None = None
 
     async def aclose(self) -> None:
         """End the server and all that it started."""
@@ -109,6 +115,8 @@ class LanguageServer:
             await asyncio.wait({self._starting})
         if self._connection is not None:
             await self._connection.aclose()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     async def start(self) -> Connection:
         """Return the running server, started now if it isn't there; raises `ToolFault`."""
@@ -159,8 +167,11 @@ class LanguageServer:
 
     async def _process(self) -> asyncio.subprocess.Process:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
-        command = (str(self._program.path), *self.server.command[1:])
-        env = dict(self._environment)
+        command, env = [str(self._program.path), *self.server.command[1:]], dict(self._environment)
+        if "{commands}" in command[-1]:
+            self._scratch = self._scratch or TemporaryDirectory(dir=self._folder)
+            write_compile_commands(self.root, self._scratch.name)
+            command[-1] = command[-1].replace("{commands}", self._scratch.name)
         try:
             return await asyncio.create_subprocess_exec(
                 *command, **pipes, cwd=self.root, env=env, start_new_session=True
@@ -251,6 +262,9 @@ class LanguageServer:
         self._edits = edits = list[Any]()
         try:
             await connection.request("workspace/executeCommand", asked, seconds)
+        except ToolFault:  # it may have asked for the edit, and then for what only editors do
+            if not edits:
+                raise
         finally:
             self._edits = None
         return edits
@@ -325,6 +339,24 @@ class LanguageServer:
             if path in self._reports or len(self._reports) < MAX_REPORTS:
                 told = (params["diagnostics"], params.get("version"), time.monotonic())
                 self._reports[path] = told
+
+
+def write_compile_commands(root: str, folder: str) -> None:
+    """Write how a compiler is called, into a folder where clangd may write its index as well.
+
+    A project that doesn't say so gets a call for each of its files, or no index would be made.
+    """
+    name, flags = "compile_commands.json", list[str]()
+    for given in (f"{root}/{name}", f"{root}/build/{name}"):
+        if os.path.isfile(given):
+            shutil.copyfile(given, f"{folder}/{name}")
+            return
+    with suppress(OSError, UnicodeDecodeError), open(f"{root}/compile_flags.txt") as file:
+        flags += file.read().split("\n")
+    sources = [path for path, _ in source_files(root, (".c", ".cc", ".cpp", ".cxx"))]
+    called = [{"directory": root, "file": p, "arguments": ["cc", *flags, p]} for p in sources]
+    with open(f"{folder}/{name}", "wb") as file:
+        file.write(encode(called))
 
 
 def source_files(root: str, endings: Sequence[str]) -> Iterator[tuple[str, Stamp]]:

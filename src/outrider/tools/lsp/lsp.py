@@ -21,6 +21,7 @@ from outrider.tools.lsp.symbols import (
     locations,
     matching,
     name_parts,
+    name_place,
     symbols,
     word_at,
 )  # fmt: skip
@@ -32,6 +33,7 @@ TIMEOUT_MS = 900_000
 """Only a last resort: lsp.requestTimeoutMs and lsp.startTimeoutMs end what takes too long."""
 MAX_TEXT_CHARACTERS = 4_000
 MAX_CHECKED_FILES = 20
+MAX_OPENED = 5
 _SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 
 
@@ -113,9 +115,7 @@ class Call:
                 ToolCode.CONFLICT, message, _result(title, **listed(self.context, found))
             )
         await self.open(path_of(found[0].uri))
-        start = self.source.from_server(found[0].position) or (1, 1)
-        # Some servers name the whole declaration, which may begin with something else.
-        self.line, self.column = word_at(self.source, found[0].names[-1], *start) or start
+        self.line, self.column = name_place(self.source, found[0]) or (1, 1)
         return self
 
     async def symbols(self) -> list[Hit]:
@@ -129,7 +129,12 @@ class Call:
         for self.server in servers:
             answer = await self.server.ask("workspace/symbol", {"query": names[-1]})
             found = [one for one in symbols(answer) if containing(roots, path_of(one.uri) or "")]
-            if found := matching(found, names) if exact else found:
+            if exact:
+                named, found = matching(found, names[-1:]), matching(found, names)
+                for uri in () if found else dict.fromkeys(one.uri for one in named[:MAX_OPENED]):
+                    await self.open(path_of(uri))  # not every server tells what a symbol is in
+                    found += matching(await self.symbols(), names)
+            if found:
                 return found
         asked = ", ".join(server.server.name for server in servers)
         raise ToolFault(ToolCode.NOT_FOUND, f"{asked} found no symbol {'.'.join(names)}")
@@ -159,6 +164,8 @@ class Call:
 
 
 async def _locate(call: Call) -> dict[str, Any]:
+    if call.action == "definition" and call.path is None and call.symbol:
+        return call.found(await call.in_tree(name_parts(call.symbol)))
     await call.aim()
     method = "typeDefinition" if call.action == "type-definition" else call.action
     return call.found(locations(await call.ask(method, context={"includeDeclaration": True})))
@@ -179,7 +186,7 @@ async def _signature(call: Call) -> dict[str, Any]:
     await call.aim()
     answer = await call.ask("signatureHelp")
     parenthesis = call.source.lines[(call.line or 1) - 1].find("(", (call.column or 1) - 1)
-    if not answer and parenthesis >= 0:
+    if not entries(member(answer, "signatures")) and parenthesis >= 0:
         before, call.column = call.column, parenthesis + 2
         answer = await call.ask("signatureHelp")
         call.column = before

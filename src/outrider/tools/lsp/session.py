@@ -66,7 +66,7 @@ class LspSession:
         key = (program.server.name, root)
         if key not in self.servers:
             environment = self.around(context).for_server()
-            server = LanguageServer(program, root, context.workspace, environment, self.config)
+            server = LanguageServer(program, root, context, environment, self.config)
             self.servers[key] = server
         return self.servers[key]
 

@@ -91,6 +91,12 @@ def word_at(source: SourceText, name: str, line: int, column: int = 1) -> tuple[
     return None
 
 
+def name_place(source: SourceText, hit: Hit) -> tuple[int, int] | None:
+    """Return where a place is; of a symbol its name, for some servers name the declaration."""
+    at = source.from_server(hit.position)
+    return word_at(source, hit.names[-1], *at) or at if at and hit.names else at
+
+
 def listed(context: ToolContext, found: Iterable[Hit]) -> dict[str, Any]:
     """Return places grouped by file, with their lines; of a long list the first, and a count."""
     by_file: dict[str, list[Hit]] = {}
@@ -114,7 +120,7 @@ def _file(context: ToolContext, uri: str, found: Sequence[Hit]) -> dict[str, Any
     else:
         shown = place.shown
         context.effects.file_read(place.path)
-    places = [source.from_server(hit.position) for hit in found]
+    places = [name_place(source, hit) for hit in found]
     texts = _texts(context, source, [at[0] for at in places if at])
     lines = [_line(hit, at, texts) for hit, at in zip(found, places, strict=True)]
     return {"path": shown, "lines": lines}
