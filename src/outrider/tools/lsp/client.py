@@ -6,24 +6,20 @@ other files of its root. A question that meets it loading is asked again when it
 
 import asyncio
 import os
-import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.protocol.jsonl import encode
 from outrider.settings.keys import LspConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.lsp.connection import Connection
 from outrider.tools.lsp.positions import SourceText, member, path_of, read_source, uri_of
-from outrider.tools.lsp.servers import Program
+from outrider.tools.lsp.servers import Program, Stamp, source_files, write_compile_commands
 from outrider.workspaces.workspace import Place
 
 MAX_OPEN_DOCUMENTS = 20
-MAX_WATCHED_FILES = 5_000
 MAX_REPORTS = 500
 MAX_CRASHES = 5
 """After so many in a row a server isn't started again."""
@@ -32,49 +28,30 @@ BACK_OFF_SECONDS = 0.25
 SETTLE_SECONDS = 0.5
 """How long after its last report a server that doesn't name versions has no more to say."""
 _LOOK_AROUND_SECONDS = 0.02
-_SKIPPED = ("node_modules", "__pycache__", "target", "build", "dist", "venv")
 _CREATED, _CHANGED, _DELETED = 1, 2, 3
 _PROVIDERS = {"symbol": "workspaceSymbol", "prepareCallHierarchy": "callHierarchy"}
-_AGREED = (
-    "client/registerCapability", "client/unregisterCapability", "window/workDoneProgress/create",
-)  # fmt: skip
+_AGREED = ("client/registerCapability", "client/unregisterCapability")
+_NAVIGATION = "callHierarchy definition diagnostic implementation references rename typeDefinition"
 _MARKUP = ["plaintext", "markdown"]
-_PLAIN = (
-    "callHierarchy", "definition", "diagnostic", "implementation", "references", "rename",
-    "typeDefinition",
-)  # fmt: skip
+_KINDS = {"codeActionKind": {"valueSet": ["quickfix", "refactor"]}}
+_RESOLVED = {"dataSupport": True, "resolveSupport": {"properties": ["edit"]}}
 _CAPABILITIES: dict[str, Any] = {
     "general": {"positionEncodings": ["utf-16"]},
     "window": {"workDoneProgress": True},
     "workspace": {
         **dict.fromkeys(("applyEdit", "configuration", "workspaceFolders"), True),
         "didChangeWatchedFiles": {"dynamicRegistration": True},
-        "symbol": {},
         "workspaceEdit": {"documentChanges": True},
     },
     "textDocument": {
-        **{name: {} for name in _PLAIN},
-        "codeAction": {
-            "codeActionLiteralSupport": {"codeActionKind": {"valueSet": ["quickfix", "refactor"]}},
-            "dataSupport": True,
-            "resolveSupport": {"properties": ["edit"]},
-        },
+        **{name: {} for name in _NAVIGATION.split()},
+        "codeAction": {"codeActionLiteralSupport": _KINDS, **_RESOLVED},
         "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
         "hover": {"contentFormat": _MARKUP},
         "publishDiagnostics": {"versionSupport": True},
         "signatureHelp": {"signatureInformation": {"documentationFormat": _MARKUP}},
     },
 }
-
-Stamp = tuple[int, int]
-
-
-class Document(NamedTuple):
-    """An open file, as the server knows it."""
-
-    place: Place
-    text: str
-    version: int
 
 
 class LanguageServer:
@@ -102,7 +79,7 @@ class LanguageServer:
         self._capabilities: dict[str, Any] = {}
         self._crashes = self._loads = 0
         self._patient = True
-        self._documents: dict[str, Document] = {}
+        self._documents: dict[str, tuple[Place, str, int]] = {}  # with text and version
         self._reports: dict[str, tuple[list[Any], int | None, float]] = {}
         self._watched: dict[str, Stamp] = {}
         self._edits: list[Any] | None = None
@@ -228,12 +205,11 @@ class LanguageServer:
         if path not in self._reports or document is None or self.loading:
             return None
         items, version, at = self._reports[path]
-        if version is None:
-            return items if time.monotonic() - at > SETTLE_SECONDS else None
-        return items if version >= document.version else None
+        late = time.monotonic() - at > SETTLE_SECONDS if version is None else version >= document[2]
+        return items if late else None
 
-    async def all_diagnostics(self, most: int) -> tuple[list[tuple[str, list[Any]]], int, int]:
-        """Return what is wrong by path, in how many files it was looked for, and of how many."""
+    async def all_diagnostics(self) -> tuple[dict[str, list[Any]], int]:
+        """Return what is wrong in each file that was checked, and how many files there are."""
         files = sorted(path for path, _ in source_files(self.root, self.server.file_types))
         await self.start()
         if member(self._capabilities.get("diagnosticProvider"), "workspaceDiagnostics"):
@@ -241,14 +217,14 @@ class LanguageServer:
             # doesn't exist any more always is one.
             past = [{"uri": uri_of(f"{self.root}/."), "value": "none"}]
             told = await self.ask("workspace/diagnostic", {"previousResultIds": past})
-            reports = [(path_of(one["uri"]) or "/", one["items"]) for one in told["items"]]
-            return reports, len(files), len(files)
-        found: list[tuple[str, list[Any]]] = []
-        for path in files[:most]:
+            found = {path_of(one["uri"]) or "/": one.get("items", []) for one in told["items"]}
+            return found, 0
+        found = dict[str, list[Any]]()
+        for path in files[:MAX_OPEN_DOCUMENTS]:
             place = self._workspace.resolve(path)
             await self.open(place)
-            found.append((path, await self.diagnostics(place)))
-        return found, len(found), len(files)
+            found[path] = await self.diagnostics(place)
+        return found, len(files)
 
     async def edit_of(self, action: dict[str, Any]) -> Any:
         """Return the edit that a code action makes, whichever of three ways it is told."""
@@ -257,8 +233,9 @@ class LanguageServer:
             action = await connection.request("codeAction/resolve", action, seconds)
         if "edit" in action or "command" not in action:
             return action.get("edit")
-        named = action["command"] if isinstance(action["command"], dict) else action
-        asked = {key: member(named, key) for key in ("command", "arguments")}
+        # A command, or what has one.
+        asked = action["command"] if member(action["command"], "command") else action
+        asked = {key: member(asked, key) for key in ("command", "arguments")}
         self._edits = edits = list[Any]()
         try:
             await connection.request("workspace/executeCommand", asked, seconds)
@@ -271,17 +248,17 @@ class LanguageServer:
 
     def _tell(self, connection: Connection, place: Place, text: str) -> None:
         """Open a document at the server, or tell it the new text."""
-        path, known = place.path, self._documents.pop(place.path, None)
-        version = 1 if known is None else known.version + (known.text != text)
-        named: dict[str, Any] = {"uri": uri_of(path), "version": version}
-        if known is None:
+        path = place.path
+        _, before, version = self._documents.pop(path, (place, None, 0))
+        named: dict[str, Any] = {"uri": uri_of(path), "version": version + 1}
+        if before is None:
             named |= {"languageId": self.server.language_id(path), "text": text}
             connection.notify("textDocument/didOpen", {"textDocument": named})
-        elif version != known.version:
+        elif before != text:
             told = {"textDocument": named, "contentChanges": [{"text": text}]}
             connection.notify("textDocument/didChange", told)
             self._reports.pop(path, None)
-        self._documents[path] = Document(place, text, version)
+        self._documents[path] = (place, text, version + (before != text))
         if len(self._documents) > MAX_OPEN_DOCUMENTS:
             self._close(connection, next(iter(self._documents)))
 
@@ -292,13 +269,11 @@ class LanguageServer:
 
     def _tell_changes(self, connection: Connection) -> None:
         """Bring the server in step with the disk."""
-        for path, document in list(self._documents.items()):
+        for path, (place, _, _) in list(self._documents.items()):
             try:
-                text = read_source(self._workspace, document.place).text
+                self._tell(connection, place, read_source(self._workspace, place).text)
             except ToolFault:  # it is gone, or no text any more
                 self._close(connection, path)
-            else:
-                self._tell(connection, document.place, text)
         old, new = self._watched, dict(source_files(self.root, self.server.file_types))
         self._watched = new
         kinds = {path: _CHANGED if path in old else _CREATED for path in new}
@@ -309,7 +284,7 @@ class LanguageServer:
             connection.notify("workspace/didChangeWatchedFiles", {"changes": changes})
 
     def _answer(self, method: str, params: Any) -> Any:
-        if method in _AGREED or method.endswith("/refresh"):
+        if method in _AGREED or method.endswith(("/refresh", "/create")):
             return None
         if method == "workspace/configuration":
             return [self._section(item.get("section")) for item in params["items"]]
@@ -337,38 +312,5 @@ class LanguageServer:
         elif method == "textDocument/publishDiagnostics":
             path = path_of(params["uri"]) or ""
             if path in self._reports or len(self._reports) < MAX_REPORTS:
-                told = (params["diagnostics"], params.get("version"), time.monotonic())
+                told = params["diagnostics"], params.get("version"), time.monotonic()
                 self._reports[path] = told
-
-
-def write_compile_commands(root: str, folder: str) -> None:
-    """Write how a compiler is called, into a folder where clangd may write its index as well.
-
-    A project that doesn't say so gets a call for each of its files, or no index would be made.
-    """
-    name, flags = "compile_commands.json", list[str]()
-    for given in (f"{root}/{name}", f"{root}/build/{name}"):
-        if os.path.isfile(given):
-            shutil.copyfile(given, f"{folder}/{name}")
-            return
-    with suppress(OSError, UnicodeDecodeError), open(f"{root}/compile_flags.txt") as file:
-        flags += file.read().split("\n")
-    sources = [path for path, _ in source_files(root, (".c", ".cc", ".cpp", ".cxx"))]
-    called = [{"directory": root, "file": p, "arguments": ["cc", *flags, p]} for p in sources]
-    with open(f"{folder}/{name}", "wb") as file:
-        file.write(encode(called))
-
-
-def source_files(root: str, endings: Sequence[str]) -> Iterator[tuple[str, Stamp]]:
-    """Yield the files below a root that have one of these endings, with their stamps."""
-    waiting, left = [root], MAX_WATCHED_FILES
-    while waiting and left:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if not entry.name.startswith(".") and entry.name not in _SKIPPED:
-                        waiting.append(entry.path)
-                elif left and entry.name.endswith(tuple(endings)):
-                    left -= 1
-                    status = entry.stat(follow_symlinks=False)
-                    yield entry.path, (status.st_mtime_ns, status.st_size)

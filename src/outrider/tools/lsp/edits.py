@@ -43,6 +43,8 @@ def planned(context: ToolContext, edit: Any) -> list[Change]:
     if len(by_file) > MAX_FILES:
         message = f"the edit changes {len(by_file)} files; at most {MAX_FILES} are changed at once"
         raise ToolFault(ToolCode.TOO_LARGE, message)
+    if not by_file:
+        raise ToolFault(ToolCode.NOT_FOUND, "the server would change nothing")
     return [_change(context, uri, changes) for uri, changes in by_file.items()]
 
 

@@ -9,15 +9,22 @@ import shutil
 import site
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from outrider.protocol.data import from_json
 from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.protocol.jsonl import encode
 from outrider.settings.keys import LspConfig, ServerConfig
 from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import Place
 
+MAX_FILES = 5_000
+"""How many files of a root are looked at; of more, the server finds out itself."""
+Stamp = tuple[int, int]
+"""When a file was changed, and its size."""
+_SKIPPED = ("node_modules", "__pycache__", "target", "build", "dist", "venv")
 _LANGUAGES = {
     "python": (".py .pyi", "ty.toml pyrightconfig.json pyproject.toml setup.py setup.cfg"),
     "typescript": (".ts .tsx .mts .cts .js .jsx .mjs .cjs", "tsconfig.json package.json"),
@@ -233,3 +240,36 @@ def root_of(place: Place, server: Server) -> str:
         if any(os.path.exists(os.path.join(folder, marker)) for marker in server.root_markers):
             return folder
     return place.root
+
+
+def write_compile_commands(root: str, folder: str) -> None:
+    """Write how a compiler is called, into a folder where clangd may write its index as well.
+
+    A project that doesn't say so gets a call for each of its files, or no index would be made.
+    """
+    name, flags = "compile_commands.json", list[str]()
+    for given in (f"{root}/{name}", f"{root}/build/{name}"):
+        if os.path.isfile(given):
+            shutil.copyfile(given, f"{folder}/{name}")
+            return
+    with suppress(OSError, UnicodeDecodeError), open(f"{root}/compile_flags.txt") as file:
+        flags += file.read().split("\n")
+    sources = [path for path, _ in source_files(root, (".c", ".cc", ".cpp", ".cxx"))]
+    called = [{"directory": root, "file": p, "arguments": ["cc", *flags, p]} for p in sources]
+    with open(f"{folder}/{name}", "wb") as file:
+        file.write(encode(called))
+
+
+def source_files(root: str, endings: Sequence[str]) -> Iterator[tuple[str, Stamp]]:
+    """Yield the files below a root that have one of these endings, with their stamps."""
+    waiting, left = [root], MAX_FILES
+    while waiting and left:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if not entry.name.startswith(".") and entry.name not in _SKIPPED:
+                        waiting.append(entry.path)
+                elif left and entry.name.endswith(tuple(endings)):
+                    left -= 1
+                    status = entry.stat(follow_symlinks=False)
+                    yield entry.path, (status.st_mtime_ns, status.st_size)

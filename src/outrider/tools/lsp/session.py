@@ -9,8 +9,15 @@ from contextlib import suppress
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, LspConfig
 from outrider.tools.context import ToolContext
-from outrider.tools.lsp.client import LanguageServer, source_files
-from outrider.tools.lsp.servers import Program, Surroundings, choose, configured, root_of
+from outrider.tools.lsp.client import LanguageServer
+from outrider.tools.lsp.servers import (
+    Program,
+    Surroundings,
+    choose,
+    configured,
+    root_of,
+    source_files,
+)  # fmt: skip
 from outrider.workspaces.workspace import Place
 
 MAX_LANGUAGES = 3
@@ -76,10 +83,3 @@ class LspSession:
         self.servers.clear()
         if ending:
             await asyncio.wait(ending)
-
-
-def session_of(context: ToolContext) -> LspSession:
-    """Return the language servers of a child; raises `ToolFault` where it has none."""
-    if context.lsp is None:
-        raise ToolFault(ToolCode.NOT_AVAILABLE, "Language servers are not set up here")
-    return context.lsp

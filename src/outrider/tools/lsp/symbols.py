@@ -72,9 +72,9 @@ def symbols(answer: Any, uri: str = "", above: tuple[str, ...] = ()) -> Iterator
             yield from symbols(one.get("children") or [], uri, names)
 
 
-def name_parts(symbol: str) -> tuple[str, ...]:
+def name_parts(symbol: str | None) -> tuple[str, ...]:
     """Return the names in `Task.run` or `task::run`."""
-    return tuple(re.findall(r"[^.:#\s]+", symbol))
+    return tuple(re.findall(r"[^.:#\s]+", symbol or ""))
 
 
 def matching(found: Iterable[Hit], wanted: tuple[str, ...]) -> list[Hit]:
