@@ -32,7 +32,7 @@ from outrider.protocol.results import ToolResult, WithheldTool
 from outrider.records.activity import host_and_path
 from outrider.settings import places
 from outrider.settings.files import load_settings
-from outrider.settings.keys import SEARCH_PROVIDERS, Config
+from outrider.settings.keys import SEARCH_PROVIDERS, Config, LspConfig
 from outrider.settings.layers import Settings
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.parser import CommandParser
@@ -268,32 +268,27 @@ def _converter(config: Config) -> Findings:
 
 def _language_servers(project: Project) -> Iterator[tuple[str, Findings]]:
     """Start each language server that is installed, and see whether it answers."""
+    around = Surroundings(project.plain_env, (str(project.folder),), project.trusted)
+    # In an empty folder there is nothing that a server could run.
+    servers = [replace(server, runs="") for server in configured(project.config.lsp)]
     with tempfile.TemporaryDirectory(prefix="outrider-doctor-") as folder:
-        context = ToolContext(cwd=Path(folder), environment=project.plain_env)
-        around = Surroundings(project.plain_env, (str(project.folder),), project.trusted)
-        # In an empty folder there is nothing that a server could run.
-        servers = [replace(server, runs="") for server in configured(project.config.lsp)]
-        programs = [program_for(server, around) for server in servers]
-
-        async def tried(program: Program) -> tuple[Status, str]:
-            if program.path is None:
-                return "ok", program.problem
-            env, config = around.for_server(), project.config.lsp
-            server = LanguageServer(program, folder, context, env, config)
-            try:
-                await server.start()
-                version = server.info.get("version") or "of an unknown version"
-                return "ok", f"{one_line(str(version))} ({program.path}) answers"
-            except ToolFault as fault:
-                return "warn", f"{program.path} is there, but doesn't work: {fault}"
-            finally:
-                await server.aclose()
-
-        async def all_tried() -> list[tuple[Status, str]]:
-            return await asyncio.gather(*map(tried, programs))
-
-        for program, finding in zip(programs, asyncio.run(all_tried()), strict=True):
+        context = ToolContext(cwd=Path(folder), environment=around.for_server())
+        for program in (program_for(server, around) for server in servers):
+            finding = asyncio.run(_answers(program, context, project.config.lsp))
             yield f"language server {program.server.name}", [finding]
+
+
+async def _answers(program: Program, context: ToolContext, config: LspConfig) -> tuple[Status, str]:
+    if program.path is None:
+        return "ok", program.problem
+    server = LanguageServer(program, str(context.cwd), context, context.environment, config)
+    try:
+        await server.start()
+    except ToolFault as fault:
+        return "warn", f"{program.path} is there, but doesn't work: {fault}"
+    finally:
+        await server.aclose()
+    return "ok", f"{server.info.get('version', 'a version')} ({program.path}) answers"
 
 
 def _state_folder(runs: Path) -> Findings:

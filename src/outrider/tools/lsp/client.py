@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
+from functools import reduce
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -287,19 +288,17 @@ class LanguageServer:
         if method in _AGREED or method.endswith(("/refresh", "/create")):
             return None
         if method == "workspace/configuration":
-            return [self._section(item.get("section")) for item in params["items"]]
+            options, names = (
+                self._program.options(),
+                (one.get("section") for one in params["items"]),
+            )
+            return [reduce(member, (name or "").split("."), options) for name in names]
         if method == "workspace/workspaceFolders":
             return self._folders()
         if method == "workspace/applyEdit" and self._edits is not None:
             self._edits.append(params["edit"])
             return {"applied": True}
         raise LookupError(method)
-
-    def _section(self, name: str | None) -> Any:
-        value: Any = self._program.options()
-        for part in (name or "").split("."):
-            value = member(value, part)
-        return value
 
     def _listen(self, method: str, params: Any) -> None:
         if method == "$/progress":

