@@ -154,8 +154,6 @@ async def test_c_actions_have_their_known_answers(project):
         assert "3:31  error: " in await lsp.text("workspace-diagnostics")
         await lsp.text("rename", path="shapes.h", symbol="area", newName="size_of")
         assert "size_of(&small)" in (folder / "main.c").read_text()
-        changed = {**area, "symbol": "size_of"}
-        assert await lsp.places("definition", **changed) == {"shapes.c:3:8"}
     assert tree_of(folder) == before, "not even an index is left in the tree"
 
 
@@ -205,7 +203,7 @@ async def test_calls_of_one_child_share_one_server_for_a_root(project):
 
 @pytest.mark.parametrize("server", SERVERS)
 async def test_nothing_that_a_repository_brings_is_run(project, server, tmp_path):
-    """Interpreters, compilers and servers in the tree are traps: each leaves a mark when it runs."""
+    """Interpreters, compilers and servers in the tree are traps that leave a mark when they run."""
     folder, mark = project(SERVERS[server]), tmp_path / "mark"
     trap = f"#!/bin/sh\necho $0 >> {mark}\nexit 1\n"
     programs = ("python", "python3", "ty", "node", "cc", "clang", server, f"{server}-langserver")

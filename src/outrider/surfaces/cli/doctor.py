@@ -44,6 +44,7 @@ from outrider.tools.files.ripgrep import ripgrep
 from outrider.tools.formatting import error_line
 from outrider.tools.loading import load_tools
 from outrider.tools.lsp.client import LanguageServer
+from outrider.tools.lsp.positions import member
 from outrider.tools.lsp.servers import Program, Surroundings, configured, program_for
 
 EXAMPLES = """\
@@ -281,14 +282,14 @@ def _language_servers(project: Project) -> Iterator[tuple[str, Findings]]:
 async def _answers(program: Program, context: ToolContext, config: LspConfig) -> tuple[Status, str]:
     if program.path is None:
         return "ok", program.problem
-    server = LanguageServer(program, str(context.cwd), context, context.environment, config)
+    server = LanguageServer(program, str(context.cwd), context, config)
     try:
         await server.start()
     except ToolFault as fault:
         return "warn", f"{program.path} is there, but doesn't work: {fault}"
     finally:
         await server.aclose()
-    return "ok", f"{server.info.get('version', 'a version')} ({program.path}) answers"
+    return "ok", f"{member(server.info, 'version') or 'it'} ({program.path}) answers"
 
 
 def _state_folder(runs: Path) -> Findings:

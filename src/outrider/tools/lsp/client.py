@@ -7,7 +7,6 @@ other files of its root. A question that meets it loading is asked again when it
 import asyncio
 import os
 import time
-from collections.abc import Mapping
 from functools import reduce
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,7 +30,6 @@ SETTLE_SECONDS = 0.5
 _LOOK_AROUND_SECONDS = 0.02
 _CREATED, _CHANGED, _DELETED = 1, 2, 3
 _PROVIDERS = {"symbol": "workspaceSymbol", "prepareCallHierarchy": "callHierarchy"}
-_AGREED = ("client/registerCapability", "client/unregisterCapability")
 _NAVIGATION = "callHierarchy definition diagnostic implementation references rename typeDefinition"
 _MARKUP = ["plaintext", "markdown"]
 _KINDS = {"codeActionKind": {"valueSet": ["quickfix", "refactor"]}}
@@ -59,25 +57,20 @@ class LanguageServer:
     """A server and its root; it runs from the first question on."""
 
     def __init__(
-        self,
-        program: Program,
-        root: str,
-        context: ToolContext,
-        environment: Mapping[str, str],
-        config: LspConfig,
+        self, program: Program, root: str, context: ToolContext, config: LspConfig
     ) -> None:
         self.server, self.root = program.server, root
-        self.info: dict[str, Any] = {}
+        self.info: Any = None
         """What it says of itself: name and version."""
         self.loading: set[str] = set()
         """What it says that it is loading; its answers may lack something until it has."""
-        self._program, self._environment = program, environment
-        self._workspace, self._folder = context.workspace, context.spill_folder()
+        self._program, self._context = program, context
         self._request_seconds = config.request_timeout_ms / 1000
         self._start_seconds = config.start_timeout_ms / 1000
         self._connection: Connection | None = None
         self._starting: asyncio.Task[Connection] | None = None
-        self._capabilities: dict[str, Any] = {}
+        self._capabilities: Any = None
+        self._folders = [{"uri": uri_of(root), "name": os.path.basename(root)}]
         self._crashes = self._loads = 0
         self._patient = True
         self._documents: dict[str, tuple[Place, str, int]] = {}  # with text and version
@@ -120,22 +113,22 @@ class LanguageServer:
         for known in (self._documents, self._reports, self.loading):
             known.clear()
         self._watched = dict(source_files(self.root, self.server.file_types))
-        introduction = {
+        hello = {
             "processId": os.getpid(),
             "rootUri": uri_of(self.root),
-            "workspaceFolders": self._folders(),
-            "initializationOptions": self._program.options(),
             "capabilities": _CAPABILITIES,
+        }
+        hello |= {
+            "workspaceFolders": self._folders,
+            "initializationOptions": self._program.options(),
         }
         opened = Connection(self.server.name, await self._process(), self._answer, self._listen)
         try:
-            told = await opened.request("initialize", introduction, self._start_seconds)
-            self._capabilities, self.info = told["capabilities"], told.get("serverInfo") or {}
-        except BaseException as fault:
+            told = await opened.request("initialize", hello, self._start_seconds)
+        except BaseException:
             await opened.aclose()
-            if isinstance(fault, TypeError | LookupError):
-                raise self._fault("answered initialize with something else") from None
             raise
+        self._capabilities, self.info = member(told, "capabilities"), member(told, "serverInfo")
         opened.notify("initialized", {})
         self._connection = opened
         return opened
@@ -145,9 +138,12 @@ class LanguageServer:
 
     async def _process(self) -> asyncio.subprocess.Process:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
-        command, env = [str(self._program.path), *self.server.command[1:]], dict(self._environment)
+        command, env = (
+            [str(self._program.path), *self.server.command[1:]],
+            self._context.environment,
+        )
         if "{commands}" in command[-1]:
-            self._scratch = self._scratch or TemporaryDirectory(dir=self._folder)
+            self._scratch = self._scratch or TemporaryDirectory(dir=self._context.spill_folder())
             write_compile_commands(self.root, self._scratch.name)
             command[-1] = command[-1].replace("{commands}", self._scratch.name)
         try:
@@ -158,12 +154,9 @@ class LanguageServer:
             how = f"can't be started ({command[0]}): {error.strerror}"
             raise self._fault(how, ToolCode.NOT_AVAILABLE) from None
 
-    def _folders(self) -> list[dict[str, str]]:
-        return [{"uri": uri_of(self.root), "name": os.path.basename(self.root)}]
-
     async def open(self, place: Place) -> SourceText:
         """Return the text of a file, which the server knows now as it is on the disk."""
-        source = read_source(self._workspace, place)
+        source = read_source(self._context.workspace, place)
         self._tell(await self.start(), place, source.text)
         return source
 
@@ -171,7 +164,7 @@ class LanguageServer:
         """Return the answer to a question, asked when the server has loaded what it loads."""
         connection, (kind, _, name) = await self.start(), method.partition("/")
         provider = f"{_PROVIDERS.get(name, name)}Provider"
-        if kind != "callHierarchy" and not self._capabilities.get(provider):
+        if kind != "callHierarchy" and not member(self._capabilities, provider):
             how = f"doesn't know {name}; lsp.preferred can name another server"
             raise self._fault(how, ToolCode.TOO_LARGE)
         self._tell_changes(connection)
@@ -190,7 +183,7 @@ class LanguageServer:
 
     async def diagnostics(self, place: Place) -> list[Any]:
         """Return what the server finds wrong with a file that was opened."""
-        if self._capabilities.get("diagnosticProvider"):
+        if member(self._capabilities, "diagnosticProvider"):
             asked = {"textDocument": {"uri": uri_of(place.path)}}
             return member(await self.ask("textDocument/diagnostic", asked), "items") or []
         connection, give_up = await self.start(), time.monotonic() + self._request_seconds
@@ -213,7 +206,7 @@ class LanguageServer:
         """Return what is wrong in each file that was checked, and how many files there are."""
         files = sorted(path for path, _ in source_files(self.root, self.server.file_types))
         await self.start()
-        if member(self._capabilities.get("diagnosticProvider"), "workspaceDiagnostics"):
+        if member(member(self._capabilities, "diagnosticProvider"), "workspaceDiagnostics"):
             # Where nothing is wrong, a server may wait for a change; a result of the past that
             # doesn't exist any more always is one.
             past = [{"uri": uri_of(f"{self.root}/."), "value": "none"}]
@@ -222,7 +215,7 @@ class LanguageServer:
             return found, 0
         found = dict[str, list[Any]]()
         for path in files[:MAX_OPEN_DOCUMENTS]:
-            place = self._workspace.resolve(path)
+            place = self._context.workspace.resolve(path)
             await self.open(place)
             found[path] = await self.diagnostics(place)
         return found, len(files)
@@ -272,7 +265,7 @@ class LanguageServer:
         """Bring the server in step with the disk."""
         for path, (place, _, _) in list(self._documents.items()):
             try:
-                self._tell(connection, place, read_source(self._workspace, place).text)
+                self._tell(connection, place, read_source(self._context.workspace, place).text)
             except ToolFault:  # it is gone, or no text any more
                 self._close(connection, path)
         old, new = self._watched, dict(source_files(self.root, self.server.file_types))
@@ -285,7 +278,7 @@ class LanguageServer:
             connection.notify("workspace/didChangeWatchedFiles", {"changes": changes})
 
     def _answer(self, method: str, params: Any) -> Any:
-        if method in _AGREED or method.endswith(("/refresh", "/create")):
+        if method.startswith("client/") or method.endswith(("/refresh", "/create")):
             return None
         if method == "workspace/configuration":
             options, names = (
@@ -294,7 +287,7 @@ class LanguageServer:
             )
             return [reduce(member, (name or "").split("."), options) for name in names]
         if method == "workspace/workspaceFolders":
-            return self._folders()
+            return self._folders
         if method == "workspace/applyEdit" and self._edits is not None:
             self._edits.append(params["edit"])
             return {"applied": True}
@@ -311,5 +304,5 @@ class LanguageServer:
         elif method == "textDocument/publishDiagnostics":
             path = path_of(params["uri"]) or ""
             if path in self._reports or len(self._reports) < MAX_REPORTS:
-                told = params["diagnostics"], params.get("version"), time.monotonic()
-                self._reports[path] = told
+                items, version = params["diagnostics"], params.get("version")
+                self._reports[path] = (items, version, time.monotonic())

@@ -160,29 +160,21 @@ class Connection:
         self._end(self._failed(f"ended with exit code {self._process.returncode} and {said}"))
 
     async def _message(self) -> Any:
-        length = await self._length()
-        if length <= MAX_MESSAGE_BYTES:
+        """Return the next message; a ValueError says that it isn't one."""
+        length = -1
+        while (line := await self._out.readline()) != b"\r\n":
+            name, _, value = line.partition(b":")
+            if not line.endswith(b"\n"):
+                raise EOFError
+            length = int(value) if name.lower() == b"content-length" or not value else length
+        if 0 <= length <= MAX_MESSAGE_BYTES:
             return decode(await self._out.readexactly(length))
         for left in range(length, 0, -_CHUNK_BYTES):
             await self._out.readexactly(min(left, _CHUNK_BYTES))
         # Which request it answers can't be told.
         how = f"answered with {length:,} bytes; at most {MAX_MESSAGE_BYTES:,} are taken"
         self._fail(self._failed(f"{how}: ask for less", ToolCode.TOO_LARGE))
-        return {}
-
-    async def _length(self) -> int:
-        """Read the head of a message; a ValueError says that it isn't one."""
-        length = -1
-        while (line := await self._out.readline()) != b"\r\n":
-            if not line.endswith(b"\n"):
-                raise EOFError
-            name, _, value = line.partition(b":")
-            length = int(value) if name.strip().lower() == b"content-length" else length
-            if not value or length < -1:
-                raise ValueError(line)
-        if length < 0:
-            raise ValueError("a message without its length")
-        return length
+        return {} if length > 0 else decode(b"")
 
     def _take(self, message: Any) -> None:
         if not isinstance(message, dict):

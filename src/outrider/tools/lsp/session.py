@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, LspConfig
@@ -70,9 +71,8 @@ class LspSession:
     def _server(self, context: ToolContext, program: Program, root: str) -> LanguageServer:
         key = (program.server.name, root)
         if key not in self.servers:
-            environment = self.around(context).for_server()
-            server = LanguageServer(program, root, context, environment, self.config)
-            self.servers[key] = server
+            inside = replace(context, environment=self.around(context).for_server())
+            self.servers[key] = LanguageServer(program, root, inside, self.config)
         return self.servers[key]
 
     async def aclose(self) -> None:
