@@ -82,7 +82,11 @@ async def test_python_actions_have_their_known_answers(project, server):
         await lsp.text("codeAction", query=title, **faulty)
         assert "ignore" in (folder / "shapes/faulty.py").read_text().splitlines()[4]
         assert "0 in 0 files" in await lsp.text("diagnostics", path="shapes/faulty.py")
-        await lsp.text("restart", path="shapes/app.py")
+        if server == "ty":
+            # It would wait for a change where nothing is wrong.
+            assert "0 in 0 files" in await lsp.text("workspace-diagnostics")
+            await lsp.text("restart")
+            assert "runs in" not in await lsp.text("servers")
     assert tree_of(folder) == before, "a server leaves nothing in the tree"
 
 

@@ -21,8 +21,7 @@ from outrider.workspaces.workspace import Place
 
 MAX_OPEN_DOCUMENTS = 20
 MAX_REPORTS = 500
-MAX_CRASHES = 5
-"""After so many in a row a server isn't started again."""
+MAX_CRASHES = 5  # in a row
 MAX_ASKED = 3
 BACK_OFF_SECONDS = 0.25
 SETTLE_SECONDS = 0.5
@@ -113,15 +112,9 @@ class LanguageServer:
         for known in (self._documents, self._reports, self.loading):
             known.clear()
         self._watched = dict(source_files(self.root, self.server.file_types))
-        hello = {
-            "processId": os.getpid(),
-            "rootUri": uri_of(self.root),
-            "capabilities": _CAPABILITIES,
-        }
-        hello |= {
-            "workspaceFolders": self._folders,
-            "initializationOptions": self._program.options(),
-        }
+        hello = {"processId": os.getpid(), "capabilities": _CAPABILITIES}
+        hello |= {"rootUri": uri_of(self.root), "workspaceFolders": self._folders}
+        hello |= {"initializationOptions": self._program.options()}
         opened = Connection(self.server.name, await self._process(), self._answer, self._listen)
         try:
             told = await opened.request("initialize", hello, self._start_seconds)
@@ -138,17 +131,18 @@ class LanguageServer:
 
     async def _process(self) -> asyncio.subprocess.Process:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
-        command, env = (
-            [str(self._program.path), *self.server.command[1:]],
-            self._context.environment,
-        )
+        command = [str(self._program.path), *self.server.command[1:]]
         if "{commands}" in command[-1]:
             self._scratch = self._scratch or TemporaryDirectory(dir=self._context.spill_folder())
             write_compile_commands(self.root, self._scratch.name)
             command[-1] = command[-1].replace("{commands}", self._scratch.name)
         try:
             return await asyncio.create_subprocess_exec(
-                *command, **pipes, cwd=self.root, env=env, start_new_session=True
+                *command,
+                **pipes,
+                cwd=self.root,
+                env=self._context.environment,
+                start_new_session=True,
             )
         except OSError as error:
             how = f"can't be started ({command[0]}): {error.strerror}"
@@ -199,12 +193,11 @@ class LanguageServer:
         if path not in self._reports or document is None or self.loading:
             return None
         items, version, at = self._reports[path]
-        late = time.monotonic() - at > SETTLE_SECONDS if version is None else version >= document[2]
-        return items if late else None
+        is_late = time.monotonic() - at > SETTLE_SECONDS
+        return items if (is_late if version is None else version >= document[2]) else None
 
     async def all_diagnostics(self) -> tuple[dict[str, list[Any]], int]:
         """Return what is wrong in each file that was checked, and how many files there are."""
-        files = sorted(path for path, _ in source_files(self.root, self.server.file_types))
         await self.start()
         if member(member(self._capabilities, "diagnosticProvider"), "workspaceDiagnostics"):
             # Where nothing is wrong, a server may wait for a change; a result of the past that
@@ -214,6 +207,7 @@ class LanguageServer:
             found = {path_of(one["uri"]) or "/": one.get("items", []) for one in told["items"]}
             return found, 0
         found = dict[str, list[Any]]()
+        files = sorted(path for path, _ in source_files(self.root, self.server.file_types))
         for path in files[:MAX_OPEN_DOCUMENTS]:
             place = self._context.workspace.resolve(path)
             await self.open(place)

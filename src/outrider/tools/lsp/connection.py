@@ -16,23 +16,20 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.jsonl import decode, encode
 
 MAX_MESSAGE_BYTES = 16 << 20
-MAX_UNSENT_BYTES = 64 << 20
-"""How much may wait for a server that doesn't read."""
-MAX_STDERR_BYTES = 4_096
-"""How much of the end of what a server complains is kept."""
+MAX_UNSENT_BYTES = 64 << 20  # to a server that doesn't read
+MAX_STDERR_BYTES = 4_096  # the last ones are kept
 MAX_SHOWN_CHARACTERS = 400
 MAX_TRIES = 4
 EXIT_SECONDS = 0.5
 """How long a server may take to end by itself, and to answer that it will."""
 _CHUNK_BYTES = 1 << 16
 _METHOD_NOT_FOUND = -32601
-_ASK_AGAIN = (-32801, -32802)
-"""The content was modified, or the server cancelled: the same request may succeed now."""
+_ASK_AGAIN = (-32801, -32802)  # modified meanwhile, or cancelled: it may succeed now
 _UNSEEN = re.compile(
     "\x1b\\[[0-9;?]*[A-Za-z]|[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
+# What comes of parameters that are not of the shape that the protocol says.
 _ANY_SHAPE = (LookupError, TypeError, ValueError, AttributeError)
-"""What comes of parameters that are not of the shape that the protocol says."""
 
 
 def plain(text: object, most: int) -> str:

@@ -37,8 +37,7 @@ class SourceText:
         text = self.lines[line - 1] if line <= len(self.lines) else ""
         if line > len(self.lines) or column > len(text) + 1:
             has = f"the file has {len(self.lines)} lines, and line {line} {len(text)} characters"
-            message = f"{line}:{column} is past the end: {has}"
-            raise ToolFault(ToolCode.BAD_PARAMETER, message)
+            raise ToolFault(ToolCode.BAD_PARAMETER, f"{line}:{column} is past the end: {has}")
         units = len(text[: column - 1].encode("utf-16-le", "surrogatepass")) // 2
         return {"line": line - 1, "character": units}
 
