@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import time
 from pathlib import Path
 
@@ -12,8 +11,15 @@ import pytest
 from conftest import wait_until
 from lsp_tool import PROJECTS, Lsp, faulty, processes_below
 from outrider.masking import Masker
-from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS, LspConfig
+from outrider.protocol.envelope import ToolFault
+from outrider.settings.keys import (
+    PRIVILEGED_LSP_ACTIONS,
+    READ_ONLY_LSP_ACTIONS,
+    LspConfig,
+    WebConfig,
+)
 from outrider.tools.lsp import client, connection, positions
+from outrider.tools.web.session import WebSession
 
 QUICK = {"request_timeout_ms": 700, "start_timeout_ms": 900}
 ASKED = {"path": "app.py", "line": 1, "column": 1}
@@ -223,19 +229,15 @@ async def test_a_source_line_with_a_secret_is_masked_with_what_stands_above_it(t
     assert "MIIEpAIB" not in text and KEY not in text and "[masked" in text
 
 
-async def test_the_server_gets_no_secret_and_nothing_that_leads_into_the_tree(tree):
+async def test_the_server_gets_no_secret_and_nothing_that_leads_into_the_tree(tree, monkeypatch):
     (tree / "bin").mkdir()
-    env = {"OPENAI_API_KEY": KEY, "PATH": f"{tree}/bin:relative:/usr/bin", "VIRTUAL_ENV": str(tree)}
-    async with faulty(tree, "cwd", environment={}) as lsp:
-        lsp.context = None
-    os.environ.update(env)
-    try:
-        async with faulty(tree, "cwd") as lsp:
-            seen = json.loads("\n".join((await lsp.text("hover", **ASKED)).splitlines()[1:]))
-    finally:
-        for name in env:
-            os.environ.pop(name, None) if name != "PATH" else None
-    assert "OPENAI_API_KEY" not in seen and "VIRTUAL_ENV" not in seen
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("NODE_OPTIONS", "--require ./trap.js")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tree))
+    monkeypatch.setenv("PATH", f"{tree}/bin:relative:/usr/bin")
+    async with faulty(tree, "cwd") as lsp:
+        seen = json.loads("\n".join((await lsp.text("hover", **ASKED)).splitlines()[1:]))
+    assert not {"OPENAI_API_KEY", "VIRTUAL_ENV", "NODE_OPTIONS"} & set(seen)
     assert seen["PATH"] == "/usr/bin"
 
 
@@ -315,3 +317,30 @@ def test_only_local_files_have_a_path():
     for uri in ("https://x/y", "file://host/x", "file:x", "untitled:1", "file://[", None, 5):
         assert positions.path_of(uri) is None
     assert PROJECTS.is_dir() and Path(PROJECTS, "c").is_dir()
+
+
+async def test_what_was_shown_of_local_files_cannot_go_out_to_the_web(tree):
+    line = "the_quiet_plan = 'we meet at the old harbour before the first ferry leaves'"
+    (tree / "app.py").write_text(f"{line}\n")
+    web = WebSession(WebConfig(), keys={}, mask=Masker())
+    async with faulty(tree, "fine", web=web) as lsp:
+        web.outgoing.check(f"https://example.org/?q={line[18:]}")
+        await lsp.text("definition", **ASKED)
+        with pytest.raises(ToolFault, match="read from local files"):
+            web.outgoing.check(f"https://example.org/?q={line[18:]}")
+
+
+async def test_a_program_anywhere_in_the_repository_is_passed_over(tree):
+    (tree / ".git").mkdir()
+    inner = tree / "packages/one"
+    inner.mkdir(parents=True)
+    (tree / "tools").mkdir()
+    program = tree / "tools/gopls"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (tree.parent / "linked").symlink_to(tree / "tools")
+    env = {"PATH": f"{tree}/tools:{tree.parent}/linked:tools", "HOME": str(tree.parent / "home")}
+    for trusted in (False, True):
+        async with Lsp(inner, environment=env, trusted=trusted) as lsp:
+            found = lsp.session.around(lsp.context).find("gopls")
+            assert found == (str(program) if trusted else None)
