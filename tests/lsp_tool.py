@@ -83,10 +83,17 @@ class Lsp:
         return outcome.envelope["code"], outcome.envelope["message"]
 
 
-def faulty(cwd: Path, *arguments: str, times: dict[str, int] | None = None, **more: Any) -> Lsp:
+def faulty(
+    cwd: Path,
+    *arguments: str,
+    times: dict[str, int] | None = None,
+    markers: list[str] | None = None,
+    **more: Any,
+) -> Lsp:
     """The tool with a server that goes wrong."""
     command = [sys.executable, str(FAULTY), *arguments]
-    servers = {"faulty": {"command": command, "fileTypes": [".py"]}}
+    server = {"command": command, "fileTypes": [".py"], "rootMarkers": markers or []}
+    servers = {"faulty": server}
     return Lsp(cwd, config=LspConfig(servers=servers, **(times or {})), **more)
 
 

@@ -344,3 +344,28 @@ async def test_a_program_anywhere_in_the_repository_is_passed_over(tree):
         async with Lsp(inner, environment=env, trusted=trusted) as lsp:
             found = lsp.session.around(lsp.context).find("gopls")
             assert found == (str(program) if trusted else None)
+
+
+async def test_a_server_that_crashes_again_is_given_longer_and_longer_pauses(tree, monkeypatch):
+    monkeypatch.setattr(client, "BACK_OFF_SECONDS", 0.2)
+    pauses: list[float] = []
+    async with faulty(tree, "crash-start") as lsp:
+        for _ in range(3):
+            start = time.monotonic()
+            await lsp.fault("definition", **ASKED)
+            pauses.append(time.monotonic() - start)
+    assert pauses[1] > 0.2 and pauses[2] > 0.6
+
+
+async def test_only_a_few_servers_run_at_once(tree):
+    for number in range(6):
+        folder = tree / f"package_{number}"
+        folder.mkdir()
+        (folder / "marker").touch()
+        (folder / "app.py").write_text("x = 1\n")
+    async with faulty(tree, "fine", markers=["marker"]) as lsp:
+        for number in range(6):
+            await lsp.text("definition", **{**ASKED, "path": f"package_{number}/app.py"})
+        kept = [root.rpartition("/")[2] for _, root in lsp.session.servers]
+        assert kept == [f"package_{number}" for number in range(2, 6)]
+        await asyncio.to_thread(wait_until, lambda: len(processes_below()) == 4, "the first two")

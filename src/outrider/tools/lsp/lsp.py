@@ -238,9 +238,9 @@ async def _servers(call: _Call) -> dict[str, Any]:
     around, lines = call.session.around(call.context), list[str]()
     for server in configured(call.session.config):
         program = program_for(server, around)
-        roots = [root for name, root in call.session.servers if name == server.name]
-        runs = f", runs in {', '.join(roots)}" if roots else ""
-        lines.append(f"{server.language}: {server.name} {program.path or program.problem}{runs}")
+        runs = [f", runs in {root}" for name, root in call.session.servers if name == server.name]
+        found = f"{program.path or program.problem}{''.join(runs)}"
+        lines.append(f"{server.language}: {server.name} {found}")
     return _result(f"{len(lines)} language servers", lines)
 
 

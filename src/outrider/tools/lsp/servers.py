@@ -178,7 +178,7 @@ class Program:
 
     server: Server
     path: str | None
-    problem: str = ""
+    problem: str
 
     def options(self) -> Any:
         """Return what it is told when it starts; raises `ToolFault` where a package is missing."""
@@ -198,8 +198,7 @@ def program_for(server: Server, around: Surroundings) -> Program:
         why = f"runs {server.runs}: it needs a repository in subagents.trustedProjects"
         return Program(server, None, why)
     path = around.find((*server.command, "")[0])
-    why = "" if path else f"isn't installed, or not executable: {server.install}"
-    return Program(server, path, why)
+    return Program(server, path, f"isn't installed, or not executable: {server.install}")
 
 
 def choose(path: str, config: LspConfig, around: Surroundings) -> Program:
@@ -212,10 +211,9 @@ def choose(path: str, config: LspConfig, around: Surroundings) -> Program:
     for program in found:
         if program.path is not None:
             return program
-    if not found:
-        message = f"no language server is known for {ending or 'such'} files; see lsp.servers"
-        raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-    raise ToolFault(ToolCode.NOT_AVAILABLE, f"{found[0].server.name} {found[0].problem}")
+    message = f"no language server is known for {ending or 'such'} files; see lsp.servers"
+    message = f"{found[0].server.name} {found[0].problem}" if found else message
+    raise ToolFault(ToolCode.NOT_AVAILABLE, message)
 
 
 def root_of(place: Place, server: Server) -> str:

@@ -17,6 +17,8 @@ from outrider.tools.lsp.servers import Program, Surroundings
 from outrider.workspaces.workspace import Place
 
 MAX_LANGUAGES = 3
+MAX_SERVERS = 4
+"""How many run at once; of more, the one is ended that was asked longest ago."""
 
 
 class LspSession:
@@ -28,6 +30,7 @@ class LspSession:
         self.trusted = trusted
         self.servers: dict[tuple[str, str], LanguageServer] = {}
         self._actions = actions
+        self._ending: set[asyncio.Task[None]] = set()
 
     def check(self, action: str) -> None:
         """Raise `ToolFault` where an action isn't allowed."""
@@ -70,14 +73,18 @@ class LspSession:
 
     def _server(self, context: ToolContext, program: Program, root: str) -> LanguageServer:
         key = (program.server.name, root)
-        if key not in self.servers:
+        if (server := self.servers.pop(key, None)) is None:
             inside = replace(context, environment=self.around(context).for_server())
-            self.servers[key] = LanguageServer(program, root, inside, self.config)
-        return self.servers[key]
+            server = LanguageServer(program, root, inside, self.config)
+        self.servers[key] = server  # what was asked last stands last
+        if len(self.servers) > MAX_SERVERS:
+            oldest = self.servers.pop(next(iter(self.servers)))
+            self._ending.add(asyncio.create_task(oldest.aclose()))
+        return server
 
     async def aclose(self) -> None:
         """End all servers."""
-        ending = [asyncio.create_task(server.aclose()) for server in self.servers.values()]
+        self._ending |= {asyncio.create_task(server.aclose()) for server in self.servers.values()}
         self.servers.clear()
-        if ending:
-            await asyncio.wait(ending)
+        while self._ending:
+            await asyncio.wait({self._ending.pop()})

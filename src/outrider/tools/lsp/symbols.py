@@ -120,21 +120,14 @@ def _file(context: ToolContext, uri: str, found: Sequence[Hit]) -> dict[str, Any
     else:
         shown = place.shown
         context.effects.file_read(place.path)
-    places = [name_place(source, hit) for hit in found]
-    texts = _texts(context, source, [at[0] for at in places if at])
-    lines = [_line(hit, at, texts) for hit, at in zip(found, places, strict=True)]
+    places = [name_place(source, hit) or (hit.line + 1, hit.units + 1) for hit in found]
+    # Masked together with what stands above them: a secret may begin there.
+    first = max(0, min(places)[0] - 1 - LINES_ABOVE)
+    texts = source.lines[first : max(places)[0]]
+    texts = dict(enumerate(context.mask.lines(texts) if context.mask else texts, first + 1))
+    lines: list[dict[str, Any]] = []
+    for hit, (line, column) in zip(found, places, strict=True):
+        text = plain(texts.get(line, "").strip(), MAX_LINE_CHARACTERS)
+        text = "  " * (len(hit.names) - 1) + text
+        lines.append({"line": line, "column": column, "label": hit.label, "text": text})
     return {"path": shown, "lines": lines}
-
-
-def _line(hit: Hit, at: tuple[int, int] | None, texts: dict[int, str]) -> dict[str, Any]:
-    line, column = at or (hit.line + 1, hit.units + 1)
-    text = "  " * (len(hit.names) - 1) + texts.get(line, "")
-    return {"line": line, "column": column, "label": hit.label, "text": text}
-
-
-def _texts(context: ToolContext, source: SourceText, wanted: list[int]) -> dict[int, str]:
-    """Return lines by their numbers, masked together with what stands above them."""
-    first = max(0, min(wanted, default=1) - 1 - LINES_ABOVE)
-    lines = source.lines[first : max(wanted, default=0)]
-    lines = context.mask.lines(lines) if context.mask else lines
-    return {n: plain(lines[n - 1 - first].strip(), MAX_LINE_CHARACTERS) for n in wanted}
