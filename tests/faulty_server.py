@@ -44,6 +44,11 @@ def answer(message):
     questions += 1
     if MODE == "crash-third" and questions == 3:
         sys.exit("the third question is too much")
+    if MODE == "talk":
+        note = {"method": "window/logMessage", "params": {"type": 3, "message": "thinking"}}
+        while True:
+            send(note)
+            time.sleep(0.05)
     if MODE == "hang":
         sleep_for_ever()
     if MODE == "hang-once" and questions == 1:

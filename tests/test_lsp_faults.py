@@ -18,7 +18,7 @@ from outrider.settings.keys import (
     LspConfig,
     WebConfig,
 )
-from outrider.tools.lsp import client, connection, positions
+from outrider.tools.lsp import client, connection, positions, servers
 from outrider.tools.web.session import WebSession
 
 QUICK = {"request_timeout_ms": 700, "start_timeout_ms": 900}
@@ -51,8 +51,8 @@ async def test_a_server_that_is_not_executable_is_told(tree, tmp_path):
     program = tmp_path / "bin" / "server"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
-    servers = {"own": {"command": [str(program)], "fileTypes": ["py"]}}
-    async with Lsp(tree, config=LspConfig(servers=servers, preferred={"own": "own"})) as lsp:
+    own = {"own": {"command": [str(program)], "fileTypes": ["py"]}}
+    async with Lsp(tree, config=LspConfig(servers=own, preferred={"own": "own"})) as lsp:
         code, message = await lsp.fault("definition", **ASKED)
         assert code == 2004 and "executable" in message
         program.write_text("no program at all")
@@ -369,3 +369,26 @@ async def test_only_a_few_servers_run_at_once(tree):
         kept = [root.rpartition("/")[2] for _, root in lsp.session.servers]
         assert kept == [f"package_{number}" for number in range(2, 6)]
         await asyncio.to_thread(wait_until, lambda: len(processes_below()) == 4, "the first two")
+
+
+async def test_a_server_that_talks_and_never_answers_is_replaced_after_two_questions(tree):
+    async with faulty(tree, "talk", times=QUICK) as lsp:
+        for _ in range(2):
+            assert (await lsp.fault("definition", **ASKED))[0] == 2002
+        await asyncio.to_thread(wait_until, lambda: not processes_below(), "the talking server")
+
+
+async def test_a_file_that_is_no_longer_seen_is_not_reported_as_deleted(tree, monkeypatch):
+    for number in range(9):
+        (tree / f"file_{number}.py").write_text("x = 1\n")
+    async with faulty(tree, "fine") as lsp:
+        await lsp.text("definition", **ASKED)
+        (server,) = lsp.session.servers.values()
+        opened = await server.start()
+        told = []
+        monkeypatch.setattr(opened, "notify", lambda method, params: told.append((method, params)))
+        monkeypatch.setattr(servers, "MAX_FILES", 3)
+        (tree / "file_0.py").unlink()
+        await lsp.text("definition", **ASKED)
+        (changes,) = [params["changes"] for method, params in told if "Watched" in method]
+        assert [one["type"] for one in changes] == [3]

@@ -1,12 +1,13 @@
 """One language server for one root: in step with the disk, patient while it loads, started anew.
 
-Before each question the server is told what has changed: the documents that were opened, and the
-other files of its root. A question that meets it loading is asked again when it has loaded.
+Before each question it is told what has changed, in documents that were opened and in other files
+of its root. A question that meets it loading is asked again when it has loaded.
 """
 
 import asyncio
 import os
 import time
+from contextlib import suppress
 from functools import reduce
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +21,7 @@ from outrider.tools.lsp.servers import Program, Stamp, source_files, write_compi
 from outrider.workspaces.workspace import Place
 
 MAX_OPEN_DOCUMENTS = 20
-MAX_REPORTS = 500
+MAX_LOADS = 500
 MAX_CRASHES = 5  # in a row
 MAX_ASKED = 3
 BACK_OFF_SECONDS = 0.25
@@ -80,9 +81,8 @@ class LanguageServer:
 
     async def aclose(self) -> None:
         """End the server and all that it started."""
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.wait({self._starting})
+        if (starting := self._starting) is not None and starting.cancel():
+            await asyncio.wait({starting})
         if self._connection is not None:
             await self._connection.aclose()
         if self._scratch is not None:
@@ -209,9 +209,9 @@ class LanguageServer:
         found = dict[str, list[Any]]()
         files = sorted(path for path, _ in source_files(self.root, self.server.file_types))
         for path in files[:MAX_OPEN_DOCUMENTS]:
-            place = self._context.workspace.resolve(path)
-            await self.open(place)
-            found[path] = await self.diagnostics(place)
+            with suppress(ToolFault):  # a link that leads out, or no text: passed over
+                await self.open(place := self._context.workspace.resolve(path))
+                found[path] = await self.diagnostics(place)
         return found, len(files)
 
     async def edit_of(self, action: dict[str, Any]) -> Any:
@@ -236,8 +236,7 @@ class LanguageServer:
 
     def _tell(self, connection: Connection, place: Place, text: str) -> None:
         """Open a document at the server, or tell it the new text."""
-        path = place.path
-        _, before, version = self._documents.pop(path, (place, None, 0))
+        _, before, version = self._documents.pop(path := place.path, (place, None, 0))
         named: dict[str, Any] = {"uri": uri_of(path), "version": version + 1}
         if before is None:
             named |= {"languageId": self.server.language_id(path), "text": text}
@@ -266,7 +265,8 @@ class LanguageServer:
         self._watched = new
         kinds = {path: _CHANGED if path in old else _CREATED for path in new}
         kinds = {path: kind for path, kind in kinds.items() if old.get(path) != new[path]}
-        kinds |= {path: _DELETED for path in old if path not in new}
+        # Of a large tree not all is seen: what isn't seen now may still be there.
+        kinds |= {path: _DELETED for path in old if path not in new and not os.path.lexists(path)}
         if kinds:
             changes = [{"uri": uri_of(path), "type": kind} for path, kind in kinds.items()]
             connection.notify("workspace/didChangeWatchedFiles", {"changes": changes})
@@ -275,11 +275,8 @@ class LanguageServer:
         if method.startswith("client/") or method.endswith(("/refresh", "/create")):
             return None
         if method == "workspace/configuration":
-            options, names = (
-                self._program.options(),
-                (one.get("section") for one in params["items"]),
-            )
-            return [reduce(member, (name or "").split("."), options) for name in names]
+            names = [one.get("section") or "" for one in params["items"]]
+            return [reduce(member, name.split("."), self._program.options()) for name in names]
         if method == "workspace/workspaceFolders":
             return self._folders
         if method == "workspace/applyEdit" and self._edits is not None:
@@ -290,13 +287,12 @@ class LanguageServer:
     def _listen(self, method: str, params: Any) -> None:
         if method == "$/progress":
             token, kind = str(params["token"]), params["value"]["kind"]
-            if kind == "begin" and len(self.loading) < MAX_REPORTS:
+            if kind == "begin" and len(self.loading) < MAX_LOADS:
                 self.loading.add(token)
                 self._loads += 1
             elif kind == "end":
                 self.loading.discard(token)
         elif method == "textDocument/publishDiagnostics":
-            path = path_of(params["uri"]) or ""
-            if path in self._reports or len(self._reports) < MAX_REPORTS:
-                items, version = params["diagnostics"], params.get("version")
-                self._reports[path] = (items, version, time.monotonic())
+            if (path := path_of(params["uri"]) or "") in self._documents:
+                told = (params["diagnostics"], params.get("version"), time.monotonic())
+                self._reports[path] = told

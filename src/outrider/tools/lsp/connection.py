@@ -60,7 +60,7 @@ class Connection:
         self._name, self._answer, self._listen = name, answer, listen
         self._process, self._in, self._out = process, process.stdin, process.stdout
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._count = self._heard = 0
+        self._count = self._heard = self._late = 0
         self._complaints = b""
         self._complaining = asyncio.create_task(self._keep_complaints(process.stderr))
         self._reading = asyncio.create_task(self._read())
@@ -89,10 +89,13 @@ class Connection:
                 self._send({"id": number, "method": method, "params": params})
                 with suppress(OSError):  # it has ended, and the reader finds out why
                     await self._in.drain()
-                return await waiting
+                answer = await waiting
+                self._late = 0
+                return answer
         except TimeoutError:
             fault = self._failed(f"didn't answer {method} in {seconds:g} s", ToolCode.TIMEOUT)
-            if self._heard == heard:  # it said nothing at all: it hangs, and is replaced
+            self._late += 1
+            if self._heard == heard or self._late > 1:  # it hangs, and is replaced
                 self._end(fault)
             raise fault from None
         finally:
@@ -153,8 +156,8 @@ class Connection:
         await asyncio.wait({self._complaining}, timeout=EXIT_SECONDS)
         self._complaining.cancel()
         words = " ".join(plain(self._complaints.decode(errors="replace"), 1 << 20).split())
-        said = f"said: …{words[-MAX_SHOWN_CHARACTERS:]}" if words else "said nothing"
-        self._end(self._failed(f"ended with exit code {self._process.returncode} and {said}"))
+        said = f"{self._process.returncode}; it said: …{words[-MAX_SHOWN_CHARACTERS:]}"
+        self._end(self._failed(f"ended with exit code {said}"))
 
     async def _message(self) -> Any:
         """Return the next message; a ValueError says that it isn't one."""

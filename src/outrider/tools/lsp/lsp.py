@@ -22,6 +22,7 @@ from outrider.workspaces.workspace import Place
 TIMEOUT_MS = 900_000
 """Only a last resort: lsp.requestTimeoutMs and lsp.startTimeoutMs end what takes too long."""
 MAX_TEXT_CHARACTERS = 4_000
+MAX_TITLE_CHARACTERS = 200
 MAX_OPENED = 5
 _SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 _ACTION = {"enum": [*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS]}
@@ -259,12 +260,12 @@ async def _code_action(call: _Call) -> dict[str, Any]:
     items = entries(await call.server.diagnostics(call.place))
     near = [one for one in items if one["range"]["start"]["line"] == line - 1]
     asked = {"range": {"start": start, "end": end}, "context": {"diagnostics": near}}
-    offered = {str(one.get("title")): one for one in entries(await call.ask("codeAction", **asked))}
-    titles = [plain(title, 200) for title in offered]
+    actions = entries(await call.ask("codeAction", **asked))
+    offered = {plain(one.get("title"), MAX_TITLE_CHARACTERS): one for one in actions}
     if call.query is None:
-        return _result(f"{len(offered)} code actions", titles)
+        return _result(f"{len(offered)} code actions", offered)
     if call.query not in offered:
-        message = f"no code action has this title; there are: {', '.join(titles)}"
+        message = f"no code action has this title; there are: {', '.join(offered)}"
         raise ToolFault(ToolCode.NOT_FOUND, message)
     return call.edited(await call.server.edit_of(offered[call.query]))
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from outrider.protocol.data import from_json
@@ -22,7 +23,8 @@ from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import Place
 
 MAX_FILES = 5_000
-"""How many files of a root are looked at; of more, the server finds out itself."""
+MAX_ENTRIES = 50_000
+"""How much of a tree is looked at; the server finds out the rest itself."""
 Stamp = tuple[int, int]
 """When a file was changed, and its size."""
 _SKIPPED = ("node_modules", "__pycache__", "target", "build", "dist", "venv")
@@ -245,10 +247,11 @@ def write_compile_commands(root: str, folder: str) -> None:
 
 def source_files(root: str, endings: Sequence[str]) -> Iterator[tuple[str, Stamp]]:
     """Yield the files below a root that have one of these endings, with their stamps."""
-    waiting, left = [root], MAX_FILES
-    while waiting and left:
+    waiting, left, unseen = [root], MAX_FILES, MAX_ENTRIES
+    while waiting and left and unseen:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
+            for entry in islice(entries, unseen):
+                unseen -= 1
                 if entry.is_dir(follow_symlinks=False):
                     if not entry.name.startswith(".") and entry.name not in _SKIPPED:
                         waiting.append(entry.path)
