@@ -1,9 +1,13 @@
-"""Real servers from the package registries give the known answers of small projects."""
+"""Real servers from the package registries give the known answers of small projects.
+
+Nothing that the repository brings is run meanwhile: each project is full of traps.
+"""
 
 import asyncio
 import json
 import shutil
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,21 +16,61 @@ from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
 
 ALL = (*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS)
 PYTHON = ("ty", "basedpyright")
-SERVERS = {
-    "ty": "python",
-    "basedpyright": "python",
-    "typescript-language-server": "typescript",
-    "clangd": "c",
-}
 
 
 @pytest.fixture
 def project(tmp_path):
-    def copied(language: str) -> Path:
-        folder = tmp_path / language
-        return Path(shutil.copytree(PROJECTS / language, folder))
+    """A project whose repository brings traps: interpreters, compilers and servers that leave a
+    mark when they are run."""
+    mark = tmp_path / "mark"
 
-    return copied
+    def copied(language: str) -> Path:
+        folder = Path(shutil.copytree(PROJECTS / language, tmp_path / language))
+        lay_traps(folder, mark)
+        return folder
+
+    yield copied
+    assert not mark.exists(), mark.read_text()
+
+
+def lay_traps(folder: Path, mark: Path) -> None:
+    programs = ("python", "python3", "node", "npm", "cc", "clang", "tsserver")
+    servers = ("ty", "basedpyright-langserver", "typescript-language-server", "clangd")
+    for place in (".venv/bin", "node_modules/.bin", "bin"):
+        for name in (*programs, *servers):
+            program = folder / place / name
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.write_text(f"#!/bin/sh\necho $0 >> {mark}\nexit 1\n")
+            program.chmod(0o755)
+    (folder / ".venv/pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
+    (folder / "pyrightconfig.json").write_text(json.dumps({"venvPath": ".", "venv": ".venv"}))
+    package = folder / "node_modules/typescript"
+    (package / "lib").mkdir(parents=True)
+    (package / "package.json").write_text('{"name": "typescript", "version": "5.9.3"}')
+    trap = f"require('fs').writeFileSync('{mark}', __filename); module.exports = () => {{}}"
+    for name in ("tsserver.js", "typescript.js", "_tsserver.js"):
+        (package / "lib" / name).write_text(trap)
+    plugin = folder / "node_modules/trap/index.js"
+    plugin.parent.mkdir()
+    plugin.write_text(trap)
+    if (tsconfig := folder / "tsconfig.json").exists():
+        options = json.loads(tsconfig.read_text())
+        options["compilerOptions"]["plugins"] = [{"name": "trap"}]
+        tsconfig.write_text(json.dumps(options))
+    calls = [
+        {"directory": str(folder), "file": path.name, "command": f"{folder}/bin/cc {path.name}"}
+        for path in folder.glob("*.c")
+    ]
+    (folder / "compile_commands.json").write_text(json.dumps(calls))
+
+
+def asked_in(folder: Path, server: str | None = None, **more: Any) -> Lsp:
+    """The tool, where the user's own PATH and environment lead into the repository."""
+    lsp = Lsp(folder, server=server, **more)
+    environment = cast("dict[str, str]", lsp.context.environment)
+    environment["PATH"] = f"{folder}/bin:{environment['PATH']}"
+    environment["VIRTUAL_ENV"] = f"{folder}/.venv"
+    return lsp
 
 
 def tree_of(folder: Path) -> set[str]:
@@ -38,7 +82,7 @@ async def test_python_actions_have_their_known_answers(project, server):
     folder = project("python")
     before = tree_of(folder)
     total = {"path": "shapes/app.py", "line": 16, "symbol": "total"}
-    async with Lsp(folder, server=server, actions=ALL) as lsp:
+    async with asked_in(folder, server=server, actions=ALL) as lsp:
         assert await lsp.places("definition", **total) == {"shapes/base.py:25:5"}
         assert await lsp.places("references", **total) == {
             "shapes/app.py:3:40",
@@ -101,7 +145,7 @@ async def test_typescript_actions_have_their_known_answers(project):
         "src/faulty.ts:1:10",
         "src/faulty.ts:3:30",
     }
-    async with Lsp(folder, server="typescript-language-server", actions=ALL) as lsp:
+    async with asked_in(folder, server="typescript-language-server", actions=ALL) as lsp:
         assert await lsp.places("references", **total) == references, "asked first, yet whole"
         assert await lsp.places("definition", **total) == {"src/base.ts:16:17"}
         emoji = {"path": "src/app.ts", "line": 4, "column": 44}
@@ -136,7 +180,7 @@ async def test_c_actions_have_their_known_answers(project):
     folder = project("c")
     before = tree_of(folder)
     area = {"path": "main.c", "line": 5, "symbol": "area"}
-    async with Lsp(folder, server="clangd", actions=ALL) as lsp:
+    async with asked_in(folder, server="clangd", actions=ALL) as lsp:
         assert await lsp.places("references", **area) == {
             "main.c:5:43",
             "faulty.c:3:26",
@@ -170,7 +214,7 @@ async def test_files_of_any_kind_have_a_right_answer(project):
         "wide.py": source.encode("utf-16"),
         "marked.py": source.encode("utf-8-sig"),
     }
-    async with Lsp(folder) as lsp:
+    async with asked_in(folder) as lsp:
         for name, content in contents.items():
             (folder / name).write_bytes(content)
             used = {"path": name, "line": 5, "symbol": "PLACE"}
@@ -187,7 +231,7 @@ async def test_files_of_any_kind_have_a_right_answer(project):
 async def test_a_file_that_was_never_opened_is_known_as_it_is_now(project):
     folder = project("python")
     asked = {"path": "shapes/base.py", "symbol": "total"}
-    async with Lsp(folder) as lsp:
+    async with asked_in(folder) as lsp:
         assert len(await lsp.places("references", **asked)) == 5
         (folder / "shapes/new.py").write_text("from shapes.base import total\n\ntotal([])\n")
         assert "shapes/new.py:3:1" in await lsp.places("references", **asked)
@@ -199,62 +243,18 @@ async def test_a_file_that_was_never_opened_is_known_as_it_is_now(project):
 
 async def test_calls_of_one_child_share_one_server_for_a_root(project):
     folder = project("python")
-    async with Lsp(folder) as lsp:
+    async with asked_in(folder) as lsp:
         asked = [lsp.places("symbols", path=f"shapes/{name}.py") for name in ("app", "base")]
         await asyncio.gather(*asked)
         assert list(lsp.session.servers) == [("ty", str(folder))]
 
 
-@pytest.mark.parametrize("server", SERVERS)
-async def test_nothing_that_a_repository_brings_is_run(project, server, tmp_path):
-    """Interpreters, compilers and servers in the tree are traps that leave a mark when they run."""
-    folder, mark = project(SERVERS[server]), tmp_path / "mark"
-    trap = f"#!/bin/sh\necho $0 >> {mark}\nexit 1\n"
-    programs = ("python", "python3", "ty", "node", "cc", "clang", server, f"{server}-langserver")
-    for place in (".venv/bin", "node_modules/.bin", "bin"):
-        for name in programs:
-            program = folder / place / name
-            program.parent.mkdir(parents=True, exist_ok=True)
-            program.write_text(trap)
-            program.chmod(0o755)
-    (folder / ".venv/pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
-    (folder / "pyrightconfig.json").write_text(json.dumps({"venvPath": ".", "venv": ".venv"}))
-    package = folder / "node_modules/typescript"
-    (package / "lib").mkdir(parents=True)
-    (package / "package.json").write_text('{"name": "typescript", "version": "5.9.3"}')
-    for name in ("tsserver.js", "typescript.js", "_tsserver.js"):
-        (package / "lib" / name).write_text(f"require('fs').writeFileSync('{mark}', 'tsserver')")
-    plugin = folder / "node_modules/trap/index.js"
-    plugin.parent.mkdir()
-    plugin.write_text(
-        f"require('fs').writeFileSync('{mark}', 'plugin'); module.exports = () => {{}}"
-    )
-    tsconfig = folder / "tsconfig.json"
-    if tsconfig.exists():
-        options = json.loads(tsconfig.read_text())
-        options["compilerOptions"]["plugins"] = [{"name": "trap"}]
-        tsconfig.write_text(json.dumps(options))
-    compiler = {"directory": str(folder), "file": "main.c", "command": f"{folder}/bin/cc main.c"}
-    (folder / "compile_commands.json").write_text(json.dumps([compiler]))
-    lsp = Lsp(folder, server=server)
-    lsp.context.environment["PATH"] = f"{folder}/bin:{lsp.context.environment['PATH']}"
-    lsp.context.environment["VIRTUAL_ENV"] = f"{folder}/.venv"
-    path = {"python": "shapes/app.py", "typescript": "src/app.ts", "c": "main.c"}[SERVERS[server]]
-    async with lsp:
-        assert "in 1 file" in await lsp.text("symbols", path=path)
-        await lsp.text("diagnostics", path=path)
-    assert not mark.exists(), mark.read_text()
-
-
 async def test_a_trusted_repository_s_own_server_is_run(project, tmp_path):
     folder, mark = project("python"), tmp_path / "mark"
-    program = folder / ".venv/bin/ty"
-    program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\necho run > {mark}\nexit 1\n")
-    program.chmod(0o755)
-    async with Lsp(folder, trusted=True) as lsp:
+    async with asked_in(folder, trusted=True) as lsp:
         assert (await lsp.fault("symbols", path="shapes/app.py"))[0] == 2001
-    assert mark.read_text() == "run\n"
+    assert mark.read_text() == f"{folder}/node_modules/.bin/ty\n"
+    mark.unlink()
 
 
 async def test_the_project_itself_is_known():

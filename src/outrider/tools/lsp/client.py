@@ -293,6 +293,5 @@ class LanguageServer:
             elif kind == "end":
                 self.loading.discard(token)
         elif method == "textDocument/publishDiagnostics":
-            if (path := path_of(params["uri"]) or "") in self._documents:
-                told = (params["diagnostics"], params.get("version"), time.monotonic())
-                self._reports[path] = told
+            told = (params["diagnostics"], params.get("version"), time.monotonic())
+            self._reports |= {one: told for one in self._documents if one == path_of(params["uri"])}
