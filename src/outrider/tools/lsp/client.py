@@ -25,8 +25,7 @@ MAX_LOADS = 500
 MAX_CRASHES = 5  # in a row
 MAX_ASKED = 3
 BACK_OFF_SECONDS = 0.25
-SETTLE_SECONDS = 0.5
-"""How long after its last report a server that doesn't name versions has no more to say."""
+SETTLE_SECONDS = 0.5  # without another report, where a server doesn't name versions
 _LOOK_AROUND_SECONDS = 0.02
 _CREATED, _CHANGED, _DELETED = 1, 2, 3
 _PROVIDERS = {"symbol": "workspaceSymbol", "prepareCallHierarchy": "callHierarchy"}
@@ -60,8 +59,7 @@ class LanguageServer:
         self, program: Program, root: str, context: ToolContext, config: LspConfig
     ) -> None:
         self.server, self.root = program.server, root
-        self.info: Any = None
-        """What it says of itself: name and version."""
+        self.info: Any = None  # name and version, as it says
         self.loading: set[str] = set()
         """What it says that it is loading; its answers may lack something until it has."""
         self._program, self._context = program, context
@@ -72,7 +70,7 @@ class LanguageServer:
         self._capabilities: Any = None
         self._folders = [{"uri": uri_of(root), "name": os.path.basename(root)}]
         self._crashes = self._loads = 0
-        self._patient = True
+        self._patient = self._pulls = True
         self._documents: dict[str, tuple[Place, str, int]] = {}  # with text and version
         self._reports: dict[str, tuple[list[Any], int | None, float]] = {}
         self._watched: dict[str, Stamp] = {}
@@ -158,7 +156,8 @@ class LanguageServer:
         """Return the answer to a question, asked when the server has loaded what it loads."""
         connection, (kind, _, name) = await self.start(), method.partition("/")
         provider = f"{_PROVIDERS.get(name, name)}Provider"
-        if kind != "callHierarchy" and not member(self._capabilities, provider):
+        asked_anyway = kind == "callHierarchy" or name == "diagnostic"
+        if not asked_anyway and not member(self._capabilities, provider):
             how = f"doesn't know {name}; lsp.preferred can name another server"
             raise self._fault(how, ToolCode.TOO_LARGE)
         self._tell_changes(connection)
@@ -177,10 +176,15 @@ class LanguageServer:
 
     async def diagnostics(self, place: Place) -> list[Any]:
         """Return what the server finds wrong with a file that was opened."""
-        if member(self._capabilities, "diagnosticProvider"):
-            asked = {"textDocument": {"uri": uri_of(place.path)}}
-            return member(await self.ask("textDocument/diagnostic", asked), "items") or []
-        connection, give_up = await self.start(), time.monotonic() + self._request_seconds
+        connection, asked = await self.start(), {"textDocument": {"uri": uri_of(place.path)}}
+        while self._pulls:
+            try:
+                return member(await self.ask("textDocument/diagnostic", asked), "items") or []
+            except ToolFault:  # some answer that don't say so, others speak unasked
+                self._pulls = bool(member(self._capabilities, "diagnosticProvider"))
+                if self._pulls or connection.fault is not None:
+                    raise
+        give_up = time.monotonic() + self._request_seconds
         while (items := self._settled(place.path)) is None:
             if time.monotonic() > give_up or connection.fault is not None:
                 late = self._fault(f"said nothing of {place.shown} in time", ToolCode.TIMEOUT)
@@ -222,8 +226,8 @@ class LanguageServer:
         if "edit" in action or "command" not in action:
             return action.get("edit")
         # A command, or what has one.
-        asked = action["command"] if member(action["command"], "command") else action
-        asked = {key: member(asked, key) for key in ("command", "arguments")}
+        named = action["command"] if member(action["command"], "command") else action
+        asked = {key: member(named, key) for key in ("command", "arguments")}
         self._edits = edits = list[Any]()
         try:
             await connection.request("workspace/executeCommand", asked, seconds)

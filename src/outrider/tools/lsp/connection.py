@@ -20,10 +20,8 @@ MAX_UNSENT_BYTES = 64 << 20  # to a server that doesn't read
 MAX_STDERR_BYTES = 4_096  # the last ones are kept
 MAX_SHOWN_CHARACTERS = 400
 MAX_TRIES = 4
-EXIT_SECONDS = 0.5
-"""How long a server may take to end by itself, and to answer that it will."""
+EXIT_SECONDS = 0.5  # to end by itself, and to answer that it will
 _CHUNK_BYTES = 1 << 16
-_METHOD_NOT_FOUND = -32601
 _ASK_AGAIN = (-32801, -32802)  # modified meanwhile, or cancelled: it may succeed now
 _UNSEEN = re.compile(
     "\x1b\\[[0-9;?]*[A-Za-z]|[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
@@ -193,7 +191,7 @@ class Connection:
             try:
                 self._send({"id": number, "result": self._answer(method, told.get("params"))})
             except _ANY_SHAPE:
-                fault = {"code": _METHOD_NOT_FOUND, "message": "not offered"}
+                fault = {"code": -32601, "message": "not offered"}  # method not found
                 self._send({"id": number, "error": fault})
 
     async def _keep_complaints(self, stderr: asyncio.StreamReader) -> None:
