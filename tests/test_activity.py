@@ -14,7 +14,7 @@ from cli_door import PATIENCE_SECONDS, Door
 from outrider.records import activity
 from outrider.records.activity import ActivityLog, host_and_path, of_call
 from outrider.testing import ScriptedModel, answer, tool_call
-from page_server import page_server
+from web_servers import serving
 
 KEY = "sk-proj-Ab3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 WRITER = """
@@ -158,7 +158,8 @@ def test_calls_of_a_child_and_its_run_are_recorded_masked(door):
     (door.project / "a.csv").write_text("a\n1\n")
     door.write_config({"subagents": {"trustedProjects": [str(door.project)]}})
     door.write_agent("finder", "tools: fetch_content, convert_content")
-    with page_server({}) as (host, _):
+    with serving({}) as server:
+        host = server.host
         steps = [
             tool_call("fetch_content", {"url": f"http://{host}/page?key={KEY}"}),
             tool_call("convert_content", {"path": "a.csv"}),

@@ -422,8 +422,9 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
 
 
 @pytest.mark.usefixtures("start")
+@pytest.mark.parametrize("times", [1, 3])
 async def test_a_guardian_that_is_stopped_is_ended_with_its_child(
-    world: Path, monkeypatch: pytest.MonkeyPatch
+    world: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     monkeypatch.setattr(following, "MAX_STOP_SECONDS", 0.5)
     with ScriptedModel([silence_after("So far.")]) as server:
@@ -434,7 +435,9 @@ async def test_a_guardian_that_is_stopped_is_ended_with_its_child(
         guards = [one for one in at_work if one.pid in {other.ppid() for other in at_work}]
         assert len(guards) == 1
         guards[0].suspend()
-        running.cancel()
+        for _ in range(times):
+            running.cancel()
+            await asyncio.wait({running}, timeout=0.05)
         await asyncio.wait({running})
         wait_until(lambda: not children_at_work(), "the guardian and its child to end")
     assert running.cancelled()
@@ -529,7 +532,7 @@ def test_a_run_that_cannot_be_recorded_leaves_nothing_and_says_what_to_do(world:
         from outrider import subagent_sync
         from outrider.records import runs
 
-        def full(_path):
+        def full(*_):
             raise OSError(28, "No space left on device")
 
         runs._create = full

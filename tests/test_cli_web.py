@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from cli_door import Door
-from page_server import page_server
+from web_servers import serving
 
 ARTICLE = (
     "<html><head><title>Tea</title></head><body><article><h1>Tea</h1>"
@@ -29,54 +29,55 @@ def site(door):
         "/long": (200, "text/plain", "".join(f"line {n}\n" for n in range(12_000)).encode()),
         "/broken": (500, "text/html", b"no"),
     }
-    with page_server(pages) as (host, asked):
-        door.write_config({"web": {"allowedHosts": [host]}})
-        yield f"http://{host}", asked
+    with serving(pages) as server:
+        door.write_config({"web": {"allowedHosts": [server.host]}})
+        yield server
 
 
 def test_page_is_printed_to_its_last_line_and_nothing_else(door, site):
-    ended = door.run("web", "fetch", f"{site[0]}/page", f"{site[0]}/long")
+    ended = door.run("web", "fetch", f"{site.url}/page", f"{site.url}/long")
     assert ended.code == 0 and ended.err == ""
     assert "Green tea is made from leaves" in ended.out and "<p>" not in ended.out
     assert all(f"line {number}\n" in ended.out for number in (0, 5_000, 11_999))
 
 
 def test_one_bad_address_leaves_the_others(door, site):
-    ended = door.run("web", "fetch", f"{site[0]}/tea", f"{site[0]}/none", "ftp://example.org")
+    ended = door.run("web", "fetch", f"{site.url}/tea", f"{site.url}/none", "ftp://example.org")
     assert ended.code == 0 and "Green tea" in ended.out
     assert "/none: " in ended.err and "ftp://example.org: " in ended.err
     assert "/none" not in ended.out
 
 
 def test_failure_is_told_on_stderr_and_by_the_exit_code(door, site):
-    ended = door.run("web", "fetch", f"{site[0]}/broken", f"{site[0]}/none")
+    ended = door.run("web", "fetch", f"{site.url}/broken", f"{site.url}/none")
     assert ended.code == 1 and ended.out == "" and ended.err.startswith("outrider: ")
 
 
 def test_envelope_is_printed_for_programs(door, site):
-    ended = door.run("web", "fetch", f"{site[0]}/tea", "--json")
+    ended = door.run("web", "fetch", f"{site.url}/tea", "--json")
     assert ended.code == 0 and ended.json["code"] == 0
     assert ended.json["meta"]["tool"] == "fetch_content"
-    ended = door.run("web", "fetch", f"{site[0]}/none", "--json")
+    ended = door.run("web", "fetch", f"{site.url}/none", "--json")
     assert ended.code == 1 and ended.json["code"] == 1003
 
 
 def test_guard_stays_for_people(door, site):
     door.write_config({})
-    ended = door.run("web", "fetch", f"{site[0]}/tea")
-    assert ended.code == 1 and "web.allowedHosts" in ended.err and site[1] == []
+    ended = door.run("web", "fetch", f"{site.url}/tea")
+    assert ended.code == 1 and "web.allowedHosts" in ended.err and site.paths() == []
 
 
 def test_person_may_send_what_a_child_may_not(door, site):
-    ended = door.run("web", "fetch", f"{site[0]}/tea?key={KEY}")
-    assert ended.code == 0 and site[1] == [f"/tea?key={KEY}"]
+    ended = door.run("web", "fetch", f"{site.url}/tea?key={KEY}")
+    assert ended.code == 0 and site.paths() == [f"/tea?key={KEY}"]
     log = (door.home / ".local/state/outrider/activity.jsonl").read_text()
     assert '"fetch"' in log and "/tea" in log and KEY not in log
 
 
 def test_page_cannot_control_the_terminal(door):
     pages = {"/": (200, "text/plain", b"red \x1b[31mtext\x07\n")}
-    with page_server(pages) as (host, _):
+    with serving(pages) as server:
+        host = server.host
         door.write_config({"web": {"allowedHosts": [host]}})
         ended = door.run("web", "fetch", f"http://{host}/")
     assert ended.code == 0 and "\x1b" not in ended.out and "\x07" not in ended.out

@@ -28,7 +28,7 @@ from outrider.tools.documents import conversion, convert_bytes
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools
 from outrider.tools.web.session import WebSession
-from page_server import page_server
+from web_servers import serving
 
 CONVERT = tuple(tool for tool in builtin_tools() if tool.name == "convert_content")
 CONVERTER = Path(documents.__file__).with_name("converter.py")
@@ -398,7 +398,8 @@ for attempt in (
 
 
 def test_converter_reaches_no_network_no_file_and_no_program(tmp_path):
-    with page_server({}) as (address, asked):
+    with serving({}) as server:
+        address, asked = server.host, server.asked
         port = address.rpartition(":")[2]
         command = [sys.executable, "-c", ATTEMPTS, str(CONVERTER), port, str(tmp_path / "x")]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -441,7 +442,8 @@ async def test_address_is_fetched_once_and_converted(tree):
         "/private": (403, "text/plain", b"no"),
         "/large": (200, "application/pdf", b"%PDF-" + b"x" * 20_000),
     }
-    with page_server(pages) as (host, asked):
+    with serving(pages) as server:
+        host = server.host
         convert = ConvertConfig(max_bytes=10_000)
         tree = Documents(tree.folder, web=web(host, max_bytes=5_000), convert=convert)
         async with tree.executor:
@@ -449,14 +451,15 @@ async def test_address_is_fetched_once_and_converted(tree):
                 outcome = await tree.call(url=f"http://{host}/a.pdf")
                 assert "From the web." in outcome.text and host in outcome.text
             assert "| 1 | 2 |" in (await tree.call(url=f"http://{host}/table")).text
-            assert asked == ["/a.pdf", "/table"]
+            assert server.paths() == ["/a.pdf", "/table"]
             for path, code in (("/none", 1003), ("/private", 2005), ("/large", 1007)):
                 outcome = await tree.call(url=f"http://{host}{path}")
                 assert outcome.envelope["code"] == code, outcome.text
 
 
 async def test_address_is_refused_as_a_page_s_is(tree):
-    with page_server({"/a.csv": (200, "text/csv", b"a\n1\n")}) as (host, asked):
+    with serving({"/a.csv": (200, "text/csv", b"a\n1\n")}) as server:
+        host, asked = server.host, server.asked
         guarded = Documents(tree.folder, web=web("example.org"))
         async with guarded.executor:
             for url in (f"http://{host}/a.csv", "file:///etc/passwd", f"http://u:p@{host}/a.csv"):
@@ -471,7 +474,8 @@ async def test_address_is_refused_as_a_page_s_is(tree):
 async def test_what_a_local_document_says_may_not_go_out(tree):
     words = "the plan for the northern harbour wall in spring"
     tree.write("plan.csv", f"plan\n{words}\n")
-    with page_server({"/": (200, "text/csv", b"a\n1\n")}) as (host, asked):
+    with serving({"/": (200, "text/csv", b"a\n1\n")}) as server:
+        host, asked = server.host, server.asked
         tree = Documents(tree.folder, web=web(host))
         async with tree.executor:
             for offset in (0, 45):  # the words begin on one page and end on the next

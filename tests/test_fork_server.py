@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -400,14 +401,34 @@ def test_a_socket_folder_that_others_can_enter_is_not_trusted(
     assert status is not None and status["served"] == 0
 
 
-def test_a_fork_server_ends_when_nobody_comes(runtime: Path) -> None:
+@pytest.mark.parametrize("visited", [False, True])
+def test_a_fork_server_ends_when_nobody_comes(runtime: Path, visited: bool) -> None:
     runtime.mkdir(mode=0o700)
     lock = os.open(runtime / "warm.sock.lock", os.O_RDWR | os.O_CREAT)
-    arguments = ("user", str(lock), "warm.sock", "0.02", "openai-chat")
+    arguments = ("user", str(lock), "warm.sock", "0.05", "openai-chat")
     command = [sys.executable, "-m", "outrider.child.fork_server", *arguments]
-    assert subprocess.run(command, cwd=runtime, pass_fds=(lock,), timeout=100).returncode == 0
+    process = subprocess.Popen(command, cwd=runtime, pass_fds=(lock,))
     os.close(lock)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as visitor:
+        if visited:  # by a command that then does nothing more
+            wait_until((runtime / "warm.sock").exists, "the socket")
+            visitor.connect(str(runtime / "warm.sock"))
+        assert process.wait(100) == 0
     assert not list(runtime.iterdir())
+
+
+def test_a_fork_server_survives_a_client_that_asks_and_leaves(
+    user_warmth: UserForkServer, runtime: Path
+) -> None:
+    with ScriptedModel(echo) as server:
+        one_shot(server, "First.")
+        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
+        [socket_file] = runtime.glob("*.sock")
+        for _ in range(50):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(str(socket_file))
+                client.send(STATUS)
+        assert user_warmth.status() is not None
 
 
 def test_many_commands_at_once_start_one_fork_server(

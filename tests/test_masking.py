@@ -173,6 +173,8 @@ SECRETS: list[tuple[str, str, str]] = [
     ("curl user", "curl -u alice:{} https://x", "wonderland"),
     ("curl long user", "curl --user 'alice:{}' https://x", "wonderland"),
     ("url", "postgres://user:{}@host/db", "pa%20ss"),
+    ("url", "redis://:{}@host", "secret2024"),
+    ("word like a placeholder", "DB_PASSWORD={}\n", "themis2024"),
     ("url without user", "redis://:{}@host", "pw"),
     ("url with at", "https://al:{}@host/x", "p@ss"),
     ("url with slash", "amqp://al:{}@host/x", "pa/ss"),
@@ -854,8 +856,10 @@ HOSTILE = [
     "login password ", " -u a:b", "--token ", "[masked:", "[masked:secret]", "token=$", "key>",
     "1//0",
     "a,password\n", "a,password", "a|password\n-|---\n", "|token|", "token\t",
-    "random_password\",\n", "api key: ", '"password" a=', "htpasswd -b ",
+    "random_password\",\n", "api key: ", '"password" ab=', "htpasswd -b ",
     "PuTTY-User-Key-File-3: ", "net use \\\\a ", "thin:a/b@",
+    "password,x\ny," + "z" * 210 + "\n", "|password|\n" + " " * 1990 + "\n",
+    "|password|\n" + "-" * 1990 + "x\n",
     'password="""', ":5432:a:b:", "/home/index route ",
     "cookie=a=b1;", "cookie=a=${x};", "cookie: a=$x; ", "authorization: bearer $x, ", "sig=a1b2c3",
 ]  # fmt: skip
@@ -947,6 +951,15 @@ def test_a_column_is_masked_however_long_the_table_is():
     for row in rows * 20:
         stream.feed(row + "\n")
         assert stream.held < 8000
+
+
+def test_what_stands_between_two_masked_cells_is_judged_too():
+    rows = [f"user{n},,nothing to say here" for n in range(800)]
+    rows[0], rows[-1] = "al,wonderland,first", "bo,looking-glass,last"
+    rows[400] = "cy,,db_password=Tr0ub4dor33x"
+    masked = MASKER.text("user,password,notes\n" + "\n".join(rows) + "\n")
+    for secret in ("wonderland", "looking-glass", "Tr0ub4dor33x"):
+        assert secret not in masked
 
 
 def test_a_table_ends_with_the_first_line_that_does_not_fit():

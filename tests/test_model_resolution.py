@@ -25,6 +25,7 @@ from outrider.models.resolution import (
 )
 from outrider.models.retry import MAX_DELAY_MS, TRANSIENT, RetryPolicy
 from outrider.protocol.outcomes import FailureKind
+from outrider.testing import ScriptedModel, answer
 
 
 def choose(env=None, *, flag=None, agent=None, configured=None, server=None) -> ModelChoice:
@@ -514,3 +515,38 @@ def test_the_table_of_keys_in_the_docs_is_that_of_the_code():
         if provider.default
     ]
     assert "\n".join(rows) in page
+
+
+async def test_a_request_costs_the_sdk_no_more_in_a_long_conversation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from openai._utils import _transform
+    from pydantic_ai import direct
+    from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart
+
+    from outrider.models.providers import build_model, request_settings
+
+    walk, walked = _transform._async_transform_recursive, []
+
+    async def counted(*args: object, **options: object) -> object:
+        walked.append(args)
+        return await walk(*args, **options)
+
+    monkeypatch.setattr(_transform, "_async_transform_recursive", counted)
+    steps = []
+    with ScriptedModel([answer("Yes.")], repeat=True) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        model: Any = build_model(server.model)
+        async with model.client:
+            for turns in (1, 50):
+                turn = (ModelRequest.user_text_prompt("On."), ModelResponse([TextPart("Yes?")]))
+                history = [*turn * turns, ModelRequest.user_text_prompt("On.")]
+                walked.clear()
+                async with direct.model_request_stream(
+                    model, history, model_settings=request_settings(model)
+                ) as stream:
+                    assert [event async for event in stream]
+                steps.append(len(walked))
+        assert len(server.requests[-1].messages) == 101
+    assert steps[0] == steps[1] > 0

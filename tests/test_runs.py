@@ -14,6 +14,7 @@ import pytest
 from conftest import COLD, unmeasured_environment, wait_until
 from outrider.delegation.api import subagent
 from outrider.protocol.errors import Refusal
+from outrider.records import runs
 from outrider.records.runs import (
     RESERVED_BYTES,
     RunRecorder,
@@ -178,6 +179,19 @@ def test_a_run_is_not_begun_on_a_disk_without_room_for_its_outcome(
         assert server.requests == []
     assert ended.returncode == 1
     assert "No space left on device. Make room there" in ended.stderr
+
+
+def test_a_run_that_is_not_begun_leaves_no_descriptor_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runs, "_reserve", full)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="No space left"):
+        RunRecorder.create(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_transcript_goes_on_after_a_line_that_was_cut(

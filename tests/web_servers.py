@@ -30,6 +30,7 @@ class Server:
     """A running server: what it was asked, and how many requests it had at once."""
 
     port: int
+    routes: "dict[str, Answer]"
     asked: list[Asked] = field(default_factory=list)
     at_once: int = 0
     most_at_once: int = 0
@@ -71,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
             seen.at_once += 1
             seen.most_at_once = max(seen.most_at_once, seen.at_once)
         try:
-            routes: Mapping[str, Answer] = self.server.routes
+            routes = seen.routes
             route = routes.get(self.path.partition("?")[0]) or routes.get("*")
             answer = (404, {}, b"nothing here") if route is None else route
             self.answer(answer(self) if callable(answer) else answer)
@@ -90,6 +91,7 @@ class Handler(BaseHTTPRequestHandler):
         elif isinstance(answer, (dict, list)):
             answer = (200, {"Content-Type": "application/json"}, json.dumps(answer))
         status, headers, body = answer
+        headers = {"Content-Type": headers} if isinstance(headers, str) else headers
         body = body.encode() if isinstance(body, str) else body
         self.send_response(status)
         for name, value in headers.items():
@@ -107,6 +109,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 Answer = Callable[[Handler], Any] | tuple | str | bytes | dict | list
+"""A body, or status, headers (or the content type alone) and body, or what makes these."""
 
 
 class _Threaded(ThreadingHTTPServer):
@@ -117,13 +120,12 @@ class _Threaded(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(routes: Mapping[str, Any], tls: ssl.SSLContext | None = None) -> Iterator[Server]:
+def serving(routes: dict[str, Any], tls: ssl.SSLContext | None = None) -> Iterator[Server]:
     """Serve a table of paths; `*` is any other path."""
     server: Any = _Threaded(("127.0.0.1", 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    server.routes = routes
-    server.seen = Server(server.server_address[1])
+    server.seen = Server(server.server_address[1], routes)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

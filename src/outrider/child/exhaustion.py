@@ -8,6 +8,7 @@ import traceback
 from typing import Any, NoReturn
 
 MAX_THREAD_START_SECONDS = 10.0
+_one_at_a_time = threading.Lock()  # there is one timer
 
 
 def end_when_exhausted() -> None:
@@ -16,11 +17,12 @@ def end_when_exhausted() -> None:
 
     def start_in_time(self: threading.Thread) -> None:
         # The timer runs in the kernel: it needs no memory and no other thread.
-        signal.setitimer(signal.ITIMER_REAL, MAX_THREAD_START_SECONDS)
-        try:
-            start(self)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        with _one_at_a_time:
+            signal.setitimer(signal.ITIMER_REAL, MAX_THREAD_START_SECONDS)
+            try:
+                start(self)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
 
     signal.signal(signal.SIGALRM, lambda _number, _frame: _end())
     threading.Thread.start = start_in_time

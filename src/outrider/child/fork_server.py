@@ -164,18 +164,22 @@ class _Server:
 
     def serve(self) -> None:
         """Serve until the host lets go, or nobody has come for a while, or somebody says stop."""
-        while not self._stopped and (self._connections or self._is_awaited()):
+        while not self._stopped and self._is_needed():
             ready = self._ready()
             for descriptor in ready:
-                self._on_ready(descriptor)
+                with contextlib.suppress(OSError):  # a client that has gone, no descriptor left
+                    self._on_ready(descriptor)
             if not ready and self._spare is None:
                 self._learn()
-                self._spare = self._fork(rehearsed=True)
+                with contextlib.suppress(OSError):
+                    self._spare = self._fork(rehearsed=True)
         if self._listener is not None:
             self._listener.unlink()
 
-    def _is_awaited(self) -> bool:
-        return self._listener is not None and self._listener.seconds_left() > 0
+    def _is_needed(self) -> bool:
+        if self._listener is None:
+            return bool(self._connections)
+        return self._listener.seconds_left() > 0
 
     def _ready(self) -> list[int]:
         poller = select.poll()
@@ -220,7 +224,7 @@ class _Server:
             self._listener.renew()
         self._served += 1
         self._asked.add(request.provider)
-        with self._waiting_child(ends) as child, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._waiting_child(ends) as child:
             socket.send_fds(child, [request.to_bytes()], ends)
 
     def _waiting_child(self, ends: list[int]) -> socket.socket:
@@ -309,7 +313,6 @@ def _wait_and_run(guardian: socket.socket) -> None:
     if guardian.recv(16) != _BEGIN:
         return
     guardian.close()
-    call_oneself("child")
     for standard, end in enumerate(ends):
         os.dup2(end, standard)
         os.close(end)

@@ -10,7 +10,7 @@ import re
 from .beside import find_generated_password, find_htpasswd, find_input_value, find_putty_key
 from .headers import mask_authorization, mask_cookies
 from .names import KEY_OWNERS, NAME_LETTERS, Promise, promise_of
-from .spans import Findings, compiled, worth_searching
+from .spans import LINE_END, Findings, compiled, worth_searching
 from .tables import find_columns
 from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_plain_word, quoted_end
 
@@ -65,7 +65,6 @@ _APART = frozenset(("", ",", ";", "|", "-", "/", ">"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
 _YAML = r"[\w.-]+: [a-z]{8,}"
-_LINE_END = r"(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)"
 _ENVIRONMENT = r"[^\s\"'`<>;\\]{1,512}+"
 # A value found to be secret goes on where code would have ended: `p4ss(word`.
 _BARE_REST = r"[^\s\"'`<>,;&)}\]\\]*+"
@@ -133,7 +132,13 @@ def _heads_column(found: Findings, start: int, match: re.Match[str]) -> bool:
         place = compiled(_BEFORE_LAST_CELL).search(view, max(0, start - 12), start)
     else:
         place = compiled(r"[;|]|,(?!\s|\\{1,8}[nrt])").match(view, match.start("operator"))
-    return place is not None and find_columns(found, start, match.end("rest"))
+    if place is None:
+        return False
+    # Masks further down in the table say nothing about what stands between them.
+    masked_to = found.masked_to
+    heads = find_columns(found, start, match.end("rest"))
+    found.masked_to = masked_to
+    return heads
 
 
 def _owned(view: str, start: int, end: int) -> tuple[int, str]:
@@ -210,8 +215,8 @@ def _judge_annotated(found: Findings, promise: Promise, start: int, position: in
 def _judge_below(found: Findings, promise: Promise, position: int) -> bool:
     """Handle YAML's `password: |` with the value in the line below; return whether it was one."""
     pattern = (
-        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{_LINE_END}[ \t]{{1,40}}"
-        rf"([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}})[ \t]*+(?={_LINE_END}|[\"'`]|\Z)"
+        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{LINE_END}[ \t]{{1,40}}"
+        rf"([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}})[ \t]*+(?={LINE_END}|[\"'`]|\Z)"
     )
     below = compiled(pattern).match(found.view, position)
     if below is None or not is_literal_secret(promise, below.group(1), Style.BARE):

@@ -1,7 +1,7 @@
 """Secrets at some distance from the word that promises them: later in a tag, a file, a line."""
 
 from .names import Promise
-from .spans import Findings, compiled
+from .spans import LINE_END, Findings, compiled
 from .values import QUOTE, Style, is_literal_secret, quoted_end
 
 _MAX_TAG = 600
@@ -11,18 +11,19 @@ _MAX_KEY_HEAD = 4096
 _VALUE_ATTRIBUTE = rf"[\s\"']value=({QUOTE})"
 _RESULT = rf"(?s)(?:(?!random_).)*?result{QUOTE}[ \t]{{0,4}}:[ \t]{{0,4}}({QUOTE})"
 _KEY_LINES = (
-    r"\d{1,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)"
-    r"((?>(?:[ \t]*+[A-Za-z0-9+/]{1,80}+={0,2}(?![\w:-])(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)?)+))"
+    rf"\d{{1,4}}{LINE_END}"
+    rf"((?>(?:[ \t]*+[A-Za-z0-9+/]{{1,80}}+={{0,2}}(?![\w:-]){LINE_END}?)+))"
 )
 
 
 def find_input_value(found: Findings, promise: Promise, start: int, end: int) -> None:
     """Mask `value="…"` in the tag in which another attribute has a secret's name."""
     view = found.view
-    first, last = view.rfind("<", max(0, start - _MAX_TAG), start), view.find(">", end)
+    first = view.rfind("<", max(0, start - _MAX_TAG), start)
     if first < 0 or not promise or not compiled(r"=\\*[\"'`]\Z").search(view, start - 20, start):
         return
-    last = min(last if last >= 0 else len(view), end + _MAX_TAG)
+    last = view.find(">", end, end + _MAX_TAG)
+    last = last if last >= 0 else min(len(view), end + _MAX_TAG)
     value = compiled(_VALUE_ATTRIBUTE).search(found.folded, first, last)
     if value is not None:
         _judge(found, promise, value.end(), view[value.start(1) : value.end(1)])
@@ -42,8 +43,8 @@ def find_putty_key(found: Findings, start: int, end: int) -> None:
     head = found.view.find("Private-Lines: ", end, end + _MAX_KEY_HEAD)
     lines = None if head < 0 else compiled(_KEY_LINES).match(found.view, head + 15)
     if lines is not None:
-        body = found.view[lines.start(1) : lines.end(1)].rstrip("\\rn\n")
-        found.mask(lines.start(1), lines.start(1) + len(body), "private-key")
+        ends = compiled(rf"{LINE_END}?\Z").search(found.view, *lines.span(1))
+        found.mask(lines.start(1), ends.start() if ends else lines.end(1), "private-key")
     found.leave(start, end + _MAX_KEY_HEAD if lines is None else lines.end())
 
 

@@ -151,7 +151,8 @@ def _find_url_credentials(found: Findings) -> None:
                 found.mask(*match.span("name"), "url-password")
         elif match.group("password") is not None:
             password = found.text[match.start("password") : match.end("password")]
-            if not compiled(_PLACEHOLDER).fullmatch(password) and not is_word_of_code(password):
+            stands_in = password.isalpha() and is_word_of_code(password)
+            if not stands_in and not compiled(_PLACEHOLDER).fullmatch(password):
                 found.mask(*match.span("password"), "url-password")
         elif view[max(0, match.start() - 13) : match.start() - 1].endswith(_DATABASES):
             # Only there does a slash in a password occur in practice; elsewhere it is a path.

@@ -9,7 +9,9 @@ from itertools import islice
 
 _LONG = 65536
 _PIECE = 4096
-_MASK = r"\[masked:[a-z-]+\]"
+MASK = r"\[masked:[a-z-]+\]"
+LINE_END = r"(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)"
+"""The end of a line, as it is or escaped in a literal."""
 
 MAX_CACHED = 48
 """The longest text that a cache keeps: names and states come again and again, and are short."""
@@ -84,7 +86,7 @@ def merged(view: str, spans: list[Span]) -> list[Span]:
     """
     if not spans:
         return []
-    standing = ((m.start(), m.end(), m.group()) for m in compiled(_MASK).finditer(view))
+    standing = ((m.start(), m.end(), m.group()) for m in compiled(MASK).finditer(view))
     joined: list[Span] = []
     width = 0
     for start, end, replacement in sorted([*spans, *standing]):

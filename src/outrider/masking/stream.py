@@ -55,7 +55,8 @@ class StreamMasker:
 
     def finish(self) -> str:
         """Return the rest; the stream is over."""
-        shown = replaced(self._buffer, self._search.searched(self._buffer)[0].spans, self._released)
+        found = self._search.searched(self._buffer, is_start=self._is_start)[0]
+        shown = replaced(self._buffer, found.spans, self._released)
         self._buffer, self._released = "", 0
         return shown
 

@@ -6,15 +6,14 @@ fit, so no line is read as part of two tables.
 """
 
 from .names import Promise, promise_of
-from .spans import Findings, compiled
+from .spans import LINE_END, Findings, compiled
 from .values import Style, is_literal_secret
 
-_LINE_END = r"\r?\n|(?:\\{1,8}r)?\\{1,8}n"
 _MAX_LINE = 2000
 _MAX_BEFORE = 160  # of a header before the heading: what a stream still has of its line
 
 _DELIMITER = r"[,;|\t]|\\{1,8}t"
-_RULE = r"[ \t]*\|?[ \t]*:?-{2,}[ \t:|-]*"
+_RULE = r"[ \t]*+\|?[ \t]*+:?--[ \t:|-]*+"
 _HEADING = r"[A-Za-z][\w .:/()-]{0,48}"
 _EDGE = " \t*`\"'\\"
 
@@ -34,15 +33,13 @@ def find_columns(found: Findings, start: int, end: int) -> bool:
 
 def _line_start(found: Findings, position: int) -> int | None:
     first = max(0, position - _MAX_BEFORE)
-    ends = [
-        line_end.end() for line_end in compiled(_LINE_END).finditer(found.view, first, position)
-    ]
+    ends = [line_end.end() for line_end in compiled(LINE_END).finditer(found.view, first, position)]
     return ends[-1] if ends else 0 if not first and found.is_start else None
 
 
 def _line_end(view: str, position: int) -> tuple[int, int]:
     """Return where the line ends and where the next one begins."""
-    match = compiled(_LINE_END).search(view, position, position + _MAX_LINE)
+    match = compiled(LINE_END).search(view, position, position + _MAX_LINE)
     last = min(len(view), position + _MAX_LINE)
     return match.span() if match else (last, last)
 
@@ -74,7 +71,7 @@ def _found_table(found: Findings, first: int, position: int) -> list[int]:
 
 def _is_header(view: str, first: int, cells: Cells, delimiter: str) -> bool:
     """Return whether a line has only names, and isn't a row itself."""
-    above = view[max(0, first - 200) : first].splitlines()[-1:] or [""]
+    above = view[max(0, first - _MAX_LINE) : first].splitlines()[-1:] or [""]
     names = all(compiled(_HEADING).fullmatch(view, *cell) for cell in cells)
     return names and delimiter not in above[0]
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from .names import Promise, is_secret_name, word_set
 from .randomness import looks_random
-from .spans import compiled
+from .spans import MASK, compiled
 
 QUOTE = r"(?:\\{0,16}[\"'`])"
 """What opens a literal: a quote, with backslashes before it where it is inside another one."""
@@ -66,11 +66,11 @@ _MARKED = r"""(?xi)
 _WORDED = r"""(?xi)
     .* [\-_ ] (?:not[\-_ ]set|placeholder|here|redacted)
     | (?:your|my|the|some|enter|insert|replace|change|todo|example|dummy|fake|placeholder)
-      (?:$|[\-_ .].*|me|this|[A-Z].*)
+      (?:$|[\-_ .].*|me|this|(?-i:[A-Z].*))
 """
 
 # What isn't part of a literal: masks, and what a template fills in.
-_FILLED_IN = r"\[masked:[a-z-]+\]|\$\{[^}]*+\}?|\{\{[^}]*+\}*+"
+_FILLED_IN = MASK + r"|\$\{[^}]*+\}?|\{\{[^}]*+\}*+"
 
 _WORDS_OF_CODE = word_set(
     "string str text number int integer boolean bool object array any unknown never void bytes "
@@ -174,7 +174,7 @@ def _is_code(value: str) -> bool:
 
 
 def _is_passphrase(value: str) -> bool:
-    """Return whether a word is random or mixed; a plain sentence is a label or a hint."""
+    """Return whether a word mixes letters and digits; a plain sentence is a label or a hint."""
     return any(len(word) >= 6 and _has_both(word) for word in value.split()[:12])
 
 

@@ -15,9 +15,9 @@ from outrider.models.resolution import is_embedded
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from openai import AsyncOpenAI
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
@@ -37,6 +37,11 @@ def build_model(model: str) -> "Model":
     from pydantic_ai.models import infer_model
 
     try:
+        provider, _, name = model.partition(":")
+        if provider == "openai-chat":  # inferring it would cost each child a megabyte
+            from pydantic_ai.models.openai import OpenAIChatModel
+
+            return OpenAIChatModel(name, provider=_provider(provider), profile=_strict_profile())
         return _strict(infer_model(model, provider_factory=_provider))
     except ImportError as error:
         raise ModelUnavailable(f"{model} needs a package that isn't installed: {error}") from error
@@ -63,32 +68,12 @@ def _provider(name: str) -> "Provider[Any]":
         verify=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
     )
     if name == "openai-chat":
-        from openai import AsyncOpenAI
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        return OpenAIProvider(openai_client=_lean(AsyncOpenAI(http_client=client)))
+        from outrider.models.lean_openai import LeanOpenAI
+
+        return OpenAIProvider(openai_client=LeanOpenAI(http_client=client))
     return cast("Any", infer_provider_class(name))(http_client=client)
-
-
-def _lean(client: "AsyncOpenAI") -> "AsyncOpenAI":
-    """Return the client with chat requests that don't get slower as the conversation grows.
-
-    The SDK walks the types of the whole conversation on each request, which at 400 turns takes
-    longer than everything else in a turn. Messages and tools already have their final form, so
-    they are put into the body without that walk.
-    """
-    completions: Any = client.chat.completions
-    send = completions.create
-
-    async def create(**request: Any) -> Any:
-        extra: dict[str, Any] = dict(request.pop("extra_body", None) or {})
-        extra["messages"] = request.pop("messages")
-        if request.get("tools"):
-            extra["tools"] = request.pop("tools")
-        return await send(messages=[], extra_body=extra, **request)
-
-    completions.create = create
-    return client
 
 
 @cache
@@ -105,15 +90,19 @@ def _strict(model: "Model") -> "Model":
     if "pydantic_ai.models.openai" not in sys.modules:
         return model
     from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
 
     if not isinstance(model, OpenAIChatModel) or model.provider is None:
         return model
+    return type(model)(model.model_name, provider=model.provider, profile=_strict_profile())
+
+
+def _strict_profile() -> "OpenAIModelProfile":
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+
     # Without a value for the window a price list is searched for it each time.
-    profile = OpenAIModelProfile(
+    return OpenAIModelProfile(
         openai_chat_streaming_requires_finish_reason=True, context_window=None
     )
-    return type(model)(model.model_name, provider=model.provider, profile=profile)
 
 
 def request_settings(model: "Model") -> "ModelSettings":

@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
@@ -40,12 +40,14 @@ class RunRecorder:
         self.spill = folder / SPILL
         self._missing: dict[str, str] = {}
         self._line_end = b""
-        self._session = _create(self.session_file)
-        # It is free, or held for a moment by a reader that checks whether the run is running.
-        fcntl.flock(self._session, fcntl.LOCK_EX)
         self._output: int | None = None
-        self._reserved = _create(folder / RESERVED)
-        _reserve(self._reserved)
+        with ExitStack() as descriptors:
+            self._session = _create(self.session_file, descriptors)
+            # It is free, or held for a moment by a reader that checks whether the run is running.
+            fcntl.flock(self._session, fcntl.LOCK_EX)
+            self._reserved = _create(folder / RESERVED, descriptors)
+            _reserve(self._reserved)
+            self._descriptors = descriptors.pop_all()
 
     @classmethod
     def create(cls, runs: Path) -> Self:
@@ -70,8 +72,7 @@ class RunRecorder:
 
     def __exit__(self, *_: object) -> None:
         """Unlock the run, and remove what its tools spilled."""
-        for descriptor in filter(None, (self._session, self._output, self._reserved)):
-            os.close(descriptor)
+        self._descriptors.close()
         shutil.rmtree(self.spill, ignore_errors=True)
 
     @property
@@ -98,7 +99,7 @@ class RunRecorder:
         """Append to the output as it arrives, so that a crash loses none of it."""
         with self._noting(OUTPUT):
             if self._output is None:
-                self._output = _create(self.output_file)
+                self._output = _create(self.output_file, self._descriptors)
             _write(self._output, text.encode())
 
     def restart_output(self) -> None:
@@ -141,8 +142,11 @@ def _reserve(descriptor: int) -> None:
         raise OSError(get_errno(), os.strerror(get_errno()))
 
 
-def _create(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _create(path: Path, descriptors: ExitStack) -> int:
+    """Return a new file's descriptor, which is closed with the others."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptors.callback(os.close, descriptor)
+    return descriptor
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -140,7 +140,9 @@ class WebConfig:
         (), "Private hosts that web tools may reach, as `host` or `host:port`."
     )
     use_proxy: bool = _key(False, "Use the proxy that the environment names.")
-    respect_robots: bool = _key(False, "Honour `robots.txt` when fetching.")
+    respect_robots: bool = _key(
+        False, "Honour `robots.txt` when fetching.", project=ProjectRule.NEVER
+    )
     timeout_ms: int = _key(30_000, "Time for one request, redirects included.", minimum=1)
     max_bytes: int = _key(10_485_760, "Bytes of one body, unpacked.", minimum=1024)
     max_concurrent: int = _key(8, "Requests at once.", minimum=1)

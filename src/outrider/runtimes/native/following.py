@@ -126,13 +126,15 @@ class Following:
             if not self._is_nobody:
                 await shielded(asyncio.wait_for(self._gone, MAX_STOP_SECONDS))
         except TimeoutError:
-            self._links.kill()
+            pass  # it is killed below
         finally:
+            if not self._gone.done() or self._gone.cancelled():
+                self._links.kill()
             for descriptor in (self._links.events, self._links.errors, self._links.status):
                 self._loop.remove_reader(descriptor)
             self._links.release()
-        if self._guardian_was_killed:
-            await shielded(asyncio.to_thread(sweep_marked, self._mark))
+            if self._guardian_was_killed:
+                await shielded(asyncio.to_thread(sweep_marked, self._mark))
 
     @property
     def _guardian_was_killed(self) -> bool:

@@ -118,7 +118,7 @@ class HostedForkServer:
 
     def _is_ready(self, connection: socket.socket) -> bool:
         if not self._ready:
-            with suppress(BlockingIOError, OSError):
+            with suppress(OSError):
                 self._ready = connection.recv(16, socket.MSG_DONTWAIT) == READY
         return self._ready
 
@@ -179,8 +179,9 @@ class UserForkServer:
         self.pid: int | None = None
         """The process id of the fork server that was last met."""
         self._env = env
+        self._here = surroundings()
         self._code = f"warm-{code_identity()}"
-        self._name = f"{self._code}-{surroundings()[:8]}.sock"
+        self._name = f"{self._code}-{self._here[:8]}.sock"
         self._minutes = minutes
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
@@ -193,7 +194,7 @@ class UserForkServer:
             self._begin(brief.provider)
             raise NoForkServer from None
         with connection:
-            return await _start(connection, brief, env, surroundings())
+            return await _start(connection, brief, env, self._here)
 
     def status(self) -> dict[str, Any] | None:
         """Return what the fork server says of itself; None where there is none."""

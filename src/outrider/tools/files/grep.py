@@ -53,10 +53,10 @@ def _file_lines(found: Any) -> Iterator[str]:
     before = lines[0]["line"]
     for entry in lines:
         number = entry["line"]
-        if with_context and number is not None and before is not None and number > before + 1:
+        if with_context and number > before + 1:
             yield "--"
         before = number
-        yield f"{'?' if number is None else number}{':' if entry['match'] else '-'} {entry['text']}"
+        yield f"{number}{':' if entry['match'] else '-'} {entry['text']}"
 
 
 def _notes(data: Any) -> Iterator[str]:
@@ -141,6 +141,7 @@ def _search(
     """Search blocks of files, many at a time; returns how many lines are too long for that."""
     # What is masked beyond the limit is masked in vain.
     size = MAX_BLOCK_BYTES if context.mask is None else MAX_BYTES_MASKED // 32
+    only_secrets = context.mask and replace(context.mask, only_secrets=True)
     too_long = 0
     while matches.complete and (batch := list(_batch(blocks, size))):
         raise_if_stopped(context.stop)
@@ -148,8 +149,7 @@ def _search(
         content = b"".join(block.content for block in batch)
         # Twice as many as are counted: some may be dropped.
         found = _by_block(batch, matching_lines(context, arguments, content, 2 * MAX_COUNTED))
-        if context.mask is not None:
-            only_secrets = replace(context.mask, only_secrets=True)
+        if only_secrets is not None:
             found = _without_secrets(context, only_secrets, arguments, list(found))
         for block, hits in found:
             matches.take(block, hits)

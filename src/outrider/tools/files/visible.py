@@ -52,7 +52,8 @@ class Block:
         The mask must hide secrets only: anything else in a masked line is taken for the line's own.
         """
         found = None if b"\0" in self.content else detect(self.content, len(self.content))
-        codec = (found or Encoding()).codec
+        # The file's own mark is no longer there, so one that is found here is text.
+        codec = found.codec if found and not found.mark else Encoding().codec
         above, lines = _texts(self.above, codec), _texts(self.content, codec)
         masked = mask.lines([*above, *lines])[len(above) :]
         if self.is_too_long or masked == lines:

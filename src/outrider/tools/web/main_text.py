@@ -12,7 +12,7 @@ from typing import Any
 
 from lxml import etree as untyped_etree, html as untyped_html  # pyright: ignore
 
-from outrider.tools.web.markdown import Element, Markdown, words
+from outrider.tools.web.markdown import Element, markdown
 from outrider.tools.web.marking import cleaned
 
 etree: Any = untyped_etree  # pyright: ignore
@@ -26,12 +26,17 @@ MAX_SHELL_CHARACTERS = 300
 MAX_PRUNED_SHARE = 0.5
 """How much of a page's text may be cut out because of the name that its element has."""
 
-_UNSEEN = words(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_UNSEEN = _words(
     "script style noscript template iframe object embed svg canvas video audio map title "
     "input select textarea option datalist progress meter dialog"
 )
 _ASIDE_TAGS = frozenset(["nav", "aside", "footer", "button"])
-_ASIDE_ROLES = words(
+_ASIDE_ROLES = _words(
     "navigation contentinfo complementary search dialog alertdialog menu menubar toolbar"
 )
 _ASIDE_NAMES = re.compile(
@@ -59,7 +64,7 @@ _HIDING = re.compile(
 _COLOUR = re.compile(r"(?:^|;)color:([^;!]+)")
 _BACKGROUND = re.compile(r"(?:^|;)background(?:-color)?:([^;!]+)")
 _WHITE = frozenset({"white", "#fff", "#ffffff", "rgb(255,255,255)", "rgba(255,255,255,1)"})
-_HOLDERS = words("head body div section article main form center table tbody tr td")
+_HOLDERS = _words("head body div section article main form center table tbody tr td")
 _NOTES = re.compile(r"admonition|note|warning|tip|callout|important|caution|hint|pull", re.I)
 _REFERENCE = re.compile(r"&#(?:[xX]([0-9a-fA-F]{1,9})|([0-9]{1,10}));?")
 _REFRESH = re.compile(r"^\s*\d+\s*[;,]\s*(?:url\s*=)?\s*[\"']?([^\"'\s]+)", re.I)
@@ -77,10 +82,10 @@ def main_text(source: str, url: str, *, whole: bool = False) -> dict[str, str]:
     _prune(body)
     whole = whole or sum(1 for _ in body.iter()) > MAX_JUDGED_ELEMENTS
     chosen = body if whole else _chosen(body, url)
-    text = Markdown(body, url).text(chosen)
+    text = markdown(chosen, url)
     heading = next(body.iter("h1"), None)
     if heading is not None and chosen is not heading and chosen not in heading.iterancestors():
-        text = f"{Markdown(heading, url).text(heading)}\n\n{text}"
+        text = f"{markdown(heading, url)}\n\n{text}"
     return {"text": text, "title": title, "note": _note(text, moved, scripts)}
 
 
@@ -90,7 +95,7 @@ def fragment_text(source: str, url: str) -> str:
     if tree is None:
         return ""
     _prune(tree)
-    return Markdown(tree, url).text(tree)
+    return markdown(tree, url)
 
 
 def parsable(source: str) -> str:

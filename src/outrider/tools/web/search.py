@@ -159,7 +159,12 @@ async def _answer(
         code = ToolCode.NOT_AUTHORISED if provider.base else ToolCode.NOT_AVAILABLE
         raise ToolFault(code, f"{provider.name}: {missing}")
     query = provider.query(text, count, keys, endpoints)
-    response = await session.client.send(provider.request(query))
+    try:
+        response = await session.client.send(provider.request(query))
+    except ToolFault as fault:
+        # A provider that isn't found is no search without results.
+        lost = fault.code == int(ToolCode.NOT_FOUND)
+        raise ToolFault(ToolCode.UPSTREAM_FAILED if lost else fault.code, str(fault)) from None
     body = response.body
     for name, key in keys.items():
         if name.endswith("_KEY"):
