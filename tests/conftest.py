@@ -1,6 +1,7 @@
 """What tests share: a world of their own, with no setting, key or run of the machine's in it."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,10 @@ COLD = {"OUTRIDER_WARM__KEEP_MINUTES": "0"}
 
 MAY_WRITE = {"subagents.allowWrite": True, "subagents.trustedProjects": ["/"]}
 """Settings under which the agents that a test's project defines get their writing tools."""
+
+
+# Ignored in a job of a shell's background, and then also in all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
