@@ -15,6 +15,7 @@ from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
 from outrider.delegation.gate import Gate
 from outrider.delegation.preparation import Confirm, Prepared, prepare
+from outrider.delegation.project import project_name
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, Supervisor
 from outrider.protocol.data import to_json
@@ -106,6 +107,7 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
         "tools": list(prepared.permit.tools),
         "withheld": to_json(prepared.permit.withheld),
         "cwd": prepared.shown_cwd,
+        "project": project_name(prepared.project.folder, prepared.project.env),
     }
 
 
