@@ -56,7 +56,9 @@ def agents() -> str:
 
 
 def commands() -> str:
-    return table(("Command", "What it does"), ((f"`{name}`", what) for name, what in COMMANDS.items()))
+    return table(
+        ("Command", "What it does"), ((f"`{name}`", what) for name, what in COMMANDS.items())
+    )
 
 
 def error_codes() -> str:

@@ -135,7 +135,9 @@ def test_permissions_are_told_with_what_each_agent_gets(door):
     assert "subagents.allowWrite is off: no agent writes" in said
     assert any("not in subagents.trustedProjects" in one for one in said)
     assert any(one.startswith("LSP actions for children: definition, ") for one in said)
-    assert any("writer gets read; without write: subagents.allowWrite is off" in one for one in said)
+    assert any(
+        "writer gets read; without write: subagents.allowWrite is off" in one for one in said
+    )
     assert any(one.startswith("tester ") and "subagents.disabled" in one for one in said)
 
 
@@ -155,9 +157,7 @@ def test_agents_of_the_user_that_are_skipped_are_named_with_the_reason(door):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these means")
 def test_kernel_s_means_of_confinement_are_tried(door):
     found = all_findings(door, env={"OUTRIDER_MODEL": "embedded"})
-    said = dict(
-        message.split(": ", 1) for name, _, message in found if name == "confinement"
-    )
+    said = dict(message.split(": ", 1) for name, _, message in found if name == "confinement")
     assert set(said) == {"cgroup", "seccomp", "landlock", "user namespaces"}
     for words in said.values():
         assert words.startswith(("version 2", "a filter", "ABI", "with mounts", "no ("))
@@ -229,3 +229,12 @@ def test_check_that_fails_or_hangs_is_a_finding(door):
     assert ended.code == 0 and ended.err == ""
     assert found["platform"].startswith("it can't be checked: TypeError")
     assert found["tools"] == "no answer within 1 s"
+
+
+def test_program_of_the_project_s_own_is_not_run(door):
+    program = door.project / "git"
+    program.write_text(f"#!/bin/sh\ntouch {door.home}/ran\n")
+    program.chmod(0o755)
+    path = f".:{door.project}:{os.environ['PATH']}"
+    found = {name: rest for name, *rest in all_findings(door, env={"PATH": path})}
+    assert found["git"][0] == "ok" and not (door.home / "ran").exists()

@@ -50,7 +50,7 @@ def test_pipe_gets_everything_and_no_headings():
 def test_column_that_can_be_spared_goes_first_and_then_rows_are_broken():
     assert table(60)[0].split() == ["name", "lines", "spare", "text"]
     assert table(36)[0].split() == ["name", "lines", "text"]
-    assert table(26) == ["explorer · one", "  said said said said sa…"]
+    assert table(26) == ["explorer · one", "  said said said said sai…"]
 
 
 def test_lines_of_one_cell_stay_in_their_column():

@@ -19,9 +19,9 @@ from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli import output
+from outrider.surfaces.cli.views import View, summary
 from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.text import one_line
-from outrider.surfaces.cli.views import View, summary
 
 EXAMPLES = """\
 examples:

@@ -18,7 +18,7 @@ from outrider.surfaces.text import as_text, fit, one_line, pad
 
 EXAMPLES = """\
 examples:
-  outrider show last                  what the newest run said, whole; -2 is the one before
+  outrider show last                  what the newest run said; -2 is the next
   outrider show 1a2b3c4d              the same of any run
   outrider show 1a2b --lines 100:200  these lines of it; also 100: and :200
   outrider show 1a2b --events         its transcript; JSON lines in a pipe

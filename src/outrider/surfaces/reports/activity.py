@@ -1,4 +1,4 @@
-"""The report `activity`: how often the web, documents and agents were used, and how well it went."""
+"""The report `activity`: how often the web, documents and agents were used, and how well."""
 
 import os
 from argparse import Namespace

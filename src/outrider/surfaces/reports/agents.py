@@ -25,8 +25,8 @@ has a fault is listed with its path, the line and the fault.
 
 examples:
   outrider agents
-  outrider agents explorer               one in full, with the tools that it gets here
-  outrider agents new api-reviewer       a commented file to begin with
+  outrider agents explorer            one in full, with the tools it gets here
+  outrider agents new api-reviewer    a commented file to begin with
   outrider agents --json --cwd ../other-project
 """
 
@@ -112,7 +112,9 @@ def _all(project: Project) -> Report:
         "warnings": list(warnings),
     }
     faults = [{"text": text} for text in lost(project)]
-    faults += [{"text": str(note), "colour": PAINT[note.severity]} for note in discovery.diagnostics]
+    faults += [
+        {"text": str(note), "colour": PAINT[note.severity]} for note in discovery.diagnostics
+    ]
     sections = Section(AGENT, agents, wraps=True), Section(FAULT, faults, wraps=True)
     return Report("Agents", data, sections, warnings_of(warnings))
 
@@ -158,9 +160,9 @@ def _added(name: str, folder: Path, *, in_project: bool) -> Report:
         for field, _, meaning in AGENT_FIELDS
     )
     text = TEMPLATE.format(fields="\n".join(lines))
-    definition, notes = parse_definition(text, str(path), Source.USER)
+    definition, _ = parse_definition(text, str(path), Source.USER)
     if definition is None or definition.name != name:
-        raise bad_call(notes[0].message if notes else f"{name!r} isn't a valid name", "agents")
+        raise bad_call(f"{name!r} isn't a valid name. {AGENT_FIELDS[0][2]}", "agents")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:

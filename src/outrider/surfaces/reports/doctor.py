@@ -36,7 +36,7 @@ from outrider.protocol.brief import RUN_VARIABLE
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.protocol.envelope import ToolFault, is_success
 from outrider.protocol.errors import Refusal
-from outrider.protocol.results import ToolResult, WithheldTool
+from outrider.protocol.results import WithheldTool
 from outrider.records.runs import find_run
 from outrider.settings import places
 from outrider.settings.files import load_settings
@@ -101,7 +101,9 @@ def report(arguments: Namespace) -> Report:
     checks = list(_checks(working_directory(arguments.cwd), online=arguments.online))
     rows = [
         {"group": group, "name": name, "status": status, "message": message}
-        for (group, name, _), found in zip(checks, _made([check[2] for check in checks]), strict=True)
+        for (group, name, _), found in zip(
+            checks, _made([check[2] for check in checks]), strict=True
+        )
         for status, message in found
     ]
     worst = max((row["status"] for row in rows), key=list(COLOURS).index)
@@ -115,7 +117,7 @@ def report(arguments: Namespace) -> Report:
 def _made(checks: list[Check]) -> list[Findings]:
     """Return what each check finds. Nobody waits for one that hangs, as a disk or a server may."""
     late: Findings = [("fail", f"no answer within {MAX_CHECK_SECONDS:.0f} s")]
-    found = [late for _ in checks]
+    found: list[Findings] = [late for _ in checks]
 
     def make(number: int) -> None:
         try:
@@ -153,7 +155,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         yield web, f"search with {name}", partial(_search, name, config, online=online)
     yield web, "converter", partial(_converter, config)
     yield system, "ripgrep", partial(_program, lambda: ripgrep([str(folder)]))
-    yield system, "git", partial(_program, lambda: shutil.which("git"))
+    yield system, "git", partial(_program, lambda: _git(folder))
     yield system, "language servers", _language_servers
     yield system, "state folder", partial(_state_folder, runs)
     yield system, "disk", partial(_disk, runs)
@@ -319,6 +321,15 @@ def _program(find: Callable[[], str | None]) -> Findings:
     else:
         version = next(iter(ran.stdout.splitlines()), "it prints no version")
         yield "ok", f"{version} ({program})"
+
+
+def _git(folder: Path) -> str | None:
+    """Return the first git on PATH that isn't the project's own: that one is never run."""
+    places_of_programs = filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))
+    found = filter(None, (shutil.which("git", path=place) for place in places_of_programs))
+    return next(
+        (one for one in found if not Path(os.path.realpath(one)).is_relative_to(folder)), None
+    )
 
 
 def _language_servers() -> Findings:

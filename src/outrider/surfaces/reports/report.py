@@ -3,10 +3,10 @@
 Rows may have what files, models and runs say: every cell is cleaned when it is drawn.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, cast
 
 from outrider.surfaces.text import as_text, fit, one_line, pad, width, wrapped
 
@@ -36,7 +36,7 @@ class Column:
     def cell(self, row: Row) -> list[Piece]:
         """Return the lines for a row; the first one is in the column's colour."""
         found = self.entry(row) if callable(self.entry) else row.get(self.entry or self.heading)
-        said: Iterable[Any] = found if isinstance(found, list | tuple) else [found]
+        said = cast("list[Any]", found if isinstance(found, list) else [found])
         texts = ["" if one is None else one_line(self.form(one)) for one in said]
         colour = self.colour(row) if callable(self.colour) else self.colour
         return [(text, "dim" if number else colour) for number, text in enumerate(texts or [""])]
@@ -90,7 +90,7 @@ class Section:
         for line, colour in self._bounded(row[-1], room - 2):
             yield f"  {paint(line, colour)}"
 
-    def _bounded(self, cell: list[Piece], room: int) -> list[Piece]:
+    def _bounded(self, cell: Sequence[Piece], room: int) -> list[Piece]:
         return [
             (line, colour)
             for text, colour in cell
