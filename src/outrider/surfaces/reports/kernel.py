@@ -34,7 +34,9 @@ def _cgroup() -> str:
     with open("/proc/self/cgroup") as file:
         own = [line[3:].strip() for line in file if line.startswith("0::")]
     folder = f"/sys/fs/cgroup{''.join(own)}"
-    with open(f"{folder}/cgroup.controllers") as file:  # only version 2 has this file
+    if not own or not os.path.exists(f"{folder}/cgroup.controllers"):
+        raise OSError("version 2 isn't mounted")
+    with open(f"{folder}/cgroup.controllers") as file:
         controllers = ", ".join(file.read().split()) or "no controllers"
     os.mkdir(f"{folder}/outrider-doctor-{os.getpid()}")
     os.rmdir(f"{folder}/outrider-doctor-{os.getpid()}")

@@ -34,9 +34,10 @@ examples:
 States = Iterable[tuple[str, bool, str]]
 """What there is: its name, whether it is on, and why."""
 COLUMNS = (
-    Column("", "name", "cyan"),
-    Column("", lambda row: "on" if row["on"] else "off"),
-    Column("", "why"),
+    Column("kind", colour="dim"),
+    Column("name", colour="cyan"),
+    Column("is", lambda row: "on" if row["on"] else "off"),
+    Column("why"),
 )
 
 configure = CommandParser.add_cwd
@@ -58,11 +59,8 @@ def report(arguments: Namespace) -> Report:
         for kind, states in kinds.items()
         for name, on, why in states
     ]
-    sections = tuple(
-        Section(COLUMNS, [row for row in rows if row["kind"] == kind], kind, wraps=True)
-        for kind in kinds
-    )
-    return Report("Modules", {"modules": rows}, sections, warnings_of(project.settings.warnings))
+    notes = warnings_of(project.settings.warnings)
+    return Report("Modules", {"modules": rows}, (Section(COLUMNS, rows, wraps=True),), notes)
 
 
 def _tools(project: Project) -> States:
