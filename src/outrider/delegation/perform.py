@@ -15,7 +15,6 @@ from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
 from outrider.delegation.gate import Gate
 from outrider.delegation.preparation import Confirm, Prepared, prepare
-from outrider.delegation.project import project_name
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, Supervisor
 from outrider.protocol.data import to_json
@@ -25,7 +24,7 @@ from outrider.protocol.results import Details, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
 from outrider.records.runs import RunRecorder, prune, pruning_is_due
 from outrider.runtimes.native.runtime import NativeRuntime
-from outrider.settings.places import runs_folder, state_home
+from outrider.settings.places import project_name, runs_folder, state_home
 
 UPDATE_INTERVAL_SECONDS = 0.05
 log = logging.getLogger("outrider")

@@ -119,13 +119,6 @@ def project_with(folder: Path, env: Mapping[str, str], settings: Settings) -> Pr
     return _opened(_read(folder, dict(env), settings))
 
 
-def project_name(folder: Path, env: Mapping[str, str]) -> str:
-    """Return how records name the project of `folder`: by its path, from `~` on where it can be."""
-    root, own_home = places.project_root(folder, env) or folder, places.home(env)
-    inside = root != own_home and root.is_relative_to(own_home)
-    return f"~/{root.relative_to(own_home)}" if inside else str(root)
-
-
 def _read(folder: Path, env: Mapping[str, str], settings: Settings) -> Project:
     secrets = secret_environment_values(env)
     return Project(

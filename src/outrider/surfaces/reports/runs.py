@@ -5,13 +5,12 @@ import re
 import time
 from argparse import ArgumentTypeError, Namespace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from outrider.delegation.project import project_name
-from outrider.delegation.request import working_directory
 from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import RecordedRun, delete_run, find_run, recorded_runs
-from outrider.settings.places import runs_folder
+from outrider.settings.places import project_name, runs_folder
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.reports.logs import local_time
 from outrider.surfaces.reports.report import Column, Report, Row, Section
@@ -82,7 +81,9 @@ def _matching(arguments: Namespace) -> list[RecordedRun]:
     """Return the runs that pass every filter, newest first."""
     folder = runs_folder(os.environ)
     wanted = {find_run(folder, name).id for name in arguments.run}
-    project = arguments.project and project_name(working_directory(arguments.project), os.environ)
+    project = arguments.project and project_name(
+        Path(os.path.realpath(arguments.project)), os.environ
+    )
     return [
         run
         for run in recorded_runs(folder)
