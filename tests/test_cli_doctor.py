@@ -224,6 +224,7 @@ def test_check_that_fails_or_hangs_is_a_finding(door):
         "import sys, time, outrider.surfaces.reports.doctor as doctor; "
         "doctor.MAX_CHECK_SECONDS = 1; doctor._platform = None; "
         "doctor._tools = lambda: time.sleep(600); "
+        "doctor._child = doctor._confinement = lambda: []; doctor._converter = lambda config: []; "
         "sys.argv = ['outrider', 'doctor', '--json']; "
         "from outrider.__main__ import main; sys.exit(main())"
     )

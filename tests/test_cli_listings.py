@@ -115,21 +115,19 @@ def test_one_agent_is_shown_in_full(door):
     assert agent["tools"] == ["read"] and agent["withheld"][0]["tool"] == "write"
 
 
-@pytest.mark.parametrize("where", ["--project", None])
-def test_new_agent_is_a_commented_file_that_works(door, where):
-    options = [where] if where else []
-    made = door.run("agents", "new", "my-agent", *options, "--json").json
-    home = door.project / ".outrider" if where else door.home / ".config/outrider"
-    assert made == {"name": "my-agent", "path": str(home / "agents/my-agent.md")}
-    text = (home / "agents/my-agent.md").read_text()
+def test_new_agent_is_a_commented_file_that_works(door):
+    path = door.home / ".config/outrider/agents/my-agent.md"
+    made = door.run("agents", "new", "my-agent", "--json").json
+    assert made == {"name": "my-agent", "path": str(path)}
+    text = path.read_text()
     assert all(f"{name}:" in text and meaning in text for name, _, meaning in AGENT_FIELDS)
     listing = door.run("agents", "--json", env=KEY).json
     (agent,) = (one for one in listing["agents"] if one["name"] == "my-agent")
     assert agent["readonly"] and agent["tools"] == ["read", "grep", "find", "ls"]
     assert listing["diagnostics"] == []
-    again = door.run("agents", "new", "my-agent", *options)
+    again = door.run("agents", "new", "my-agent")
     assert again.code == 2 and "File exists" in again.err
-    assert (home / "agents/my-agent.md").read_text() == text
+    assert path.read_text() == text
 
 
 # modules, lsp

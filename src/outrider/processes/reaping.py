@@ -142,21 +142,24 @@ def sweep_marked(mark: str) -> None:
     give_up = time.monotonic() + MAX_SWEEP_SECONDS
     variable, _, value = mark.partition("=")
     while time.monotonic() < give_up:
-        pids = [pid for pid, its in marked(variable).items() if its == value]
+        pids = [pid for pid, its in marked(variable) if its == value]
         if not pids:
             return
         _kill_all(pids)
 
 
-def marked(variable: str) -> dict[int, str]:
-    """Return the processes that have a variable in their environment, each with its value."""
-    found: dict[int, str] = {}
+def marked(variable: str) -> list[tuple[int, str]]:
+    """Return the processes that have a variable in their environment, each with its value.
+
+    One that has it twice is there twice: no second value hides the first.
+    """
+    found: list[tuple[int, str]] = []
     start = f"{variable}=".encode()
     for name in filter(str.isdigit, os.listdir("/proc") if HAS_PROC else ()):
         with suppress(OSError), open(f"/proc/{name}/environ", "rb") as environment:
             for entry in environment.read().split(b"\0"):
                 if entry.startswith(start):
-                    found[int(name)] = entry.removeprefix(start).decode(errors="replace")
+                    found.append((int(name), entry.removeprefix(start).decode(errors="replace")))
     return found
 
 

@@ -1,6 +1,6 @@
 """What a person can ask about Outrider, on the command line and in other surfaces.
 
-A module for each report, with `EXAMPLES`, `configure` and `report`.
+A module for each report, with `EXAMPLES`, `report` and, where it takes arguments, `configure`.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,8 @@ def parser_for(name: str) -> CommandParser:
     """Return the parser of a report's arguments; it knows their help and all options."""
     module = import_module(f"{__name__}.{name}")
     parser = CommandParser(name, REPORTS[name], module.EXAMPLES)
-    module.configure(parser)
+    if configure := getattr(module, "configure", None):
+        configure(parser)
     return parser
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from outrider.protocol.envelope import ToolCode
 from outrider.records.activity import ActivityLog
 from outrider.settings.places import state_home
-from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports.logs import NOTHING
 from outrider.surfaces.reports.report import Column, Report, Row, Section
 from outrider.surfaces.text import count, duration
@@ -26,10 +25,6 @@ examples:
 NOT_ASKED = (ToolCode.NOT_AVAILABLE, ToolCode.NOT_AUTHORISED)
 """How a search provider ends that has no key, or a wrong one."""
 Lines = Sequence[dict[str, Any]]
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare nothing: `activity` takes no arguments of its own."""
 
 
 def report(arguments: Namespace) -> Report:

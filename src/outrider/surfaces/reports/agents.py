@@ -3,14 +3,13 @@
 import os
 from argparse import Namespace
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from outrider.agents.definitions import AGENT_FIELDS, AgentDefinition, Source, parse_definition
 from outrider.agents.permissions import Clearance
 from outrider.delegation.preparation import find_agent
 from outrider.delegation.project import Project, open_project
-from outrider.delegation.request import invalid, working_directory
+from outrider.delegation.request import invalid
 from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.data import to_json
 from outrider.protocol.results import WithheldTool
@@ -48,7 +47,6 @@ EXAMPLE_VALUES = {
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `agents`."""
     parser.add_argument("name", metavar="NAME", nargs="*", help="show this one; 'new NAME' adds it")
-    parser.add_argument("--project", action="store_true", help="add it to the project, not for you")
     parser.add_cwd()
 
 
@@ -60,7 +58,7 @@ def report(arguments: Namespace) -> Report:
         case [name]:
             return _one(name, open_project(arguments.cwd))
         case ["new", name]:
-            return _added(name, working_directory(arguments.cwd), in_project=arguments.project)
+            return _added(name)
         case _:
             raise bad_call("give one NAME, or 'new NAME'", "agents")
 
@@ -151,9 +149,9 @@ def _one(name: str, project: Project) -> Report:
     return Report(f"Agent {definition.name}", {"agent": agent}, sections)
 
 
-def _added(name: str, folder: Path, *, in_project: bool) -> Report:
-    """Write the file of a new agent; raises `Refusal` where there is one, or none can be."""
-    path = _agent_folder(folder, in_project=in_project) / f"{name}.md"
+def _added(name: str) -> Report:
+    """Write the file of a new agent of the user's; raises `Refusal` where there is one."""
+    path = places.user_agent_folders(os.environ)[0] / f"{name}.md"
     values = {"name": name, **EXAMPLE_VALUES}
     lines = (
         f"# {meaning}\n{field}: {values[field]}" if field in values else f"# {meaning}\n# {field}:"
@@ -171,12 +169,3 @@ def _added(name: str, folder: Path, *, in_project: bool) -> Report:
         raise invalid(f"{path} can't be written: {error.strerror}.") from None
     row, note = {"name": name, "path": str(path)}, f"edit it, then: outrider agents {name}"
     return Report("New agent", row, (Section((Column("", "path"),), [row], wraps=True),), (note,))
-
-
-def _agent_folder(folder: Path, *, in_project: bool) -> Path:
-    if not in_project:
-        return places.user_agent_folders(os.environ)[0]
-    root = places.project_root(folder, os.environ)
-    if root is None:
-        raise invalid(f"{folder} is your home folder, which is never a project.")
-    return next(iter(places.project_agent_folders(folder, os.environ)), root / ".outrider/agents")

@@ -379,7 +379,7 @@ def _confinement() -> Findings:
 def _left_over(project: Project, runs: Path) -> Findings:
     """Look for processes of runs that have ended, by the variable that all of a run's have."""
     found = 0
-    for pid, run_id in marked(RUN_VARIABLE).items():
+    for pid, run_id in marked(RUN_VARIABLE):
         with suppress(Refusal, OSError):
             run = find_run(runs, run_id)
             if run.id == run_id and run.state != "running":

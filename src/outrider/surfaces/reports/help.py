@@ -3,16 +3,11 @@
 from argparse import Namespace
 from collections.abc import Mapping
 
-from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports import REPORTS
 from outrider.surfaces.reports.report import Column, Report, Section
 
 EXAMPLES = "examples:\n  outrider help\n  outrider help run\n"
 COLUMNS = (Column(entry="name", colour="cyan"), Column(entry="summary"))
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare nothing: `help` takes no arguments of its own."""
 
 
 def report(arguments: Namespace, commands: Mapping[str, str] = REPORTS) -> Report:
