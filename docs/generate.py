@@ -20,6 +20,7 @@ from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import EVENTS
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, EXIT_REFUSED, Outcome, exit_code
 from outrider.settings.keys import KEYS
+from outrider.surfaces.cli.main import COMMANDS
 from outrider.tools.lsp.servers import SERVERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,6 +53,12 @@ def agents() -> str:
         for agent in builtin_agents()
     )
     return table(("Agent", "For", "Tools"), rows)
+
+
+def commands() -> str:
+    return table(
+        ("Command", "What it does"), ((f"`{name}`", what) for name, what in COMMANDS.items())
+    )
 
 
 def error_codes() -> str:
@@ -137,6 +144,7 @@ def lsp_servers() -> str:
 GENERATORS: dict[str, Callable[[], str]] = {
     "agent-fields": agent_fields,
     "builtin-agents": agents,
+    "commands": commands,
     "error-codes": error_codes,
     "tool-codes": tool_codes,
     "outcomes": outcomes,

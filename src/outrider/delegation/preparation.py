@@ -69,7 +69,7 @@ def prepare(
     check_depth(project.config, env)
     check_input(request)
     check_schema(request.output_schema)
-    definition = request.definition or _find(request.agent, project.discovery)
+    definition = request.definition or find_agent(request.agent, project.discovery)
     _check_may_run(definition, project, confirm)
     given, problems = project.permit(definition, interactive=confirm is not None)
     choice = project.choice(definition, request.model)
@@ -88,7 +88,8 @@ def prepare(
     )
 
 
-def _find(name: str, discovery: Discovery) -> AgentDefinition:
+def find_agent(name: str, discovery: Discovery) -> AgentDefinition:
+    """Return the agent that is called `name`, or refuse with those there are."""
     definition = discovery.agents.get(name.strip())
     if definition is not None:
         return definition

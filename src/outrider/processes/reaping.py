@@ -140,16 +140,26 @@ def sweep_marked(mark: str) -> None:
     For what is left when those who would have ended it were killed first.
     """
     give_up = time.monotonic() + MAX_SWEEP_SECONDS
-    while (pids := _marked(mark.encode())) and time.monotonic() < give_up:
+    variable, _, value = mark.partition("=")
+    while time.monotonic() < give_up:
+        pids = [pid for pid, its in marked(variable) if its == value]
+        if not pids:
+            return
         _kill_all(pids)
 
 
-def _marked(mark: bytes) -> list[int]:
-    found: list[int] = []
+def marked(variable: str) -> list[tuple[int, str]]:
+    """Return the processes that have a variable in their environment, each with its value.
+
+    One that has it twice is there twice: no second value hides the first.
+    """
+    found: list[tuple[int, str]] = []
+    start = f"{variable}=".encode()
     for name in filter(str.isdigit, os.listdir("/proc") if HAS_PROC else ()):
         with suppress(OSError), open(f"/proc/{name}/environ", "rb") as environment:
-            if mark in environment.read().split(b"\0"):
-                found.append(int(name))
+            for entry in environment.read().split(b"\0"):
+                if entry.startswith(start):
+                    found.append((int(name), entry.removeprefix(start).decode(errors="replace")))
     return found
 
 

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import shutil
 import sys
 import time
@@ -180,7 +181,16 @@ def recorded_runs(runs: Path) -> list[RecordedRun]:
 
 
 def find_run(runs: Path, name: str) -> RecordedRun:
-    """Return the run whose id is `name`, or starts with it; raises `Refusal`."""
+    """Return the run whose id is `name`, or starts with it; raises `Refusal`.
+
+    `last` and `-1` stand for the newest one, `-2` for the one before it.
+    """
+    back = re.fullmatch(r"-([1-9]\d{0,8})", "-1" if name == "last" else name)
+    if back:
+        newest = recorded_runs(runs)[int(back[1]) - 1 :]
+        if newest:
+            return newest[0]
+        raise Refusal(ErrorCode.INVALID_INPUT, f"There is no run {name!r}: there are too few.")
     ids = [folder.name for folder in _folders(runs)]
     matching = [name] if name in ids else [one for one in ids if name and one.startswith(name)]
     if len(matching) == 1:
@@ -189,6 +199,14 @@ def find_run(runs: Path, name: str) -> RecordedRun:
     if matching:
         problem = f"{len(matching)} runs start with {name!r}: write more of the id."
     raise Refusal(ErrorCode.INVALID_INPUT, problem)
+
+
+def delete_run(folder: Path) -> bool:
+    """Delete the record of a run; return whether it is gone. One that is running stays."""
+    if _is_running(folder):
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 def _folders(runs: Path) -> Iterator[Path]:
@@ -242,9 +260,8 @@ def prune(runs: Path, keep: RunsConfig) -> int:
     for changed, size, folder in sorted(sizes, reverse=True):
         total += size
         old = now - changed > keep.keep_days * 86_400
-        if (old or total > keep.keep_bytes) and not _is_running(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            removed += 1
+        if old or total > keep.keep_bytes:
+            removed += delete_run(folder)
     return removed
 
 

@@ -11,10 +11,9 @@ from outrider.delegation.request import current_depth
 from outrider.protocol.envelope import is_success
 from outrider.protocol.outcomes import EXIT_FAILED
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
-from outrider.settings.layers import effective
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser, bad_call
-from outrider.surfaces.cli.text import as_text
+from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.reports import lsp as listing
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
 from outrider.tools.formatting import error_line
@@ -36,7 +35,7 @@ _PLACE = re.compile(r"(.+?)(?::([1-9]\d*))?(?::([1-9]\d*))?", re.DOTALL)
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `lsp`."""
     actions = (*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS)
-    parser.add_argument("action", nargs="?", default="servers", choices=actions, metavar="ACTION")
+    parser.add_argument("action", nargs="?", choices=actions, metavar="ACTION")
     parser.add_argument("place", nargs="?", default="", metavar="FILE[:LINE[:COL]]")
     parser.add_argument("--symbol", metavar="NAME", help="a name, or Class.method")
     parser.add_argument("--query", metavar="TEXT", help="what to look for, or a code action")
@@ -46,7 +45,11 @@ def configure(parser: CommandParser) -> None:
 
 
 def execute(arguments: Namespace) -> int:
-    """Ask, and print the answer."""
+    """Ask, and print the answer; without an action, the list of servers."""
+    if arguments.action is None:
+        listed = listing.report(arguments)
+        output.write_json(listed.to_json()) if arguments.json else output.write_report(listed)
+        return 0
     project = open_project(arguments.cwd)
     output.warn(project.settings.warnings)
     if not project.config.lsp.enabled:
@@ -62,9 +65,7 @@ def execute(arguments: Namespace) -> int:
     elif not is_success(outcome.envelope):
         output.say(error_line(outcome.envelope))
     else:
-        shown = effective(project.config) if arguments.action == "servers" else ()
-        lines = (f"{key.name} {as_text(value)}" for key, value in shown if "lsp." in key.name)
-        output.write_text("\n".join([outcome.text, *lines]))
+        output.write_text(outcome.text)
     return 0 if is_success(outcome.envelope) else EXIT_FAILED
 
 

@@ -19,9 +19,9 @@ from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser
-from outrider.surfaces.cli.text import one_line
 from outrider.surfaces.cli.views import View, summary
+from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.text import one_line
 
 EXAMPLES = """\
 examples:
@@ -31,8 +31,9 @@ examples:
   outrider run explorer "List the error codes" --json --schema codes.schema.json
   outrider run explorer "…" --set subagents.timeoutMs=60000
 
-The exit code says how it ended: 0 completed, 2 refused before a child was started,
-124 timed out, 130 cancelled, 128+n killed by signal n, 1 any other failure.
+The exit code says how it ended: 0 completed, 2 refused before a child was
+started, 124 timed out, 130 cancelled, 128+n killed by signal n, 1 any other
+failure.
 """
 
 MAX_SCHEMA_BYTES = 1 << 20
