@@ -3,6 +3,7 @@
 Attempts, deadlines and outcomes would be wrong otherwise.
 """
 
+import math
 import os
 import sys
 from functools import cache
@@ -133,6 +134,15 @@ def cost_of(response: "ModelResponse") -> tuple[float, bool]:
         return float(response.cost().total_price), True
     except (LookupError, ValueError, AssertionError):
         return 0.0, False
+
+
+def fullness(response: "ModelResponse") -> float:
+    """Return which share of its model's window a conversation fills; 0 where that isn't known."""
+    used = response.usage.input_tokens + response.usage.output_tokens
+    try:
+        return used / (response.cost().model.context_window or math.inf)
+    except (LookupError, ValueError, AssertionError):
+        return 0.0
 
 
 def has_price(model: "Model") -> bool:

@@ -14,6 +14,8 @@ from outrider.surfaces.cli.parser import CommandParser, bad_call
 
 COMMANDS = {
     "run": "Delegate a task to an agent and print its answer.",
+    "ask": "Ask the main agent one question; it delegates what takes more.",
+    "chat": "Talk with the main agent, in this terminal.",
     "agents": "List the agents that can be delegated to here.",
     "runs": "List the recorded runs, newest first.",
     "show": "Print what a run said, or its whole transcript.",
