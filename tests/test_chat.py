@@ -5,12 +5,13 @@ import os
 import re
 import signal
 import threading
+import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
 
-from cli_door import Door
+from cli_door import Door, wait_until
 from outrider.testing import (
     answer,
     drip,
@@ -56,7 +57,7 @@ def test_an_answer_is_streamed_as_markdown_and_a_second_turn_knows_the_first(doo
         screen.see_now(r"Title")
         assert "Last words." not in screen.screen  # it comes in pieces
         screen.see(r"Last words\. *\n\nmain: completed · 1 turn")
-        assert screen.all.count("> Where is it?") == 1
+        assert screen.screen.count("> Where is it?") == 1
         assert "**" not in screen.all and "```" not in screen.all
         screen.see_now(PROMPT)
         screen.enter("Sure?")
@@ -155,27 +156,34 @@ def test_several_lines_are_one_input_and_earlier_inputs_come_back_masked(door):
         assert leave(screen) == 0
 
 
+def complete(screen, typed, offered, whole):
+    """Type until the menu offers something (agents are loaded while one types), and take it."""
+    *most, last = typed
+    screen.type("".join(most))
+
+    def is_offered():
+        screen.type(last)
+        time.sleep(0.2)
+        if re.search(rf"> .*\n.*{offered}", screen.screen):
+            return True
+        screen.type("", "BSpace")
+        return False
+
+    wait_until(is_offered)
+    screen.type("", "Tab")
+    screen.see_now(f"> {whole}")
+
+
 def test_commands_agents_and_paths_are_completed(door):
     (door.project / "source").mkdir()
     (door.project / "source/engine.py").write_text("")
     with scripted(answer("Yes.")) as server, chatting(door, server) as screen:
-        for typed, offered, whole in (
-            ("/to", "reports: agents", "/toolkit"),
-            (" ag", "agents", "/toolkit agents"),
-        ):
-            screen.type(typed)
-            screen.see_now(rf"> .*\n.*{offered}")
-            screen.type("", "Tab")
-            screen.see_now(rf"> {whole}")
+        complete(screen, "/to", "reports: agents", "/toolkit")
+        complete(screen, " ag", "agents", "/toolkit agents")
         screen.type("", "C-c")
-        for typed, offered, whole in (
-            ("ask @expl", "explorer", "ask @explorer"),
-            (" about @source/en", "source/engine.py", "ask @explorer about @source/engine.py"),
-        ):
-            screen.type(typed)
-            screen.see_now(rf"> .*\n.*{offered}")
-            screen.type("", "Tab")
-            screen.see_now(rf"> {whole}")
+        complete(screen, "ask @expl", "explorer", "ask @explorer")
+        path = "source/engine.py"
+        complete(screen, " about @source/en", path, f"ask @explorer about @{path}")
         screen.type("", "C-c")
         assert leave(screen) == 0
 
@@ -235,11 +243,8 @@ def test_a_session_that_was_killed_is_resumed_without_losing_more_than_its_last_
         os.kill(screen.pid, signal.SIGKILL)
         screen.end()
     door.assert_nothing_left()
-    [session] = [
-        one
-        for one in door.runs.iterdir()
-        if b'"agent":"main"' in (one / "session.jsonl").read_bytes()
-    ]
+    sessions = door.runs.glob("*/session.jsonl")
+    [session] = [one.parent for one in sessions if b'"agent":"main"' in one.read_bytes()]
     with (
         scripted(answer("Seven.")) as server,
         chatting(door, server, "--resume", session.name) as screen,

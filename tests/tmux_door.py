@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 from cli_door import COMMAND, PATIENCE_SECONDS, Door
 
 
@@ -24,14 +26,18 @@ class Screen:
     ) -> None:
         self._socket = str(door.home / "tmux.sock")
         settings = Path(door.home / "tmux.conf")
-        settings.write_text("set -g remain-on-exit on\nset -g history-limit 5000\n")
+        settings.write_text("set -g history-limit 5000\nset -g scroll-on-clear off\n")
+        self._ended = door.home / "exit-code"
+        self._ended.unlink(missing_ok=True)
         given = {**door.environment(env), "TERM": term or "screen-256color"}
         command = shlex.join(
             ["env", "-i", *(f"{key}={value}" for key, value in given.items()), *COMMAND, *arguments]
         )
         size = ("-x", str(columns), "-y", "30")
         place = ("-c", str(door.project))
-        self._tmux("-f", str(settings), "new-session", "-d", *size, *place, f"exec {command}")
+        # A shell around it, which Ctrl-C doesn't end, tells how it ended.
+        shell = f"trap : INT; {command}; echo $? > {shlex.quote(str(self._ended))}; exec sleep 60"
+        self._tmux("-f", str(settings), "new-session", "-d", *size, *place, shell)
 
     def _tmux(self, *arguments: str, stdin: bytes | None = None) -> str:
         env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
@@ -56,7 +62,8 @@ class Screen:
 
     @property
     def pid(self) -> int:
-        return int(self._tmux("display-message", "-p", "#{pane_pid}"))
+        shell = psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}")))
+        return shell.children()[0].pid
 
     def see(self, pattern: str) -> None:
         """Return as soon as `pattern` is there."""
@@ -96,10 +103,8 @@ class Screen:
 
     def end(self) -> int:
         """Wait for the end, and return the exit code."""
-        how = "#{pane_dead_status}#{?pane_dead_signal,signal,}"
-        self._wait(lambda: self._tmux("display-message", "-p", how).strip(), "the command's end")
-        status = self._tmux("display-message", "-p", how).strip()
-        return int(status) if status.isdigit() else -1
+        self._wait(lambda: self._ended.exists() and self._ended.read_text(), "the command's end")
+        return int(self._ended.read_text())
 
     def close(self) -> None:
         subprocess.run(["tmux", "-S", self._socket, "kill-server"], capture_output=True)

@@ -65,18 +65,12 @@ class Chat:
             self._prompt.words.runs = conversation.runs
 
     def _on_loaded(self, loading: "asyncio.Future[Conversation]") -> None:
-        app = self._prompt.session.app
-        is_waiting = app.is_running and not app.is_done
         if loading.cancelled():
             return
-        if error := loading.exception():
-            if is_waiting:  # told at once, not behind the first input
-                app.exit(exception=error)
-            return
-        self._prompt.words.agents = loading.result().agents
-        self._prompt.greeting = loading.result().greeting
-        if is_waiting:
-            app.invalidate()
+        if (error := loading.exception()) is None:
+            self._prompt.words.agents = loading.result().agents
+            self._prompt.greeting = loading.result().greeting
+        self._prompt.wake(error)  # a refusal is told at once, not behind the first input
 
     async def _answer(self, conversation: "Conversation", text: str) -> None:
         match text.split():

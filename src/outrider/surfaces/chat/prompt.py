@@ -94,6 +94,14 @@ def _matching(word: str, known: tuple[str, ...], meanings: dict[str, str]) -> It
             yield Completion(one, -len(word), display_meta=meanings.get(one, ""))
 
 
+async def _read_plainly() -> str:
+    from outrider.surfaces.chat.board import read_line
+
+    if not (line := await read_line("> ")):
+        raise EOFError
+    return line
+
+
 def _output() -> Vt100_Output:
     """Return the terminal. It isn't asked where the cursor is: keys may come before its answer."""
     terminal = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"))
@@ -109,7 +117,10 @@ class Prompt:
         self.history = MaskedHistory(str(history))
         self.greeting = ""
         self._pastes: dict[str, str] = {}
-        self.session = PromptSession[str](
+        self._session = None if output.is_plain(sys.stdout) else self._made()
+
+    def _made(self) -> PromptSession[str]:
+        return PromptSession(
             lambda: f"{self.greeting}\n> " if self.greeting else "> ",
             multiline=True,
             prompt_continuation="  ",
@@ -122,22 +133,24 @@ class Prompt:
             reserve_space_for_menu=4,
         )
 
+    def wake(self, error: BaseException | None) -> None:
+        """Show a prompt that waits anew, or let it end with an error."""
+        app = self._session.app if self._session else None
+        if app is not None and app.is_running and not app.is_done:
+            if error is not None:
+                app.exit(exception=error)
+            else:
+                app.invalidate()
+
     async def read(self) -> str:
         """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
-        if output.is_plain(sys.stdout):
-            return await self._read_plainly()
-        text = await self.session.prompt_async()
+        if self._session is None:
+            return await _read_plainly()
+        text = await self._session.prompt_async()
         self.greeting = ""
         for mark, pasted in self._pastes.items():
             text = text.replace(mark, pasted)
         return text
-
-    async def _read_plainly(self) -> str:
-        from outrider.surfaces.chat.board import read_line
-
-        if not (line := await read_line("> ")):
-            raise EOFError
-        return line
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
