@@ -168,6 +168,9 @@ def test_waiting_for_a_child_is_neither_idleness_nor_its_own_time(door):
     limits = ("--set", "subagents.idleTimeoutMs=1000", "--set", "subagents.timeoutMs=30000")
     with scripted(tool_call(*delegate()), answer("Patient."), child=slowly) as server:
         assert ask(door, server, *limits).out == "Patient.\n"
+    with scripted(tool_call(*delegate()), silence(), child=slowly) as server:
+        ended = ask(door, server, *limits, "--json")
+    assert (ended.code, ended.json["details"]["results"][0]["timeoutReason"]) == (124, "idle")
 
 
 def test_a_turn_that_takes_too_long_by_itself_is_timed_out(door):

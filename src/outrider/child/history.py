@@ -40,7 +40,8 @@ class History:
     ) -> None:
         opening = ModelRequest(parts=[SystemPromptPart(system_prompt)])
         self.messages: list[ModelMessage] = [opening]
-        for message in (*earlier, {"role": "user", "text": task}):
+        last: Earlier = {"role": "user", "text": task}
+        for message in (*earlier, last):
             match message["role"]:
                 case "user" if len(self.messages) == 1:
                     self.say(message["text"])

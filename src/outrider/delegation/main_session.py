@@ -7,6 +7,7 @@ person. It does neither for a subagent.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,9 +51,9 @@ PLACE = "You work in `{cwd}`; paths in tool calls are relative to it."
 Decision = Literal["once", "session", "no"]
 Decide = Callable[[str, Any], Awaitable[Decision]]
 """Asks the person about a call: the tool, and its arguments."""
-Watch = Callable[[str, "Prepared | Event | ToolResult", str], object]
+Watch = Callable[[str, "str | Event | ToolResult"], object]
 """Told of the main agent's events with an empty key, and of each subagent under a key of its own:
-how it begins, its events, its result. The last argument is the run's id at the beginning."""
+its name and run when it begins, its events, its result."""
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ class MainSession:
         self._stop_turn.clear()
         caller = replace(
             self.caller,
-            on_event=lambda event: self.watch("", event, ""),
+            on_event=partial(self.watch, ""),
             on_request=self._on_request,
             cancelled=self._stop_turn,
         )
@@ -173,7 +174,7 @@ class MainSession:
             result = await self._child(event)
         finally:
             self._children -= 1
-        self.watch(event.id, result, "")
+        self.watch(event.id, result)
         if (run := result.result) is None:
             return build_error_response(ToolCode.BAD_PARAMETER, result.text)
         data = {"runId": result.details.run_id, "text": result.text, "usage": to_json(run.usage)}
@@ -192,16 +193,19 @@ class MainSession:
         def started(prepared: Prepared, run_id: str) -> None:
             if begun is not None:
                 begun(prepared, run_id)
-            self.watch(key, prepared, run_id)
+            self.watch(key, f"{prepared.definition.name} {run_id}")
+
+        def confirm(_reason: str) -> bool:
+            return confirmed
 
         caller = replace(
             self.caller,
-            confirm=(lambda _reason: confirmed) if asks else None,
+            confirm=confirm if asks else None,
             on_start=started,
-            on_event=lambda event: self.watch(key, event, ""),
+            on_event=partial(self.watch, key),
             cancelled=self._stop_children,
         )
-        manager = SubAgentManager(self.cwd and Path(self.cwd), caller)
+        manager = SubAgentManager(Path(self.cwd) if self.cwd else None, caller)
         return await SubAgentTool(profile, manager).call(event.args)
 
     async def _is_confirmed(self, event: RequestEvent, agent_arg: str | None) -> bool:

@@ -169,8 +169,9 @@ class Supervisor:
         """Enforce the idle timeout: look again when it would be over if nothing came."""
         since = max(self._begun, self._collector.idle_since())
         left = since + self._idle_seconds - time.monotonic()
-        if left > 0:
-            self._idle_timer = self._loop.call_later(left, self._check_idleness)
+        if left > 0:  # looked at again before a tool's time is over: it may end early
+            wait = min(left, self._idle_seconds)
+            self._idle_timer = self._loop.call_later(wait, self._check_idleness)
         else:
             self._end(Ending("timed_out", timeout=TimeoutReason.IDLE))
 

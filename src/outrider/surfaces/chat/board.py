@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from outrider.delegation.main_session import Decision
-from outrider.delegation.preparation import Prepared
 from outrider.protocol import events
 from outrider.protocol.data import from_json
 from outrider.protocol.results import ToolResult
@@ -18,7 +17,7 @@ from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.text import as_text, clean, count, one_line
-from outrider.surfaces.cli.views import opening, spent, summary
+from outrider.surfaces.cli.views import spent, summary
 
 MAX_SHOWN = 4_000
 CHOICES = "Allow it? [o]nce, for this [s]ession, [N]o: "
@@ -93,16 +92,16 @@ class Board:
         if self._shows_answer:
             print(flush=True)
 
-    def begin(self, key: str, prepared: Prepared, run_id: str) -> None:
-        """Begin a subagent's row."""
-        self.rows[key] = Row(f"{prepared.definition.name} {run_id}")
-        self.say(opening(prepared, run_id))
+    def begin(self, name: str) -> None:
+        """Show that a subagent begins."""
+        self.say(f"{name} begins")
 
-    def watch(self, key: str, news: Prepared | events.Event | ToolResult, run_id: str) -> None:
+    def watch(self, key: str, news: str | events.Event | ToolResult) -> None:
         """Take in what happens in a session."""
         match news:
-            case Prepared():
-                self.begin(key, news, run_id)
+            case str():
+                self.rows[key] = Row(news)
+                self.begin(news)
             case ToolResult():
                 self.rows.pop(key, None)
                 self.end(news)

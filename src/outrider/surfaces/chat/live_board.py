@@ -13,8 +13,7 @@ from rich.live import Live
 from rich.markdown import Markdown
 from rich.text import Text
 
-from outrider.delegation.preparation import Prepared
-from outrider.surfaces.chat.board import Board, Row
+from outrider.surfaces.chat.board import Board
 from outrider.surfaces.cli.text import one_line
 
 REFRESH_SECONDS = 0.1
@@ -80,9 +79,8 @@ class LiveBoard(Board):
         block, self._tail = self._tail, ""
         self._print(block)
 
-    def begin(self, key: str, prepared: Prepared, run_id: str) -> None:
-        """Begin a subagent's row."""
-        self.rows[key] = Row(f"{prepared.definition.name} {run_id}")
+    def begin(self, name: str) -> None:
+        """Show no more than its row."""
 
     def _print(self, block: str) -> None:
         if block.strip():

@@ -6,7 +6,7 @@ It imports nothing heavy: how soon it takes the first key is measured.
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -22,13 +22,13 @@ from outrider.surfaces.cli import output
 MAX_PASTE_SHOWN = 1_000
 """A longer paste stands in the prompt as a mark, and is sent whole."""
 MAX_PATHS = 50
+REPORTS = ("agents", "doctor", "modules", "logs", "activity", "lsp", "runs", "help")
 COMMANDS = {
-    "/toolkit": "reports: agents, doctor, modules, logs, activity, lsp, runs, help",
+    "/toolkit": f"reports: {', '.join(REPORTS)}",
     "/show": "what a run said and did",
     "/help": "what can be typed here",
     "/exit": "leave; Ctrl-D does too",
 }
-REPORTS = ("agents", "doctor", "modules", "logs", "activity", "lsp", "runs", "help")
 
 
 class MaskedHistory(FileHistory):
@@ -57,60 +57,44 @@ class Words(Completer):
     ) -> Iterator[Completion]:
         """Yield what the word before the cursor could become."""
         line = document.text_before_cursor[-1_000:]
+        word, known = "", ()
         if line.startswith("/"):
             *before, word = line.split(" ")
-            yield from _matching(word, self._arguments(before), COMMANDS)
+            known = self._arguments(before)
         elif found := re.search(r"(?:^|\s)@(\S*)$", line):
-            yield from _matching(found[1], (*self.agents, *self._paths(found[1])), {})
+            word, known = found[1], (*self.agents, *self._paths(found[1]))
+        for one in known:
+            if one.startswith(word):
+                yield Completion(one, -len(word), display_meta=COMMANDS.get(one, ""))
 
-    def _arguments(self, before: list[str]) -> tuple[str, ...]:
+    def _arguments(self, before: list[str]) -> Iterable[str]:
         match before:
             case []:
-                return tuple(COMMANDS)
+                return COMMANDS
             case ["/toolkit"]:
                 return REPORTS
             case ["/toolkit", "agents"]:
                 return self.agents
-            case ["/show"] | ["/toolkit", "runs"]:
-                return tuple(reversed(self.runs))
+            case ["/show"]:
+                return reversed(self.runs)
             case _:
                 return ()
 
     def _paths(self, word: str) -> Iterator[str]:
-        folder, _, name = word.rpartition("/")
+        folder, slash, name = word.rpartition("/")
         try:
-            entries = list(os.scandir(self._folder / folder))
+            found = sorted(os.scandir(self._folder / folder), key=lambda one: one.name)
         except OSError:
             return
-        shown = [one for one in entries if one.name.startswith(name) and one.name.isprintable()]
-        plain = (one for one in shown if name.startswith(".") or not one.name.startswith("."))
-        for entry in sorted(plain, key=lambda one: one.name)[:MAX_PATHS]:
-            yield f"{folder}/{entry.name}".lstrip("/") + ("/" if entry.is_dir() else "")
-
-
-def _matching(word: str, known: tuple[str, ...], meanings: dict[str, str]) -> Iterator[Completion]:
-    for one in known:
-        if one.startswith(word):
-            yield Completion(one, -len(word), display_meta=meanings.get(one, ""))
-
-
-async def _read_plainly() -> str:
-    from outrider.surfaces.chat.board import read_line
-
-    if not (line := await read_line("> ")):
-        raise EOFError
-    return line
-
-
-def _output() -> Vt100_Output:
-    """Return the terminal. It isn't asked where the cursor is: keys may come before its answer."""
-    terminal = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"))
-    terminal.enable_cpr = False
-    return terminal
+        is_hidden = not name.startswith(".")
+        shown = [one for one in found if not (is_hidden and one.name.startswith("."))]
+        for entry in [one for one in shown if one.name.startswith(name)][:MAX_PATHS]:
+            if entry.name.isprintable():
+                yield f"{folder}{slash}{entry.name}{'/' * entry.is_dir()}"
 
 
 class Prompt:
-    """Reads what a person types."""
+    """Reads what a person types; on a dumb terminal, whole lines."""
 
     def __init__(self, folder: Path, history: Path) -> None:
         self.words = Words(folder)
@@ -119,7 +103,33 @@ class Prompt:
         self._pastes: dict[str, str] = {}
         self._session = None if output.is_plain(sys.stdout) else self._made()
 
+    async def read(self) -> str:
+        """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
+        if self._session is None:
+            from outrider.surfaces.chat.board import read_line
+
+            if not (line := await read_line("> ")):
+                raise EOFError
+            return line
+        text = await self._session.prompt_async()
+        self.greeting = ""
+        for mark, pasted in self._pastes.items():
+            text = text.replace(mark, pasted)
+        return text
+
+    def wake(self, error: BaseException | None) -> None:
+        """Show a prompt that waits anew, or let it end with an error."""
+        app = self._session.app if self._session else None
+        if app is None or not app.is_running or app.is_done:
+            return
+        if error is None:
+            app.invalidate()
+        else:
+            app.exit(exception=error)
+
     def _made(self) -> PromptSession[str]:
+        terminal = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"))
+        terminal.enable_cpr = False  # keys may come before its answer
         return PromptSession(
             lambda: f"{self.greeting}\n> " if self.greeting else "> ",
             multiline=True,
@@ -128,29 +138,10 @@ class Prompt:
             history=self.history,
             key_bindings=self._keys(),
             include_default_pygments_style=False,
-            output=_output(),
+            output=terminal,
             enable_suspend=True,
             reserve_space_for_menu=4,
         )
-
-    def wake(self, error: BaseException | None) -> None:
-        """Show a prompt that waits anew, or let it end with an error."""
-        app = self._session.app if self._session else None
-        if app is not None and app.is_running and not app.is_done:
-            if error is not None:
-                app.exit(exception=error)
-            else:
-                app.invalidate()
-
-    async def read(self) -> str:
-        """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
-        if self._session is None:
-            return await _read_plainly()
-        text = await self._session.prompt_async()
-        self.greeting = ""
-        for mark, pasted in self._pastes.items():
-            text = text.replace(mark, pasted)
-        return text
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -166,10 +157,9 @@ class Prompt:
 
         @keys.add("c-c")
         def interrupt(event: KeyPressEvent) -> None:
-            if event.current_buffer.text:
-                event.current_buffer.reset()
-            else:
+            if not event.current_buffer.text:
                 event.app.exit(exception=KeyboardInterrupt)
+            event.current_buffer.reset()
 
         @keys.add(Keys.BracketedPaste)
         def paste(event: KeyPressEvent) -> None:

@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from typing import Any
 
 from outrider.delegation.perform import Caller, perform
@@ -146,7 +147,13 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
 def hide_secrets(prepared: Prepared) -> None:
     """Keep our secrets from the commands of a child that runs any."""
     if run_commands(prepared.permit.tools):
-        hide_environment(os.environ.keys() - prepared.project.plain_env.keys())
+        _hide(frozenset(os.environ.keys() - prepared.project.plain_env.keys()))
+
+
+@cache
+def _hide(names: frozenset[str]) -> None:
+    """Hide these variables once: the second time there would be nothing to copy them from."""
+    hide_environment(names)
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
