@@ -141,6 +141,8 @@ class Board:
         hidden = f"\n[{more:,} MORE CHARACTERS ARE NOT SHOWN]" if more > 0 else ""
         self.pause()
         try:
+            with suppress(termios.error):  # what was typed before they saw it is no answer
+                termios.tcflush(0, termios.TCIFLUSH)
             asked = f"main wants to use {one_line(name)}:\n{text[:MAX_SHOWN]}{hidden}\n{CHOICES}"
             return ANSWERS.get((await read_line(asked)).strip().lower(), "no")
         finally:
@@ -148,9 +150,7 @@ class Board:
 
 
 async def read_line(question: str) -> str:
-    """Return the line that a person types after the question; what was typed before is dropped."""
-    with suppress(termios.error):
-        termios.tcflush(0, termios.TCIFLUSH)
+    """Return the line that a person types after the question."""
     print(question, end="", file=sys.stderr, flush=True)
     loop, typed = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(0, typed.set)
