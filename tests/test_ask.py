@@ -1,6 +1,7 @@
 """The main agent, asked once: it delegates, asks before it writes, and says how it went."""
 
 import json
+import os
 import re
 import signal
 from contextlib import closing
@@ -12,9 +13,14 @@ from cli_door import Door
 from outrider import subagent
 from outrider.agents.discovery import builtin_agents, main_agent
 from outrider.delegation.delegation_policy import delegation_policy
+from outrider.delegation.main_session import MainSession
+from outrider.delegation.perform import Caller
 from outrider.delegation.session_history import history_of
+from outrider.protocol.errors import Refusal
 from outrider.protocol.events import RequestEvent, TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
+from outrider.records.runs import RunRecorder
+from outrider.settings.places import runs_folder
 from outrider.testing import ScriptedModel, answer, drip, silence, tool_call, tool_calls
 from test_runtime_seam import Foreign, use
 
@@ -200,9 +206,7 @@ def test_allow_write_lets_the_main_agent_write_and_run_commands(door):
     assert (door.project / "a").read_text() == "x" and (door.project / "b").exists()
 
 
-@pytest.mark.parametrize(
-    ("key", "made"), [("o\n", "first"), ("s\n", "first second"), ("n\n", ""), ("\n", "")]
-)
+@pytest.mark.parametrize(("key", "made"), [("o\n", "first"), ("s\n", "first second"), ("\n", "")])
 def test_a_person_is_asked_before_each_command(door, key, made):
     first, second = (
         tool_call("bash", {"command": f"touch {name}"}) for name in ("first", "second")
@@ -320,3 +324,40 @@ def test_without_a_model_and_without_code_it_says_what_it_cannot_do(door):
     ended = door.run("ask", "Why is the sky blue?")
     assert ended.code == 0
     assert "There is no code in this folder" in ended.out
+
+
+async def test_a_session_that_another_process_works_in_is_refused(world):
+    with RunRecorder.create(runs_folder(os.environ)) as run:
+        run.add_event({"type": "run", "task": "First?", "folder": str(world)})
+        session = MainSession(Caller(os.environ), lambda *_: None, folder=run.folder)
+        result = await session.turn("Second?")
+    assert result.details.error.code == "INVALID_INPUT"
+    assert "at work in another process" in result.text
+
+
+def test_a_run_that_is_no_session_cannot_be_resumed(world):
+    with RunRecorder.create(runs_folder(os.environ)) as run:
+        run.add_event({"type": "run", "agent": "explorer", "task": "Where?"})
+    session = MainSession(Caller(os.environ), lambda *_: None)
+    for name, words in ((run.id, "is no session"), (None, "There is no session in")):
+        with pytest.raises(Refusal, match=words):
+            session.resume(name)
+
+
+def test_a_stopped_turn_is_remembered_as_far_as_it_is_recorded(tmp_path):
+    session = tmp_path / "session.jsonl"
+    call = {"id": "1", "name": "ls", "args": {}}
+    events = [
+        {"type": "run", "task": "One?"},
+        {"type": "message_end", "text": "Look.", "toolCalls": [call], "stopReason": "tool_call"},
+        {"type": "end", "outcome": "cancelled", "partialOutput": "Look."},
+        {"type": "run", "task": "Two?"},
+        {"type": "message_end", "text": "Broken", "stopReason": "error"},
+        {"type": "end", "outcome": "cancelled", "partialOutput": "Half an ans"},
+    ]
+    lines = [json.dumps(event) for event in events]
+    session.write_text("\n".join([*lines, '{"type": "run", "ta']))
+    messages = history_of(session)
+    assert [one["role"] for one in messages] == ["user", "assistant", "tools", "user", "assistant"]
+    assert "stopped before" in messages[2]["results"][0]["envelope"]["message"]
+    assert messages[-1]["text"] == "Half an ans"
