@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -222,6 +223,18 @@ def test_a_person_is_asked_before_each_command(door, key, made):
         denied = [m["content"] for m in server.requests[-1].messages if m["role"] == "tool"]
     assert [name for name in ("first", "second") if (door.project / name).exists()] == made.split()
     assert sum("does not allow this call" in text for text in denied) == 2 - len(made.split())
+
+
+def test_a_question_to_the_person_may_take_longer_than_any_deadline(door):
+    limits = ("--set", "subagents.idleTimeoutMs=500", "--set", "subagents.timeoutMs=2000")
+    with scripted(tool_call("bash", {"command": "true"}), answer("Done.")) as server:
+        arguments = ("ask", "Do it.", "--model", server.model, *limits)
+        terminal = door.terminal(*arguments, env=server.environment)
+        terminal.see(r"Allow it\?")
+        time.sleep(2.5)  # longer than both
+        terminal.type("o\n")
+        assert terminal.end() == 0
+        assert "Done." in terminal.screen
 
 
 def test_a_repository_s_agent_runs_only_if_the_person_lets_it(door):

@@ -196,7 +196,7 @@ def test_a_permission_is_answered_each_way(door):
     with scripted(*steps) as server, chatting(door, server) as screen:
         screen.enter("Go.")
         for name, key in (("a", "n"), ("b", "o"), ("c", "s")):
-            screen.see(rf"main wants to use bash:\ntouch {name}\nAllow it\?")
+            screen.see(rf"main wants to use bash:\n  touch {name}\nAllow it\?")
             screen.enter(key)
         screen.see(r"Three\.")
         screen.see_now(PROMPT)

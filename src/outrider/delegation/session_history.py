@@ -18,7 +18,7 @@ def history_of(session: Path) -> tuple[Message, ...]:
     """Return the messages of all turns in a transcript, as a brief has them."""
     messages: list[Message] = []
     results: dict[str, Message] = {}
-    for event in _events(session):
+    for event in recorded_events(session):
         match event:
             case {"type": "run", "task": task}:
                 messages.append({"role": "user", "text": task})
@@ -36,7 +36,8 @@ def history_of(session: Path) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def _events(session: Path) -> Iterator[Message]:
+def recorded_events(session: Path) -> Iterator[Message]:
+    """Yield the events of a transcript."""
     with open(session, "rb") as lines:
         for line in lines:
             try:

@@ -42,6 +42,7 @@ class Chat:
 
     def __init__(self, arguments: Namespace) -> None:
         folder, history = Path(arguments.cwd or "."), state_home(os.environ) / "chat-history"
+        self._folder = folder
         self._prompt = Prompt(folder, history)
         self._loading = asyncio.ensure_future(asyncio.to_thread(_load, arguments))
         self._loading.add_done_callback(self._on_loaded)
@@ -79,7 +80,7 @@ class Chat:
             case ["/show", run]:
                 await _show(f"Run {run}", conversation.record(run))
             case ["/toolkit", name, *words] if name in REPORTS and conversation.has_toolkit:
-                await _show(" ".join((name, *words)), await _report(name, words))
+                await _show(" ".join((name, *words)), await _report(name, words, self._folder))
             case [word, *_] if word.startswith("/") and word.count("/") == 1:
                 output.say(f"{text[:80]!r} is no command here; /help lists them.")
             case _:
@@ -92,12 +93,12 @@ def _load(arguments: Namespace) -> "Conversation":
     return Conversation(arguments)
 
 
-async def _report(name: str, words: list[str]) -> list[str]:
-    """Return the lines of a report for this terminal."""
+async def _report(name: str, words: list[str], folder: Path) -> list[str]:
+    """Return the lines of a report on a folder, for this terminal."""
     env = {**os.environ, "COLUMNS": str(shutil.get_terminal_size().columns - 1)}
     command, pipe = (sys.executable, "-m", "outrider", name, *words), asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *command, env=env, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        *command, env=env, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
     )
     return b"".join(await process.communicate()).decode(errors="replace").splitlines()
 

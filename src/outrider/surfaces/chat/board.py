@@ -143,7 +143,9 @@ class Board:
         try:
             with suppress(termios.error):  # what was typed before they saw it is no answer
                 termios.tcflush(0, termios.TCIFLUSH)
-            asked = f"main wants to use {one_line(name)}:\n{text[:MAX_SHOWN]}{hidden}\n{CHOICES}"
+            # Indented, so that no line of a call looks like one of ours.
+            shown = f"{text[:MAX_SHOWN]}{hidden}".replace("\n", "\n  ")
+            asked = f"main wants to use {one_line(name)}:\n  {shown}\n{CHOICES}"
             return ANSWERS.get((await read_line(asked)).strip().lower(), "no")
         finally:
             self.resume()

@@ -5,7 +5,7 @@ import os
 import signal
 from argparse import Namespace
 
-from outrider.protocol import jsonl
+from outrider.delegation.session_history import recorded_events
 from outrider.protocol.results import ToolResult
 from outrider.records.runs import OUTPUT, SESSION, find_run
 from outrider.settings.places import runs_folder
@@ -62,8 +62,8 @@ class Conversation:
         """Return the lines of a run's record: its task, its steps, then what it said."""
         run = find_run(runs_folder(os.environ), name)
         lines = [f"{run.id} · {run.state} · {as_text(run.opening.get('task'))}"]
-        for line in (run.folder / SESSION).read_bytes().splitlines():
-            if b'"tool_start"' in line and (event := jsonl.decode(line)):
+        for event in recorded_events(run.folder / SESSION):
+            if event.get("type") == "tool_start":
                 lines.append(f"· {event.get('name')} {as_text(event.get('args'))}")
         output = run.folder / OUTPUT
         said = output.read_text(errors="replace") if output.exists() else "[no output]"

@@ -51,7 +51,9 @@ def main_session(arguments: Namespace, shown: Board) -> MainSession:
     def started(prepared: Prepared, run_id: str) -> None:
         hide_secrets(prepared)
         if prepared.main and not prepared.main["history"]:
-            shown.say(opening(prepared, run_id))
+            warnings = (f"warning: {warning}." for warning in prepared.warnings)
+            for line in (*warnings, opening(prepared, run_id)):
+                shown.say(line)
 
     can_ask = sys.stdin.isatty() and sys.stderr.isatty()
     caller = Caller(os.environ, flags=flags, on_start=started, one_shot=True)
