@@ -3,12 +3,14 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
+import pytest
 
 from cli_door import COMMAND, PATIENCE_SECONDS, Door
 
@@ -24,6 +26,8 @@ class Screen:
         columns: int = 100,
         term: str | None = None,
     ) -> None:
+        if not shutil.which("tmux"):
+            pytest.skip("tmux isn't installed, which draws the terminal")
         self._socket = str(door.home / "tmux.sock")
         settings = Path(door.home / "tmux.conf")
         settings.write_text("set -g history-limit 5000\nset -g scroll-on-clear off\n")
