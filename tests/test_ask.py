@@ -69,7 +69,7 @@ def test_a_delegation_is_made_and_the_answer_alone_is_on_stdout(door):
     with scripted(tool_call(*delegate()), answer("It is in a.py.")) as server:
         ended = ask(door, server)
     assert (ended.code, ended.out) == (0, "It is in a.py.\n")
-    assert re.search(r"explorer: completed · .* · run [0-9a-f]{8}", ended.err)
+    assert re.search(r"explorer [0-9a-f]{8}: completed · 1 turn", ended.err)
     assert "beside that, 1 subagent: 120 tokens" in ended.err
 
 

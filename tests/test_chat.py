@@ -56,7 +56,7 @@ def test_an_answer_is_streamed_as_markdown_and_a_second_turn_knows_the_first(doo
         screen.see_now(r"main · turn 1 ·")
         screen.see_now(r"Title")
         assert "Last words." not in screen.screen  # it comes in pieces
-        screen.see(r"Last words\. *\n\nmain: completed · 1 turn")
+        screen.see(r"Last words\. *\n\nmain [0-9a-f]{8}: completed · 1 turn")
         assert screen.screen.count("> Where is it?") == 1
         assert "**" not in screen.all and "```" not in screen.all
         screen.see_now(PROMPT)
@@ -92,7 +92,7 @@ def test_two_delegations_at_once_are_shown_live_folded_and_opened_again(door):
         screen.see(r"Both\.")
         screen.see_now(PROMPT)
         assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", screen.all)  # nothing moves, nothing is left
-        [run] = re.findall(r"explorer: completed · .* run ([0-9a-f]{8})", screen.all)
+        [run] = re.findall(r"explorer ([0-9a-f]{8}): completed", screen.all)
         assert "beside that, 2 subagents: " in screen.all
         screen.type(f"/show {run[:3]}", "Tab", "Enter")
         screen.see_now(rf"Run {run}(.|\n)*· grep .*of-one(.|\n)*All about one\.")
@@ -109,10 +109,10 @@ def test_ctrl_c_stops_the_children_then_the_turn_then_the_program(door):
         screen.enter("Go.")
         server.wait_for_requests(2)
         screen.type("", "C-c")
-        screen.see(r"explorer: cancelled")
+        screen.see(r"explorer [0-9a-f]{8}: cancelled")
         screen.see_now(r"Hm\. Hm\.")
         screen.type("", "C-c")
-        screen.see(r"main: cancelled")
+        screen.see(r"main [0-9a-f]{8}: cancelled")
         screen.see_now(PROMPT)
         assert "(cancelled)" in main_requests(server)[1].messages[-1]["content"]
         screen.type("half a thought", "C-c")
@@ -278,7 +278,7 @@ def test_a_dumb_terminal_gets_plain_lines_and_no_colour_is_honoured(door):
         terminal.see("> ")
         terminal.type("Go.\r")
         terminal.see(r"Plain\.")
-        terminal.see(r"main: completed")
+        terminal.see(r"main [0-9a-f]{8}: completed")
         terminal.type("\x04")
         assert terminal.end() == 0
     assert "\x1b[" not in terminal.raw.replace("\x1b[6n", "")
@@ -296,7 +296,7 @@ def test_a_model_cannot_steer_the_terminal(door):
         chatting(door, server) as screen,
     ):
         screen.enter("Go.")
-        screen.see(r"main: completed")
+        screen.see(r"main [0-9a-f]{8}: completed")
         assert "␛" in screen.all and "\u202e" not in screen.all
         assert leave(screen) == 0
 

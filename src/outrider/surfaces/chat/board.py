@@ -60,6 +60,8 @@ class Row:
 class Board:
     """Shows a session in plain lines: for a pipe, a log or a dumb terminal."""
 
+    moves = False
+
     def __init__(self, *, shows_answer: bool = False) -> None:
         self.rows: dict[str, Row] = {}
         self._shows_answer = shows_answer
@@ -79,8 +81,8 @@ class Board:
     def pause(self) -> None:
         """Leave the terminal as it was."""
 
-    def say(self, line: str) -> None:
-        """Show a line of ours."""
+    def say(self, line: str, *, fits: bool = False) -> None:
+        """Show a line of ours, whole or only what fits."""
         output.say(line)
 
     def write(self, text: str) -> None:
@@ -92,16 +94,13 @@ class Board:
         if self._shows_answer:
             print(flush=True)
 
-    def begin(self, name: str) -> None:
-        """Show that a subagent begins."""
-        self.say(f"{name} begins")
-
     def watch(self, key: str, news: str | events.Event | ToolResult) -> None:
         """Take in what happens in a session."""
         match news:
             case str():
                 self.rows[key] = Row(news)
-                self.begin(news)
+                if not self.moves:
+                    self.say(f"{news} begins")
             case ToolResult():
                 self.rows.pop(key, None)
                 self.end(news)
@@ -127,8 +126,10 @@ class Board:
     def end(self, result: ToolResult) -> None:
         """Show how a run ended and what it took, and apart from that what its subagents took."""
         run, run_id = result.result, result.details.run_id or ""
-        lines = summary(run, run_id) if run else [result.text]
-        self.say(f"{run.agent}: {' · '.join(lines)}" if run else lines[0])
+        if run is None:
+            self.say(result.text)
+        else:
+            self.say(f"{run.agent} {run_id}: {' · '.join(summary(run, run_id))}", fits=True)
         if children := result.details.delegations:
             used = sum((from_json(Usage, one["usage"]) for one in children), Usage())
             self.say(f"beside that, {count(len(children), 'subagent')}: {spent(used)}")

@@ -26,6 +26,8 @@ _line = partial(Text, no_wrap=True, overflow="ellipsis")
 class LiveBoard(Board):
     """Whole blocks of the answer stay on the screen; what moves is below them."""
 
+    moves = True
+
     def __init__(self, *, shows_answer: bool) -> None:
         super().__init__(shows_answer=shows_answer)
         file = sys.stdout if shows_answer else sys.stderr
@@ -63,9 +65,9 @@ class LiveBoard(Board):
             if self._mode is not None:
                 termios.tcsetattr(0, termios.TCSANOW, self._mode)
 
-    def say(self, line: str) -> None:
+    def say(self, line: str, *, fits: bool = False) -> None:
         """Show a line of ours above what moves."""
-        self._console.print(Text(one_line(line), "dim"))
+        self._console.print((_line if fits else Text)(one_line(line), "dim"))
 
     def write(self, text: str) -> None:
         """Show a piece of the answer: as it is, until its block of Markdown is whole."""
@@ -78,9 +80,6 @@ class LiveBoard(Board):
         """Show the rest of a message."""
         block, self._tail = self._tail, ""
         self._print(block)
-
-    def begin(self, name: str) -> None:
-        """Show no more than its row."""
 
     def _print(self, block: str) -> None:
         if block.strip():
