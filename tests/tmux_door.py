@@ -1,5 +1,6 @@
 """A command in a real terminal: tmux draws its screen, and types, pastes and resizes."""
 
+import itertools
 import os
 import re
 import shlex
@@ -13,6 +14,8 @@ import psutil
 import pytest
 
 from cli_door import COMMAND, PATIENCE_SECONDS, Door
+
+_numbers = itertools.count()
 
 
 class Screen:
@@ -28,7 +31,8 @@ class Screen:
     ) -> None:
         if not shutil.which("tmux"):
             pytest.skip("tmux isn't installed, which draws the terminal")
-        self._socket = str(door.home / "tmux.sock")
+        # Of its own: the server of an earlier screen may still be on its way out.
+        self._socket = str(door.home / f"tmux-{next(_numbers)}")
         settings = Path(door.home / "tmux.conf")
         settings.write_text("set -g history-limit 5000\nset -g scroll-on-clear off\n")
         self._ended = door.home / "exit-code"
