@@ -15,7 +15,7 @@ INVALID = "INVALID_INPUT"
 CALLS = {
     "no command": ((), "no command was given", INVALID),
     "unknown command": (("rnu",), "did you mean run?", INVALID),
-    "strange command": (("xyzzy",), "the commands are run, show", INVALID),
+    "strange command": (("xyzzy",), "the commands are run, ask", INVALID),
     "option first": (("--jsonn", "run"), "options come after the command", INVALID),
     "nothing to run": (("run",), "run needs AGENT and TASK", INVALID),
     "no task": (("run", "explorer"), "run needs TASK", INVALID),

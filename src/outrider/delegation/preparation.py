@@ -41,6 +41,8 @@ class Prepared:
     shown_cwd: str
     """The task and the folder as records and results show them, masked."""
     warnings: tuple[str, ...] = ()
+    main: Mapping[str, Any] | None = None
+    """What the brief of a main agent says otherwise; None for all that are delegated to."""
 
     @property
     def config(self) -> Config:
@@ -72,6 +74,17 @@ def prepare(
     definition = request.definition or find_agent(request.agent, project.discovery)
     _check_may_run(definition, project, confirm)
     given, problems = project.permit(definition, interactive=confirm is not None)
+    return assembled(request, project, definition, given, problems)
+
+
+def assembled(
+    request: Request,
+    project: Project,
+    definition: AgentDefinition,
+    given: Permit,
+    problems: tuple[str, ...] = (),
+) -> Prepared:
+    """Return a delegation with the model that answers; raises `Refusal` where none can."""
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")

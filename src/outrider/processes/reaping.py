@@ -253,7 +253,9 @@ def call_oneself(name: str) -> None:
 
 def child_name(depth: int) -> str:
     """Return how a child at this depth calls itself, without the prefix; see `depth_of`."""
-    return "child" if depth <= 1 else f"child{min(depth, 9)}"  # the kernel keeps 15 characters
+    if depth == 0:
+        return "main"  # what it starts is as deep as its own caller
+    return "child" if depth == 1 else f"child{min(depth, 9)}"  # the kernel keeps 15 characters
 
 
 def depth_of(name: str) -> int:

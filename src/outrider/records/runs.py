@@ -43,7 +43,7 @@ class RunRecorder:
         self._line_end = b""
         self._output: int | None = None
         with ExitStack() as descriptors:
-            self._session = _create(self.session_file, descriptors)
+            self._session = _create(self.session_file, descriptors, os.O_APPEND)
             # It is free, or held for a moment by a reader that checks whether the run is running.
             fcntl.flock(self._session, fcntl.LOCK_EX)
             self._reserved = _create(folder / RESERVED, descriptors)
@@ -67,6 +67,21 @@ class RunRecorder:
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+
+    @classmethod
+    def reopen(cls, folder: Path) -> Self:
+        """Return the recorder of a run that goes on; raises `BlockingIOError` while it runs.
+
+        Until there is a new result, the run has none: the old one said how the last turn ended.
+        """
+        with open(folder / SESSION, "r+b") as session:
+            fcntl.flock(session, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            session.seek(max(0, session.seek(0, os.SEEK_END) - 1))
+            if session.read() not in (b"", b"\n"):  # the last line was cut
+                session.write(b"\n")
+            for name in (RESULT, OUTPUT):
+                (folder / name).unlink(missing_ok=True)
+        return cls(folder)
 
     def __enter__(self) -> Self:
         return self
@@ -143,9 +158,9 @@ def _reserve(descriptor: int) -> None:
         raise OSError(get_errno(), os.strerror(get_errno()))
 
 
-def _create(path: Path, descriptors: ExitStack) -> int:
+def _create(path: Path, descriptors: ExitStack, flags: int = 0) -> int:
     """Return a new file's descriptor, which is closed with the others."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
     descriptors.callback(os.close, descriptor)
     return descriptor
 

@@ -223,6 +223,13 @@ class WarmConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandsConfig:
+    """Commands in a host's chat."""
+
+    enabled: bool = _key(True, "Whether a chat has `/toolkit`.")
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Every setting, at its effective value."""
 
@@ -236,6 +243,7 @@ class Config:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     runs: RunsConfig = field(default_factory=RunsConfig)
     warm: WarmConfig = field(default_factory=WarmConfig)
+    commands: CommandsConfig = field(default_factory=CommandsConfig)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from outrider.surfaces.reports import REPORTS, help as helping, parser_for, repo
 
 _OWN = {
     "run": "Delegate a task to an agent and print its answer.",
+    "ask": "Ask the main agent one question; it delegates what takes more.",
+    "chat": "Talk with the main agent, in this terminal.",
     "show": "Print what a run said, or its whole transcript.",
     "web": "Search the web or fetch pages, with the tools that children have.",
     "lsp": "Ask language servers about code, or list them.",
