@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,15 @@ def faulty(
 
 
 def processes_below() -> list[psutil.Process]:
-    """What runs below this process, without what has ended and waits to be seen off."""
-    found = psutil.Process().children(recursive=True)
-    return [one for one in found if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    """What runs below this process, without what has ended, and without its fork server."""
+    return [one for one in psutil.Process().children(recursive=True) if _is_at_work(one)]
+
+
+def _is_at_work(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        ended = process.status() == psutil.STATUS_ZOMBIE
+        return not ended and not process.name().startswith("outrider-")
+    return False
 
 
 def node_servers() -> str:

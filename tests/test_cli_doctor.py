@@ -7,12 +7,12 @@ import sys
 from contextlib import closing
 
 import pytest
-from page_server import page_server
 
 from cli_door import Door
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.testing import ScriptedModel, answer, fail
 from outrider.tools.lsp.servers import SERVERS
+from web_servers import serving
 
 
 @pytest.fixture
@@ -208,13 +208,14 @@ def test_program_of_the_project_s_own_is_not_run(troubled):
 def test_online_sends_one_request_to_the_model_and_to_each_search_provider(door):
     results = {"results": [{"url": "https://example.org/", "title": "x", "content": "y"}]}
     page = (200, "application/json", json.dumps(results).encode())
-    with page_server({"/search": page}) as (host, seen), ScriptedModel([fail(401)]) as server:
+    with serving({"/search": page}) as searched, ScriptedModel([fail(401)]) as server:
+        host = searched.host
         # Nobody on the network is asked: of those in the list, the other one has no key.
         web = {"allowedHosts": [host], "endpoints": {"searxng": f"http://{host}"}}
         door.write_config({"web": {**web, "providerPriority": ["searxng", "brave"]}})
         env = {**server.environment, "OUTRIDER_MODEL": server.model}
         found = {name: rest for name, *rest in all_findings(door, "--online", env=env)}
-        assert len(server.requests) == 1 and len(seen) == 1
+        assert len(server.requests) == 1 and len(searched.asked) == 1
     assert found["model"][0] == "fail" and "a small task failed" in found["model"][1]
     assert found["search with searxng"] == ["ok", f"it is at {host}; it answers"]
     assert found["search with brave"][1] == "not used: BRAVE_SEARCH_API_KEY is not set"

@@ -151,7 +151,9 @@ def test_modules_tell_what_is_on_and_why(door):
     terminal = door.terminal("modules", columns=60, env=env)
     assert terminal.end() == 0
     assert max(map(len, terminal.screen.splitlines())) <= 60
-    assert door.run("lsp", "--json").json == {"servers": []}
+    assert found["servers", "ty"][0]
+    servers = door.run("lsp", "--json").json["servers"]
+    assert [one["on"] for one in servers if one["name"] == "ty"] == [True]
 
 
 # config

@@ -22,8 +22,9 @@ examples:
   git diff | outrider ask -
   outrider ask "Fix the typo in README.md" --allow-write
 
-The main agent reads, and delegates what takes more. It writes and runs commands only with
---allow-write, or when you say yes. The exit code is that of 'outrider run'.
+The main agent reads, and delegates what takes more. It writes and runs
+commands only with --allow-write, or when you say yes. The exit code is that of
+'outrider run'.
 """
 
 

@@ -10,10 +10,11 @@ from outrider.surfaces.parser import CommandParser, bad_call
 EXAMPLES = """\
 examples:
   outrider chat
-  outrider chat --continue            go on with the last session in this folder
-  outrider chat --resume 1a2b3c4d     go on with this one
+  outrider chat --continue          go on with the last session in this folder
+  outrider chat --resume 1a2b3c4d   go on with this one
 
-/help in it lists what can be typed. Ctrl-C stops the subagents, then the turn, then the program.
+/help in it lists what can be typed. Ctrl-C stops the subagents, then the turn,
+then the program.
 """
 
 

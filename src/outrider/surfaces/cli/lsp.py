@@ -21,8 +21,8 @@ from outrider.tools.loading import builtin_tools
 from outrider.tools.lsp.session import LspSession
 
 EXAMPLES = """\
-Without arguments it lists the language servers and the settings. rename, codeAction
-and restart need lsp.tool.allowMutatingActions.
+Without arguments it lists the language servers and the settings. rename,
+codeAction and restart need lsp.tool.allowMutatingActions.
 
 examples:
   outrider lsp symbols src/app.py
