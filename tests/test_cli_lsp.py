@@ -1,6 +1,7 @@
 """`outrider lsp`: the tool for people; what changes files only where the user opened that."""
 
 import json
+import re
 import shutil
 from contextlib import closing
 
@@ -31,8 +32,8 @@ def test_places_are_printed_with_their_lines(door):
 def test_without_arguments_servers_and_settings_are_listed(door):
     ended = door.run("lsp")
     assert ended.code == 0
-    assert "python: ty /" in ended.out and "pip install pyright" not in ended.out
-    assert "lsp.requestTimeoutMs 15000" in ended.out
+    assert re.search(r"python +ty +on +/", ended.out) and "pip install pyright" not in ended.out
+    assert re.search(r"lsp.requestTimeoutMs +15000", ended.out)
 
 
 def test_a_failure_is_told_on_stderr_and_by_the_exit_code(door):
@@ -42,8 +43,9 @@ def test_a_failure_is_told_on_stderr_and_by_the_exit_code(door):
     for arguments in (["surf"], ["hover", "a", "b"]):
         assert door.run("lsp", *arguments).code == 2
     door.write_config({"lsp": {"enabled": False}})
-    ended = door.run("lsp")
+    ended = door.run("lsp", "hover", "shapes/base.py:1:1")
     assert ended.code == 2 and "lsp.enabled" in ended.err
+    assert re.search(r"ty +off +lsp.enabled is off", door.run("lsp").out)
 
 
 def test_changes_need_the_user_s_own_setting(door):
