@@ -8,6 +8,8 @@ from benchmarks.contestants import PI, PI_CHILD, RUN, WARM
 from benchmarks.figures import median, milliseconds, number, ratio, times
 
 Json = dict[str, Any]
+FIRST_KEY, PROMPT_TOOLKIT = "outrider chat, first key", "import prompt_toolkit"
+MAX_FIRST_KEY_RATIO = 1.5
 MAX_PARENT_CPU_RATIO = 6.8
 """Two thirds of 10.2, the ratio before the parent's work was optimised."""
 
@@ -37,6 +39,7 @@ def judged_aims(results: Json) -> list[JudgedAim]:
         *_throughput(results),
         _queue(results),
         _killed(results),
+        _first_key(results),
     ]
 
 
@@ -197,6 +200,15 @@ def _queue(results: Json) -> JudgedAim:
     shown += f"{queue['tasks']} tasks more than {queue['displaced']} places out of order"
     fair = queue["most_at_once"] <= queue["width"] and queue["displaced"] <= queue["width"]
     return JudgedAim(aim, shown, fair)
+
+
+def _first_key(results: Json) -> JudgedAim:
+    startup = results.get("startup", {})
+    taken, bare = median(startup.get(FIRST_KEY)), median(startup.get(PROMPT_TOOLKIT))
+    share = ratio(taken, bare)
+    aim = "`outrider chat` takes the first key: at most 1.5 times `import prompt_toolkit`"
+    shown = f"{times(share)} ({milliseconds(taken)}, {milliseconds(bare)})"
+    return _at_most(aim, share, MAX_FIRST_KEY_RATIO, shown)
 
 
 def _killed(results: Json) -> JudgedAim:

@@ -14,10 +14,12 @@ from itertools import pairwise
 from operator import gt
 
 from benchmarks import environments
+from benchmarks.aims import FIRST_KEY, PROMPT_TOOLKIT
 from benchmarks.arena import START_LIMIT_SECONDS, Arena, Task, new_task
 from benchmarks.contestants import COLD, CONTESTANTS, PI, PI_CHILD, RUN, WARM
 from benchmarks.environments import outrider_python
 from benchmarks.figures import percentile, window
+from benchmarks.first_key import first_key_seconds
 from benchmarks.processes import (
     MEGABYTE,
     Broken,
@@ -247,6 +249,9 @@ def startup(setting: Setting) -> Json:
             subprocess.run(command, cwd=setting.folder, capture_output=True, check=True, timeout=60)
             if turn:  # the first run may have to compile
                 _add(found, name, time.monotonic() - start)
+        key = first_key_seconds(outrider_python())
+        if turn:
+            _add(found, FIRST_KEY, key)
     return {"startup": found}
 
 
@@ -256,6 +261,7 @@ def _startup_commands(present: Mapping[str, Sequence[str]]) -> dict[str, list[st
         "python -c pass": [python, "-c", "pass"],
         "import outrider": [python, "-c", "import outrider"],
         "import outrider.delegation.api": [python, "-c", "import outrider.delegation.api"],
+        PROMPT_TOOLKIT: [python, "-c", "import prompt_toolkit"],
         "outrider --version": [python, "-m", "outrider", "--version"],
         "outrider run --help": [python, "-m", "outrider", "run", "--help"],
     }

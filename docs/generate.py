@@ -14,13 +14,14 @@ from pathlib import Path
 from outrider import testing
 from outrider.agents.definitions import AGENT_FIELDS
 from outrider.agents.discovery import builtin_agents
-from outrider.protocol.catalogue import CATALOGUE
 from outrider.protocol.data import camel
 from outrider.protocol.envelope import ToolCode
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import EVENTS
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, EXIT_REFUSED, Outcome, exit_code
 from outrider.settings.keys import KEYS
+from outrider.surfaces.cli.main import COMMANDS
+from outrider.tools.lsp.servers import SERVERS
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
@@ -47,11 +48,17 @@ def agents() -> str:
         (
             f"`{agent.name}`",
             agent.description,
-            ", ".join(f"`{t}` †" if CATALOGUE[t].missing else f"`{t}`" for t in agent.tools or ()),
+            ", ".join(f"`{tool}`" for tool in agent.tools or ()),
         )
         for agent in builtin_agents()
     )
     return table(("Agent", "For", "Tools"), rows)
+
+
+def commands() -> str:
+    return table(
+        ("Command", "What it does"), ((f"`{name}`", what) for name, what in COMMANDS.items())
+    )
 
 
 def error_codes() -> str:
@@ -118,14 +125,32 @@ def _call(step: Callable[..., object]) -> str:
     return f"`{step.__name__}({', '.join(needed)})`"
 
 
+def lsp_servers() -> str:
+    rows = (
+        (
+            server.language,
+            f"`{server.name}`",
+            " ".join(f"`{ending}`" for ending in server.file_types),
+            f"`{server.install}`",
+            f"runs {server.runs}" if server.runs else "no",
+            "yes" if server.tested else "no",
+        )
+        for server in SERVERS
+    )
+    header = ("Language", "Server", "Files", "Install", "Needs a trusted repository", "Tested here")
+    return table(header, rows)
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "agent-fields": agent_fields,
     "builtin-agents": agents,
+    "commands": commands,
     "error-codes": error_codes,
     "tool-codes": tool_codes,
     "outcomes": outcomes,
     "configuration": configuration,
     "events": events,
+    "lsp-servers": lsp_servers,
     "scripted-steps": scripted_steps,
 }
 

@@ -12,7 +12,7 @@ from outrider import ErrorCode, Outcome, subagent
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.testing import ScriptedModel, answer
 
-MISSING = "this version of Outrider has no such tool"
+MISSING = "lsp.enabled is off"
 
 
 def write_agent(world: Path, name: str, tools: str) -> None:
@@ -67,7 +67,9 @@ def door(tmp_path: Path) -> Iterator[Door]:
 
 
 def test_a_missing_tool_is_told_on_stderr_and_in_the_listing(door: Door) -> None:
-    absent = next(name for name, entry in CATALOGUE.items() if entry.missing)
+    assert not [name for name, entry in CATALOGUE.items() if entry.missing]
+    absent = "lsp"
+    door.write_config({"lsp": {"enabled": False}})
     door.write_agent("mine", f"tools: read, {absent}")
     ran = door.run("run", "mine", "Where is main?", "--model", "embedded")
     assert f"mine works without {absent}: {MISSING}" in ran.err

@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 
 from cli_door import Door
+from outrider.surfaces.cli.main import COMMANDS
 
 TASK_LIMIT = 4 << 20
 INVALID = "INVALID_INPUT"
@@ -14,7 +15,7 @@ INVALID = "INVALID_INPUT"
 CALLS = {
     "no command": ((), "no command was given", INVALID),
     "unknown command": (("rnu",), "did you mean run?", INVALID),
-    "strange command": (("xyzzy",), "the commands are run, agents", INVALID),
+    "strange command": (("xyzzy",), "the commands are run, ask", INVALID),
     "option first": (("--jsonn", "run"), "options come after the command", INVALID),
     "nothing to run": (("run",), "run needs AGENT and TASK", INVALID),
     "no task": (("run", "explorer"), "run needs TASK", INVALID),
@@ -48,6 +49,12 @@ CALLS = {
         INVALID,
     ),
     "bad model": (("run", "explorer", "x", "--model", "gpt"), "provider:name", INVALID),
+    "too few runs": (("show", "-3"), "too few", INVALID),
+    "agent that isn't there": (("agents", "explorr"), "Did you mean explorer?", "UNKNOWN_AGENT"),
+    "agent of no name": (("agents", "new", "../x"), "isn't a valid name", INVALID),
+    "agent of a name and more": (("agents", "new", "x\ntools: bash"), "isn't a valid", INVALID),
+    "time in words": (("runs", "--since", "soon"), "'soon' is no time", INVALID),
+    "delete everything": (("runs", "--delete"), "--delete needs", INVALID),
     "unknown run": (("show", "ffffffff"), "`outrider runs` lists", INVALID),
     "lines backwards": (("show", "ffffffff", "--lines", "9:3"), "selects no line", INVALID),
     "lines in words": (("show", "ffffffff", "--lines", "a:b"), "write A:B", INVALID),
@@ -156,7 +163,7 @@ def test_windows_is_refused_in_words(door):
 
 def test_fault_of_our_own_is_one_line_and_dev_mode_shows_the_rest(door):
     code = (
-        "import sys, outrider.surfaces.cli.runs as runs; runs.recorded_runs = None; "
+        "import sys, outrider.surfaces.reports.runs as runs; runs.recorded_runs = None; "
         "sys.argv = ['outrider', 'runs']; from outrider.__main__ import main; sys.exit(main())"
     )
     ended = door.shell(f'exec "$0" -c "{code}"')
@@ -166,9 +173,22 @@ def test_fault_of_our_own_is_one_line_and_dev_mode_shows_the_rest(door):
     assert "Traceback" in door.shell(f'exec "$0" -X dev -c "{code}"').err
 
 
-@pytest.mark.parametrize("command", ["", "run", "agents", "runs", "show", "config", "doctor"])
-def test_help_tells_by_example(door, command):
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_tells_by_example_and_fits_a_screen(door, command):
     ended = door.run(*command.split(), "--help")
     assert ended.code == 0
     assert ended.err == ""
     assert f"  outrider {command}".rstrip() in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 80
+    assert len(ended.out.splitlines()) <= 40
+
+
+def test_help_lists_every_command_and_shows_that_of_one(door):
+    ended = door.run("help")
+    assert ended.out == door.run("--help").out
+    listed = [line.split()[0] for line in ended.out.splitlines() if line.startswith("  ")]
+    assert listed[: len(COMMANDS)] == list(COMMANDS)
+    assert door.run("help", "logs").out == door.run("logs", "--help").out
+    commands = door.run("help", "--json").json["commands"]
+    assert {one["name"]: one["summary"] for one in commands} == COMMANDS
+    assert_one_line(door.run("help", "lgos"), "did you mean logs?")

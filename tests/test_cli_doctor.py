@@ -1,6 +1,8 @@
 """`outrider doctor` really tries things: it notices what is broken, and tells what works."""
 
+import json
 import os
+import subprocess
 import sys
 from contextlib import closing
 
@@ -8,7 +10,9 @@ import pytest
 
 from cli_door import Door
 from outrider.protocol.catalogue import CATALOGUE
-from outrider.testing import ScriptedModel, answer
+from outrider.testing import ScriptedModel, answer, fail
+from outrider.tools.lsp.servers import SERVERS
+from web_servers import serving
 
 
 @pytest.fixture
@@ -28,8 +32,12 @@ def test_healthy_machine_is_found_healthy_and_left_as_it_was(door, tmp_path):
     temporary.mkdir()
     env = {"TMPDIR": str(temporary), "OUTRIDER_MODEL": "embedded"}
     found = findings(door, env)
-    # How much room the machine's disk has is its own affair.
-    assert {status for name, (status, _) in found.items() if name != "disk"} == {"ok"}
+    # How much room the machine's disk has is its own affair, and what its kernel offers.
+    others = found.keys() - {"disk", "confinement", *(server.name for server in SERVERS)}
+    assert {found[name][0] for name in others} == {"ok"}
+    assert found["ty"][0] == "ok" and "answers" in found["ty"][1]
+    assert found["git"][1].startswith(("git version", "not installed"))
+    assert found["processes left over"] == ("ok", "none")
     assert "did a small task in" in found["child"][1]
     assert found["ripgrep"][1].startswith("ripgrep ")
     assert f"Python {sys.version.split()[0]}" in found["platform"][1]
@@ -45,6 +53,16 @@ def test_report_for_people_begins_every_line_with_the_finding(door):
     lines = ended.out.splitlines()
     assert all(line.split()[0] in ("ok", "warn", "fail") for line in lines)
     assert any(line.startswith("fail  agents: ") and "no name.md:2" in line for line in lines)
+
+
+def test_report_on_a_terminal_has_groups_and_is_never_overrun(door):
+    door.write_agent("evil", "description: x", "desc\x1b[2Jription: x")
+    terminal = door.terminal("doctor", columns=50, env={"OUTRIDER_MODEL": "embedded"})
+    assert terminal.end() == 0
+    lines = terminal.screen.splitlines()
+    assert max(map(len, lines)) <= 50 and "\x1b[2J" not in terminal.raw
+    assert {"setup", "models", "web and documents", "system"} <= set(lines)
+    assert all(line[:4].strip() in ("", "ok", "warn", "fail") for line in lines if "  " in line[:5])
 
 
 def test_broken_things_are_findings_not_failures(door, tmp_path):
@@ -103,3 +121,118 @@ def test_tool_of_ones_own_that_cannot_be_loaded_is_named(door):
     found = findings(door, {"OUTRIDER_MODEL": "embedded"})
     assert found["tools of your own"][0] == "warn"
     assert "no_such_tools" in found["tools of your own"][1]
+
+
+def all_findings(door, *options, env=None):
+    ended = door.run("doctor", "--json", *options, env=env)
+    assert ended.code == 0, ended.err
+    return [(check["name"], check["status"], check["message"]) for check in ended.json["checks"]]
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory):
+    """What is found behind a door with much to tell of, and that door."""
+    with closing(Door(tmp_path_factory.mktemp("troubled"))) as door:
+        door.write_agent("writer", "tools: read, write")
+        door.write_agent("explorer")
+        door.write_config({"subagents": {"disabled": ["tester"]}})
+        folder = door.home / ".config/outrider/agents"
+        folder.mkdir(parents=True)
+        (folder / "broken.md").write_text("no frontmatter")
+        (folder / "explorer.md").write_text("---\nname: explorer\n---\nMine.")
+        program = door.project / "git"
+        program.write_text(f"#!/bin/sh\ntouch {door.home}/ran\n")
+        program.chmod(0o755)
+        record = door.runs / "0badcafe"
+        record.mkdir(parents=True)
+        (record / "session.jsonl").write_text('{"type": "run"}\n')
+        keys = {"OPENAI_API_KEY": "x", "DEEPSEEK_API_KEY": "y", "ALIBABA_API_KEY": "z"}
+        path = {"PATH": f".:{door.project}:{os.environ['PATH']}"}
+        mark = {"OUTRIDER_SUBAGENT_RUN": "0badcafe"}
+        with subprocess.Popen(["sleep", "600"], env={**mark, **path}) as left:
+            try:
+                yield door, all_findings(door, env={**keys, **path}), left.pid
+            finally:
+                left.kill()
+
+
+def said_of(troubled, name):
+    return [(status, message) for of, status, message in troubled[1] if of == name]
+
+
+def test_permissions_are_told_with_what_each_agent_gets(troubled):
+    said = [message for _, message in said_of(troubled, "permissions")]
+    assert "subagents.allowWrite is off: no agent writes" in said
+    assert any("not in subagents.trustedProjects" in one for one in said)
+    assert any(one.startswith("LSP actions for children: definition, ") for one in said)
+    assert any("writer gets read; without write: subagents.allowWrite is" in one for one in said)
+    assert any(one.startswith("tester ") and "subagents.disabled" in one for one in said)
+
+
+def test_agents_of_the_user_that_are_skipped_are_named_with_the_reason(troubled):
+    door, said = troubled[0], said_of(troubled, "agents")
+    folder, ours = door.home / ".config/outrider/agents", door.project / ".outrider/agents"
+    assert any(status == "fail" and "broken.md:1" in message for status, message in said)
+    lost = f"{folder}/explorer.md: not used; {ours}/explorer.md defines explorer too"
+    assert ("ok", lost) in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these means")
+def test_kernel_s_means_of_confinement_are_tried(troubled):
+    said = dict(message.split(": ", 1) for _, message in said_of(troubled, "confinement"))
+    assert set(said) == {"cgroup", "seccomp", "landlock", "user namespaces"}
+    for words in said.values():
+        assert words.startswith(("version 2", "a filter", "ABI", "with mounts", "no ("))
+
+
+def test_every_provider_with_a_key_is_named(troubled):
+    [(_, model)] = said_of(troubled, "model")
+    assert model.startswith("openai:") and "OPENAI_API_KEY is set" in model
+    [(status, deepseek)] = said_of(troubled, "model provider deepseek")
+    assert status == "ok" and "not asked" in deepseek
+    [(_, alibaba)] = said_of(troubled, "model provider alibaba")
+    assert "no default model" in alibaba
+
+
+def test_process_that_a_run_left_behind_is_named(troubled):
+    [(status, message)] = said_of(troubled, "processes left over")
+    assert status == "warn"
+    assert f"process {troubled[2]} of run 0badcafe: sleep 600" in message
+
+
+def test_program_of_the_project_s_own_is_not_run(troubled):
+    [(status, _)] = said_of(troubled, "git")
+    assert status == "ok" and not (troubled[0].home / "ran").exists()
+
+
+def test_online_sends_one_request_to_the_model_and_to_each_search_provider(door):
+    results = {"results": [{"url": "https://example.org/", "title": "x", "content": "y"}]}
+    page = (200, "application/json", json.dumps(results).encode())
+    with serving({"/search": page}) as searched, ScriptedModel([fail(401)]) as server:
+        host = searched.host
+        # Nobody on the network is asked: of those in the list, the other one has no key.
+        web = {"allowedHosts": [host], "endpoints": {"searxng": f"http://{host}"}}
+        door.write_config({"web": {**web, "providerPriority": ["searxng", "brave"]}})
+        env = {**server.environment, "OUTRIDER_MODEL": server.model}
+        found = {name: rest for name, *rest in all_findings(door, "--online", env=env)}
+        assert len(server.requests) == 1 and len(searched.asked) == 1
+    assert found["model"][0] == "fail" and "a small task failed" in found["model"][1]
+    assert found["search with searxng"] == ["ok", f"it is at {host}; it answers"]
+    assert found["search with brave"][1] == "not used: BRAVE_SEARCH_API_KEY is not set"
+    assert found["search with duckduckgo"][1].startswith("not used: web.providerPriority")
+
+
+def test_check_that_fails_or_hangs_is_a_finding(door):
+    code = (
+        "import sys, time, outrider.surfaces.reports.doctor as doctor; "
+        "doctor.MAX_CHECK_SECONDS = 1; doctor._platform = None; "
+        "doctor._tools = lambda: time.sleep(600); "
+        "doctor._child = doctor._confinement = lambda: []; doctor._converter = lambda config: []; "
+        "sys.argv = ['outrider', 'doctor', '--json']; "
+        "from outrider.__main__ import main; sys.exit(main())"
+    )
+    ended = door.shell(f'exec "$0" -c "{code}"')
+    found = {check["name"]: check["message"] for check in ended.json["checks"]}
+    assert ended.code == 0 and ended.err == ""
+    assert found["platform"].startswith("it can't be checked: TypeError")
+    assert found["tools"] == "no answer within 1 s"

@@ -1,11 +1,14 @@
 """`outrider agents`, `config`, `runs` and `show`: what there is, for people and for programs."""
 
 import json
+import re
+import time
 from contextlib import closing
 
 import pytest
 
 from cli_door import Door
+from outrider.agents.definitions import AGENT_FIELDS
 from outrider.settings.keys import KEYS
 from outrider.testing import ScriptedModel, answer, fail, silence, tool_call
 
@@ -101,6 +104,58 @@ def test_agent_file_cannot_steer_the_terminal(door):
     assert not {"\x1b", "\u202e"} & set(ended.out + ended.err)
 
 
+def test_one_agent_is_shown_in_full(door):
+    path = door.write_agent("local", "tools: read, write", body="Look\n  - closely\x1b[2J.")
+    ended = door.run("agents", "local", env=KEY)
+    assert ended.code == 0 and "\x1b" not in ended.out
+    for shown in (str(path), "read", "write: subagents.allowWrite is off", "- closely␛[2J."):
+        assert shown in ended.out
+    agent = door.run("agents", "local", "--json", env=KEY).json["agent"]
+    assert agent["systemPrompt"] == "Look\n  - closely\x1b[2J."
+    assert agent["tools"] == ["read"] and agent["withheld"][0]["tool"] == "write"
+
+
+def test_new_agent_is_a_commented_file_that_works(door):
+    path = door.home / ".config/outrider/agents/my-agent.md"
+    made = door.run("agents", "new", "my-agent", "--json").json
+    assert made == {"name": "my-agent", "path": str(path)}
+    text = path.read_text()
+    assert all(f"{name}:" in text and meaning in text for name, _, meaning in AGENT_FIELDS)
+    listing = door.run("agents", "--json", env=KEY).json
+    (agent,) = (one for one in listing["agents"] if one["name"] == "my-agent")
+    assert agent["readonly"] and agent["tools"] == ["read", "grep", "find", "ls"]
+    assert listing["diagnostics"] == []
+    again = door.run("agents", "new", "my-agent")
+    assert again.code == 2 and "File exists" in again.err
+    assert path.read_text() == text
+
+
+# modules, lsp
+
+
+def test_modules_tell_what_is_on_and_why(door):
+    door.write_config({"web": {"provider": "brave"}, "tools": {"modules": ["no_such_tools"]}})
+    env = {**KEY, "BRAVE_SEARCH_API_KEY": "x", "EXA_API_KEY": "x", "OUTRIDER_MODEL": "embedded"}
+    modules = door.run("modules", "--json", env=env).json["modules"]
+    found = {(one["kind"], one["name"]): (one["on"], one["why"]) for one in modules}
+    assert found["tools", "read"] == (True, "built in")
+    assert found["tools", "write"] == (False, "subagents.allowWrite is off")
+    assert "no_such_tools" in found["tools", "?"][1]
+    assert found["search", "brave"] == (True, "BRAVE_SEARCH_API_KEY is set")
+    assert found["search", "exa"] == (False, "not used: web.provider is brave")
+    assert found["search", "tavily"] == (False, "not used: TAVILY_API_KEY is not set")
+    assert found["models", "embedded"] == (True, "it answers: configuration")
+    assert ("models", "openai:gpt-6.1-terra") in found
+    assert found["converter", "markitdown"][0]
+    assert not found["hosts", "none"][0]
+    terminal = door.terminal("modules", columns=60, env=env)
+    assert terminal.end() == 0
+    assert max(map(len, terminal.screen.splitlines())) <= 60
+    assert found["servers", "ty"][0]
+    servers = door.run("lsp", "--json").json["servers"]
+    assert [one["on"] for one in servers if one["name"] == "ty"] == [True]
+
+
 # config
 
 
@@ -134,20 +189,103 @@ def test_no_runs_yet_is_no_failure(door):
     assert door.run("runs", "--json").json == {"runs": []}
 
 
-def test_runs_are_listed_newest_first_with_their_ends(door):
+def test_runs_are_listed_newest_last_with_their_ends(door):
     five_lines = say_five_lines(door)
     with ScriptedModel([fail(401)]) as server:
         arguments = ("run", "tester", "Fail, please.", "--model", server.model)
         door.run(*arguments, env=server.environment)
     ended = door.run("runs")
-    newest, oldest = ended.out.splitlines()
+    oldest, newest = ended.out.splitlines()
     assert " failed " in newest and "tester" in newest and "Fail, please." in newest
     assert oldest.startswith(five_lines) and oldest.endswith("Count.")
-    assert " completed " in oldest and " 135 " in oldest
+    assert " completed " in oldest and " 135 " in oldest and " project " in oldest
     runs = door.run("runs", "--json").json["runs"]
     assert [run["state"] for run in runs] == ["failed", "completed"]
     assert runs[1]["usage"]["turns"] == 2
+    assert runs[1]["project"] == str(door.project)
     assert runs[0]["exitCode"] == 1
+
+
+@pytest.fixture
+def recorded(door):
+    """A door behind which there are 25 runs, the newest one last."""
+    for number in range(25):
+        folder = door.runs / f"{number:08x}"
+        folder.mkdir(parents=True)
+        about = {"agent": "tester" if number % 5 else "explorer", "task": f"task {number}"}
+        began = {"startedAt": time.time() - 3600.0 * (24 - number), "project": f"/p/{number % 2}"}
+        (folder / "session.jsonl").write_text(json.dumps(about | began) + "\n")
+        outcome = {"outcome": "failed" if number % 4 == 0 else "completed", **about}
+        outcome |= {"model": "openai-chat:m", "durationMs": 1234, "usage": {"input": 100_000}}
+        result = {"details": {"results": [outcome]}}
+        (folder / "result.json").write_text(json.dumps(result))
+    return door
+
+
+def ids(door, *options):
+    return [int(run["runId"], 16) for run in door.run("runs", "--json", *options).json["runs"]]
+
+
+def test_runs_are_limited_for_people_and_whole_for_programs(recorded):
+    ended = recorded.run("runs")
+    assert [int(line[:8], 16) for line in ended.out.splitlines()] == list(range(5, 25))
+    assert "the newest 20 of 25 runs" in ended.err
+    assert len(recorded.run("runs", "--limit", "30").out.splitlines()) == 25
+    assert ids(recorded) == list(range(24, -1, -1))
+
+
+def test_runs_are_filtered(recorded, tmp_path):
+    assert ids(recorded, "--agent", "explorer") == [20, 15, 10, 5, 0]
+    assert ids(recorded, "--agent", "explorer", "--outcome", "failed") == [20, 0]
+    assert ids(recorded, "--since", "150m") == [24, 23, 22]
+    assert ids(recorded, "--since", "2000-01-01", "--limit", "2") == [24, 23]
+    assert ids(recorded, "last", "-2", "00000007") == [24, 23, 7]
+    assert ids(recorded, "--project", ".") == []
+    assert "no run is like that" in recorded.run("runs", "--project", ".").err
+
+
+def test_runs_are_found_by_their_project(door):
+    run_id = say_five_lines(door)
+    below = door.project / "below"
+    below.mkdir()
+    assert ids(door, "--project", str(below)) == [int(run_id, 16)]
+    assert ids(door, "--project", "/") == []
+
+
+def test_runs_are_deleted_by_id_and_by_filter(recorded):
+    ended = recorded.run("runs", "--delete", "00000018", "00000001", "--json")
+    assert {run["runId"] for run in ended.json["deleted"]} == {"00000018", "00000001"}
+    ended = recorded.run("runs", "--delete", "--outcome", "failed")
+    assert ended.code == 0 and "6 runs deleted" in ended.err
+    assert all(number % 4 and number != 1 for number in ids(recorded))
+    assert len(ids(recorded)) == len(list(recorded.runs.iterdir())) == 17
+
+
+def test_run_that_is_running_is_not_deleted(door):
+    with ScriptedModel([silence()], repeat=True) as server:
+        arguments = ("run", "explorer", "Take your time.", "--model", server.model)
+        door.start(*arguments, env=server.environment)
+        server.wait_for_requests(1)
+        ended = door.run("runs", "--delete", "last")
+        assert "0 runs deleted" in ended.err and "1 run not deleted" in ended.err
+        assert door.run("runs", "--json").json["runs"][0]["state"] == "running"
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_runs_fit_the_terminal(recorded, columns):
+    terminal = recorded.terminal("runs", columns=columns)
+    assert terminal.end() == 0
+    lines = [line for line in terminal.screen.splitlines() if "outrider: " not in line]
+    assert max(map(len, lines)) <= columns
+    text = " ".join(terminal.screen.split())
+    for shown in ("00000018", "failed", "explorer", "tester", "task 24"):
+        assert shown in text
+    if columns == 80:
+        heading = lines[0].split()
+        assert heading[:5] == ["run", "started", "state", "agent", "project"]
+        assert heading[-1] == "task" and "model" not in heading
+    else:
+        assert re.search(r"00000018 · [\d-]+ [\d:]+ · failed ·\s+tester\s+task 24", terminal.screen)
 
 
 def test_run_under_way_is_listed_as_running_and_can_be_read(door):
@@ -169,6 +307,11 @@ def test_listing_prints_no_task_that_steers(door):
 
 
 # show
+
+
+def test_show_takes_the_newest_run_and_those_before_it(recorded):
+    for number, name in ((24, "last"), (24, "-1"), (22, "-3")):
+        assert recorded.run("show", name, "--json").json["runId"] == f"{number:08x}"
 
 
 def test_show_prints_the_whole_output(told):

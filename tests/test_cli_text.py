@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from outrider.surfaces.cli.text import clean, duration, escape_json, fit, one_line, pad, width
+from outrider.surfaces.text import clean, duration, escape_json, fit, one_line, pad, width
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 STEERING = {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), "\u202e", "\u2066"} - {"\n", "\t"}

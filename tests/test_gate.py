@@ -44,6 +44,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
         },
         "summary": CANARY,
     },
+    "request": {"id": CANARY, "kind": CANARY, "name": CANARY, "args": {CANARY: CANARY}},
+    "dropped": {"turn": 1, "ids": [CANARY]},
     "turn_end": {"turn": 1},
     "task_finish": {
         "outcome": "schema_failed",

@@ -167,6 +167,8 @@ def test_every_event_survives_the_wire() -> None:
             "envelope": {},
             "effects": {"filesWritten": [{"path": "a", "after": "b"}], "commands": []},
         },
+        "request": {"id": "1", "kind": "permit", "name": "bash", "args": {"command": "x"}},
+        "dropped": {"turn": 1, "ids": ["1"]},
         "turn_end": {"turn": 1, "usage": {"input": 1}},
         "task_finish": {"outcome": "completed", "structuredOutput": None},
     }

@@ -44,6 +44,11 @@ def general_agent() -> AgentDefinition:
     return _builtin("general")
 
 
+def main_agent() -> AgentDefinition:
+    """Return the agent that `ask` and `chat` talk to; nobody can delegate to it."""
+    return _builtin("main")
+
+
 def discover(cwd: Path, env: Mapping[str, str]) -> Discovery:
     """Return the agents known in `cwd`: the project's over the user's over the built-in ones."""
     notes: list[Diagnostic] = []

@@ -20,13 +20,15 @@ from pydantic_ai.tools import ToolDefinition
 from outrider.child.emitter import Emit
 from outrider.child.history import History
 from outrider.models.failures import Failure, classify, cut_failure
-from outrider.models.providers import cost_of, request_settings
+from outrider.models.providers import cost_of, fullness, request_settings
 from outrider.models.retry import RetryPolicy
-from outrider.protocol.events import MessageUpdateEvent, RetryEvent
+from outrider.protocol.events import DroppedEvent, MessageUpdateEvent, RetryEvent
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.usage import Usage
 
 SIGN_OF_LIFE_SECONDS = 1.0
+NEAR_WINDOW_SHARE = 0.85
+"""How full the model's window may be before the oldest tool results are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,14 @@ class Conversation:
     retry: RetryPolicy
     deadline: float
     _shown_at: float = 0.0
+    _is_near_window: bool = False
 
     async def request(self, turn: int, history: History, tools: Sequence[ToolDefinition]) -> Reply:
         """Return the model's reply; `usage` counts every attempt that was made for it."""
         spent = Usage(turns=1)
         attempt = 1
+        if self._is_near_window:
+            self._drop_bulk(turn, history, unseen_too=False)
         while True:
             reply = await self._attempt(turn, history, tools)
             spent += reply.usage
@@ -83,6 +88,7 @@ class Conversation:
         except Exception as error:
             failure = classify(error, self.model_name)
         response = stream.get() if stream is not None else None
+        self._is_near_window = response is not None and fullness(response) > NEAR_WINDOW_SHARE
         return Reply("".join(pieces), _usage_of(response), response, failure)
 
     def _show_life(self, turn: int) -> None:
@@ -91,12 +97,18 @@ class Conversation:
             self._shown_at = now
             self.emit(MessageUpdateEvent(turn, ""))
 
+    def _drop_bulk(self, turn: int, history: History, *, unseen_too: bool) -> bool:
+        """Return whether there was anything to drop; the parent is told what was."""
+        if ids := history.drop_bulk(unseen_too=unseen_too):
+            self.emit(DroppedEvent(turn, ids))
+        return bool(ids)
+
     async def _wait_to_retry(
         self, turn: int, attempt: int, failure: Failure, history: History
     ) -> bool:
         """Return whether to send the request again, when it is time to."""
         if failure.kind is FailureKind.WINDOW_OVERFLOW:
-            return history.drop_bulk()
+            return self._drop_bulk(turn, history, unseen_too=True)
         remaining_ms = int((self.deadline - time.monotonic()) * 1000)
         jitter = random.random()  # noqa: S311
         delay_ms = self.retry.delay_ms(

@@ -19,6 +19,7 @@ from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.exhaustion import on_loop_error
 from outrider.child.history import History
+from outrider.child.main_tools import Parent
 from outrider.child.report_back import ReportBackTool
 from outrider.child.task import TaskExecutor
 from outrider.child.turn import TurnExecutor
@@ -31,10 +32,11 @@ from outrider.protocol.brief import Brief, Start
 from outrider.protocol.catalogue import is_own, reach_network, run_commands
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
-from outrider.settings.keys import ConvertConfig, WebConfig
+from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, ConvertConfig, LspConfig, WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools, load_tools
+from outrider.tools.lsp.session import LspSession
 from outrider.tools.web.session import WebSession, take_search_keys
 
 
@@ -55,7 +57,7 @@ def run_child() -> None:
     except (ValueError, OSError) as error:
         emit(TaskFinishEvent(error=f"The child can't begin: {error}"))
         os._exit(1)
-    asyncio.run(_until_stopped(told.brief, emit, start))
+    asyncio.run(_until_stopped(told.brief, emit, start, brief_in))
 
 
 def _take_surroundings(told: Start) -> None:
@@ -67,9 +69,9 @@ def _take_surroundings(told: Start) -> None:
     time.tzset()
 
 
-async def _until_stopped(brief: Brief, emit: Emit, start: float) -> NoReturn:
+async def _until_stopped(brief: Brief, emit: Emit, start: float, link: int) -> NoReturn:
     """Do the task and exit; SIGTERM cancels it, so that its tools can close."""
-    task = asyncio.ensure_future(_do(brief, emit, start))
+    task = asyncio.ensure_future(_do(brief, emit, start, link))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_error)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
@@ -80,11 +82,12 @@ async def _until_stopped(brief: Brief, emit: Emit, start: float) -> NoReturn:
     os._exit(0)
 
 
-async def _do(brief: Brief, emit: Emit, start: float) -> None:
+async def _do(brief: Brief, emit: Emit, start: float, link: int) -> None:
     emit(SessionEvent(brief.run_id, brief.agent, brief.model, brief.cwd))
     budget = Budget(brief.budget)
     try:
-        finish = await run_task(brief, build_model(brief.model), emit, budget, start)
+        parent = Parent(brief, emit, link) if brief.host_tools or brief.ask_before else None
+        finish = await run_task(brief, build_model(brief.model), emit, budget, start, parent)
     except ModelUnavailable as error:
         finish = TaskFinishEvent(brief.run_id, error=error.message)
     except Exception as error:
@@ -95,7 +98,12 @@ async def _do(brief: Brief, emit: Emit, start: float) -> None:
 
 
 async def run_task(
-    brief: Brief, model: Model, emit: Emit, budget: Budget, start: float
+    brief: Brief,
+    model: Model,
+    emit: Emit,
+    budget: Budget,
+    start: float,
+    parent: Parent | None = None,
 ) -> TaskFinishEvent:
     """Do the task of a brief with a model, and return how it ended."""
     if brief.budget.max_cost is not None and not has_price(model):
@@ -104,13 +112,21 @@ async def run_task(
     wants_report = brief.output_schema is not None
     report_back = ReportBackTool.for_schema(brief.output_schema) if wants_report else None
     attempts = brief.report_back_attempts
-    history = History(brief.system_prompt, brief.task)
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
-    async with tool_executor(brief) as executor:
+    async with tool_executor(brief, parent) as executor:
+        history = History(brief.system_prompt, brief.task, brief.history, executor.text_of)
         turns = TurnExecutor(
-            conversation, history, executor, budget, emit, report_back, attempts, deadline
+            conversation,
+            history,
+            executor,
+            budget,
+            emit,
+            report_back,
+            attempts,
+            deadline,
+            parent.refusal if parent else None,
         )
         task = TaskExecutor(brief.run_id, turns, history, budget, wants_report, attempts)
         return await task.run()
@@ -127,7 +143,15 @@ def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> Web
     )
 
 
-def tool_executor(brief: Brief) -> ToolExecutor:
+def _lsp(brief: Brief) -> LspSession | None:
+    if brief.lsp is None:
+        return None
+    # Once more here: what changes files is in no child's reach, whatever a brief says.
+    actions = [action for action in brief.lsp_actions if action in READ_ONLY_LSP_ACTIONS]
+    return LspSession(from_json(LspConfig, brief.lsp), actions, trusted=brief.trusted)
+
+
+def tool_executor(brief: Brief, parent: Parent | None = None) -> ToolExecutor:
     """Return the executor for a brief; its commands see none of the child's secrets."""
     keys = take_search_keys(os.environ) if reach_network(brief.tools) else {}
     env = dict(os.environ)
@@ -146,10 +170,12 @@ def tool_executor(brief: Brief) -> ToolExecutor:
         session_id=brief.run_id,
         spill=Path(brief.spill_folder) if brief.spill_folder else None,
         web=_web(brief, keys, secrets),
+        lsp=_lsp(brief),
         convert=from_json(ConvertConfig, brief.convert) if brief.convert else None,
     )
     return ToolExecutor(
-        [available[name] for name in brief.tools if name in available],
+        [available[name] for name in brief.tools if name in available]
+        + (parent.tools() if parent else []),
         context,
         not_given=available.keys() - wanted,
     )

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
+    ToolFault,
     build_error_response,
     build_meta,
     is_success,
@@ -37,6 +39,8 @@ from outrider.tools.executor import ToolExecutor, ToolOutcome
 from outrider.tools.registry import Tool
 
 REPORT_TIMEOUT_MS = 30_000
+Refusal = Callable[[str, Any], Awaitable[ToolFault | None]]
+"""Asks whether a call may be made."""
 GRACE_SECONDS = 5.0
 """How long before the run's deadline a task that has its report gives up on its other tools."""
 
@@ -86,6 +90,7 @@ class TurnExecutor:
         report_back: type[ReportBackTool] | None = None,
         report_attempts: int = 0,
         deadline: float = math.inf,
+        refusal: Refusal | None = None,
     ) -> None:
         self._conversation = conversation
         self._history = history
@@ -100,6 +105,7 @@ class TurnExecutor:
         self._report_back = report_back
         self._reports_left = report_attempts
         self._deadline = deadline
+        self._refusal = refusal
 
     async def run(self, turn: int, *, only_report_back: bool = False) -> TurnResult:
         """Return how the turn ended; `only_report_back` offers the model that tool alone."""
@@ -167,6 +173,9 @@ class TurnExecutor:
 
     async def _call(self, call: RequestedCall, limit_seconds: float | None) -> ToolReturnPart:
         prepared = self._executor.prepare(call.name, call.arguments)
+        if self._refusal is not None and prepared.fault is None:
+            fault = await self._refusal(call.name, prepared.arguments)
+            prepared = replace(prepared, fault=fault)
         self._emit(_started(call, prepared.timeout_ms))
         begun = time.monotonic()
         try:

@@ -3,7 +3,7 @@
 The environment has the key of the child's own provider, and no other secret.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from outrider.agents.permissions import Permit
@@ -33,7 +33,7 @@ def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
     """Return all that the child is told."""
     config, retry = prepared.config, prepared.config.subagents.retry
     wants_report, on_the_web = prepared.schema is not None, reach_network(prepared.permit.tools)
-    return Brief(
+    brief = Brief(
         run_id=run_id,
         agent=prepared.definition.name,
         system_prompt=system_prompt(prepared, report_back=wants_report),
@@ -55,8 +55,11 @@ def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
         web=to_json(config.web) if on_the_web else None,
         # Whoever fetches finds documents too.
         convert=to_json(config.convert) if on_the_web and config.convert.enabled else None,
+        lsp=to_json(config.lsp) if prepared.permit.lsp_actions else None,
+        trusted=prepared.project.trusted,
         state_folder=str(state_home(prepared.project.env)),
     )
+    return replace(brief, **prepared.main) if prepared.main else brief
 
 
 def _masks(setting: str, given: Permit) -> bool:
@@ -79,14 +82,15 @@ def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
     # A proxy may ask for a password, and be the only way to the provider.
     proxies = {name: value for name, value in env.items() if name.lower().endswith("_proxy")}
     keys = {key for tool in prepared.permit.tools for key in keys_of(tool) if key in env}
+    depth = current_depth(env) + (prepared.main is None)  # a main agent was not delegated to
+    marks = ("OUTRIDER_SUBAGENT_CHILD", "PI_SUBAGENT_CHILD") if depth else ()
     return {
         **kept,
         **proxies,
         **{key: env[key] for key in keys},
         **prepared.choice.environment(env),
-        "OUTRIDER_SUBAGENT_CHILD": "1",
-        "OUTRIDER_SUBAGENT_DEPTH": str(current_depth(env) + 1),
-        "PI_SUBAGENT_CHILD": "1",
+        **dict.fromkeys(marks, "1"),
+        "OUTRIDER_SUBAGENT_DEPTH": str(depth),
         RUN_VARIABLE: run_id,
         "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",

@@ -1,5 +1,6 @@
 """What is known of a run from its (masked) events: its text, usage, receipt, and its end."""
 
+import math
 import time
 from typing import Any, cast
 
@@ -13,10 +14,13 @@ from outrider.protocol.results import Streaming
 from outrider.protocol.usage import Usage
 from outrider.records.activity import KINDS, ActivityLog, of_call
 from outrider.records.runs import RunRecorder
+from outrider.schemas.values import is_object
 
 MAX_DISPLAY_ITEMS = 200
 MAX_DISPLAY_TEXT = 4_000
 MAX_HELD_TEXT = 1 << 20
+DELEGATION_KEYS = {"agent", "runId", "outcome", "usage"}
+NO_REQUESTS = "the child sent a request, which only a main agent may; it was dropped"
 
 
 class PartialText:
@@ -73,11 +77,16 @@ class Collector:
         self.last_event = "none"
         self.last_retry: events.RetryEvent | None = None
         self.display_items: list[dict[str, Any]] = []
+        self.delegations: list[dict[str, Any]] = []
+        self.faults: list[str] = []
+        """What the child sent and had no right to."""
         self._max_events = max_events
         self._events = 0
         self._seen_at = time.monotonic()
         self._waiting: dict[str, float] = {}
         self._calls: dict[str, events.ToolStartEvent] = {}
+        self._requests: set[str] = set()
+        self._asking_since = self._waited = 0.0
 
     def take(self, masked: MaskedEvent) -> None:
         """Take in one event; what comes after the task's end is ignored."""
@@ -94,6 +103,24 @@ class Collector:
     def idle_since(self) -> float:
         """Return since when nothing has moved: no event came, and no tool was within its time."""
         return max([self._seen_at, *self._waiting.values()])
+
+    def answered(self, request: str) -> None:
+        """Take note that a request has its answer."""
+        self._waiting.pop(f"request {request}", None)
+        self._seen_at = time.monotonic()
+        self._requests.discard(request)
+        if not self._requests:
+            self._waited += self._seen_at - self._asking_since
+
+    def waited(self) -> float:
+        """Return how many seconds the child waited for us, which aren't its own."""
+        now = time.monotonic()
+        return self._waited + (now - self._asking_since if self._requests else 0.0)
+
+    def refuse(self, event: events.RequestEvent) -> None:
+        """Drop a request of a child that has nobody to ask."""
+        self._record({"type": "fault", "message": NO_REQUESTS, "kind": event.kind})
+        self.faults = [NO_REQUESTS]
 
     def streaming(self) -> Streaming:
         """Return how far the run has come."""
@@ -142,8 +169,16 @@ class Collector:
                 self._waiting.pop(event.id, None)
                 if call := self._calls.pop(event.id, None):
                     self._add_activity(call, event.envelope)
+                if delegated := _delegation_of(event.envelope):
+                    self.delegations.append(delegated)
                 if event.name != REPORT_BACK:  # handing over the result is not work done
                     self.receipt.add(event.effects, failed=not is_success(event.envelope))
+            case events.RequestEvent():
+                self._asking_since = self._asking_since if self._requests else self._seen_at
+                self._requests.add(event.id)
+                self._waiting[f"request {event.id}"] = math.inf
+            case events.DroppedEvent():
+                pass
             case events.TurnEndEvent():
                 self.usage = event.usage
             case events.TaskFinishEvent():
@@ -162,6 +197,14 @@ class Collector:
     def _show(self, item: dict[str, Any]) -> None:
         self.display_items.append(item)
         del self.display_items[:-MAX_DISPLAY_ITEMS]
+
+
+def _delegation_of(envelope: Any) -> dict[str, Any] | None:
+    """Return what a main agent's tool result says of a delegation; None for any other result."""
+    data = envelope.get("data") if is_object(envelope) else None
+    if not is_object(data) or not data.keys() >= DELEGATION_KEYS:
+        return None
+    return {key: data[key] for key in sorted(DELEGATION_KEYS)}
 
 
 def _arguments(args: Any) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def conclude(
         duration_ms=duration_ms,
         session_file=str(run.session_file),
         withheld=prepared.permit.withheld,
-        warnings=prepared.warnings,
+        warnings=(*prepared.warnings, *collector.faults),
         receipt=collector.receipt.to_dict(),
         display_items=tuple(collector.display_items),
     )
@@ -168,7 +168,9 @@ def _shown(
         where = f"the whole is in run {run.id}" if result.output_file else "the rest is lost"
         error = ErrorInfo(ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, f"The text was cut; {where}.")
     content = f"{shown}\n\n[{run.problem}]" if run.problem else shown
-    return text_result(content, Details(run_id=run.id, results=(result,), error=error))
+    delegations = tuple(collector.delegations) or None
+    details = Details(run_id=run.id, results=(result,), error=error, delegations=delegations)
+    return text_result(content, details)
 
 
 def failure_text(result: SingleResult, collector: Collector) -> str:

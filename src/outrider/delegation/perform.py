@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from outrider.delegation.admission import admission, max_children
 from outrider.delegation.briefing import brief_for, child_environment
@@ -16,15 +17,16 @@ from outrider.delegation.concluding import conclude
 from outrider.delegation.gate import Gate
 from outrider.delegation.preparation import Confirm, Prepared, prepare
 from outrider.delegation.request import Request
-from outrider.delegation.supervision import Ending, Supervisor
+from outrider.delegation.supervision import Ending, OnRequest, Supervisor
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.events import Event
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.results import Details, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
 from outrider.records.runs import RunRecorder, prune, pruning_is_due
 from outrider.runtimes.native.runtime import NativeRuntime
-from outrider.settings.places import runs_folder, state_home
+from outrider.settings.places import project_name, runs_folder, state_home
 
 UPDATE_INTERVAL_SECONDS = 0.05
 log = logging.getLogger("outrider")
@@ -41,6 +43,10 @@ class Caller:
     confirm: Confirm | None = None
     on_update: OnUpdate | None = None
     on_start: Callable[[Prepared, str], object] | None = None
+    on_event: Callable[[Event], object] | None = None
+    """Told of each event of the child, masked."""
+    on_request: OnRequest | None = None
+    """Answers the requests of a main agent; no other agent may make any."""
     cancelled: asyncio.Event | None = None
     one_shot: bool = False
     """A command that ends with its result, and shares the user's fork server with the next."""
@@ -57,22 +63,29 @@ async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
         return refused(refusal)
     most = max_children(prepared.config.subagents.max_concurrent)
     async with admission().enter(most, prepared.provider):
-        runs = runs_folder(caller.env)
-        try:
-            run = RunRecorder.create(runs)
-        except OSError as error:
-            message = f"The run can't be recorded under {runs}: {error.strerror or error}."
-            advice = "Make room there, or name another folder in OUTRIDER_HOME."
-            return refused(Refusal(ErrorCode.SUBAGENT_FAILED, f"{message} {advice}"))
-        with run:
-            result = await _recorded(prepared, caller, run)
+        return await recorded(prepared, caller, RunRecorder.create)
+
+
+async def recorded(
+    prepared: Prepared, caller: Caller, open_record: Callable[[Path], RunRecorder]
+) -> ToolResult:
+    """Return the result of a prepared run; `open_record` returns its record in a folder of runs."""
+    runs = runs_folder(caller.env)
+    try:
+        run = open_record(runs)
+    except OSError as error:
+        message = f"The run can't be recorded under {runs}: {error.strerror or error}."
+        advice = "Make room there, or name another folder in OUTRIDER_HOME."
+        return refused(Refusal(ErrorCode.SUBAGENT_FAILED, f"{message} {advice}"))
+    with run:
+        result = await _concluded(prepared, caller, run)
     if pruning_is_due(runs):
         with suppress(RuntimeError):  # there is no room for a thread: a later run prunes
             threading.Thread(target=prune, args=(runs, prepared.config.runs)).start()
     return result
 
 
-async def _recorded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
+async def _concluded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
     run.add_event(_opening(prepared, run))
     activity = ActivityLog(state_home(caller.env))
     collector = Collector(run, prepared.config.limits.events, activity)
@@ -106,20 +119,23 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
         "tools": list(prepared.permit.tools),
         "withheld": to_json(prepared.permit.withheld),
         "cwd": prepared.shown_cwd,
+        "project": project_name(prepared.project.folder, prepared.project.env),
+        **({"folder": str(prepared.project.folder)} if prepared.main else {}),
     }
 
 
 async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) -> Ending:
-    updates = _Updates(caller.on_update, collector)
+    updates = _Updates(caller.on_update, caller.on_event, collector)
 
-    def changed() -> None:
+    def changed(event: Event) -> None:
         retry = collector.last_retry
         if retry is not None and retry.kind in (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED):
             admission().pause(prepared.provider, retry.delay_ms / 1000)
             collector.last_retry = None
-        updates.changed()
+        updates.changed(event)
 
-    supervisor = Supervisor(Gate(prepared.project.masker), collector, prepared.config, changed)
+    gate = Gate(prepared.project.masker)
+    supervisor = Supervisor(gate, collector, prepared.config, changed, caller.on_request)
     runtime = NativeRuntime(
         caller.env,
         keep_minutes=prepared.config.warm.keep_minutes,
@@ -135,14 +151,21 @@ async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) 
 
 @dataclass(slots=True)
 class _Updates:
-    """Tells the caller how far the run has come, at most twenty times a second."""
+    """Tells the caller of each event, and at most twenty times a second how far the run is."""
 
     _on_update: OnUpdate | None
+    _on_event: Callable[[Event], object] | None
     _collector: Collector
     _timer: asyncio.TimerHandle | None = None
     _last: float = 0.0
 
-    def changed(self) -> None:
+    def changed(self, event: Event) -> None:
+        if self._on_event is not None:
+            try:
+                self._on_event(event)
+            except Exception:
+                log.exception("on_event raised; no more events are sent for this run")
+                self._on_event = None
         if self._on_update is None or self._timer is not None:
             return
         wait = max(0.0, self._last + UPDATE_INTERVAL_SECONDS - time.monotonic())

@@ -41,6 +41,8 @@ class Prepared:
     shown_cwd: str
     """The task and the folder as records and results show them, masked."""
     warnings: tuple[str, ...] = ()
+    main: Mapping[str, Any] | None = None
+    """What the brief of a main agent says otherwise; None for all that are delegated to."""
 
     @property
     def config(self) -> Config:
@@ -69,9 +71,20 @@ def prepare(
     check_depth(project.config, env)
     check_input(request)
     check_schema(request.output_schema)
-    definition = request.definition or _find(request.agent, project.discovery)
+    definition = request.definition or find_agent(request.agent, project.discovery)
     _check_may_run(definition, project, confirm)
     given, problems = project.permit(definition, interactive=confirm is not None)
+    return assembled(request, project, definition, given, problems)
+
+
+def assembled(
+    request: Request,
+    project: Project,
+    definition: AgentDefinition,
+    given: Permit,
+    problems: tuple[str, ...] = (),
+) -> Prepared:
+    """Return a delegation with the model that answers; raises `Refusal` where none can."""
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
@@ -88,7 +101,8 @@ def prepare(
     )
 
 
-def _find(name: str, discovery: Discovery) -> AgentDefinition:
+def find_agent(name: str, discovery: Discovery) -> AgentDefinition:
+    """Return the agent that is called `name`, or refuse with those there are."""
     definition = discovery.agents.get(name.strip())
     if definition is not None:
         return definition

@@ -2,15 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from outrider.delegation.collecting import Collector
-from outrider.delegation.gate import Gate
+from outrider.delegation.gate import Gate, MaskedEvent
 from outrider.delegation.lines import ErrorText, Flooded, LineReader
 from outrider.processes.shielding import shielded
+from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
+from outrider.protocol.events import Event, RequestEvent
 from outrider.protocol.outcomes import TimeoutReason
 from outrider.runtimes.runtime import ChildExit, Runtime
 from outrider.settings.keys import Config
@@ -29,16 +31,30 @@ class Ending:
     errors: str = ""
 
 
+OnRequest = Callable[[RequestEvent], Awaitable[Any]]
+"""Returns the answer to a main agent's request, as JSON has it."""
+
+
 class Supervisor:
-    """Listens to one child, and ends it at a deadline, a limit or a cancellation."""
+    """Listens to one child, and ends it at a deadline, a limit or a cancellation.
+
+    `changed` is told of each event, masked; `on_request` answers the requests of a main agent.
+    """
 
     def __init__(
-        self, gate: Gate, collector: Collector, config: Config, changed: Callable[[], None]
+        self,
+        gate: Gate,
+        collector: Collector,
+        config: Config,
+        changed: Callable[[Event], None],
+        on_request: OnRequest | None = None,
     ) -> None:
         limits = config.limits
         self._gate = gate
         self._collector = collector
         self._changed = changed
+        self._on_request = on_request
+        self._answers: set[asyncio.Future[None]] = set()
         self._timeout_seconds = config.subagents.timeout_ms / 1000
         self._idle_seconds = config.subagents.idle_timeout_ms / 1000
         self._lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
@@ -47,6 +63,7 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[Ending] = self._loop.create_future()
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
 
     async def run(
         self,
@@ -61,17 +78,17 @@ class Supervisor:
         waiting = cancelled and asyncio.ensure_future(cancelled.wait())
         if waiting is not None:
             waiting.add_done_callback(self._on_cancel)
-        deadline = self._loop.call_later(self._timeout_seconds, self._on_deadline)
+        self._deadline = self._loop.call_later(self._timeout_seconds, self._on_deadline)
         self._check_idleness()
         try:
             ending = await self._ended
         finally:
-            for pending in (waiting, self._idle_timer, deadline, child):
+            for pending in (waiting, self._idle_timer, self._deadline, child, *self._answers):
                 if pending is not None:
                     pending.cancel()
-            await shielded(asyncio.wait({child}))
+            await shielded(asyncio.wait({child, *self._answers}))
             for masked in self._gate.close():
-                self._collector.take(masked)
+                self._take(masked)
         # Masked before anything is cut: half a secret can't be recognised.
         return replace(
             ending,
@@ -86,12 +103,37 @@ class Supervisor:
         try:
             for line in self._lines.feed(data):
                 for masked in self._gate.events(line):
-                    self._collector.take(masked)
+                    self._take(masked)
         except Flooded as flood:
             self._end(Ending("flooded", str(flood)))
         if self._collector.finish is not None:
             self._end(Ending("finished"))
-        self._changed()
+
+    def on_link(self, send: Callable[[bytes], None]) -> None:
+        """Take the way by which answers reach the child."""
+        self._send = send
+
+    def _take(self, masked: MaskedEvent) -> None:
+        event = masked.event
+        if isinstance(event, RequestEvent) and self._on_request is None:
+            self._collector.refuse(event)
+            return
+        self._collector.take(masked)
+        if isinstance(event, RequestEvent) and self._on_request is not None:
+            answer = asyncio.ensure_future(self._answered(event, self._on_request))
+            self._answers.add(answer)
+            answer.add_done_callback(self._on_answered)
+        self._changed(event)
+
+    async def _answered(self, event: RequestEvent, on_request: OnRequest) -> None:
+        answer = await on_request(event)
+        self._collector.answered(event.id)
+        self._send(jsonl.encode({"id": event.id, "answer": answer}) + b"\n")
+
+    def _on_answered(self, answer: asyncio.Future[None]) -> None:
+        self._answers.discard(answer)
+        if not answer.cancelled() and (error := answer.exception()) and not self._ended.done():
+            self._ended.set_exception(error)
 
     def on_errors(self, data: bytes) -> None:
         """Take in what the child printed to stderr."""
@@ -116,14 +158,20 @@ class Supervisor:
             self._end(Ending("cancelled"))
 
     def _on_deadline(self) -> None:
-        self._end(Ending("timed_out", timeout=TimeoutReason.RUNTIME))
+        """Enforce the hard deadline, which the time of unanswered requests doesn't count for."""
+        left = self._begun + self._timeout_seconds + self._collector.waited() - time.monotonic()
+        if self._collector.waited() and left > 0:
+            self._deadline = self._loop.call_later(max(left, 0.05), self._on_deadline)
+        else:
+            self._end(Ending("timed_out", timeout=TimeoutReason.RUNTIME))
 
     def _check_idleness(self) -> None:
         """Enforce the idle timeout: look again when it would be over if nothing came."""
         since = max(self._begun, self._collector.idle_since())
         left = since + self._idle_seconds - time.monotonic()
-        if left > 0:
-            self._idle_timer = self._loop.call_later(left, self._check_idleness)
+        if left > 0:  # looked at again before a tool's time is over: it may end early
+            wait = min(left, self._idle_seconds)
+            self._idle_timer = self._loop.call_later(wait, self._check_idleness)
         else:
             self._end(Ending("timed_out", timeout=TimeoutReason.IDLE))
 

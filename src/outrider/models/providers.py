@@ -3,6 +3,7 @@
 Attempts, deadlines and outcomes would be wrong otherwise.
 """
 
+import math
 import os
 import sys
 from functools import cache
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _OWN_CLIENT = ("openai", "openai-chat", "openai-responses", "anthropic")
 _CONNECT_SECONDS = 10.0
+_MIN_TOKENS = 12_000
+"""What fits every window that is known: to look one up takes half a millisecond."""
 # Only against a dead peer: the run has deadlines of its own.
 _SILENCE_SECONDS = 3600.0
 
@@ -122,6 +125,17 @@ def cost_of(response: "ModelResponse") -> tuple[float, bool]:
         return float(response.cost().total_price), True
     except (LookupError, ValueError, AssertionError):
         return 0.0, False
+
+
+def fullness(response: "ModelResponse") -> float:
+    """Return which share of its model's window a conversation fills; 0 where that isn't known."""
+    used = response.usage.input_tokens + response.usage.output_tokens
+    if used < _MIN_TOKENS:
+        return 0.0
+    try:
+        return used / (response.cost().model.context_window or math.inf)
+    except (LookupError, ValueError, AssertionError):
+        return 0.0
 
 
 def has_price(model: "Model") -> bool:

@@ -140,16 +140,26 @@ def sweep_marked(mark: str) -> None:
     For what is left when those who would have ended it were killed first.
     """
     give_up = time.monotonic() + MAX_SWEEP_SECONDS
-    while (pids := _marked(mark.encode())) and time.monotonic() < give_up:
+    variable, _, value = mark.partition("=")
+    while time.monotonic() < give_up:
+        pids = [pid for pid, its in marked(variable) if its == value]
+        if not pids:
+            return
         _kill_all(pids)
 
 
-def _marked(mark: bytes) -> list[int]:
-    found: list[int] = []
+def marked(variable: str) -> list[tuple[int, str]]:
+    """Return the processes that have a variable in their environment, each with its value.
+
+    One that has it twice is there twice: no second value hides the first.
+    """
+    found: list[tuple[int, str]] = []
+    start = f"{variable}=".encode()
     for name in filter(str.isdigit, os.listdir("/proc") if HAS_PROC else ()):
         with suppress(OSError), open(f"/proc/{name}/environ", "rb") as environment:
-            if mark in environment.read().split(b"\0"):
-                found.append(int(name))
+            for entry in environment.read().split(b"\0"):
+                if entry.startswith(start):
+                    found.append((int(name), entry.removeprefix(start).decode(errors="replace")))
     return found
 
 
@@ -243,7 +253,9 @@ def call_oneself(name: str) -> None:
 
 def child_name(depth: int) -> str:
     """Return how a child at this depth calls itself, without the prefix; see `depth_of`."""
-    return "child" if depth <= 1 else f"child{min(depth, 9)}"  # the kernel keeps 15 characters
+    if depth == 0:
+        return "main"  # what it starts is as deep as its own caller
+    return "child" if depth == 1 else f"child{min(depth, 9)}"  # the kernel keeps 15 characters
 
 
 def depth_of(name: str) -> int:

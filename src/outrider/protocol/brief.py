@@ -18,6 +18,15 @@ class BudgetLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class HostTool:
+    """A tool that the parent carries out for a main agent."""
+
+    name: str
+    description: str
+    parameters: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Brief:
     """One task for one child. Secrets travel in the environment, never here."""
 
@@ -44,8 +53,17 @@ class Brief:
     """The settings of the web tools, where it has one of these."""
     convert: dict[str, Any] | None = None
     """The settings of the document converter, where it may convert."""
+    lsp: dict[str, Any] | None = None
+    """The settings of language servers, where it may ask these."""
+    trusted: bool = False
+    """Whether the user trusts the repository, so that what lies in it may be run."""
     state_folder: str | None = None
     """Where caches and activity are kept."""
+    history: tuple[Any, ...] = ()
+    """What was said in earlier turns of a session: `user`, `assistant` and `tools` messages."""
+    host_tools: tuple[HostTool, ...] = ()
+    ask_before: tuple[str, ...] = ()
+    """The tools of which each call has to be allowed by the parent."""
 
     @property
     def provider(self) -> str:

@@ -71,7 +71,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             network=True,
             setting="convert.enabled",
         ),
-        CatalogueEntry("lsp"),
+        CatalogueEntry("lsp", "outrider.tools.lsp.lsp", setting="lsp.enabled"),
         CatalogueEntry("write", f"{_FILES}.write", writes=True),
         CatalogueEntry(
             "edit", f"{_FILES}.edit", writes=True, aliases=("multiedit", "notebookedit")

@@ -97,6 +97,26 @@ class ToolResultEndEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestEvent:
+    """A main agent asks its parent to `delegate` or to `permit` a call; no other child may."""
+
+    type: ClassVar[str] = "request"
+    id: str
+    kind: str
+    name: str
+    args: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedEvent:
+    """The results of these calls were left out of the conversation, to fit the model's window."""
+
+    type: ClassVar[str] = "dropped"
+    turn: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEndEvent:
     """A turn is over; `usage` is the run's so far."""
 
@@ -131,6 +151,8 @@ Event = (
     | RetryEvent
     | ToolStartEvent
     | ToolResultEndEvent
+    | RequestEvent
+    | DroppedEvent
     | TurnEndEvent
     | TaskFinishEvent
 )

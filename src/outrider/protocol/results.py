@@ -85,6 +85,8 @@ class Details:
     results: tuple[SingleResult, ...] = ()
     error: ErrorInfo | None = None
     streaming: Streaming | None = None
+    delegations: tuple[dict[str, Any], ...] | None = None
+    """What a main agent has delegated: agent, runId, outcome, and usage that isn't its own."""
 
 
 @dataclass(frozen=True, slots=True)

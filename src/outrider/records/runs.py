@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import shutil
 import sys
 import time
@@ -42,7 +43,7 @@ class RunRecorder:
         self._line_end = b""
         self._output: int | None = None
         with ExitStack() as descriptors:
-            self._session = _create(self.session_file, descriptors)
+            self._session = _create(self.session_file, descriptors, os.O_APPEND)
             # It is free, or held for a moment by a reader that checks whether the run is running.
             fcntl.flock(self._session, fcntl.LOCK_EX)
             self._reserved = _create(folder / RESERVED, descriptors)
@@ -66,6 +67,21 @@ class RunRecorder:
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+
+    @classmethod
+    def reopen(cls, folder: Path) -> Self:
+        """Return the recorder of a run that goes on; raises `BlockingIOError` while it runs.
+
+        Until there is a new result, the run has none: the old one said how the last turn ended.
+        """
+        with open(folder / SESSION, "r+b") as session:
+            fcntl.flock(session, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            session.seek(max(0, session.seek(0, os.SEEK_END) - 1))
+            if session.read() not in (b"", b"\n"):  # the last line was cut
+                session.write(b"\n")
+            for name in (RESULT, OUTPUT):
+                (folder / name).unlink(missing_ok=True)
+        return cls(folder)
 
     def __enter__(self) -> Self:
         return self
@@ -142,9 +158,9 @@ def _reserve(descriptor: int) -> None:
         raise OSError(get_errno(), os.strerror(get_errno()))
 
 
-def _create(path: Path, descriptors: ExitStack) -> int:
+def _create(path: Path, descriptors: ExitStack, flags: int = 0) -> int:
     """Return a new file's descriptor, which is closed with the others."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
     descriptors.callback(os.close, descriptor)
     return descriptor
 
@@ -180,7 +196,16 @@ def recorded_runs(runs: Path) -> list[RecordedRun]:
 
 
 def find_run(runs: Path, name: str) -> RecordedRun:
-    """Return the run whose id is `name`, or starts with it; raises `Refusal`."""
+    """Return the run whose id is `name`, or starts with it; raises `Refusal`.
+
+    `last` and `-1` stand for the newest one, `-2` for the one before it.
+    """
+    back = re.fullmatch(r"-([1-9]\d{0,8})", "-1" if name == "last" else name)
+    if back:
+        newest = recorded_runs(runs)[int(back[1]) - 1 :]
+        if newest:
+            return newest[0]
+        raise Refusal(ErrorCode.INVALID_INPUT, f"There is no run {name!r}: there are too few.")
     ids = [folder.name for folder in _folders(runs)]
     matching = [name] if name in ids else [one for one in ids if name and one.startswith(name)]
     if len(matching) == 1:
@@ -189,6 +214,14 @@ def find_run(runs: Path, name: str) -> RecordedRun:
     if matching:
         problem = f"{len(matching)} runs start with {name!r}: write more of the id."
     raise Refusal(ErrorCode.INVALID_INPUT, problem)
+
+
+def delete_run(folder: Path) -> bool:
+    """Delete the record of a run; return whether it is gone. One that is running stays."""
+    if _is_running(folder):
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 def _folders(runs: Path) -> Iterator[Path]:
@@ -242,9 +275,8 @@ def prune(runs: Path, keep: RunsConfig) -> int:
     for changed, size, folder in sorted(sizes, reverse=True):
         total += size
         old = now - changed > keep.keep_days * 86_400
-        if (old or total > keep.keep_bytes) and not _is_running(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            removed += 1
+        if old or total > keep.keep_bytes:
+            removed += delete_run(folder)
     return removed
 
 

@@ -4,7 +4,7 @@ Supervision, collecting and concluding know this interface and nothing below it:
 processes. Cold start and fork server are its first implementation (`native`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,10 @@ class ChildExit:
 
 class Listener(Protocol):
     """Takes what a child sends, as it comes."""
+
+    def on_link(self, send: Callable[[bytes], None]) -> None:
+        """Take the way to the child, by which its requests are answered."""
+        ...
 
     def on_events(self, data: bytes) -> None:
         """Take bytes of events: JSON objects, one a line, cut anywhere."""

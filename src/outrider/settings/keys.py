@@ -25,10 +25,12 @@ def _key(
     minimum: float = 0,
     choices: tuple[str, ...] = (),
     project: ProjectRule | None = None,
+    entries: type = str,
 ) -> Any:
     # There is no lower value of a text.
     project = project or (ProjectRule.NEVER if isinstance(default, str) else ProjectRule.LOWER)
-    metadata = {"doc": doc, "minimum": minimum, "choices": choices, "project": project}
+    metadata: dict[str, Any] = {"doc": doc, "minimum": minimum, "choices": choices}
+    metadata |= {"project": project, "entries": entries}
     if isinstance(default, dict):
         return field(default_factory=dict[str, Any], metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -36,8 +38,11 @@ def _key(
 
 READ_ONLY_LSP_ACTIONS = (
     "definition", "references", "hover", "signature", "symbols", "diagnostics",
-    "workspace-diagnostics", "servers",
+    "workspace-diagnostics", "servers", "implementation", "type-definition", "workspace-symbols",
+    "incoming-calls", "outgoing-calls",
 )  # fmt: skip
+PRIVILEGED_LSP_ACTIONS = ("rename", "codeAction", "restart")
+"""Never open to a child, whatever the configuration says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,41 @@ class ConvertConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """What the user says of one language server; what is empty stays as it is known."""
+
+    command: tuple[str, ...] = ()
+    file_types: tuple[str, ...] = ()
+    root_markers: tuple[str, ...] = ()
+    initialization_options: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class LspToolConfig:
+    """What the `lsp` tool may do outside of children."""
+
+    allow_mutating_actions: bool = _key(
+        False, "Let people and main agents use `rename`, `codeAction` and `restart`."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LspConfig:
+    """Language servers: which, and how long they may take."""
+
+    enabled: bool = _key(True, "Whether language servers may be asked.")
+    servers: dict[str, Any] = _key(  # noqa: RUF009  # a factory, as for any table
+        {}, "Your own language servers.", project=ProjectRule.NEVER, entries=ServerConfig
+    )
+    preferred: dict[str, str] = _key(  # noqa: RUF009
+        {}, "The server to ask, by language.", project=ProjectRule.NEVER
+    )
+    request_timeout_ms: int = _key(15_000, "Time for one answer of a server.", minimum=1)
+    start_timeout_ms: int = _key(30_000, "Time for a server to start and load.", minimum=1)
+    tool: LspToolConfig = field(default_factory=LspToolConfig)
+
+
+@dataclass(frozen=True, slots=True)
 class LimitsConfig:
     """How much of a child's output is taken in, and shown."""
 
@@ -183,6 +223,13 @@ class WarmConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandsConfig:
+    """Commands in a host's chat."""
+
+    enabled: bool = _key(True, "Whether a chat has `/toolkit`.")
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Every setting, at its effective value."""
 
@@ -192,9 +239,11 @@ class Config:
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     web: WebConfig = field(default_factory=WebConfig)
     convert: ConvertConfig = field(default_factory=ConvertConfig)
+    lsp: LspConfig = field(default_factory=LspConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     runs: RunsConfig = field(default_factory=RunsConfig)
     warm: WarmConfig = field(default_factory=WarmConfig)
+    commands: CommandsConfig = field(default_factory=CommandsConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +259,8 @@ class Key:
     minimum: float
     choices: tuple[str, ...]
     project: ProjectRule
+    entries: type
+    """What the entries of a table are: texts, or what a dataclass describes."""
 
     @property
     def variable(self) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any, cast
 
+from outrider.protocol.data import from_json
 from outrider.protocol.errors import OutriderError
 from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule
 
@@ -29,7 +30,7 @@ def check(key: Key, value: object) -> Any:
     if key.kind is tuple:
         return _check_list(key, value)
     if key.kind is dict:
-        return _check_table(value)
+        return _check_table(key, value)
     if key.kind is not str:
         return _check_number(key, value)
     if not isinstance(value, str) or not value.strip():
@@ -47,11 +48,17 @@ def _check_list(key: Key, value: object) -> tuple[str, ...]:
     return names
 
 
-def _check_table(value: object) -> dict[str, str]:
-    table = cast("dict[object, object]", value) if isinstance(value, dict) else {1: 1}
-    if not all(isinstance(text, str) and text for pair in table.items() for text in pair):
+def _check_table(key: Key, value: object) -> dict[str, Any]:
+    table = cast("dict[str, Any]", value) if isinstance(value, dict) else {"": value}
+    texts = (*table, *(table.values() if key.entries is str else ()))
+    if not all(isinstance(text, str) and text for text in texts):
         raise SettingError(f"{value!r} is not a table of names and texts")
-    return {str(name): str(text) for name, text in table.items()}
+    try:
+        for entry in table.values() if key.entries is not str else ():
+            from_json(key.entries, entry)
+    except ValueError as error:
+        raise SettingError(str(error)) from None
+    return table
 
 
 def _check_choices(key: Key, names: Iterable[str]) -> None:

@@ -87,6 +87,13 @@ def project_root(cwd: Path, env: Mapping[str, str]) -> Path | None:
     return next(reversed(project_levels(cwd, env)), None)
 
 
+def project_name(folder: Path, env: Mapping[str, str]) -> str:
+    """Return how records name the project of `folder`: by its path, from `~` on where it can be."""
+    root, own_home = project_root(folder, env) or folder, home(env)
+    inside = root != own_home and root.is_relative_to(own_home)
+    return f"~/{root.relative_to(own_home)}" if inside else str(root)
+
+
 def project_files(level: Path) -> tuple[Path, ...]:
     """Return the files and folders of a level that can hold settings or agents."""
     return (level / _PROJECT_CONFIG, *(level / name for name in _PROJECT_AGENTS))

@@ -14,6 +14,7 @@ from outrider.workspaces.folder import FolderWorkspace
 from outrider.workspaces.workspace import Workspace
 
 if TYPE_CHECKING:
+    from outrider.tools.lsp.session import LspSession
     from outrider.tools.web.session import WebSession
 
 SPILL_PREFIX = "outrider-result:"
@@ -76,6 +77,8 @@ class ToolContext:
     """The folder for what was cut from results; without it only the cut form remains."""
     web: "WebSession | None" = None
     """The child's way to the web, where it may use that."""
+    lsp: "LspSession | None" = None
+    """The child's language servers, where it may ask these."""
     convert: ConvertConfig | None = field(default_factory=ConvertConfig)
     """The limits for documents; None where none are converted."""
     stop: threading.Event = field(default_factory=threading.Event)

@@ -19,6 +19,7 @@ from outrider.protocol.envelope import (
 )
 from outrider.protocol.receipt import Effects, Receipt
 from outrider.schemas.arguments import CallArguments, read_arguments
+from outrider.schemas.values import is_object
 from outrider.tools.arguments import ArgumentChecker
 from outrider.tools.context import ToolContext
 from outrider.tools.cutting import Keep, cut_text, shrink
@@ -115,8 +116,9 @@ class ToolExecutor:
     async def aclose(self) -> None:
         """End all sessions and what they started."""
         await self._sessions.aclose()
-        if self.context.web is not None:
-            await self.context.web.aclose()
+        for session in (self.context.web, self.context.lsp):
+            if session is not None:
+                await session.aclose()
 
     def prepare(self, name: str, arguments: CallArguments) -> PreparedCall:
         """Return a call that can be made, or one that knows why it can't."""
@@ -150,6 +152,14 @@ class ToolExecutor:
             return self._outcome(call, envelope)
         except Exception as fault:  # a mask or a disk that fails: nothing unmasked may pass
             return _without_result(call, type(fault).__name__)
+
+    def text_of(self, earlier: Mapping[str, Any]) -> str:
+        """Return what the model sees of a call that was made before, by its record."""
+        name, args = earlier["name"], earlier.get("args")
+        arguments = args if is_object(args) else {}
+        tool = self._by_name.get(name)
+        whole = self._formatter.long(name, arguments, earlier["envelope"])
+        return self._cut(whole, tool.keep if tool else "head")
 
     def _unknown(self, name: str) -> ToolFault:
         names = ", ".join(sorted(self._by_name)) or "none"

@@ -27,20 +27,24 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from outrider.models.catalogue import EMBEDDED
+from outrider.models.embedded.delegating import delegated
 from outrider.models.embedded.evidence import Call, collect
 from outrider.models.embedded.planning import followed, next_calls
 from outrider.models.embedded.ranking import rank
 from outrider.models.embedded.report import fill_report, write_report
 from outrider.models.embedded.words import understand
-from outrider.protocol.catalogue import REPORT_BACK
+from outrider.protocol.catalogue import REPORT_BACK, SUBAGENT
 
 
 def answer(messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition]) -> str | list[Call]:
     """Return the tool calls to make next, or the report that ends the task."""
-    prompts, made = _conversation(messages)
+    schemas = {tool.name: tool.parameters_json_schema for tool in tools}
+    # A prompt that follows an answer is a new question, unless it asks for the report again.
+    prompts, made = _conversation(messages, in_turns=REPORT_BACK not in schemas)
+    if SUBAGENT in schemas:
+        return delegated("".join(prompts[:1]), made, schemas[SUBAGENT])
     question = followed(understand(prompts[0] if prompts else ""), made)
     evidence = collect(made)
-    schemas = {tool.name: tool.parameters_json_schema for tool in tools}
     asked_again = len(prompts) > 1
     if not asked_again and (calls := next_calls(question, made, evidence, frozenset(schemas))):
         return calls
@@ -53,12 +57,16 @@ def answer(messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition]) ->
     return write_report(question, evidence, findings)
 
 
-def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[Call]]:
-    """Return what the user said, and the tool calls with their results."""
+def _conversation(
+    messages: Sequence[ModelMessage], *, in_turns: bool
+) -> tuple[list[str], list[Call]]:
+    """Return what the user said, and the tool calls with their results; of the last turn only."""
     prompts: list[str] = []
     calls: dict[str, Call] = {}
     made: list[Call] = []
-    for part in (part for message in messages for part in message.parts):
+    begins = [i for i, one in enumerate(messages) if _is_question(one)]
+    start = begins[-1] if in_turns and begins else 0
+    for part in (part for message in messages[start:] for part in message.parts):
         if isinstance(part, UserPromptPart):
             prompts.append(part.content if isinstance(part.content, str) else "")
         elif isinstance(part, ToolCallPart):
@@ -67,6 +75,11 @@ def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[Cal
             text = part.content if isinstance(part.content, str) else ""
             made.append(replace(calls[part.tool_call_id], text=text))
     return prompts, made
+
+
+def _is_question(message: ModelMessage) -> bool:
+    """Whether the user begins to speak here; behind tool results, a prompt is the child's own."""
+    return isinstance(next(iter(message.parts), None), UserPromptPart)
 
 
 class EmbeddedModel(Model[None]):

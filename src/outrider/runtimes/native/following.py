@@ -53,15 +53,20 @@ class Following:
 
     def _listen(self) -> None:
         links = self._links
+        self._listener.on_link(self._send)
         self._loop.add_reader(links.events, self._pass_on, links.events, self._listener.on_events)
         self._loop.add_reader(links.errors, self._pass_on, links.errors, self._listener.on_errors)
         self._loop.add_reader(links.status, self._on_status)
-        if not links.send_start():
-            self._loop.add_writer(links.lifeline, self._on_writable)
+        self._send(b"")
 
-    def _on_writable(self) -> None:
-        if self._links.send_start():
+    def _send(self, data: bytes) -> None:
+        """Send more to the child, behind what it hasn't taken yet."""
+        if self._links.lifeline.fileno() < 0:
+            return  # the child was let go of meanwhile
+        if self._links.send(data):
             self._loop.remove_writer(self._links.lifeline)
+        else:
+            self._loop.add_writer(self._links.lifeline, self._send, b"")
 
     def _pass_on(self, descriptor: int, take: Callable[[bytes], None]) -> bool:
         """Hand over what is there now; return whether there was anything."""

@@ -36,7 +36,8 @@ class Links:
     events: int
     errors: int
     status: int
-    start: memoryview
+    unsent: memoryview
+    """What the child hasn't taken yet: first the brief, later answers to its requests."""
     process: "subprocess.Popen[bytes] | None" = None
     """The guardian, where it is ours to wait for; that of a forked child isn't."""
     guardian: int | None = None
@@ -49,15 +50,17 @@ class Links:
         self.lifeline.setblocking(False)
         _lifelines.add(self.lifeline)
 
-    def send_start(self) -> bool:
-        """Send as much of the brief as fits now; return whether all of it is sent."""
+    def send(self, data: bytes) -> bool:
+        """Send as much as fits now, `data` last; return whether all of it is sent."""
+        if data:
+            self.unsent = memoryview(bytes(self.unsent) + data)
         try:
-            while self.start:
-                self.start = self.start[self.lifeline.send(self.start) :]
+            while self.unsent:
+                self.unsent = self.unsent[self.lifeline.send(self.unsent) :]
         except BlockingIOError:
             return False
         except OSError:  # the child is gone, which its status tells
-            self.start = memoryview(b"")
+            self.unsent = memoryview(b"")
         return True
 
     def stop(self) -> None:

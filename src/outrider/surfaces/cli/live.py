@@ -14,8 +14,8 @@ from rich.text import Text
 
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import Streaming, ToolResult
-from outrider.surfaces.cli.text import as_text, count, one_line
 from outrider.surfaces.cli.views import View, spent
+from outrider.surfaces.text import as_text, count, one_line
 
 REFRESH_SECONDS = 0.1
 MAX_STEPS = 5

@@ -10,26 +10,26 @@ from outrider.protocol.errors import Refusal
 from outrider.protocol.outcomes import EXIT_CANCELLED, EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import refused
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser, bad_call
+from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.reports import REPORTS, help as helping, parser_for, report
 
-COMMANDS = {
+_OWN = {
     "run": "Delegate a task to an agent and print its answer.",
-    "agents": "List the agents that can be delegated to here.",
-    "runs": "List the recorded runs, newest first.",
+    "ask": "Ask the main agent one question; it delegates what takes more.",
+    "chat": "Talk with the main agent, in this terminal.",
     "show": "Print what a run said, or its whole transcript.",
     "web": "Search the web or fetch pages, with the tools that children have.",
-    "logs": "List searches, fetched pages, documents and runs, newest first.",
-    "activity": "Sum up what was searched, fetched, converted and delegated.",
-    "config": "Show every setting, its value and where it came from.",
+    "lsp": "Ask language servers about code, or list them.",
     "warm": "Show or stop the process that makes the next run start fast.",
-    "doctor": "Check that everything Outrider needs is there and works.",
 }
+COMMANDS = {**_OWN, **{name: said for name, said in REPORTS.items() if name not in _OWN}}
 
 OVERVIEW = """\
 usage: outrider COMMAND …
 
-Outrider hands one focused task to a child agent, in a process of its own and with
-only the tools it was given, and brings back a result that says how it really ended.
+Outrider hands one focused task to a child agent, in a process of its own and
+with only the tools it was given, and brings back a result that says how it
+really ended.
 
 {commands}
 
@@ -38,7 +38,7 @@ Begin with:
   git diff | outrider run reviewer -
   outrider doctor
 
-'outrider COMMAND --help' shows more; 'outrider --version' shows the version.
+'outrider help COMMAND' shows more; 'outrider --version' shows the version.
 """
 
 
@@ -68,20 +68,37 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if not arguments:
         raise bad_call("no command was given")
     name, *rest = arguments
-    if name in ("--help", "-h", "help"):
-        listing = (f"  {command:<8} {summary}" for command, summary in COMMANDS.items())
-        output.write(OVERVIEW.format(commands="\n".join(listing)))
-        return 0
+    if name in ("--help", "-h"):
+        name = "help"
+    if name == "help" and rest and not rest[0].startswith("-"):
+        return _dispatch([rest[0], "--help"])
     if name not in COMMANDS:
         raise bad_call(_unknown(name))
+    try:
+        return _command(name, rest) if name in _OWN else _report(name, rest)
+    except SystemExit:  # --help has been printed
+        return 0
+
+
+def _command(name: str, words: Sequence[str]) -> int:
     command = import_module(f"outrider.surfaces.cli.{name}")
     parser = CommandParser(name, COMMANDS[name], command.EXAMPLES)
     command.configure(parser)
-    try:
-        values = parser.read(rest)
-    except SystemExit:  # --help has been printed
-        return 0
-    return command.execute(values) or 0
+    return command.execute(parser.read(words)) or 0
+
+
+def _report(name: str, words: Sequence[str]) -> int:
+    arguments = parser_for(name).read(words)
+    helps = name == "help"
+    made = helping.report(arguments, COMMANDS) if helps else report(name, words)
+    if arguments.json:
+        output.write_json(made.to_json())
+    elif helps:
+        lines = made.table((output.terminal_columns() or 80) - 2)
+        output.write(OVERVIEW.format(commands="\n".join(f"  {line}" for line in lines)))
+    else:
+        output.write_report(made)
+    return 0
 
 
 def _unknown(name: str) -> str:

@@ -7,17 +7,18 @@ command ends without an error message.
 import os
 import shutil
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Any, TextIO, cast
 
 from outrider.protocol import jsonl
 from outrider.protocol.errors import OutriderError
-from outrider.surfaces.cli.text import clean, escape_json, fit, one_line, pad, width
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.text import clean, escape_json, one_line
 
 EXIT_READER_GONE = 141
-_COLOURS = {"dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+_COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 
 class OutputLost(OutriderError):
@@ -120,22 +121,10 @@ def discard_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def write_table(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], *, colours: Sequence[str | None]
-) -> None:
-    """Write aligned columns: with headings and cut to fit on a terminal, whole in a pipe."""
-    cells = [[one_line(cell) for cell in row] for row in rows]
-    columns = terminal_columns()
-    if columns is not None:
-        cells = [list(headings), *cells]
-    widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
-    if columns is not None:
-        widths = [min(size, max(columns * 2 // 5, 10)) for size in widths]
-        widths[-1] = max(columns - sum(widths[:-1]) - 2 * (len(widths) - 1), 8)
-    for number, row in enumerate(cells):
-        is_heading = columns is not None and number == 0
-        paints = ["dim"] * len(row) if is_heading else colours
-        fitted = [pad(fit(cell, size), size) for cell, size in zip(row, widths, strict=True)]
-        fitted[-1] = fitted[-1].rstrip()
-        painted = (coloured(cell, paint) for cell, paint in zip(fitted, paints, strict=True))
-        write("  ".join(painted).rstrip() + "\n")
+def write_report(report: Report) -> None:
+    """Write a report: cut to fit on a terminal, whole in a pipe; its notes go to stderr."""
+    for line in report.table(terminal_columns(), coloured):
+        write(f"{line}\n")
+    flush()
+    for note in report.notes:
+        say(note)

@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from typing import Any
 
 from outrider.delegation.perform import Caller, perform
@@ -19,9 +20,10 @@ from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser
-from outrider.surfaces.cli.text import one_line
+from outrider.surfaces.cli.options import add_options, option_flags
 from outrider.surfaces.cli.views import View, summary
+from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.text import one_line
 
 EXAMPLES = """\
 examples:
@@ -31,8 +33,9 @@ examples:
   outrider run explorer "List the error codes" --json --schema codes.schema.json
   outrider run explorer "…" --set subagents.timeoutMs=60000
 
-The exit code says how it ended: 0 completed, 2 refused before a child was started,
-124 timed out, 130 cancelled, 128+n killed by signal n, 1 any other failure.
+The exit code says how it ended: 0 completed, 2 refused before a child was
+started, 124 timed out, 130 cancelled, 128+n killed by signal n, 1 any other
+failure.
 """
 
 MAX_SCHEMA_BYTES = 1 << 20
@@ -44,36 +47,23 @@ def configure(parser: CommandParser) -> None:
     add = parser.add_argument
     add("agent", metavar="AGENT", help="who does it; 'outrider agents' lists them")
     add("task", metavar="TASK", help="what to do; - reads it from stdin")
-    add("--model", metavar="NAME", help="the model, as provider:name or embedded")
-    parser.add_cwd()
     add("--schema", metavar="FILE", help="a JSON Schema for the answer: a file, or the JSON itself")
-    setting = "any setting, for this run; 'outrider config' lists them; can be repeated"
-    add("--set", metavar="KEY=VALUE", action="append", default=[], help=setting)
-    add("--no-warm", action="store_true", help="start cold, and leave no warm process behind")
+    add_options(parser)
 
 
 def execute(arguments: Namespace) -> int:
     """Delegate, and print the result."""
-    flags = _flags(arguments.set)
-    if arguments.no_warm:
-        flags["warm.keepMinutes"] = 0
+    flags = option_flags(arguments)
     schema = None if arguments.schema is None else _schema(arguments.schema)
-    task = _task_on_stdin() if arguments.task == "-" else arguments.task
+    task = task_on_stdin() if arguments.task == "-" else arguments.task
     request = Request(arguments.agent, task, schema, arguments.model, arguments.cwd)
     with closing(_view()) as view:
         result = asyncio.run(_perform(request, flags, view))
-    return _report(result, as_json=arguments.json)
-
-
-def _flags(settings: Sequence[str]) -> dict[str, object]:
-    """Return the settings of `--set`, by key."""
-    flags: dict[str, object] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise invalid(f"--set {setting!r} can't be read: write it as --set KEY=VALUE.")
-        flags[key.strip()] = value.strip()
-    return flags
+    code = told(result, as_json=arguments.json)
+    if result.result is not None:
+        for line in summary(result.result, result.details.run_id or ""):
+            output.say(line)
+    return code
 
 
 def _schema(given: str) -> Any:
@@ -99,7 +89,8 @@ def _parsed(raw: bytes, label: str) -> Any:
         raise invalid(f"{label} isn't JSON: {error}.") from None
 
 
-def _task_on_stdin() -> str:
+def task_on_stdin() -> str:
+    """Return the task that a person types or a program pipes; raises `Refusal`."""
     if sys.stdin.isatty():
         output.say("type the task, then press Ctrl-D.")
     try:
@@ -137,8 +128,7 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
         # From now on a signal has to end the child first. Until now Python's own handling was
         # right: while a person is asked for a confirmation, nothing would look at an event.
         _on_signals(stop)
-        if run_commands(prepared.permit.tools):
-            hide_environment(os.environ.keys() - prepared.project.plain_env.keys())
+        hide_secrets(prepared)
         view.started(prepared, run_id)
 
     can_ask = sys.stdin.isatty() and sys.stderr.isatty()
@@ -153,6 +143,18 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
     )
     _interrupt_at_once()
     return await perform(request, caller)
+
+
+def hide_secrets(prepared: Prepared) -> None:
+    """Keep our secrets from the commands of a child that runs any."""
+    if run_commands(prepared.permit.tools):
+        _hide(frozenset(os.environ.keys() - prepared.project.plain_env.keys()))
+
+
+@cache
+def _hide(names: frozenset[str]) -> None:
+    """Hide these variables once: the second time there would be nothing to copy them from."""
+    hide_environment(names)
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
@@ -176,7 +178,7 @@ def _confirm(reason: str) -> bool:
     return said.strip().lower() in ("y", "yes")
 
 
-def _report(result: ToolResult, *, as_json: bool) -> int:
+def told(result: ToolResult, *, as_json: bool) -> int:
     """Print the result, and return the exit code."""
     run = result.result
     if as_json:
@@ -191,6 +193,4 @@ def _report(result: ToolResult, *, as_json: bool) -> int:
         error = result.details.error
         failed = error is None or error.code is ErrorCode.SUBAGENT_FAILED
         return EXIT_FAILED if failed else EXIT_REFUSED
-    for line in summary(run, result.details.run_id or ""):
-        output.say(line)
     return run.exit_code

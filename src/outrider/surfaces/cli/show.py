@@ -12,13 +12,14 @@ from typing import Any, cast
 from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser, bad_call
-from outrider.surfaces.cli.runs import record
-from outrider.surfaces.cli.text import as_text, fit, one_line, pad
+from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.reports.runs import record
+from outrider.surfaces.text import as_text, fit, one_line, pad
 
 EXAMPLES = """\
 examples:
-  outrider show 1a2b3c4d              what the run said, whole
+  outrider show last                  what the newest run said; -2 is the next
+  outrider show 1a2b3c4d              the same of any run
   outrider show 1a2b --lines 100:200  these lines of it; also 100: and :200
   outrider show 1a2b --events         its transcript; JSON lines in a pipe
 """
@@ -29,7 +30,7 @@ MAX_LINE = 10**15
 
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `show`."""
-    parser.add_argument("run", metavar="RUN", help="a run's id, or how it begins")
+    parser.add_argument("run", metavar="RUN", help="a run's id, how it begins, or last")
     parser.add_argument("--lines", metavar="A:B", default=":", help="only the lines from A to B")
     parser.add_argument("--events", action="store_true", help="the transcript, not the output")
 

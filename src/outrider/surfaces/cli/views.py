@@ -6,7 +6,7 @@ from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.text import by_reason, count, duration
+from outrider.surfaces.text import by_reason, count, duration
 
 CHOSEN = ("flag", "agent file", "configuration")
 

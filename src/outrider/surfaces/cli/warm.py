@@ -6,8 +6,8 @@ from argparse import Namespace
 
 from outrider.runtimes.native.fork_server import UserForkServer
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser, bad_call
-from outrider.surfaces.cli.text import duration
+from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.text import duration
 
 EXAMPLES = """\
 'outrider run' leaves a warm process of yours behind, for as many minutes as the

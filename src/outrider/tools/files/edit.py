@@ -51,10 +51,10 @@ def edit(
     data: dict[str, Any] = {"path": place.shown, "edits": len(edits)}
 
     def rewrite(old: FileVersion | None) -> bytes:
-        encoding, before = _decoded(old, place.shown)
+        encoding, before = decoded(old, place.shown)
         after = replaced(before, edits, place.shown)
         data.update(change(before, after))
-        return _encoded(after, encoding)
+        return encoded(after, encoding)
 
     old, after = context.workspace.replace(place, rewrite, context.stop)
     before = old and old.hash
@@ -62,7 +62,7 @@ def edit(
     return {**data, "before": before, "after": after}
 
 
-def _decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
+def decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
     """Return a file's text, and an encoding that gives back the same bytes."""
     if old is None:
         raise ToolFault(ToolCode.NOT_FOUND, f"there is no {shown}: use write to make it")
@@ -83,7 +83,7 @@ def _decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
     return encoding, encoding.decode(old.content)
 
 
-def _encoded(text: str, encoding: Encoding) -> bytes:
+def encoded(text: str, encoding: Encoding) -> bytes:
     try:
         return encoding.encode(text)
     except UnicodeEncodeError as error:

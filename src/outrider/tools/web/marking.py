@@ -1,4 +1,4 @@
-"""Fetched text goes to the model as data with its origin, and can't get out of that mark."""
+"""Text from elsewhere goes to the model as data with its origin, and can't get out of that mark."""
 
 import re
 
@@ -20,7 +20,7 @@ _UNSEEN = re.compile(
 _BREAKS = re.compile("\r\n?|[\u2028\u2029]")
 _FORGED = re.compile(
     r"[<\uff1c\ufe64\u2039\u27e8\u3008\u276e\u00ab](?=[\s/\uff0f\u2215\\|]{0,20}"
-    r"untrusted[\s_\-\u2010-\u2015\u2212\uff0d]{0,5}content)",
+    r"(?:untrusted|subagent)[\s_\-\u2010-\u2015\u2212\uff0d]{0,5}(?:content|output))",
     re.I,
 )
 
@@ -34,10 +34,17 @@ def cleaned(text: str) -> str:
 
 def untrusted(url: str, text: str, title: str = "") -> str:
     """Return fetched text marked as data, with its origin; nothing in it can end the mark."""
-    named = f' title="{_attribute(title, MAX_TITLE_CHARACTERS)}"' if title else ""
-    source = _attribute(url, MAX_SOURCE_CHARACTERS)
-    inside = _FORGED.sub("&lt;", cleaned(text))
-    return f'<untrusted-content source="{source}"{named}>\n{inside}\n</untrusted-content>'
+    named = {"title": one_line(title, MAX_TITLE_CHARACTERS)} if title else {}
+    return marked("untrusted-content", text, source=url, **named)
+
+
+def marked(tag: str, text: str, **origin: str) -> str:
+    """Return a text inside a tag that names its origin; nothing in it can end or begin such a tag.
+
+    The tag is one of those that `_FORGED` knows.
+    """
+    named = "".join(f' {key}="{_attribute(value)}"' for key, value in origin.items())
+    return f"<{tag}{named}>\n{_FORGED.sub('&lt;', cleaned(text))}\n</{tag}>"
 
 
 def one_line(text: str, most: int = MAX_SOURCE_CHARACTERS) -> str:
@@ -47,5 +54,5 @@ def one_line(text: str, most: int = MAX_SOURCE_CHARACTERS) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def _attribute(text: str, most: int) -> str:
-    return one_line(text, most).replace('"', "&quot;")
+def _attribute(text: str) -> str:
+    return one_line(text).replace('"', "&quot;")

@@ -1,4 +1,4 @@
-"""`outrider activity`: how often the web, documents and agents were used, and how well it went."""
+"""The report `activity`: how often the web, documents and agents were used, and how well."""
 
 import os
 from argparse import Namespace
@@ -10,9 +10,9 @@ from typing import Any
 from outrider.protocol.envelope import ToolCode
 from outrider.records.activity import ActivityLog
 from outrider.settings.places import state_home
-from outrider.surfaces.cli import output
-from outrider.surfaces.cli.parser import CommandParser
-from outrider.surfaces.cli.text import count, duration
+from outrider.surfaces.reports.logs import NOTHING
+from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.text import count, duration
 
 EXAMPLES = """\
 'outrider logs' shows the single calls.
@@ -22,19 +22,13 @@ examples:
   outrider activity --json | jq '.kinds.search.providers'
 """
 
-COLUMNS = ("what", "calls", "ok", "median", "95th", "bytes", "how")
-COLOURS = ("cyan", None, None, None, None, None, "dim")
 NOT_ASKED = (ToolCode.NOT_AVAILABLE, ToolCode.NOT_AUTHORISED)
 """How a search provider ends that has no key, or a wrong one."""
 Lines = Sequence[dict[str, Any]]
 
 
-def configure(parser: CommandParser) -> None:
-    """Declare nothing: `activity` takes no arguments of its own."""
-
-
-def execute(arguments: Namespace) -> None:
-    """Show the sums of what is recorded."""
+def report(arguments: Namespace) -> Report:
+    """Return the sums of what is recorded."""
     lines = ActivityLog(state_home(os.environ)).lines()
     runs = [line for line in lines if line["kind"] == "run"]
     calls = [line for line in lines if line["kind"] != "run"]
@@ -46,14 +40,9 @@ def execute(arguments: Namespace) -> None:
         agent: {**_sums(of_agent), "outcomes": Counter(str(one.get("outcome")) for one in of_agent)}
         for agent, of_agent in _grouped(runs, lambda line: " ".join(map(str, line["what"])))
     }
-    if arguments.json:
-        output.write_json({"kinds": kinds, "agents": agents})
-    elif lines:
-        rows = [_row(kind, sums, sums["providers"]) for kind, sums in kinds.items()]
-        rows += [_row(agent, sums, sums["outcomes"]) for agent, sums in agents.items()]
-        output.write_table(COLUMNS, rows, colours=COLOURS)
-    else:
-        output.say("nothing has been recorded yet.")
+    rows = [{"what": name, **sums} for name, sums in (*kinds.items(), *agents.items())]
+    data = {"kinds": kinds, "agents": agents}
+    return Report("Activity", data, (Section(COLUMNS, rows),), () if lines else (NOTHING,))
 
 
 def _grouped(lines: Lines, key: Callable[[dict[str, Any]], str]) -> Iterable[tuple[str, Lines]]:
@@ -93,17 +82,20 @@ def _providers(lines: Lines) -> dict[str, Any]:
     return {name: _sums(of_provider) for name, of_provider in groups}
 
 
-def _row(name: str, sums: dict[str, Any], parts: dict[str, Any]) -> list[str]:
-    shown = (
+def _how(row: Row) -> str:
+    parts: dict[str, Any] = row.get("providers") or row.get("outcomes") or {}
+    return ", ".join(
         f"{part}: {value if isinstance(value, int) else count(value['calls'], 'call')}"
         for part, value in parts.items()
     )
-    times = (sums[which] for which in ("medianMs", "p95Ms"))
-    return [
-        name,
-        f"{sums['calls']:,}",
-        f"{sums['successRate']:.0%}",
-        *("" if one is None else duration(one) for one in times),
-        f"{sums['bytes']:,}",
-        ", ".join(shown),
-    ]
+
+
+COLUMNS = (
+    Column("what", colour="cyan"),
+    Column("calls", form="{:,}".format),
+    Column("ok", "successRate", form="{:.0%}".format),
+    Column("median", "medianMs", form=duration, optional=True),
+    Column("95th", "p95Ms", form=duration, optional=True),
+    Column("bytes", form="{:,}".format, optional=True),
+    Column("how", _how, "dim"),
+)

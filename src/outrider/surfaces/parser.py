@@ -17,6 +17,12 @@ def bad_call(message: str, command: str = "") -> Refusal:
     return Refusal(ErrorCode.INVALID_INPUT, f"{sentence} Try '{help_command}'.")
 
 
+def _number(given: str) -> int:
+    if not (given.isascii() and given.isdigit() and len(given) < 10):
+        raise argparse.ArgumentTypeError(f"{given!r} is not a number")
+    return int(given)
+
+
 class CommandParser(argparse.ArgumentParser):
     """A parser that raises `Refusal` instead of printing usage and exiting."""
 
@@ -34,6 +40,18 @@ class CommandParser(argparse.ArgumentParser):
     def add_cwd(self) -> None:
         """Take `--cwd`, as all commands do that look at a project."""
         self.add_argument("--cwd", metavar="DIR", help="work in DIR instead of the current folder")
+
+    def add_limit(self, default: int | None, what: str) -> None:
+        """Take `--limit`."""
+        shown = "" if default is None else f" ({default})"
+        self.add_argument(
+            "--limit", metavar="N", type=_number, default=default, help=f"at most N {what}{shown}"
+        )
+
+    @property
+    def options(self) -> list[str]:
+        """Every option there is, for suggestions and completion."""
+        return [string for action in self._actions for string in action.option_strings]
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
@@ -55,6 +73,5 @@ class CommandParser(argparse.ArgumentParser):
             hint = "; put the task in quotes" if self.command == "run" else ""
             return f"unexpected argument {arguments[0]!r}{hint}"
         name = option.partition("=")[0]
-        known = [string for action in self._actions for string in action.option_strings]
-        near = get_close_matches(name, known, 1, 0.6)
+        near = get_close_matches(name, self.options, 1, 0.6)
         return f"unknown option {name}" + (f"; did you mean {near[0]}?" if near else "")

@@ -53,13 +53,32 @@ def fit(text: str, columns: int) -> str:
     """Return as much of `text` as fits into `columns`, ending in `…` where it was cut."""
     if width(text) <= columns:
         return text
-    kept, used = "", 0
-    for char in text:
+    return f"{_start(text, columns - 1)}…"
+
+
+def _start(text: str, columns: int) -> str:
+    used = 0
+    for number, char in enumerate(text):
         used += _columns(char)
-        if used > columns - 1:
-            break
-        kept += char
-    return f"{kept}…"
+        if used > columns:
+            return text[:number]
+    return text
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return `text` in lines of at most `columns`; only a word that is longer is broken."""
+    if width(text) <= columns:
+        return [text]
+    lines, line = list[str](), ""
+    for word in text.split():
+        if line and width(line) + 1 + width(word) > columns:
+            lines.append(line)
+            line = ""
+        while width(word) > columns:
+            lines.append(_start(word, columns) or word[0])
+            word = word.removeprefix(lines[-1])
+        line = f"{line} {word}" if line else word
+    return [*lines, line] if line else lines
 
 
 def pad(text: str, columns: int) -> str:

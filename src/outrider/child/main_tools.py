@@ -1,0 +1,93 @@
+"""What a main agent has beyond other children: a parent to ask.
+
+It asks that parent to delegate, and to let it make a call that writes. What a subagent said comes
+back as data with its origin.
+"""
+
+import asyncio
+import os
+from typing import Any
+
+from outrider.child.emitter import Emit
+from outrider.protocol import jsonl
+from outrider.protocol.brief import Brief, HostTool
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.protocol.events import RequestEvent
+from outrider.tools.formatting import Arguments, Formatter
+from outrider.tools.registry import Tool
+from outrider.tools.web.marking import marked
+
+CHUNK_BYTES = 1 << 16
+DENIED = (
+    "The user does not allow this call of {name}. Don't try it in another way: go on without it, "
+    "or say what it was for."
+)
+
+
+class Parent:
+    """Sends requests as events; the answers come over the link that brought the brief."""
+
+    def __init__(self, brief: Brief, emit: Emit, link: int) -> None:
+        self._brief = brief
+        self._emit = emit
+        self._link = link
+        self._received = b""
+        self._asked = 0
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(link, self._on_readable)
+
+    async def ask(self, kind: str, name: str, args: Any) -> Any:
+        """Return the parent's answer to one request."""
+        self._asked += 1
+        request = str(self._asked)
+        self._waiting[request] = self._loop.create_future()
+        self._emit(RequestEvent(request, kind, name, args))
+        return await self._waiting[request]
+
+    async def refusal(self, name: str, args: Any) -> ToolFault | None:
+        """Return why a call may not be made; None where nobody objects."""
+        if name not in self._brief.ask_before or await self.ask("permit", name, args) is True:
+            return None
+        return ToolFault(ToolCode.DENIED, DENIED.format(name=name))
+
+    def tools(self) -> list[Tool]:
+        """Return the tools that the parent carries out."""
+        return [self._tool(offered) for offered in self._brief.host_tools]
+
+    def _tool(self, offered: HostTool) -> Tool:
+        async def run(**arguments: Any) -> Any:
+            return await self.ask("delegate", offered.name, arguments)
+
+        return Tool(
+            offered.name,
+            "agent",
+            "delegate",
+            offered.description,
+            offered.parameters,
+            run,
+            timeout_ms=self._brief.timeout_ms,  # the subagent has a deadline of its own
+            writes=False,
+            format=Formatter(_quoted, _summary),
+            keep="ends",
+        )
+
+    def _on_readable(self) -> None:
+        data = os.read(self._link, CHUNK_BYTES)
+        if not data:  # the parent has let go, and the guardian ends this process
+            self._loop.remove_reader(self._link)
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            reply = jsonl.decode(line)
+            waiting = self._waiting.pop(reply["id"], None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(reply["answer"])
+
+
+def _quoted(data: Any, _arguments: Arguments) -> str:
+    origin = {"agent": data["agent"], "run": data["runId"], "outcome": data["outcome"]}
+    return marked("subagent-output", data["text"], **origin)
+
+
+def _summary(data: Any, _arguments: Arguments) -> str:
+    return f"{data['agent']} → {data['outcome']}, run {data['runId']}"

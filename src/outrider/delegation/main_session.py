@@ -1,0 +1,217 @@
+"""A session with the main agent: one run, which each turn goes on with in a process of its own.
+
+The agent runs at depth 0. What it can't do itself, this parent does for it: delegate, and ask the
+person. It does neither for a subagent.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from outrider.agents.discovery import main_agent
+from outrider.agents.permissions import Clearance, Trust, permit
+from outrider.delegation.delegation_policy import delegation_policy
+from outrider.delegation.perform import Caller, recorded
+from outrider.delegation.preparation import Prepared, assembled
+from outrider.delegation.profiles import (
+    SubAgentManager,
+    SubAgentTool,
+    offered_tools,
+    sub_agent_profile,
+)
+from outrider.delegation.project import Project, open_project
+from outrider.delegation.request import Request, check_depth, check_input, invalid
+from outrider.delegation.session_history import history_of
+from outrider.protocol.brief import HostTool
+from outrider.protocol.catalogue import CATALOGUE, run_commands
+from outrider.protocol.data import to_json
+from outrider.protocol.envelope import (
+    Envelope,
+    ToolCode,
+    build_error_response,
+    build_success_response,
+)
+from outrider.protocol.errors import Refusal
+from outrider.protocol.events import Event, RequestEvent
+from outrider.protocol.jsonl import without_surrogates
+from outrider.protocol.results import ToolResult, refused
+from outrider.records.runs import SESSION, RecordedRun, RunRecorder, find_run, recorded_runs
+from outrider.settings.places import runs_folder
+
+MAX_TURN_MS = 86_400_000
+"""The guardian's deadline for a turn. Its parent's is `subagents.timeoutMs`, in which the time
+that the agent waits for a subagent or for the person doesn't count."""
+WRITING = frozenset({"files", "commands"})
+"""What is asked about, once for each or for the whole session."""
+PLACE = "You work in `{cwd}`; paths in tool calls are relative to it."
+
+Decision = Literal["once", "session", "no"]
+Decide = Callable[[str, Any], Awaitable[Decision]]
+"""Asks the person about a call: the tool, and its arguments."""
+Watch = Callable[[str, "str | Event | ToolResult"], object]
+"""Told of the main agent's events with an empty key, and of each subagent under a key of its own:
+its name and run when it begins, its events, its result."""
+
+
+@dataclass(slots=True)
+class MainSession:
+    """A conversation with the main agent."""
+
+    caller: Caller
+    watch: Watch
+    cwd: str | None = None
+    allow_write: bool = False
+    """Whether the agent may write and run commands without asking."""
+    decide: Decide | None = None
+    """None where nobody can be asked: then it has no tool that writes."""
+    folder: Path | None = None
+    """The session's record; None before its first turn."""
+    _allowed: set[str] = field(default_factory=set[str])
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _children: int = 0
+    _stop_children: asyncio.Event = field(default_factory=asyncio.Event)
+    _stop_turn: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._allowed |= WRITING if self.allow_write else set()
+
+    def project(self) -> Project:
+        """Return the folder that the session is about; raises `Refusal`, also for the depth."""
+        project = open_project(self.cwd, self.caller.env, self.caller.flags)
+        check_depth(project.config, self.caller.env)
+        return project
+
+    async def turn(self, text: str) -> ToolResult:
+        """Return the result of one turn, however it ended."""
+        self._stop_turn.clear()
+        caller = replace(
+            self.caller,
+            on_event=partial(self.watch, ""),
+            on_request=self._on_request,
+            cancelled=self._stop_turn,
+        )
+        try:
+            return await recorded(self._prepared(text), caller, self._record)
+        except Refusal as refusal:
+            return refused(refusal)
+
+    def stop_children(self) -> bool:
+        """Stop the subagents at work; return whether there were any that weren't stopping yet."""
+        stops = self._children > 0 and not self._stop_children.is_set()
+        if stops:
+            self._stop_children.set()
+        return stops
+
+    def stop(self) -> None:
+        """Stop the turn and its subagents."""
+        self._stop_turn.set()
+
+    def resume(self, name: str | None) -> RecordedRun:
+        """Go on with the session of this id, or the last one in this folder; raises `Refusal`."""
+        runs, here = runs_folder(self.caller.env), str(self.project().folder)
+        own = (run for run in recorded_runs(runs) if run.opening.get("folder") == here)
+        run = find_run(runs, name) if name else next(own, None)
+        if run is None or "folder" not in run.opening:
+            which = f"Run {run.id} is no session" if run else f"There is no session in {here}"
+            raise invalid(f"{which} of the main agent. `outrider chat` begins one.")
+        self.folder = run.folder
+        return run
+
+    def _record(self, runs: Path) -> RunRecorder:
+        try:
+            run = RunRecorder.reopen(self.folder) if self.folder else RunRecorder.create(runs)
+        except BlockingIOError:
+            raise invalid("This session is at work in another process.") from None
+        self.folder = run.folder
+        return run
+
+    def _prepared(self, text: str) -> Prepared:
+        project, agent = self.project(), main_agent()
+        request = Request(agent.name, text, cwd=self.cwd, definition=agent)
+        check_input(request)
+        may_write = self.allow_write or self.decide is not None
+        subagents = replace(project.config.subagents, allow_write=may_write)
+        given = permit(agent, replace(project.config, subagents=subagents), trust=Trust.TRUSTED)
+        # As long as nothing is allowed for good, it sees secrets masked, as all readers do.
+        given = replace(given, readonly=WRITING.isdisjoint(self._allowed))
+        agents = project.discovery.agents
+        tools = offered_tools(project.config, SubAgentManager(), tuple(agents))
+        policy = delegation_policy(agents.values()) if subagents.inject_delegation_policy else ""
+        place = PLACE.format(cwd=without_surrogates(str(project.folder)))
+        parts = (agent.system_prompt.strip(), place, policy if tools else "")
+        main = {
+            "system_prompt": "\n\n".join(filter(None, parts)),
+            "timeout_ms": MAX_TURN_MS,
+            "history": history_of(self.folder / SESSION) if self.folder else (),
+            "host_tools": tuple(HostTool(t.name, t.description, t.parameters) for t in tools),
+            "ask_before": tuple(name for name in given.tools if CATALOGUE[name].writes),
+        }
+        return replace(assembled(request, project, agent, given), main=main)
+
+    async def _on_request(self, event: RequestEvent) -> Any:
+        if event.kind == "delegate":
+            return await self._delegated(event)
+        group = "commands" if run_commands([event.name]) else "files"
+        return event.kind == "permit" and await self._is_allowed(group, event.name, event.args)
+
+    async def _is_allowed(self, group: str, name: str, args: Any) -> bool:
+        async with self._asking:  # one question at a time, and none that was just answered
+            if group in self._allowed:
+                return True
+            decision = await self.decide(name, args) if self.decide else "no"
+            self._allowed |= {group} if decision == "session" else set()
+            return decision != "no"
+
+    async def _delegated(self, event: RequestEvent) -> Envelope:
+        """Return a delegation's result as the main agent's tool gives it."""
+        if not self._children:
+            self._stop_children.clear()
+        self._children += 1
+        try:
+            result = await self._child(event)
+        finally:
+            self._children -= 1
+        self.watch(event.id, result)
+        if (run := result.result) is None:
+            return build_error_response(ToolCode.BAD_PARAMETER, result.text)
+        data = {"runId": result.details.run_id, "text": result.text, "usage": to_json(run.usage)}
+        data |= {"agent": run.agent, "outcome": run.outcome}
+        if result.completed:
+            return build_success_response(data)
+        failed = f"{run.agent} did not complete its task ({run.outcome})."
+        return build_error_response(ToolCode.UPSTREAM_FAILED, failed, data)
+
+    async def _child(self, event: RequestEvent) -> ToolResult:
+        key, profile = event.id, sub_agent_profile(event.name)
+        asks = self.decide is not None
+        confirmed = asks and await self._is_confirmed(event, profile.agent_arg)
+        begun = self.caller.on_start
+
+        def started(prepared: Prepared, run_id: str) -> None:
+            if begun is not None:
+                begun(prepared, run_id)
+            self.watch(key, f"{prepared.definition.name} {run_id}")
+
+        def confirm(_reason: str) -> bool:
+            return confirmed
+
+        caller = replace(
+            self.caller,
+            confirm=confirm if asks else None,
+            on_start=started,
+            on_event=partial(self.watch, key),
+            cancelled=self._stop_children,
+        )
+        manager = SubAgentManager(Path(self.cwd) if self.cwd else None, caller)
+        return await SubAgentTool(profile, manager).call(event.args)
+
+    async def _is_confirmed(self, event: RequestEvent, agent_arg: str | None) -> bool:
+        """Return whether an agent may run; of a repository's own, the person decides."""
+        project = self.project()
+        agent = project.discovery.agents.get(str(event.args.get(agent_arg)).strip())
+        if agent is None or project.clearance(agent, interactive=True)[0] is not Clearance.ASK:
+            return True
+        return await self._is_allowed(f"agent {agent.name}", event.name, event.args)

@@ -1,0 +1,63 @@
+"""The conversation of a session, rebuilt from its record: what a main agent is told next time.
+
+A turn that was stopped, or whose parent was killed, counts as far as it is recorded.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from outrider.protocol import jsonl
+from outrider.protocol.envelope import ToolCode, build_error_response
+
+Message = dict[str, Any]
+UNANSWERED = build_error_response(ToolCode.UPSTREAM_FAILED, "The turn was stopped before this.")
+
+
+def history_of(session: Path) -> tuple[Message, ...]:
+    """Return the messages of all turns in a transcript, as a brief has them."""
+    messages: list[Message] = []
+    results: dict[str, Message] = {}
+    for event in recorded_events(session):
+        match event:
+            case {"type": "run", "task": task}:
+                messages.append({"role": "user", "text": task})
+            case {"type": "message_end", "stopReason": reason} if reason != "error":
+                messages += _said(event, results)
+            case {"type": "tool_result_end", "id": call, "envelope": envelope} if call in results:
+                results[call]["envelope"] = envelope
+            case {"type": "dropped", "ids": ids}:
+                for result in filter(None, map(results.get, ids)):
+                    result["dropped"] = True
+            case {"type": "end", "partialOutput": text} if text and text != _last_text(messages):
+                messages.append({"role": "assistant", "text": text, "toolCalls": []})
+            case _:
+                pass
+    return tuple(messages)
+
+
+def recorded_events(session: Path) -> Iterator[Message]:
+    """Yield the events of a transcript."""
+    with open(session, "rb") as lines:
+        for line in lines:
+            try:
+                yield jsonl.decode(line)
+            except (ValueError, RecursionError):  # a line that was cut when its writer was killed
+                continue
+
+
+def _said(event: Message, results: dict[str, Message]) -> list[Message]:
+    """Return the model's message, and room for the results of its calls."""
+    text: str = event.get("text", "")
+    calls: list[Message] = event.get("toolCalls") or []
+    if not text and not calls:
+        return []
+    asked: list[Message] = [{**call, "envelope": UNANSWERED} for call in calls]
+    results.update((one["id"], one) for one in asked)
+    said: Message = {"role": "assistant", "text": text, "toolCalls": calls}
+    return [said, {"role": "tools", "results": asked}] if asked else [said]
+
+
+def _last_text(messages: list[Message]) -> str:
+    spoken = (one["text"] for one in reversed(messages) if one["role"] == "assistant")
+    return next(spoken, "")

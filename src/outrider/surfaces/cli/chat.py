@@ -1,0 +1,35 @@
+"""`outrider chat`: the main agent in a terminal."""
+
+import asyncio
+import sys
+from argparse import Namespace
+
+from outrider.surfaces.cli.options import add_main_options
+from outrider.surfaces.parser import CommandParser, bad_call
+
+EXAMPLES = """\
+examples:
+  outrider chat
+  outrider chat --continue          go on with the last session in this folder
+  outrider chat --resume 1a2b3c4d   go on with this one
+
+/help in it lists what can be typed. Ctrl-C stops the subagents, then the turn,
+then the program.
+"""
+
+
+def configure(parser: CommandParser) -> None:
+    """Declare the arguments of `chat`."""
+    add = parser.add_argument
+    add("--continue", dest="go_on", action="store_true", help="go on with the last session here")
+    add("--resume", metavar="RUN", help="go on with the session of this id")
+    add_main_options(parser)
+
+
+def execute(arguments: Namespace) -> int:
+    """Talk until the person leaves."""
+    if not sys.stdin.isatty() or not sys.stdout.isatty():
+        raise bad_call("chat needs a terminal; in a script, use 'outrider ask'", "chat")
+    from outrider.surfaces.chat.app import run_chat
+
+    return asyncio.run(run_chat(arguments))

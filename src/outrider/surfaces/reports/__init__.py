@@ -1,0 +1,36 @@
+"""What a person can ask about Outrider, on the command line and in other surfaces.
+
+A module for each report, with `EXAMPLES`, `report` and, where it takes arguments, `configure`.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+
+from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.reports.report import Report
+
+REPORTS = {
+    "agents": "List the agents that can be delegated to here, show or add one.",
+    "runs": "List the recorded runs, newest last, or delete some.",
+    "logs": "List searches, fetched pages, documents and runs, newest first.",
+    "activity": "Sum up what was searched, fetched, converted and delegated.",
+    "modules": "Show which tools, providers and servers are on, and why.",
+    "lsp": "List the language servers, and whether each is there.",
+    "config": "Show every setting, its value and where it came from.",
+    "doctor": "Check that everything Outrider needs is there and works.",
+    "help": "List the commands.",
+}
+
+
+def parser_for(name: str) -> CommandParser:
+    """Return the parser of a report's arguments; it knows their help and all options."""
+    module = import_module(f"{__name__}.{name}")
+    parser = CommandParser(name, REPORTS[name], module.EXAMPLES)
+    if configure := getattr(module, "configure", None):
+        configure(parser)
+    return parser
+
+
+def report(name: str, words: Sequence[str]) -> Report:
+    """Return a report for arguments as on the command line; raises `Refusal` for bad ones."""
+    return import_module(f"{__name__}.{name}").report(parser_for(name).read(words))

@@ -1,0 +1,49 @@
+"""The report `config`: every setting, its effective value, and where that came from."""
+
+import json
+import os
+from argparse import Namespace
+
+from outrider.delegation.request import working_directory
+from outrider.settings import places
+from outrider.settings.files import load_settings
+from outrider.settings.layers import Origin, effective
+from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.reports.report import Column, Report, Section, warnings_of
+
+EXAMPLES = """\
+A later place wins: default, your config.json, the project's
+.outrider/config.json (which can only switch off and lower), an environment
+variable, a flag.
+
+examples:
+  outrider config
+  OUTRIDER_SUBAGENTS__TIMEOUT_MS=60000 outrider config
+  outrider config --json | jq '.values["subagents.timeoutMs"]'
+"""
+COLUMNS = (
+    Column("key", colour="cyan"),
+    Column("value", lambda row: json.dumps(row["value"], ensure_ascii=False)),
+    Column("from", "origin", "dim"),
+)
+
+configure = CommandParser.add_cwd
+
+
+def report(arguments: Namespace) -> Report:
+    """Return the settings."""
+    folder = working_directory(arguments.cwd)
+    settings = load_settings(folder, os.environ)
+    values = {
+        key.name: {"value": value, "origin": settings.origins.get(key.name, Origin.DEFAULT)}
+        for key, value in effective(settings.config)
+    }
+    project = places.project_config_file(folder, os.environ)
+    files = {
+        "user": str(places.user_config_file(os.environ)),
+        "project": str(project) if project else None,
+    }
+    data = {"values": values, "files": files, "warnings": settings.warnings}
+    rows = [{"key": name, **entry} for name, entry in values.items()]
+    notes = warnings_of(settings.warnings)
+    return Report("Configuration", data, (Section(COLUMNS, rows),), notes)

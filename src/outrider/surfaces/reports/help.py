@@ -1,0 +1,16 @@
+"""The report `help`: the commands with a line each."""
+
+from argparse import Namespace
+from collections.abc import Mapping
+
+from outrider.surfaces.reports import REPORTS
+from outrider.surfaces.reports.report import Column, Report, Section
+
+EXAMPLES = "examples:\n  outrider help\n  outrider help run\n"
+COLUMNS = (Column(entry="name", colour="cyan"), Column(entry="summary"))
+
+
+def report(arguments: Namespace, commands: Mapping[str, str] = REPORTS) -> Report:
+    """Return the list of commands: the reports, or those of another surface."""
+    rows = [{"name": name, "summary": summary} for name, summary in commands.items()]
+    return Report("Help", {"commands": rows}, (Section(COLUMNS, rows, wraps=True),))

@@ -1,0 +1,67 @@
+"""The report `logs`: the calls of web and document tools, and the delegations, newest first."""
+
+import os
+from argparse import Namespace
+from datetime import UTC, datetime
+
+from outrider.records.activity import ActivityLog
+from outrider.settings.places import state_home
+from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.text import duration
+
+EXAMPLES = """\
+Secrets are masked, and of an address only host and path are kept. The two
+newest files of 2 MB each are kept, for all processes together.
+
+examples:
+  outrider logs --limit 5
+  outrider logs --fetch --json | jq -r '.lines[] | select(.code != 0) | .what[]'
+"""
+
+KINDS = {"search": "searches", "fetch": "fetched pages", "convert": "documents", "runs": "runs"}
+NOTHING = "nothing has been recorded yet."
+DEFAULT_LIMIT = 50
+MAX_TIME = 1e11
+
+
+def configure(parser: CommandParser) -> None:
+    """Declare the arguments of `logs`."""
+    for kind, what in KINDS.items():
+        parser.add_argument(f"--{kind}", action="store_true", help=f"only {what}")
+    parser.add_limit(DEFAULT_LIMIT, "lines")
+
+
+def report(arguments: Namespace) -> Report:
+    """Return what was done."""
+    wanted = {kind.removesuffix("s") for kind in KINDS if getattr(arguments, kind)}
+    lines = [
+        {**line, "at": datetime.fromtimestamp(min(max(line["at"], 0), MAX_TIME), UTC).isoformat()}
+        for line in reversed(ActivityLog(state_home(os.environ)).lines())
+        if not wanted or line["kind"] in wanted
+    ][: arguments.limit]
+    notes = () if lines else (NOTHING,)
+    return Report("Logs", {"lines": lines}, (Section(COLUMNS, lines),), notes)
+
+
+def local_time(iso: str) -> str:
+    """Return a time as people here write it."""
+    return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _result(line: Row) -> str:
+    code = {0: "ok", None: "no answer"}.get(line.get("code"), line.get("code"))
+    failed = f", {line['failed']} failed" if line.get("failed") else ""
+    return f"{line.get('outcome') or code}{failed}"
+
+
+COLUMNS = (
+    Column("when", "at", "dim", local_time),
+    Column("kind", colour="cyan"),
+    Column("result", _result),
+    Column("took", "ms", form=duration, optional=True),
+    Column("bytes", form="{:,}".format, optional=True),
+    Column("by", "provider", "dim", optional=True),
+    Column("run", colour="dim", optional=True),
+    Column("what", lambda line: " ".join(map(str, line["what"]))),
+)

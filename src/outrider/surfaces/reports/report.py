@@ -1,0 +1,131 @@
+"""A report is data first; a table, the lines of a panel and JSON are three forms of it.
+
+Rows may have what files, models and runs say: every cell is cleaned when it is drawn.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, cast
+
+from outrider.surfaces.text import as_text, fit, one_line, pad, width, wrapped
+
+MIN_TEXT_COLUMNS = 16
+"""The room that the last column needs; with less, a row is broken into several lines."""
+Row = Mapping[str, Any]
+Paint = Callable[[str, str | None], str]
+"""Returns a text in a colour, where there is one."""
+Piece = tuple[str, str | None]
+"""A clean text and its colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its heading, and what it shows of a row."""
+
+    heading: str = ""
+    entry: str | Callable[[Row], Any] = ""
+    """The name of a row's entry, if it isn't the heading, or a function; a list gives lines."""
+    colour: str | Callable[[Row], str | None] | None = None
+    form: Callable[[Any], str] = as_text
+    optional: bool = False
+    """Left out where there is little room, the last one first."""
+    least: int = 0
+    """How wide it is at least, so that sections are aligned."""
+
+    def cell(self, row: Row) -> list[Piece]:
+        """Return the lines for a row; the first one is in the column's colour."""
+        found = self.entry(row) if callable(self.entry) else row.get(self.entry or self.heading)
+        said = cast("list[Any]", found if isinstance(found, list) else [found])
+        texts = ["" if one is None else one_line(self.form(one)) for one in said]
+        colour = self.colour(row) if callable(self.colour) else self.colour
+        return [(text, "dim" if number else colour) for number, text in enumerate(texts or [""])]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows of one kind."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[Row]
+    title: str = ""
+    wraps: bool = False
+    """Whether the last column goes on in further lines where the room ends; else it is cut."""
+
+    def lines(self, room: int | None, paint: Paint) -> Iterator[str]:
+        """Yield the rows for so many columns; without a limit they are whole, and no headings."""
+        rows = [[column.cell(row) for column in self.columns] for row in self.rows]
+        table = rows
+        if room is not None and any(column.heading for column in self.columns):
+            table = [[[(column.heading, "dim")] for column in self.columns], *rows]
+        sizes = [
+            max(column.least, *(width(text) for row in table for text, _ in row[number]))
+            for number, column in enumerate(self.columns)
+        ]
+        *shown, last = range(len(sizes))
+        if room is not None:
+            least = min(sizes[last], MIN_TEXT_COLUMNS)
+            sizes = [min(size, max(room * 2 // 5, 10)) for size in sizes]
+            while (left := room - sum(sizes[n] + 2 for n in shown)) < least:
+                spare = [n for n in shown if self.columns[n].optional]
+                if not spare:
+                    yield from (line for row in rows for line in self._stacked(row, room, paint))
+                    return
+                shown.remove(spare[-1])
+            sizes[last] = left
+        for row in table:
+            cells = [[(fit(text, sizes[n]), colour) for text, colour in row[n]] for n in shown]
+            cells.append(self._bounded(row[last], sizes[last]))
+            for line in zip_longest(*cells, fillvalue=("", None)):
+                padded = zip(line, [sizes[n] for n in (*shown, last)], strict=True)
+                yield "  ".join(paint(pad(text, size), colour) for (text, colour), size in padded)
+
+    def _stacked(self, row: Sequence[list[Piece]], room: int, paint: Paint) -> Iterator[str]:
+        """Yield a row for a narrow terminal: what it is about, and its text below."""
+        needed = zip(self.columns[:-1], row[:-1], strict=True)
+        about = [cell[0][0] for column, cell in needed if cell[0][0] and not column.optional]
+        colour = row[0][0][1]
+        for number, line in enumerate(wrapped(" · ".join(about), room - 2) if about else ()):
+            yield "  " * (number > 0) + paint(line, colour)
+        for line, colour in self._bounded(row[-1], room - 2):
+            yield f"  {paint(line, colour)}"
+
+    def _bounded(self, cell: Sequence[Piece], room: int) -> list[Piece]:
+        return [
+            (line, colour)
+            for text, colour in cell
+            for line in (wrapped(text, room) if self.wraps else [fit(text, room)])
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found: data for programs, and the sections of it that people see."""
+
+    title: str
+    data: Mapping[str, Any]
+    sections: tuple[Section, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What has to be said beside it: warnings, and what to do where there is nothing to show."""
+
+    def table(self, room: int | None = None, paint: Paint = lambda text, _: text) -> Iterator[str]:
+        """Yield the lines for a terminal of so many columns; for a pipe without a limit."""
+        for number, section in enumerate(section for section in self.sections if section.rows):
+            if room is not None and section.title:
+                yield from [""] * (number > 0)
+                yield paint(fit(one_line(section.title), room), "bold")
+            yield from (line.rstrip() for line in section.lines(room, paint))
+
+    def lines(self, room: int, paint: Paint = lambda text, _: text) -> list[str]:
+        """Return the lines of a panel of so many columns, with the notes at its end."""
+        notes = [line for note in self.notes for line in wrapped(one_line(note), room)]
+        return [*self.table(room, paint), *(paint(note, "yellow") for note in notes)]
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the data."""
+        return self.data
+
+
+def warnings_of(settings_warnings: Sequence[str]) -> tuple[str, ...]:
+    """Return the warnings about settings as notes."""
+    return tuple(f"warning: {one}." for one in settings_warnings)

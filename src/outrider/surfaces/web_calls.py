@@ -1,0 +1,69 @@
+"""Web tools as a person calls them: by the rules of a child's, and recorded like a child's."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from outrider.masking import Masker, secret_environment_values
+from outrider.protocol.envelope import Envelope, is_success
+from outrider.records.activity import ActivityLog, of_call
+from outrider.settings.keys import Config
+from outrider.settings.places import state_home
+from outrider.tools.context import ToolContext
+from outrider.tools.executor import ToolExecutor
+from outrider.tools.loading import builtin_tools
+from outrider.tools.web.leaks import OutgoingGuard
+from outrider.tools.web.session import WebSession
+from outrider.tools.web.stored import MAX_CHARACTERS
+
+TOOLS = {"search": "web_search", "fetch": "fetch_content"}
+MAX_RESULT_BYTES = 16 << 20
+
+
+class _Unchecked(OutgoingGuard):
+    """People may send what they like: they have read no page that talked them into it."""
+
+    def check(self, outgoing: str) -> None:
+        """Let everything pass."""
+
+
+async def call_tool(
+    tool: str, args: dict[str, Any], config: Config, folder: str
+) -> tuple[Envelope, str]:
+    """Return what a web tool answers to a person, and its text, whole; the call is recorded."""
+    state, masker = state_home(os.environ), Masker(secrets=secret_environment_values(os.environ))
+    web = WebSession(config.web, keys=os.environ, mask=masker, state=state)
+    web.outgoing = _Unchecked(masker)
+    convert = config.convert if config.convert.enabled else None
+    context = ToolContext(cwd=Path(folder), spill=Path(folder), web=web, convert=convert)
+    tools = [one for one in builtin_tools() if one.entry.network]
+    async with ToolExecutor(tools, context, result_bytes=MAX_RESULT_BYTES) as executor:
+        outcome = await executor.execute(tool, args)
+        text = outcome.text
+        if tool == TOOLS["fetch"]:
+            text = await _whole(executor, outcome.envelope)
+    args, envelope = masker.value([args, outcome.envelope])[0]
+    ActivityLog(state).add(of_call(tool, args, envelope))
+    return outcome.envelope, text
+
+
+def pages_of(envelope: Envelope) -> list[dict[str, Any]]:
+    """Return the pages that a call found, each with its own outcome."""
+    data: Any = envelope["data"]
+    return (data.get("pages") or []) if is_success(envelope) else []
+
+
+async def _whole(executor: ToolExecutor, envelope: Envelope) -> str:
+    """Return fetched pages to their last character: a person has no tool to read on with."""
+    parts: list[str] = []
+    for page in (page for page in pages_of(envelope) if not page.get("error")):
+        text = ""
+        while len(text) < page["characters"]:
+            wanted = {"responseId": envelope["data"]["responseId"], "index": page["index"]}
+            wanted |= {"offset": len(text), "limit": MAX_CHARACTERS}
+            more = (await executor.execute("get_search_content", wanted)).envelope
+            if not is_success(more) or not more["data"]["text"]:
+                break
+            text += more["data"]["text"]
+        parts.append(f"# {page.get('title') or page['url']}\n{page['url']}\n\n{text}\n")
+    return "\n".join(parts)

@@ -1,0 +1,1 @@
+"""Code by its meaning: the tool `lsp`, and the client that asks language servers."""

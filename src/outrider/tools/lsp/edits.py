@@ -1,0 +1,96 @@
+"""Edits that a server proposes: shown, or made in all files or in none."""
+
+import hashlib
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.tools.context import ToolContext
+from outrider.tools.files.diffs import change
+from outrider.tools.files.edit import decoded, encoded
+from outrider.tools.lsp.positions import SourceText, path_of
+from outrider.tools.lsp.symbols import entries
+from outrider.workspaces.workspace import FileVersion, Place
+
+MAX_FILES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file, what it holds, and what it is to hold."""
+
+    place: Place
+    before: bytes
+    after: bytes
+    told: dict[str, Any]
+
+    def make(self, context: ToolContext, *, undo: bool = False) -> None:
+        """Replace the file's content, unless somebody else has changed it."""
+        old, new = (self.after, self.before) if undo else (self.before, self.after)
+
+        def rewrite(now: FileVersion | None) -> bytes:
+            if now is None or now.content != old:
+                raise ToolFault(ToolCode.CONFLICT, f"{self.place.shown} was changed meanwhile")
+            return new
+
+        context.workspace.replace(self.place, rewrite, context.stop)
+
+
+def planned(context: ToolContext, edit: Any) -> list[Change]:
+    """Return the changes of a server's edit; raises `ToolFault` where one of them can't be made."""
+    by_file: dict[str, list[dict[str, Any]]] = {}
+    for one in entries(edit):
+        files: dict[str, Any] = one.get("changes") or {}
+        documents = entries(one.get("documentChanges"))
+        if any("kind" in document for document in documents):
+            message = "the edit would make, rename or delete files, which is not supported"
+            raise ToolFault(ToolCode.TOO_LARGE, message)
+        told = [*files.items(), *((one["textDocument"]["uri"], one["edits"]) for one in documents)]
+        for uri, changes in told:
+            by_file.setdefault(uri, []).extend(entries(changes))
+    if not 0 < len(by_file) <= MAX_FILES:
+        message = f"the edit changes {len(by_file)} files; 1 to {MAX_FILES} are changed at once"
+        raise ToolFault(ToolCode.TOO_LARGE, message)
+    return [_change(context, uri, changes) for uri, changes in by_file.items()]
+
+
+def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Change:
+    place = context.workspace.resolve(path_of(uri) or "/", writing=True)
+    with context.workspace.open_file(place) as file:
+        before = file.read()
+    encoding, text = decoded(FileVersion("", len(before), before), place.shown)
+    source, crlf = SourceText(text), 2 * text.count("\r\n") > text.count("\n")
+    pieces: list[tuple[int, int, str]] = []
+    for one in edits:
+        start, end = (source.offset(one["range"][side]) for side in ("start", "end"))
+        new = str(one["newText"]).replace("\r\n", "\n")
+        # What is beyond the file is sorted last, and refused below.
+        at = len(text) + 1 if start is None or end is None else start
+        pieces.append((at, end or 0, new.replace("\n", "\r\n") if crlf else new))
+    pieces.sort(key=lambda piece: piece[:2])
+    wrong = [one for one in pieces if one[1] < one[0]]
+    if wrong or any(following[0] < one[1] for one, following in pairwise(pieces)):
+        message = f"the edit names places in {place.shown} that overlap or aren't there"
+        raise ToolFault(ToolCode.CONFLICT, f"{message}: nothing was changed")
+    after = text
+    for start, end, new in reversed(pieces):
+        after = after[:start] + new + after[end:]
+    told = {"path": place.shown, "edits": len(pieces), **change(text, after)}
+    return Change(place, before, encoded(after, encoding), told)
+
+
+def apply(context: ToolContext, changes: list[Change]) -> None:
+    """Make all changes, or none where one fails."""
+    done: list[Change] = []
+    try:
+        for one in changes:
+            one.make(context)
+            done.append(one)
+    except ToolFault:
+        for one in reversed(done):
+            one.make(context, undo=True)
+        raise
+    for one in changes:
+        hashes = (hashlib.sha256(content).hexdigest() for content in (one.before, one.after))
+        context.effects.file_written(one.place.path, *hashes)

@@ -1,0 +1,315 @@
+"""The tool `lsp`: definitions, references, calls and faults, as a language server knows them."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, cast
+
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
+from outrider.tools.context import ToolContext
+from outrider.tools.formatting import Arguments, Formatter
+from outrider.tools.lsp import edits, symbols
+from outrider.tools.lsp.client import LanguageServer
+from outrider.tools.lsp.connection import plain
+from outrider.tools.lsp.positions import SourceText, member, path_of, uri_of
+from outrider.tools.lsp.servers import configured, program_for
+from outrider.tools.lsp.session import LspSession
+from outrider.tools.lsp.symbols import Hit, entries, hits
+from outrider.tools.registry import tool
+from outrider.workspaces.folder import containing
+from outrider.workspaces.workspace import Place
+
+TIMEOUT_MS = 900_000
+"""Only a last resort: lsp.requestTimeoutMs and lsp.startTimeoutMs end what takes too long."""
+MAX_TEXT_CHARACTERS = 4_000
+MAX_TITLE_CHARACTERS = 200
+MAX_OPENED = 5
+_SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
+_ACTION = {"enum": [*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS]}
+_TEXT, _NUMBER = {"minLength": 1}, {"minimum": 1}
+
+
+def _format_long(data: Any, arguments: Arguments) -> str:
+    lines = [data["title"], *data["text"]]
+    for file in data["files"]:
+        lines.append(file["path"])
+        for one in file["lines"]:
+            words = " | ".join(filter(None, (one["label"], one["text"])))
+            lines.append(f"  {one['line']}:{one['column']}  {words}")
+    return "\n".join([*lines, *(f"[{note}]" for note in data["notes"])])
+
+
+def _format_short(data: Any, arguments: Arguments) -> str:
+    return f"lsp {arguments['action']} → {data['title']}"
+
+
+def _result(title: str, text: Iterable[str] = (), **more: Any) -> dict[str, Any]:
+    return {"title": title, "text": list(text), "files": [], "notes": [], **more}
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call: the place that is meant is found first, and made known to its server."""
+
+    context: ToolContext
+    session: LspSession
+    action: str
+    path: str | None
+    line: int | None
+    column: int | None
+    symbol: str | None
+    query: str | None
+    new_name: str | None
+    dry_run: bool
+    server: LanguageServer = field(init=False)
+    place: Place = field(init=False)
+    source: SourceText = field(init=False)
+
+    async def open(self, path: str | None = None) -> None:
+        """Make a file known to its server, as it is on the disk."""
+        if (path := path or self.path) is None:
+            raise ToolFault(ToolCode.BAD_PARAMETER, f"{self.action} needs a path")
+        self.place = self.context.workspace.resolve(path)
+        self.server = self.session.server_for(self.context, self.place)
+        self.source = await self.server.open(self.place)
+        self.context.effects.file_read(self.place.path)
+
+    async def aim(self) -> None:
+        """Find the place that is meant; raises `ToolFault` with a list where several are."""
+        names = symbols.name_parts(self.symbol)
+        if not names and not (self.path and self.line and self.column):
+            message = "give path, line and column, or a symbol; path and line tell it from others"
+            raise ToolFault(ToolCode.BAD_PARAMETER, message)
+        if self.path is None:
+            await self._point_at(await self.in_tree(names))
+            return
+        await self.open()
+        if self.line is None and (found := symbols.matching(await self.declared(), names)):
+            await self._point_at(found)
+        elif self.column is None:  # used there, and perhaps declared elsewhere
+            at = symbols.word_at(self.source, names[-1], self.line or 1)
+            if at is None or self.line not in (None, at[0]):
+                where = f"line {self.line} of {self.place.shown}" if self.line else self.place.shown
+                raise ToolFault(ToolCode.NOT_FOUND, f"there is no {names[-1]} in {where}")
+            self.line, self.column = at
+
+    async def _point_at(self, found: list[Hit]) -> None:
+        if len(found) != 1:
+            title = f"{len(found)} symbols are named {self.symbol}"
+            data = _result(title, **symbols.listed(self.context, found))
+            raise ToolFault(ToolCode.CONFLICT, f"{title}: give path and line, or more names", data)
+        await self.open(path_of(found[0].uri))
+        self.line, self.column = symbols.name_place(self.source, found[0]) or (1, 1)
+
+    async def declared(self) -> list[Hit]:
+        """Return what the file declares."""
+        uri = uri_of(self.place.path)
+        asked = {"textDocument": {"uri": uri}}
+        answer = await self.server.ask("textDocument/documentSymbol", asked)
+        return list(symbols.symbols(answer, uri))
+
+    async def in_tree(self, names: tuple[str, ...], *, exact: bool = True) -> list[Hit]:
+        """Return the symbols of a name in the whole tree, of the first language that has it."""
+        servers, roots = self.session.servers_for_tree(self.context), self.context.workspace.roots
+        for self.server in servers if names else ():
+            answer = symbols.symbols(
+                await self.server.ask("workspace/symbol", {"query": names[-1]})
+            )
+            found = [one for one in answer if containing(roots, path_of(one.uri) or "")]
+            if exact:
+                named = symbols.matching(found, names[-1:])
+                found = symbols.matching(named, names)
+                for uri in () if found else dict.fromkeys(one.uri for one in named[:MAX_OPENED]):
+                    await self.open(path_of(uri))  # not every server tells what a symbol is in
+                    found += symbols.matching(await self.declared(), names)
+            if found:
+                return found
+        asked = ", ".join(server.server.name for server in servers)
+        raise ToolFault(ToolCode.NOT_FOUND, f"{asked} found no symbol {'.'.join(names)!r}")
+
+    async def ask(self, method: str, **params: Any) -> Any:
+        """Return what the server answers about the place."""
+        position = self.source.to_server(self.line or 1, self.column or 1)
+        asked = {"textDocument": {"uri": uri_of(self.place.path)}, "position": position, **params}
+        return await self.server.ask(f"textDocument/{method}", asked)
+
+    def found(self, places: Iterable[Hit], *notes: str) -> dict[str, Any]:
+        """Return places as the caller sees them."""
+        name, listing = self.server.server.name, symbols.listed(self.context, places)
+        total, files = listing["total"], listing["inFiles"]
+        more = total - sum(len(file["lines"]) for file in listing["files"])
+        said = [*notes, *([f"{more} more are not shown"] if more else [])]
+        said += [f"{name} is still loading: there may be more"] if self.server.loading else []
+        title = f"{total} in {files} file{'' if files == 1 else 's'}, from {name}"
+        return _result(title, notes=said, **listing)
+
+    def told(self, words: Iterable[str]) -> dict[str, Any]:
+        """Return a server's words as the caller sees them."""
+        text = plain("\n".join(words), MAX_TEXT_CHARACTERS).strip()
+        place = f"{self.place.shown}:{self.line}:{self.column}{'' if text else ': nothing'}"
+        return _result(f"{self.server.server.name} of {place}", text.splitlines())
+
+    def edited(self, edit: Any) -> dict[str, Any]:
+        """Make an edit, or show what it would change."""
+        changes = edits.planned(self.context, edit)
+        if not self.dry_run:
+            edits.apply(self.context, changes)
+        title = f"{len(changes)} files {'would be changed' if self.dry_run else 'changed'}"
+        told = [one.told for one in changes]
+        return _result(title, (f"{one['path']}\n{one['diff']}" for one in told), changes=told)
+
+
+async def _locate(call: _Call) -> dict[str, Any]:
+    if call.action == "definition" and call.path is None and call.symbol:
+        return call.found(await call.in_tree(symbols.name_parts(call.symbol)))
+    await call.aim()
+    method = "typeDefinition" if call.action == "type-definition" else call.action
+    answer = await call.ask(method, context={"includeDeclaration": True})
+    return call.found(symbols.locations(answer))
+
+
+async def _hover(call: _Call) -> dict[str, Any]:
+    await call.aim()
+    return call.told(_words(member(await call.ask("hover"), "contents")))
+
+
+def _words(contents: Any) -> list[str]:
+    parts = cast("list[Any]", contents) if isinstance(contents, list) else [contents]
+    return [str(member(part, "value") or (part if isinstance(part, str) else "")) for part in parts]
+
+
+async def _signature(call: _Call) -> dict[str, Any]:
+    """Ask within the parentheses of a call; a declaration has only what hovering shows."""
+    await call.aim()
+    found = entries(member(await call.ask("signatureHelp"), "signatures"))
+    parenthesis = call.source.lines[(call.line or 1) - 1].find("(", (call.column or 1) - 1)
+    if not found and parenthesis >= 0:
+        before, call.column = call.column, parenthesis + 2
+        found = entries(member(await call.ask("signatureHelp"), "signatures"))
+        call.column = before
+    documents = [word for one in found for word in _words(one.get("documentation"))]
+    told = call.told([*(str(one.get("label")) for one in found), *documents])
+    return told if found else await _hover(call)
+
+
+async def _symbols(call: _Call) -> dict[str, Any]:
+    await call.open()
+    return call.found(await call.declared())
+
+
+async def _workspace_symbols(call: _Call) -> dict[str, Any]:
+    return call.found(await call.in_tree(symbols.name_parts(call.query), exact=False))
+
+
+async def _calls(call: _Call) -> dict[str, Any]:
+    await call.aim()
+    incoming = call.action == "incoming-calls"
+    method = f"callHierarchy/{'incomingCalls' if incoming else 'outgoingCalls'}"
+    places: list[Hit] = []
+    for item in entries(await call.ask("prepareCallHierarchy")):
+        for one in entries(await call.server.ask(method, {"item": item})):
+            other = one["from" if incoming else "to"]
+            spans = one["fromRanges"] if incoming else [other["selectionRange"]]
+            places += [hit for span in spans for hit in hits(other["uri"], span, other["name"])]
+    return call.found(places)
+
+
+async def _diagnostics(call: _Call) -> dict[str, Any]:
+    if call.action == "workspace-diagnostics" and call.path is None:
+        call.server = call.session.servers_for_tree(call.context)[0]
+    else:
+        await call.open()
+    if call.action == "diagnostics":
+        return call.found(_faults(call.place.path, await call.server.diagnostics(call.place)))
+    reports, files = await call.server.all_diagnostics()
+    notes = [f"{len(reports)} of {files} files were checked"] if files > len(reports) else []
+    return call.found((hit for path in reports for hit in _faults(path, reports[path])), *notes)
+
+
+def _faults(path: str, items: Any) -> Iterable[Hit]:
+    for one in entries(items):
+        code = f" [{one['code']}]" if isinstance(one.get("code"), str | int) else ""
+        label = f"{_SEVERITIES.get(one.get('severity', 1), 'error')}: {one.get('message')}{code}"
+        yield from hits(uri_of(path), one.get("range"), label)
+
+
+async def _servers(call: _Call) -> dict[str, Any]:
+    if call.action == "restart":
+        await call.session.aclose()
+    around, lines = call.session.around(call.context), list[str]()
+    for server in configured(call.session.config):
+        program = program_for(server, around)
+        runs = [f", runs in {root}" for name, root in call.session.servers if name == server.name]
+        found = f"{program.path or program.problem}{''.join(runs)}"
+        lines.append(f"{server.language}: {server.name} {found}")
+    return _result(f"{len(lines)} language servers", lines)
+
+
+async def _rename(call: _Call) -> dict[str, Any]:
+    if not call.new_name:
+        raise ToolFault(ToolCode.BAD_PARAMETER, "rename needs newName")
+    await call.aim()
+    return call.edited(await call.ask("rename", newName=call.new_name))
+
+
+async def _code_action(call: _Call) -> dict[str, Any]:
+    await call.open()
+    line = call.line or 1
+    start = call.source.to_server(line, call.column or 1)
+    end = call.source.to_server(line, len(call.source.lines[line - 1]) + 1)
+    items = entries(await call.server.diagnostics(call.place))
+    near = [one for one in items if one["range"]["start"]["line"] == line - 1]
+    asked = {"range": {"start": start, "end": end}, "context": {"diagnostics": near}}
+    actions = entries(await call.ask("codeAction", **asked))
+    offered = {plain(one.get("title"), MAX_TITLE_CHARACTERS): one for one in actions}
+    if call.query is None:
+        return _result(f"{len(offered)} code actions", offered)
+    if call.query not in offered:
+        message = f"no code action has this title; there are: {', '.join(offered)}"
+        raise ToolFault(ToolCode.NOT_FOUND, message)
+    return call.edited(await call.server.edit_of(offered[call.query]))
+
+
+_HANDLERS: dict[str, Callable[[_Call], Awaitable[dict[str, Any]]]] = {
+    "hover": _hover, "signature": _signature, "symbols": _symbols, "diagnostics": _diagnostics,
+    "workspace-diagnostics": _diagnostics, "servers": _servers, "restart": _servers,
+    "workspace-symbols": _workspace_symbols, "incoming-calls": _calls, "outgoing-calls": _calls,
+    "rename": _rename, "codeAction": _code_action,
+}  # fmt: skip
+
+
+@tool("code:lsp", name="lsp", timeout_ms=TIMEOUT_MS, format=Formatter(_format_long, _format_short))
+async def lsp(
+    context: ToolContext,
+    action: Annotated[str, _ACTION],
+    path: Annotated[str | None, _TEXT] = None,
+    line: Annotated[int | None, _NUMBER] = None,
+    column: Annotated[int | None, _NUMBER] = None,
+    symbol: Annotated[str | None, _TEXT] = None,
+    query: Annotated[str | None, _TEXT] = None,
+    new_name: Annotated[str | None, _TEXT] = None,
+    dry_run: bool = False,
+) -> dict[str, Any]:
+    """Ask a language server about code: where something is defined, used, called, of what type it
+    is, what a file declares, what is wrong with it. Name a place by path, line and column, or by
+    a symbol.
+
+    Args:
+        path: The file, relative to the working tree.
+        line: The line, from 1.
+        column: The character in the line, from 1; a symbol does as well.
+        symbol: `name` or `Class.method`, alone or with a path, or a line too.
+        query: What workspace-symbols looks for; the title of the codeAction to apply.
+        new_name: For rename.
+        dry_run: Show what rename and codeAction would change.
+    """
+    session = context.lsp
+    if session is None:
+        raise ToolFault(ToolCode.NOT_AVAILABLE, "Language servers are not set up here")
+    session.check(action)
+    call = _Call(context, session, action, path, line, column, symbol, query, new_name, dry_run)
+    try:
+        return await _HANDLERS.get(action, _locate)(call)
+    except (LookupError, TypeError, AttributeError) as fault:  # answers of any shape
+        message = f"{action} was answered with something unexpected ({type(fault).__name__})"
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None

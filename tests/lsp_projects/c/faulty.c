@@ -1,0 +1,3 @@
+#include "shapes.h"
+
+int count(void) { return area("none"); }

@@ -1,0 +1,3 @@
+import { total } from "./base";
+
+export const count: string = total([]);

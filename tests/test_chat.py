@@ -1,0 +1,306 @@
+"""The main agent in a real terminal: what a person sees, types and stops."""
+
+import json
+import os
+import re
+import signal
+import threading
+import time
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from cli_door import Door, wait_until
+from outrider.testing import (
+    answer,
+    drip,
+    silence,
+    silence_after,
+    tool_call,
+    tool_calls,
+)
+from test_ask import delegate, main_requests, scripted
+from tmux_door import Screen
+
+PROMPT = r"(?m)^> *$"
+
+
+@pytest.fixture
+def door(tmp_path, warm_runtime):
+    with closing(Door(tmp_path, warm_runtime)) as door:
+        yield door
+
+
+@contextmanager
+def chatting(door, server, *arguments, **options):
+    env = {**server.environment, **options.pop("env", {})}
+    with closing(
+        Screen(door, "chat", "--model", server.model, *arguments, env=env, **options)
+    ) as screen:
+        screen.see_now(PROMPT)
+        yield screen
+
+
+def leave(screen):
+    screen.see_now(PROMPT)
+    screen.type("", "C-d")
+    return screen.end()
+
+
+def test_an_answer_is_streamed_as_markdown_and_a_second_turn_knows_the_first(door):
+    text = "# Title\n\nIt **is** in `a.py`.\n\n```python\nx = 1\n\ny = 2\n```\n\nLast words."
+
+    with scripted(drip(text, 0.1), answer("Indeed.")) as server, chatting(door, server) as screen:
+        screen.enter("Where is it?")
+        screen.see_now(r"main · turn 1 ·")
+        screen.see_now(r"Title")
+        assert "Last words." not in screen.screen  # it comes in pieces
+        screen.see(r"Last words\. *\n\nmain [0-9a-f]{8}: completed · 1 turn")
+        assert screen.screen.count("> Where is it?") == 1
+        assert "**" not in screen.all and "```" not in screen.all
+        screen.see_now(PROMPT)
+        screen.enter("Sure?")
+        screen.see(r"Indeed\.")
+        roles = [message["role"] for message in server.requests[-1].messages]
+        assert roles == ["system", "user", "assistant", "user"]
+        assert server.requests[-1].messages[2]["content"] == text
+        assert leave(screen) == 0
+    [run] = door.runs.glob("????????")
+    assert json.loads((run / "result.json").read_text())["content"][0]["text"] == "Indeed."
+    door.assert_nothing_left()
+
+
+def test_two_delegations_at_once_are_shown_live_folded_and_opened_again(door):
+    go_on = threading.Event()
+
+    def child(request):
+        if go_on.is_set():
+            return answer(f"All about {request.last_user_text}.")
+        call = tool_call("grep", {"pattern": f"of-{request.last_user_text}"}, usage=(1000, 1))
+        return replace(call, delay=0.1)
+
+    both = tool_calls([delegate(task="one"), delegate("reviewer", "two")])
+    with scripted(both, answer("Both."), child=child) as server, chatting(door, server) as screen:
+        screen.enter("Go.")
+        screen.see_now(
+            r"explorer [0-9a-f]{8} · turn \d+ · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
+            r"reviewer [0-9a-f]{8} · turn \d+ · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
+            r"main · turn 1 · subagent"
+        )
+        go_on.set()
+        screen.see(r"Both\.")
+        screen.see_now(PROMPT)
+        assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", screen.all)  # nothing moves, nothing is left
+        [run] = re.findall(r"explorer ([0-9a-f]{8}): completed", screen.all)
+        assert "beside that, 2 subagents: " in screen.all
+        screen.type(f"/show {run[:3]}", "Tab", "Enter")
+        screen.see_now(rf"Run {run}(.|\n)*· grep .*of-one(.|\n)*All about one\.")
+        screen.type("q")
+        screen.see_now(PROMPT)
+        assert leave(screen) == 0
+
+
+def test_ctrl_c_stops_the_children_then_the_turn_then_the_program(door):
+    with (
+        scripted(tool_call(*delegate()), silence_after("Hm. " * 200), child=silence()) as server,
+        chatting(door, server) as screen,
+    ):
+        screen.enter("Go.")
+        server.wait_for_requests(2)
+        screen.type("", "C-c")
+        screen.see(r"explorer [0-9a-f]{8}: cancelled")
+        screen.see_now(r"Hm\. Hm\.")
+        screen.type("", "C-c")
+        screen.see(r"main [0-9a-f]{8}: cancelled")
+        screen.see_now(PROMPT)
+        assert "(cancelled)" in main_requests(server)[1].messages[-1]["content"]
+        screen.type("half a thought", "C-c")
+        screen.see_gone("half a thought")
+        screen.type("", "C-c")
+        assert screen.end() == 130
+    door.assert_nothing_left()
+
+
+def test_a_resize_a_narrow_terminal_and_100_kb_pasted(door):
+    pasted = "".join(f"line {number}: {'x' * 60}\n" for number in range(1400))
+    with scripted(answer("Got it. " * 20)) as server, chatting(door, server) as screen:
+        screen.type("See ")
+        screen.paste(pasted)
+        screen.see_now(r"> See \[paste 1: [\d,]+ characters\]")
+        screen.resize(40, 20)
+        screen.type("", "Enter")
+        screen.see(r"Got it\.")
+        screen.see_now(PROMPT)
+        assert server.requests[0].last_user_text == f"See {pasted.strip()}"
+        assert len(server.requests) == 1
+        assert max(map(len, screen.screen.splitlines())) <= 40
+        assert leave(screen) == 0
+
+
+def test_several_lines_are_one_input_and_earlier_inputs_come_back_masked(door):
+    secret = "sk-proj-" + "a1B2c3D4e5" * 4
+    with scripted(answer("One."), answer("Two.")) as server, chatting(door, server) as screen:
+        screen.type("first", "C-j")
+        screen.enter(f"second {secret}")
+        screen.see(r"One\.")
+        assert server.requests[0].last_user_text == f"first\nsecond {secret}"
+        assert leave(screen) == 0
+        history = door.home / ".local/state/outrider/chat-history"
+        assert secret not in history.read_text() and "+first" in history.read_text()
+        assert history.stat().st_mode & 0o777 == 0o600
+    with scripted(answer("Two.")) as server, chatting(door, server) as screen:
+        screen.type("", "Up")
+        screen.see_now(r"> first\n +second \[masked")
+        screen.type("", "C-c")
+        assert leave(screen) == 0
+
+
+def complete(screen, typed, offered, whole):
+    """Type until the menu offers something (agents are loaded while one types), and take it."""
+    *most, last = typed
+    screen.type("".join(most))
+
+    def is_offered():
+        screen.type(last)
+        time.sleep(0.2)
+        if re.search(rf"> .*\n.*{offered}", screen.screen):
+            return True
+        screen.type("", "BSpace")
+        return False
+
+    wait_until(is_offered)
+    screen.type("", "Tab")
+    screen.see_now(f"> {whole}")
+
+
+def test_commands_agents_and_paths_are_completed(door):
+    (door.project / "source").mkdir()
+    (door.project / "source/engine.py").write_text("")
+    with scripted(answer("Yes.")) as server, chatting(door, server) as screen:
+        complete(screen, "/to", "reports: agents", "/toolkit")
+        complete(screen, " ag", "agents", "/toolkit agents")
+        screen.type("", "C-c")
+        complete(screen, "ask @expl", "explorer", "ask @explorer")
+        path = "source/engine.py"
+        complete(screen, " about @source/en", path, f"ask @explorer about @{path}")
+        screen.type("", "C-c")
+        assert leave(screen) == 0
+
+
+def test_a_permission_is_answered_each_way(door):
+    def touch(name):
+        return tool_call("bash", {"command": f"touch {name}"})
+
+    steps = [touch("a"), touch("b"), touch("c"), answer("Three."), touch("d"), answer("Four.")]
+    with scripted(*steps) as server, chatting(door, server) as screen:
+        screen.enter("Go.")
+        for name, key in (("a", "n"), ("b", "o"), ("c", "s")):
+            screen.see(rf"main wants to use bash:\n  touch {name}\nAllow it\?")
+            screen.enter(key)
+        screen.see(r"Three\.")
+        screen.see_now(PROMPT)
+        screen.enter("Again.")  # allowed for the session: nobody is asked
+        screen.see(r"Four\.")
+        assert leave(screen) == 0
+    assert sorted(path.name for path in door.project.glob("?")) == ["b", "c", "d"]
+
+
+REPORTS = ("agents", "doctor", "modules", "logs", "activity", "lsp", "runs", "help")
+
+
+def test_toolkit_shows_each_report_in_a_panel_that_can_be_searched(door):
+    with scripted(answer("Yes.")) as server, chatting(door, server) as screen:
+        for name in REPORTS:
+            screen.enter(f"/toolkit {name}")
+            screen.see_now(rf"^ ?{name} · / search · n next · q close")
+            screen.type("q")
+            screen.see_now(PROMPT)
+        screen.enter("/toolkit agents")
+        screen.see_now("explorer")
+        screen.type("/tester", "Enter")
+        screen.see_now(r"tester")
+        screen.type("q")
+        screen.see_now(PROMPT)
+        screen.enter("/nonsense")
+        screen.see(r"is no command here")
+        assert not server.requests
+        assert leave(screen) == 0
+
+
+def test_a_session_that_was_killed_is_resumed_without_losing_more_than_its_last_turn(door):
+    with (
+        scripted(
+            tool_call(*delegate(), id="call-1"), answer("Noted."), silence_after("Half an ans")
+        ) as server,
+        chatting(door, server) as screen,
+    ):
+        screen.enter("Remember seven.")
+        screen.see(r"Noted\.")
+        screen.see_now(PROMPT)
+        screen.enter("And this?")
+        server.wait_for_requests(4)
+        os.kill(screen.pid, signal.SIGKILL)
+        screen.end()
+    door.assert_nothing_left()
+    sessions = door.runs.glob("*/session.jsonl")
+    [session] = [one.parent for one in sessions if b'"agent":"main"' in one.read_bytes()]
+    with (
+        scripted(answer("Seven.")) as server,
+        chatting(door, server, "--resume", session.name) as screen,
+    ):
+        screen.see(rf"session {session.name} goes on: Remember seven\.")
+        screen.enter("Which number?")
+        screen.see(r"Seven\.")
+        messages = server.requests[0].messages
+        assert [message["role"] for message in messages] == [
+            "system", "user", "assistant", "tool", "assistant", "user", "user",
+        ]  # fmt: skip
+        assert '<subagent-output agent="explorer"' in messages[3]["content"]
+        assert "Found it." in messages[3]["content"]
+        assert [message["content"] for message in messages[4:]] == [
+            "Noted.",
+            "And this?",
+            "Which number?",
+        ]
+        assert leave(screen) == 0
+    with scripted(answer("Eight.")) as server, chatting(door, server, "--continue") as screen:
+        screen.enter("And now?")
+        screen.see(r"Eight\.")
+        assert server.requests[0].messages[-2]["content"] == "Seven."
+        assert leave(screen) == 0
+
+
+def test_a_dumb_terminal_gets_plain_lines_and_no_colour_is_honoured(door):
+    with scripted(answer("**Plain.**")) as server:
+        arguments = ("chat", "--model", server.model)
+        terminal = door.terminal(*arguments, env=server.environment, term="dumb")
+        terminal.see("> ")
+        terminal.type("Go.\r")
+        terminal.see(r"Plain\.")
+        terminal.see(r"main [0-9a-f]{8}: completed")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert "\x1b[" not in terminal.raw.replace("\x1b[6n", "")
+    plain = {"NO_COLOR": "1"}
+    with scripted(answer("**Plain.**")) as server, chatting(door, server, env=plain) as screen:
+        screen.enter("Go.")
+        screen.see(r"Plain\.")
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", screen.coloured)
+        assert leave(screen) == 0
+
+
+def test_a_model_cannot_steer_the_terminal(door):
+    with (
+        scripted(answer("\x1b]0;owned\x07\x1b[2Jx\u202ey")) as server,
+        chatting(door, server) as screen,
+    ):
+        screen.enter("Go.")
+        screen.see(r"main [0-9a-f]{8}: completed")
+        assert "␛" in screen.all and "\u202e" not in screen.all
+        assert leave(screen) == 0
+
+
+def test_chat_needs_a_terminal(door):
+    ended = door.run("chat")
+    assert ended.code == 2 and "use 'outrider ask'" in ended.err

@@ -1,0 +1,394 @@
+"""A server that goes wrong costs its call, with a clear envelope in time, and nothing else."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conftest import wait_until
+from lsp_tool import PROJECTS, Lsp, faulty, processes_below
+from outrider.masking import Masker
+from outrider.protocol.envelope import ToolFault
+from outrider.settings.keys import (
+    PRIVILEGED_LSP_ACTIONS,
+    READ_ONLY_LSP_ACTIONS,
+    LspConfig,
+    WebConfig,
+)
+from outrider.tools.lsp import client, connection, positions, servers
+from outrider.tools.web.session import WebSession
+
+QUICK = {"request_timeout_ms": 700, "start_timeout_ms": 900}
+ASKED = {"path": "app.py", "line": 1, "column": 1}
+KEY = "sk-proj-Ab3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    (folder / "app.py").write_text("".join(f"name_{n} = {n}\n" for n in range(20)))
+    yield folder
+    wait_until(lambda: not processes_below(), "servers that outlive their session")
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(client, "BACK_OFF_SECONDS", 0.01)
+
+
+async def test_a_server_that_is_missing_is_named_with_the_command_that_installs_it(tree):
+    (tree / "main.go").write_text("package main\n")
+    async with Lsp(tree, environment={"PATH": "/nonexistent"}) as lsp:
+        code, message = await lsp.fault("symbols", path="main.go")
+    assert code == 2004 and "go install golang.org/x/tools/gopls@latest" in message
+
+
+async def test_a_server_that_is_not_executable_is_told(tree, tmp_path):
+    program = tmp_path / "bin" / "server"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    own = {"own": {"command": [str(program)], "fileTypes": ["py"]}}
+    async with Lsp(tree, config=LspConfig(servers=own, preferred={"own": "own"})) as lsp:
+        code, message = await lsp.fault("definition", **ASKED)
+        assert code == 2004 and "executable" in message
+        program.write_text("no program at all")
+        program.chmod(0o755)
+        code, message = await lsp.fault("definition", **ASKED)
+        assert code == 2004 and "can't be started" in message
+
+
+async def test_a_server_that_crashes_at_its_start_says_why_and_is_not_started_for_ever(tree):
+    async with faulty(tree, "crash-start") as lsp:
+        for _ in range(client.MAX_CRASHES):
+            code, message = await lsp.fault("definition", **ASKED)
+            assert code == 2001 and "exit code 1" in message
+            assert "cannot find my licence" in message and "\x1b" not in message
+        code, message = await lsp.fault("definition", **ASKED)
+        assert code == 2004 and "isn't started again" in message
+
+
+async def test_a_server_that_crashes_at_a_question_serves_the_next_one_anew(tree):
+    async with faulty(tree, "crash-third") as lsp:
+        for _ in range(2):
+            assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
+        code, message = await lsp.fault("definition", **ASKED)
+        assert code == 2001 and "the third question is too much" in message
+        assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
+
+
+async def test_a_server_that_hangs_is_given_up_in_time_and_replaced(tree):
+    async with faulty(tree, "hang", times=QUICK) as lsp:
+        for _ in range(2):
+            start = time.monotonic()
+            code, message = await lsp.fault("definition", **ASKED)
+            assert code == 2002 and "0.7 s" in message
+            assert time.monotonic() - start < 10
+            wait_until(lambda: not processes_below(), "the server that hung")
+
+
+async def test_a_server_that_hangs_at_its_start_is_given_up_in_time(tree):
+    async with faulty(tree, "hang-start", times=QUICK) as lsp:
+        code, message = await lsp.fault("definition", **ASKED)
+    assert code == 2002 and "initialize" in message and "0.9 s" in message
+
+
+@pytest.mark.parametrize("mode", ["garbage", "no-json", "no-object"])
+async def test_garbage_is_told_at_once_and_the_server_replaced(tree, mode):
+    async with faulty(tree, mode) as lsp:
+        for _ in range(2):
+            code, message = await lsp.fault("definition", **ASKED)
+            assert code == 2001 and "not the protocol's JSON" in message
+
+
+async def test_a_flood_of_complaints_takes_no_memory_and_no_answer_is_lost(tree):
+    async with faulty(tree, "flood") as lsp:
+        assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
+        (server,) = lsp.session.servers.values()
+        kept = (await server.start())._complaints
+    assert len(kept) <= connection.MAX_STDERR_BYTES
+
+
+async def test_an_answer_of_50_mb_is_refused_and_the_same_server_goes_on(tree):
+    async with faulty(tree, "huge") as lsp:
+        code, message = await lsp.fault("definition", **ASKED)
+        assert code == 1007 and "50,000," in message
+        (process,) = processes_below()
+        assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
+        assert processes_below() == [process]
+
+
+async def test_a_server_that_reads_nothing_is_given_up_in_time(tree):
+    (tree / "app.py").write_text("x = 1\n" * 500_000)
+    async with faulty(tree, "unread", times=QUICK) as lsp:
+        assert (await lsp.fault("definition", **ASKED))[0] == 2002
+
+
+async def test_a_server_that_refuses_is_quoted_short_and_without_control_characters(tree):
+    async with faulty(tree, "error") as lsp:
+        code, message = await lsp.fault("definition", **ASKED)
+    assert code == 2001 and "no idea" in message
+    assert len(message) < 1_000 and "\x1b" not in message and "\x07" not in message
+
+
+async def test_a_question_that_met_a_change_is_asked_again(tree):
+    async with faulty(tree, "retry") as lsp:
+        assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server_which_stays_usable(tree, tmp_path):
+    told = tmp_path / "told"
+    async with faulty(tree, "hang-once", str(told)) as lsp:
+        call = asyncio.create_task(lsp.call("definition", **ASKED))
+        await asyncio.to_thread(wait_until, lambda: processes_below(), "the server")
+        (server,) = lsp.session.servers.values()
+        opened = await server.start()
+        while not opened._waiting:
+            await asyncio.sleep(0.01)
+        call.cancel()
+        await asyncio.wait({call})
+        assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
+        await asyncio.to_thread(wait_until, told.exists, "the server to be told")
+        assert await server.start() is opened
+
+
+async def test_a_call_that_is_cancelled_while_the_server_starts_leaves_it_to_the_others(tree):
+    async with faulty(tree, "fine") as lsp:
+        calls = [asyncio.create_task(lsp.call("definition", **ASKED)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        calls[0].cancel()
+        assert (await calls[1]).envelope["code"] == 0
+        assert len(processes_below()) == 1
+
+
+async def test_what_a_server_has_started_ends_with_it(tree, tmp_path):
+    pid = tmp_path / "pid"
+    async with faulty(tree, "children", str(pid)) as lsp:
+        await lsp.text("definition", **ASKED)
+        assert psutil.pid_exists(int(pid.read_text()))
+    wait_until(lambda: not processes_below(), "the server's own child")
+
+
+async def test_a_server_that_never_ends_loading_gives_an_answer_that_says_so(tree):
+    async with faulty(tree, "loads", times=QUICK) as lsp:
+        text = await lsp.text("definition", **ASKED)
+        assert "app.py" in text and "still loading" in text
+        start = time.monotonic()
+        await lsp.text("definition", **ASKED)
+        assert time.monotonic() - start < 0.8, "it is waited for only once"
+
+
+async def test_a_place_outside_the_roots_is_named_and_its_text_not_shown(tree):
+    async with faulty(tree, "outside") as lsp:
+        outcome = await lsp.call("definition", **ASKED)
+    assert outcome.envelope["code"] == 0
+    assert "/etc/passwd" in outcome.text and "root:" not in outcome.text
+    assert outcome.effects.files_read == ("app.py",)
+
+
+async def test_a_link_that_leads_out_and_a_credential_file_are_not_shown(tree, tmp_path):
+    (tmp_path / "private.py").write_text("the private text\n")
+    (tree / "link.py").symlink_to(tmp_path / "private.py")
+    (tree / ".env").write_text("the credential text\n")
+    async with faulty(tree, "named", f"{tree}/link.py", f"{tree}/.env") as lsp:
+        text = await lsp.text("definition", **ASKED)
+    assert "link.py" in text and ".env" in text
+    assert "private text" not in text and "credential text" not in text
+
+
+async def test_places_beyond_the_file_are_no_fault_of_the_caller(tree):
+    async with faulty(tree, "beyond") as lsp:
+        text = await lsp.text("references", **ASKED)
+    assert "1000001:4" in text and "1:11  name_0 = 0" in text
+
+
+async def test_a_long_list_is_cut_with_a_count(tree):
+    async with faulty(tree, "many") as lsp:
+        outcome = await lsp.call("references", **ASKED)
+    assert outcome.text.startswith("5000 in 1 file")
+    assert "4900 more are not shown" in outcome.text and len(outcome.text) < 10_000
+
+
+async def test_an_answer_of_another_shape_is_no_crash(tree):
+    async with faulty(tree, "wrong-shape") as lsp:
+        assert await lsp.places("definition", **ASKED) == set()
+        assert (await lsp.call("symbols", path="app.py")).envelope["code"] in (0, 2001)
+
+
+async def test_a_source_line_with_a_secret_is_masked_with_what_stands_above_it(tree):
+    body = "".join(f"MIIEpAIBAAKCAQEA{n:048d}\n" for n in range(9))
+    key = f"-----BEGIN RSA PRIVATE KEY-----\n{body}-----END RSA PRIVATE KEY-----\n"
+    (tree / "app.py").write_text(f'KEY = """{key}"""\ntoken = "{KEY}"\n')
+    mask = Masker(only_secrets=True)
+    async with faulty(tree, "secret", "4", "11", mask=mask) as lsp:
+        text = await lsp.text("definition", **ASKED)
+    assert "MIIEpAIB" not in text and KEY not in text and "[masked" in text
+
+
+async def test_the_server_gets_no_secret_and_nothing_that_leads_into_the_tree(tree, monkeypatch):
+    (tree / "bin").mkdir()
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("NODE_OPTIONS", "--require ./trap.js")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tree))
+    monkeypatch.setenv("PATH", f"{tree}/bin:relative:/usr/bin")
+    async with faulty(tree, "cwd") as lsp:
+        seen = json.loads("\n".join((await lsp.text("hover", **ASKED)).splitlines()[1:]))
+    assert not {"OPENAI_API_KEY", "VIRTUAL_ENV", "NODE_OPTIONS"} & set(seen)
+    assert seen["PATH"] == "/usr/bin"
+
+
+@pytest.mark.parametrize("action", PRIVILEGED_LSP_ACTIONS)
+async def test_privileged_actions_are_denied_unless_they_are_opened(tree, action):
+    async with faulty(tree, "fine") as lsp:
+        code, message = await lsp.fault(action, path="app.py", newName="x")
+    assert code == 1004 and "never open to a child" in message
+    assert not processes_below()
+
+
+async def test_an_action_that_is_not_allowed_is_denied(tree):
+    async with faulty(tree, "fine", actions=("hover",)) as lsp:
+        code, message = await lsp.fault("definition", **ASKED)
+    assert code == 1004 and "subagents.allowedLspActions" in message
+
+
+async def test_a_rename_is_made_in_all_files_or_in_none(tree, monkeypatch):
+    files = [tree / f"{name}.py" for name in "abc"]
+    for file in files:
+        file.write_bytes(b"one\r\ntwo\r\n")
+    everything = (*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS)
+    asked = {**ASKED, "newName": "new"}
+    before = [file.read_bytes() for file in files]
+    async with faulty(tree, "rename", *map(str, files), actions=everything) as lsp:
+        assert "+# a.py" in await lsp.text("rename", dryRun=True, **asked)
+        assert [file.read_bytes() for file in files] == before
+        files[2].chmod(0o444)
+        code, message = await lsp.fault("rename", **asked)
+        assert code == 1004 and "c.py" in message
+        assert [file.read_bytes() for file in files] == before
+        files[2].chmod(0o644)
+        await lsp.text("rename", **asked)
+        assert [file.read_bytes() for file in files] == [
+            f"# {file.name}\r\n".encode() + b"one\r\ntwo\r\n" for file in files
+        ]
+        written = {one.path for one in lsp.executor.receipt.effects.files_written}
+        assert written == {"a.py", "b.py", "c.py"}
+    outside = tree.parent / "outside.py"
+    outside.write_text("x\n")
+    async with faulty(tree, "rename", str(files[0]), str(outside), actions=everything) as lsp:
+        assert (await lsp.fault("rename", **asked))[0] == 1004
+    assert outside.read_text() == "x\n" and files[0].read_bytes().count(b"# a.py") == 1
+
+
+async def test_files_that_no_server_can_be_given_are_refused(tree, monkeypatch):
+    (tree / "big.py").write_bytes(b"x = 1\n" * 9_000_000)
+    (tree / "binary.py").write_bytes(bytes(range(256)) * 10)
+    (tree.parent / "outside.py").write_text("x = 1\n")
+    (tree / "strange.xyz").write_text("x\n")
+    async with faulty(tree, "fine") as lsp:
+        asked = {"line": 1, "column": 1}
+        assert (await lsp.fault("hover", path="big.py", **asked))[0] == 1007
+        assert (await lsp.fault("hover", path="binary.py", **asked))[0] == 1007
+        assert (await lsp.fault("hover", path="../outside.py", **asked))[0] == 1004
+        assert (await lsp.fault("hover", path="gone.py", **asked))[0] == 1003
+        assert (await lsp.fault("hover", path="strange.xyz", **asked))[0] == 2004
+        assert (await lsp.fault("hover", path="app.py", line=500, column=1))[0] == 1002
+        assert (await lsp.fault("hover", path="app.py"))[0] == 1002
+        assert (await lsp.fault("hover"))[0] == 1002
+    assert positions.MAX_SOURCE_BYTES < 9_000_000
+
+
+def test_places_are_counted_in_characters_here_and_in_utf16_units_there():
+    source = positions.SourceText("a\r\nx🙂y\n\x0cz\rlast")
+    assert source.lines == ["a", "x🙂y", "\x0cz", "last"]
+    assert source.to_server(2, 3) == {"line": 1, "character": 3}
+    assert source.from_server({"line": 1, "character": 3}) == (2, 3)
+    assert source.from_server({"line": 1, "character": 2}) == (2, 2), "within the emoji"
+    assert source.from_server({"line": 1, "character": 99}) == (2, 4)
+    assert source.from_server({"line": 4, "character": 0}) is None
+    assert source.offset({"line": 3, "character": 1}) == source.text.index("ast")
+
+
+def test_only_local_files_have_a_path():
+    assert positions.path_of(positions.uri_of("/a b/ü#?.py")) == "/a b/ü#?.py"
+    for uri in ("https://x/y", "file://host/x", "file:x", "untitled:1", "file://[", None, 5):
+        assert positions.path_of(uri) is None
+    assert PROJECTS.is_dir() and Path(PROJECTS, "c").is_dir()
+
+
+async def test_what_was_shown_of_local_files_cannot_go_out_to_the_web(tree):
+    line = "the_quiet_plan = 'we meet at the old harbour before the first ferry leaves'"
+    (tree / "app.py").write_text(f"{line}\n")
+    web = WebSession(WebConfig(), keys={}, mask=Masker())
+    async with faulty(tree, "fine", web=web) as lsp:
+        web.outgoing.check(f"https://example.org/?q={line[18:]}")
+        await lsp.text("definition", **ASKED)
+        with pytest.raises(ToolFault, match="read from local files"):
+            web.outgoing.check(f"https://example.org/?q={line[18:]}")
+
+
+async def test_a_program_anywhere_in_the_repository_is_passed_over(tree):
+    (tree / ".git").mkdir()
+    inner = tree / "packages/one"
+    inner.mkdir(parents=True)
+    (tree / "tools").mkdir()
+    program = tree / "tools/gopls"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (tree.parent / "linked").symlink_to(tree / "tools")
+    env = {"PATH": f"{tree}/tools:{tree.parent}/linked:tools", "HOME": str(tree.parent / "home")}
+    for trusted in (False, True):
+        async with Lsp(inner, environment=env, trusted=trusted) as lsp:
+            found = lsp.session.around(lsp.context).find("gopls")
+            assert found == (str(program) if trusted else None)
+
+
+async def test_a_server_that_crashes_again_is_given_longer_and_longer_pauses(tree, monkeypatch):
+    monkeypatch.setattr(client, "BACK_OFF_SECONDS", 0.2)
+    pauses: list[float] = []
+    async with faulty(tree, "crash-start") as lsp:
+        for _ in range(3):
+            start = time.monotonic()
+            await lsp.fault("definition", **ASKED)
+            pauses.append(time.monotonic() - start)
+    assert pauses[1] > 0.2 and pauses[2] > 0.6
+
+
+async def test_only_a_few_servers_run_at_once(tree):
+    for number in range(6):
+        folder = tree / f"package_{number}"
+        folder.mkdir()
+        (folder / "marker").touch()
+        (folder / "app.py").write_text("x = 1\n")
+    async with faulty(tree, "fine", markers=["marker"]) as lsp:
+        for number in range(6):
+            await lsp.text("definition", **{**ASKED, "path": f"package_{number}/app.py"})
+        kept = [root.rpartition("/")[2] for _, root in lsp.session.servers]
+        assert kept == [f"package_{number}" for number in range(2, 6)]
+        await asyncio.to_thread(wait_until, lambda: len(processes_below()) == 4, "the first two")
+
+
+async def test_a_server_that_talks_and_never_answers_is_replaced_after_two_questions(tree):
+    async with faulty(tree, "talk", times=QUICK) as lsp:
+        for _ in range(2):
+            assert (await lsp.fault("definition", **ASKED))[0] == 2002
+        await asyncio.to_thread(wait_until, lambda: not processes_below(), "the talking server")
+
+
+async def test_a_file_that_is_no_longer_seen_is_not_reported_as_deleted(tree, monkeypatch):
+    for number in range(9):
+        (tree / f"file_{number}.py").write_text("x = 1\n")
+    async with faulty(tree, "fine") as lsp:
+        await lsp.text("definition", **ASKED)
+        (server,) = lsp.session.servers.values()
+        opened = await server.start()
+        told = []
+        monkeypatch.setattr(opened, "notify", lambda method, params: told.append((method, params)))
+        monkeypatch.setattr(servers, "MAX_FILES", 3)
+        (tree / "file_0.py").unlink()
+        await lsp.text("definition", **ASKED)
+        (changes,) = [params["changes"] for method, params in told if "Watched" in method]
+        assert [one["type"] for one in changes] == [3]
