@@ -26,7 +26,7 @@ from outrider.protocol.results import Details, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
 from outrider.records.runs import RunRecorder, prune, pruning_is_due
 from outrider.runtimes.native.runtime import NativeRuntime
-from outrider.settings.places import project_name, runs_folder, state_home
+from outrider.settings.places import runs_folder, state_home
 
 UPDATE_INTERVAL_SECONDS = 0.05
 log = logging.getLogger("outrider")
@@ -119,7 +119,7 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
         "tools": list(prepared.permit.tools),
         "withheld": to_json(prepared.permit.withheld),
         "cwd": prepared.shown_cwd,
-        "project": project_name(prepared.project.folder, prepared.project.env),
+        "project": prepared.project.name,
         **({"folder": str(prepared.project.folder)} if prepared.main else {}),
     }
 

@@ -37,6 +37,8 @@ class Project:
     """A folder with its settings and agents, for one environment."""
 
     folder: Path
+    name: str
+    """How records name it."""
     env: Mapping[str, str]
     settings: Settings
     discovery: Discovery
@@ -123,6 +125,7 @@ def _read(folder: Path, env: Mapping[str, str], settings: Settings) -> Project:
     secrets = secret_environment_values(env)
     return Project(
         folder=folder,
+        name=places.project_name(folder, env),
         env=env,
         settings=settings,
         discovery=discover(folder, env),

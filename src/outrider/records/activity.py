@@ -50,9 +50,12 @@ class ActivityLog:
         """Append a line. A disk that is full, or a folder that is closed, costs only the line."""
         data = jsonl.encode({"at": round(time.time(), 3), **line}) + b"\n"
         with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                descriptor = os.open(self._path, flags, 0o600)
+            except FileNotFoundError:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                descriptor = os.open(self._path, flags, 0o600)
             try:
                 os.write(descriptor, data)  # in one piece: other processes append as well
                 if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
