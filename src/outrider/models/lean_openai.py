@@ -5,15 +5,27 @@ than everything else in a turn. Messages and tools already have their final form
 into the body without that walk.
 """
 
+from functools import cache
 from typing import Any
 
 from openai import AsyncOpenAI
+from openai._base_client import Platform, get_platform
 from openai.resources.chat import AsyncChat
 from openai.resources.chat.completions import AsyncCompletions
 
 
+@cache
+def _platform() -> Platform:
+    return get_platform()
+
+
 class LeanOpenAI(AsyncOpenAI):
     """A class, as the SDK copies a client for each request that has options of its own."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # The SDK would start a thread for this in each child, which takes time and memory.
+        self._platform = _platform()
 
     @property
     def chat(self) -> AsyncChat:
