@@ -194,6 +194,34 @@ def test_a_run_that_is_not_begun_leaves_no_descriptor_open(
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_run_that_cannot_go_on_keeps_its_last_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with RunRecorder.create(tmp_path) as run:
+        run.add_output("Seven.")
+        run.write_result({"details": {}})
+        with pytest.raises(BlockingIOError):
+            RunRecorder.reopen(run.folder)
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
+        patched.setattr(runs, "_reserve", full)
+        RunRecorder.reopen(run.folder)
+    assert (run.folder / "result.json").exists() and run.output_file.read_text() == "Seven."
+
+
+def test_a_run_that_was_cut_in_a_line_goes_on_in_the_next(tmp_path: Path) -> None:
+    with RunRecorder.create(tmp_path) as run:
+        run.add_event({"number": 1})
+    with run.session_file.open("a") as session:
+        session.write('{"number": 2, "te')
+    with RunRecorder.reopen(run.folder) as run:
+        run.add_event({"number": 3})
+    first, _, last = run.session_file.read_text().splitlines()
+    assert (json.loads(first), json.loads(last)) == ({"number": 1}, {"number": 3})
+
+
 def test_a_transcript_goes_on_after_a_line_that_was_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,8 @@ class RunRecorder:
     for the outcome is taken when the run begins.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, waits: bool = True) -> None:
+        """`waits` says whether to wait for the lock; else `BlockingIOError` is raised."""
         self.id = folder.name
         self.folder = folder
         self.session_file = folder / SESSION
@@ -45,7 +46,7 @@ class RunRecorder:
         with ExitStack() as descriptors:
             self._session = _create(self.session_file, descriptors, os.O_APPEND)
             # It is free, or held for a moment by a reader that checks whether the run is running.
-            fcntl.flock(self._session, fcntl.LOCK_EX)
+            fcntl.flock(self._session, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             self._reserved = _create(folder / RESERVED, descriptors)
             _reserve(self._reserved)
             self._descriptors = descriptors.pop_all()
@@ -74,14 +75,13 @@ class RunRecorder:
 
         Until there is a new result, the run has none: the old one said how the last turn ended.
         """
-        with open(folder / SESSION, "r+b") as session:
-            fcntl.flock(session, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        run = cls(folder, waits=False)
+        with open(run.session_file, "rb") as session:
             session.seek(max(0, session.seek(0, os.SEEK_END) - 1))
-            if session.read() not in (b"", b"\n"):  # the last line was cut
-                session.write(b"\n")
-            for name in (RESULT, OUTPUT):
-                (folder / name).unlink(missing_ok=True)
-        return cls(folder)
+            run._line_end = b"" if session.read() in (b"", b"\n") else b"\n"  # one that was cut
+        for name in (RESULT, OUTPUT):
+            (folder / name).unlink(missing_ok=True)
+        return run
 
     def __enter__(self) -> Self:
         return self
