@@ -205,8 +205,8 @@ def test_a_run_that_cannot_go_on_keeps_its_last_result(
         run.write_result({"details": {}})
         with pytest.raises(BlockingIOError):
             RunRecorder.reopen(run.folder)
-    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space left"):
-        patched.setattr(runs, "_reserve", full)
+    monkeypatch.setattr(runs, "_reserve", full)
+    with pytest.raises(OSError, match="No space left"):
         RunRecorder.reopen(run.folder)
     assert (run.folder / "result.json").exists() and run.output_file.read_text() == "Seven."
 
