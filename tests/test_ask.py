@@ -348,6 +348,11 @@ async def test_a_session_that_another_process_works_in_is_refused(world):
     assert "at work in another process" in result.text
 
 
+def test_an_empty_question_is_refused_in_its_own_words(door):
+    ended = door.run("ask", " ")
+    assert ended.code == 2 and "The question is empty" in ended.err
+
+
 def test_a_run_that_is_no_session_cannot_be_resumed(world):
     with RunRecorder.create(runs_folder(os.environ)) as run:
         run.add_event({"type": "run", "agent": "explorer", "task": "Where?"})

@@ -130,6 +130,8 @@ class MainSession:
 
     def _prepared(self, text: str) -> Prepared:
         project, agent = self.project(), main_agent()
+        if not text.strip():
+            raise invalid("The question is empty: say what you want to know or have done.")
         request = Request(agent.name, text, cwd=self.cwd, definition=agent)
         check_input(request)
         may_write = self.allow_write or self.decide is not None
