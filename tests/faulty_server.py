@@ -78,11 +78,11 @@ def answer(message):
         "wrong-shape": {"uri": {}, "range": []},
         "secret": [place(int(part), 0, uri) for part in MORE if part.isdigit()],
         "named": [place(0, 0, f"file://{part}") for part in MORE],
-        "cwd": {"contents": json.dumps(dict(os.environ))},
+        "environment": {"contents": json.dumps({part: os.environ.get(part) for part in MORE})},
         "rename": {"changes": {f"file://{part}": [edit(part)] for part in MORE}},
     }
-    if MODE == "cwd" or "rename" in message["method"]:
-        return send({"id": number, "result": results["cwd" if MODE == "cwd" else "rename"]})
+    if "rename" in message["method"]:
+        return send({"id": number, "result": results["rename"]})
     return send({"id": number, "result": results.get(MODE, [place(0, 0, uri)])})
 
 

@@ -235,10 +235,10 @@ async def test_the_server_gets_no_secret_and_nothing_that_leads_into_the_tree(tr
     monkeypatch.setenv("NODE_OPTIONS", "--require ./trap.js")
     monkeypatch.setenv("VIRTUAL_ENV", str(tree))
     monkeypatch.setenv("PATH", f"{tree}/bin:relative:/usr/bin")
-    async with faulty(tree, "cwd") as lsp:
+    withheld = ("OPENAI_API_KEY", "VIRTUAL_ENV", "NODE_OPTIONS")
+    async with faulty(tree, "environment", "PATH", *withheld) as lsp:
         seen = json.loads("\n".join((await lsp.text("hover", **ASKED)).splitlines()[1:]))
-    assert not {"OPENAI_API_KEY", "VIRTUAL_ENV", "NODE_OPTIONS"} & set(seen)
-    assert seen["PATH"] == "/usr/bin"
+    assert seen == {"PATH": "/usr/bin"} | dict.fromkeys(withheld)
 
 
 @pytest.mark.parametrize("action", PRIVILEGED_LSP_ACTIONS)
