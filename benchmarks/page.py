@@ -182,8 +182,9 @@ def _parent(results: Json) -> str:
         "## The parent's own CPU time\n\nThe CPU time of the process that delegates, without its "
         f"children and the model server, per task: one turn, {found['at_once']} at once, warm. "
         "At the same time, another process opens the same number of descriptors, reads the same "
-        f"{found['events']} events ({found['bytes']:,} bytes) and writes them to a file. The best "
-        "rounds are compared, because other load on the machine only adds CPU time.\n\n"
+        f"{found['events']} events ({found['bytes']:,} bytes) and writes them to a file. Both keep "
+        "their files in memory, where that costs the same every day. The best rounds are compared, "
+        "because other load on the machine only adds CPU time.\n\n"
         + table(("", "best round", f"{TIMES} copying", "median"), rows)
     )
 

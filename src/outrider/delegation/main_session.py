@@ -214,6 +214,9 @@ class MainSession:
         """Return whether an agent may run; of a repository's own, the person decides."""
         project = self.project()
         agent = project.discovery.agents.get(str(event.args.get(agent_arg)).strip())
-        if agent is None or project.clearance(agent, interactive=True)[0] is not Clearance.ASK:
+        if agent is None:
+            return True
+        given, _ = project.permit(agent, interactive=True)
+        if project.clearance(agent, given, interactive=True)[0] is not Clearance.ASK:
             return True
         return await self._is_allowed(f"agent {agent.name}", event.name, event.args)

@@ -72,8 +72,8 @@ def prepare(
     check_input(request)
     check_schema(request.output_schema)
     definition = request.definition or find_agent(request.agent, project.discovery)
-    _check_may_run(definition, project, confirm)
     given, problems = project.permit(definition, interactive=confirm is not None)
+    _check_may_run(definition, given, project, confirm)
     return assembled(request, project, definition, given, problems)
 
 
@@ -117,8 +117,10 @@ def find_agent(name: str, discovery: Discovery) -> AgentDefinition:
     )
 
 
-def _check_may_run(definition: AgentDefinition, project: Project, confirm: Confirm | None) -> None:
-    clearance, reason = project.clearance(definition, interactive=confirm is not None)
+def _check_may_run(
+    definition: AgentDefinition, given: Permit, project: Project, confirm: Confirm | None
+) -> None:
+    clearance, reason = project.clearance(definition, given, interactive=confirm is not None)
     if clearance is Clearance.ASK and confirm is not None and confirm(reason):
         return
     if clearance is not Clearance.RUN:

@@ -63,14 +63,14 @@ class Project:
         trust = trust_in(self.config, trusted=self.trusted, interactive=interactive)
         return permit(agent, self.config, trust=trust, tools={**own, **CATALOGUE}), problems
 
-    def clearance(self, agent: AgentDefinition, *, interactive: bool) -> tuple[Clearance, str]:
-        """Return whether `agent` may run here, and the reason in words."""
+    def clearance(
+        self, agent: AgentDefinition, given: Permit, *, interactive: bool
+    ) -> tuple[Clearance, str]:
+        """Return whether `agent` may run here with the tools it is `given`, and why."""
         answer = may_run(agent, self.config, trusted=self.trusted, interactive=interactive)
-        if answer[0] is not Clearance.REFUSE:
-            given, _ = self.permit(agent, interactive=interactive)
-            if given.lacks_all_tools:
-                reasons = "; ".join(f"{one.tool}: {one.reason}" for one in given.withheld)
-                return Clearance.REFUSE, f"{agent.name} gets none of the tools it lists ({reasons})"
+        if answer[0] is not Clearance.REFUSE and given.lacks_all_tools:
+            reasons = "; ".join(f"{one.tool}: {one.reason}" for one in given.withheld)
+            return Clearance.REFUSE, f"{agent.name} gets none of the tools it lists ({reasons})"
         return answer
 
     def choice(self, agent: AgentDefinition | None = None, flag: str | None = None) -> ModelChoice:

@@ -66,7 +66,7 @@ def report(arguments: Namespace) -> Report:
 def record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
     """Return what is known of an agent: what it is for, what it gets and what it doesn't."""
     given, choice = project.permit(agent, interactive=True)[0], project.choice(agent)
-    clearance, reason = project.clearance(agent, interactive=True)
+    clearance, reason = project.clearance(agent, given, interactive=True)
     return {
         "name": agent.name,
         "source": agent.source,
