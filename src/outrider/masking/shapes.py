@@ -3,7 +3,7 @@
 import re
 
 from .names import Promise
-from .spans import Findings, compiled, find_rare, worth_searching
+from .spans import LINE_END, Findings, compiled, find_rare, worth_searching
 from .values import Style, is_literal_secret, is_word_of_code
 
 _MAX_UNDECIDED = 2048  # a construct without an end after so many characters is judged as it is
@@ -30,6 +30,12 @@ _PEM = rf"""(?x)
     )*)
     (?:{_CODE_AFTER}(?>(?:{_LINE_END})*){_CODE_BEFORE}-----END\ [A-Z0-9\ ]{{0,50}}-----)?
 """
+
+_PUTTY_LINE = r"[ \t]*+[A-Za-z0-9+/]{1,80}+={0,2}(?![\w:-])"
+_PUTTY = (
+    rf"Private-Lines: \d{{1,4}}{LINE_END}"
+    rf"(?P<lines>{_PUTTY_LINE}(?>(?:{LINE_END}{_PUTTY_LINE})*))"
+)
 
 _PEM_END = r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
 
@@ -64,6 +70,8 @@ _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+
 
 def find_shapes(found: Findings) -> None:
     """Note private keys, JWTs and credentials in addresses."""
+    if "Private-Lines: " in found.view:
+        _find_putty_keys(found)
     if not worth_searching(found.view, "-----", "eyJ", "//"):
         return
     if worth_searching(found.view, "-----"):
@@ -84,6 +92,13 @@ def _find_private_keys(found: Findings) -> None:
         elif start >= after and (end := compiled(_PEM_END).match(found.view, start)):
             _judge_private_key_end(found, max(after, start - _MAX_KEY), end)
             after = end.end() - 5  # its dashes may be the next one's too
+
+
+def _find_putty_keys(found: Findings) -> None:
+    for key in compiled(_PUTTY).finditer(found.view):
+        found.mask(*key.span("lines"), "private-key")
+    last = found.view.rfind("Private-Lines: ")
+    found.leave(last, last + 40)
 
 
 def _judge_private_key(found: Findings, key: re.Match[str]) -> None:
