@@ -9,6 +9,7 @@ import re
 
 from .headers import mask_authorization, mask_cookies
 from .names import KEY_OWNERS, NAME_LETTERS, Promise, promise_of
+from .randomness import looks_random
 from .spans import LINE_END, Findings, compiled, worth_searching
 from .tables import find_columns
 from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_plain_word, quoted_end
@@ -64,6 +65,7 @@ _APART = frozenset(("", ",", ";", "|", "-", "/", ">"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
 WORD = r"[^\s\"'`;|&\\]{4,256}+"
+_WHOLE = r"[^\s\"'`\\]{1,512}+"
 _YAML = r"[\w.-]+: [a-z]{8,}"
 _ENVIRONMENT = r"[^\s\"'`<>;\\]{1,512}+"
 # A value found to be secret goes on where code would have ended: `p4ss(word`.
@@ -73,9 +75,10 @@ _BARE_REST = r"[^\s\"'`<>,;&)}\]\\]*+"
 _OPENING = rf"[bruf@$]{{0,2}}({_QUOTE})(?:(?:\1){{2}}(?>(?:\s|\\{{1,8}}[nrt]){{0,80}}))?"
 # `password: str = "…"`, and in YAML `password: |` with the value in the line below.
 _ANNOTATION = rf"(?:&(?:'\w+ )?)?[A-Za-z_][\w.\[\]| ]{{0,48}}?[ \t]{{0,4}}=[ \t]{{0,4}}(?={_QUOTE})"
+_ALONE = rf"[ \t]*+(?:{LINE_END}|[\"'`]|\Z)"
 _BELOW = (
-    rf"(?:[|>][+-]?)?[ \t]{{0,8}}{LINE_END}[ \t]{{1,40}}"
-    rf"(?=[^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}}[ \t]*+(?:{LINE_END}|[\"'`]|\Z))"
+    rf"(?:(?P<block>[|>][+-]?)[ \t]{{0,8}})?{LINE_END}[ \t]{{1,40}}"
+    rf"(?(block)(?={_WHOLE}{_ALONE})|(?=[^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}}{_ALONE}))"
 )
 
 # Secrets at some distance from the name: what leads to them, and how far that may reach.
@@ -273,29 +276,37 @@ def judge(
 def _judge_bare(
     found: Findings, promise: Promise, start: int, position: int, style: tuple[Style, str]
 ) -> None:
-    match = compiled(style[1]).match(found.view, position)
-    if match is None:
+    view = found.view
+    word = compiled(style[1]).match(view, position)
+    whole = compiled(_WHOLE).match(view, position)
+    before = whole and _before_on_line(view, start, whole.end())
+    owns_line = before is not None and style[1] in (BARE, _ENVIRONMENT)
+    word = whole if owns_line else word
+    if whole is None or word is None:
         found.leave(start, position)
         return
-    value = found.text[position : match.end()]
-    value = value.rstrip(".:,!?)" if style[1] is _ENVIRONMENT else ".:!?") or value
+    value = found.text[position : word.end()]
+    value = value.rstrip(".:!?" if style[1] is BARE and not owns_line else ".:,;!?)") or value
     end = position + len(value)
+    is_word = before is not None and not before.strip(" -") and compiled(_YAML).match(view, start)
     if is_literal_secret(promise, value, style[0]) or (
-        promise >= Promise.SECRET and _is_yaml_word(found.view, start, position, end)
+        is_word and promise >= Promise.SECRET and is_plain_word(value)
     ):
-        rest = compiled(_BARE_REST).match(found.view, end)
+        rest = compiled(_BARE_REST).match(view, end)
         found.mask(position, end if rest is None else rest.end(), "secret")
+    elif looks_random(whole.group()) and is_literal_secret(promise, whole.group(), style[0]):
+        found.mask(position, whole.end(), "secret")
     else:
-        found.leave(start, match.end())
+        found.leave(start, whole.end())
 
 
-def _is_yaml_word(view: str, start: int, position: int, end: int) -> bool:
-    """Return whether a line has only `name: ` and a plain word."""
-    if not is_plain_word(view[position:end]) or not compiled(_YAML).match(view, start):
-        return False
-    before = "\n" + view[:start] if start < 40 else view[start - 40 : start]
-    begins = compiled(r"(?:\n|\\n)[ -]*+\Z").search(before)
-    return begins is not None and compiled(r"\n|\\{1,8}[nr]|\r|\Z").match(view, end) is not None
+def _before_on_line(view: str, start: int, end: int) -> str | None:
+    """Return what comes before a name if that is no code, and nothing follows its value."""
+    if not compiled(rf"[ \t]*+(?:{LINE_END}|\\{{1,8}}r|\Z)").match(view, end):
+        return None
+    before = "\n" + view[:start] if start < 80 else view[start - 80 : start]
+    line = compiled(r"(?:\n|\\n)([^\n\"'`=(){}\[\],;<&?|\\]*+)\Z").search(before)
+    return line and line.group(1)
 
 
 def judge_quoted(

@@ -65,8 +65,8 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
 # Rare words, and what leads from them to a password: `.pgpass`, Windows' `net use`, and
 # `user/password@database` as Oracle's programs and drivers take it.
 _PLACES = {
-    ":5432:": rf"[^:\s\"'`\\]{{1,64}}+:[^:\s\"'`\\]{{1,64}}+:"
-    rf"(?P<password>{WORD})(?=[ \t]*(?:[\r\n\"'`\\]|\Z))",
+    ":5432:": r"[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:"
+    r"(?P<password>[^\s\"'`\\]{4,256}+)(?=[ \t]*(?:[\r\n\"'`\\]|\Z))",
     "net use ": r"[ \t]*(?:[a-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
     rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<password>{WORD})",
     "thin:": r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)(?=@)",
