@@ -10,6 +10,7 @@ import re
 from .headers import mask_authorization, mask_cookies
 from .names import KEY_OWNERS, NAME_LETTERS, Promise, promise_of
 from .randomness import looks_random
+from .shapes import find_putty_key
 from .spans import LINE_END, Findings, compiled, worth_searching
 from .tables import find_columns
 from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_plain_word, quoted_end
@@ -123,6 +124,8 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
         return
     if folded.endswith("authorization"):
         mask_authorization(found, start, match.end(), in_list=operator == ",")
+    elif folded.startswith("putty-user-key-file"):
+        find_putty_key(found, start, match.end())
     elif folded.endswith("cookie"):
         mask_cookies(found, start, match.end())
     elif (promise := promise_of(name)) is not Promise.NONE and (folded, operator) != ("pass", "to"):

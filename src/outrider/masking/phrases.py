@@ -54,6 +54,17 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
           | y\ (?<=\ by\ )(?={_QUOTE})(?P<quoted>)
         )""",
     ),
+    # The places of a password in `.pgpass` and in Windows' `net use`.
+    (
+        (":5432:",),
+        r"5432:(?<=:5432:)[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:"
+        r"(?P<password>[^\s\"'`\\]{4,256}+)(?=[ \t]*(?:[\r\n\"'`\\]|\Z))",
+    ),
+    (
+        ("net use ",),
+        r"use (?<=net use )[ \t]*(?:[a-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
+        rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<password>{WORD})",
+    ),
     # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
     (("env ",), f"v {_word('env ')}{_VARIABLE}"),
     (
@@ -61,18 +72,11 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
         f"x (?:{_word('setx ')}|{_word('set -x ')}|{_word('set -gx ')}){_VARIABLE}",
     ),
 )
-
-# Rare words, and what leads from them to a password: `.pgpass`, Windows' `net use`, and
-# `user/password@database` as Oracle's programs and drivers take it.
-_PLACES = {
-    ":5432:": r"[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:"
-    r"(?P<password>[^\s\"'`\\]{4,256}+)(?=[ \t]*(?:[\r\n\"'`\\]|\Z))",
-    "net use ": r"[ \t]*(?:[a-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
-    rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<password>{WORD})",
-    "thin:": r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)(?=@)",
-    "sqlplus": r"[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4})"
-    r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)(?=@)",
-}
+_ACCOUNT = (
+    r"(?:thin:|sqlplus[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4}))"
+    r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)\Z"
+)
+_MAX_ACCOUNT = 340
 _KUBERNETES = "kind: secret"
 
 
@@ -80,17 +84,11 @@ def find_phrases(found: Findings) -> None:
     """Note the secrets that are recognised by the words around them."""
     for words, pattern in _PHRASES:
         if worth_searching(found.folded, *words):
-            _find_phrase(found, pattern)
-    for word, lead in _PLACES.items():
-        if word in found.folded:
-            _find_phrase(found, word + lead)
+            for match in compiled(pattern).finditer(found.folded):
+                _JUDGES[match.lastgroup or ""](found, match)
+    _find_accounts(found)
     if _KUBERNETES in found.folded:
         _find_kubernetes_secrets(found)
-
-
-def _find_phrase(found: Findings, pattern: str) -> None:
-    for match in compiled(pattern).finditer(found.folded):
-        _JUDGES[match.lastgroup or ""](found, match)
 
 
 def _judge_option(found: Findings, option: re.Match[str]) -> None:
@@ -185,6 +183,19 @@ def _judge_variable(found: Findings, match: re.Match[str]) -> None:
     promise = promise_of(name) if name.isupper() else Promise.NONE
     if promise is not Promise.NONE:
         judge(found, promise, match.start(), match.end(), (Style.TIGHT, BARE))
+
+
+def _find_accounts(found: Findings) -> None:
+    """Mask the password in `user/password@database`, as Oracle's programs and drivers take it."""
+    at = found.view.find("@", 1)
+    while at >= 0:
+        first = max(0, at - _MAX_ACCOUNT)
+        before = "" if found.view[at - 1].isspace() else found.folded[first:at]
+        if "thin:" in before or "sqlplus" in before:
+            account = compiled(_ACCOUNT).search(found.folded, first, at)
+            if account is not None:
+                _judge_password(found, account)
+        at = found.view.find("@", at + 1)
 
 
 def _find_kubernetes_secrets(found: Findings) -> None:

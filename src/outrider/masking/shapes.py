@@ -8,6 +8,7 @@ from .values import Style, is_literal_secret, is_word_of_code
 
 _MAX_UNDECIDED = 2048  # a construct without an end after so many characters is judged as it is
 _MAX_KEY = 16_384
+_MAX_KEY_HEAD = 4096
 
 # A line end in a PEM block: real, escaped at any depth, or as HTML.
 _LINE_END = r"(?:\r?\n|(?:\\++r)?\\++n|\\++u000[aAdD]|&\#1[03];|<br ?/?>)"
@@ -70,8 +71,6 @@ _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+
 
 def find_shapes(found: Findings) -> None:
     """Note private keys, JWTs and credentials in addresses."""
-    if "Private-Lines: " in found.view:
-        _find_putty_keys(found)
     if not worth_searching(found.view, "-----", "eyJ", "//"):
         return
     if worth_searching(found.view, "-----"):
@@ -94,11 +93,13 @@ def _find_private_keys(found: Findings) -> None:
             after = end.end() - 5  # its dashes may be the next one's too
 
 
-def _find_putty_keys(found: Findings) -> None:
-    for key in compiled(_PUTTY).finditer(found.view):
+def find_putty_key(found: Findings, start: int, end: int) -> None:
+    """Mask the private lines of a key in PuTTY's format, which follow its head."""
+    lines = found.view.find("Private-Lines: ", end, end + _MAX_KEY_HEAD)
+    key = None if lines < 0 else compiled(_PUTTY).match(found.view, lines)
+    if key is not None:
         found.mask(*key.span("lines"), "private-key")
-    last = found.view.rfind("Private-Lines: ")
-    found.leave(last, last + 40)
+    found.leave(start, key.end() if key else end + _MAX_KEY_HEAD)
 
 
 def _judge_private_key(found: Findings, key: re.Match[str]) -> None:
