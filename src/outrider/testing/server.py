@@ -85,27 +85,19 @@ class ScriptedModel:
 
     def wait_for_requests(self, count: int, timeout: float = 30) -> list[ModelRequest]:
         """Wait until there are `count` requests and return them. Raises TimeoutError."""
-        self._wait(
-            lambda: len(self._requests) >= count,
-            timeout,
-            lambda: f"{len(self._requests)} of {count} requests came within {timeout} s.",
-        )
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._requests) >= count, timeout):
+                came = len(self._requests)
+                raise TimeoutError(f"{came} of {count} requests came within {timeout} s.")
         return self.requests
 
     def wait_until_idle(self, timeout: float = 30) -> None:
         """Return when no request is being answered. Raises TimeoutError."""
-        self._wait(
-            lambda: self._answering == 0,
-            timeout,
-            lambda: f"{self._answering} requests are still being answered after {timeout} s.",
-        )
-
-    def _wait(
-        self, reached: Callable[[], bool], timeout: float, complaint: Callable[[], str]
-    ) -> None:
         with self._changed:
-            if not self._changed.wait_for(reached, timeout):
-                raise TimeoutError(complaint())
+            if not self._changed.wait_for(lambda: self._answering == 0, timeout):
+                raise TimeoutError(
+                    f"{self._answering} requests are still being answered after {timeout} s."
+                )
 
     # In the server's thread
 
