@@ -3,8 +3,6 @@
 import json
 import os
 import stat
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -15,9 +13,10 @@ from outrider.masking import Masker
 from outrider.settings.keys import WebConfig
 from outrider.testing import ScriptedModel, answer, tool_call
 from outrider.tools.context import ToolContext
+from outrider.tools.documents import conversion
 from outrider.tools.executor import RESULT_BYTES, ToolExecutor
 from outrider.tools.registry import collect_tools
-from outrider.tools.web import fetch, reading, store, stored
+from outrider.tools.web import extract, fetch, reading, session, stored
 from outrider.tools.web.client import WebClient
 from outrider.tools.web.marking import cleaned, untrusted
 from outrider.tools.web.session import WebSession
@@ -184,16 +183,15 @@ async def test_documents_are_handed_on_to_the_converter(web, monkeypatch, path, 
     def convert_bytes(context, data, name):
         return f"{name}: {len(data)} bytes"
 
-    module = types.SimpleNamespace(convert_bytes=convert_bytes)
-    monkeypatch.setitem(sys.modules, "outrider.tools.documents", module)
+    monkeypatch.setattr(extract, "convert_bytes", convert_bytes)
     body = b"PK\x03\x04" if "x" in path[:3] else b"%PDF-1.7 ..."
     assert await web.text(path, body, kind) == f"{name}: {len(body)} bytes"
 
 
 async def test_without_the_converter_a_document_is_refused(web, monkeypatch):
-    monkeypatch.setitem(sys.modules, "outrider.tools.documents", None)
+    monkeypatch.setattr(conversion, "find_spec", lambda name: None)
     outcome = await web.fetch(web.serve("/a.pdf", b"%PDF-1.7", "application/pdf"))
-    assert outcome.envelope["code"] == 1007 and "application/pdf" in outcome.text
+    assert outcome.envelope["code"] == 2004 and conversion.INSTALL in outcome.text
 
 
 GREEK = "Καλημέρα κόσμε, αυτό είναι ένα κείμενο."
@@ -435,16 +433,15 @@ async def test_long_texts_are_kept_on_the_disk_and_read_the_same(web):
     assert len(await kept(web, "short")) == 8
     files = list(web.spill.glob("page-*.txt"))
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600]
-    page = web.session.store.find(response_id).pages[0]
+    page = web.session.store.responses[response_id].pages[0]
     assert page.text == whole and not isinstance(page.held, str)
     data = (await web.stored(response_id, offset=len(whole) - 5)).envelope["data"]
     assert data["text"] == whole[-5:] and data["next"] is None
 
 
 async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
-    kept = store.PageStore().keep(
-        [store.StoredPage("u", "t", "x" * (2 << 20))], tmp_path / "missing" / "folder"
-    )
+    page = session.StoredPage("u", "t", "x" * (2 << 20))
+    kept = session.PageStore().keep([page], tmp_path / "missing" / "folder")
     assert len(kept.pages[0].text) == 2 << 20
 
 

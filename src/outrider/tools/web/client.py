@@ -5,6 +5,8 @@ slow. One host gets a few requests at once, and is asked again when it says so.
 """
 
 import asyncio
+import gzip
+import io
 import random
 import ssl
 import time
@@ -22,7 +24,7 @@ import httpcore2
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import WebAddress, web_address
-from outrider.tools.web.cache import CachedResponse, WebCache, may_be_kept
+from outrider.tools.web.cache import WebCache, may_be_kept
 from outrider.tools.web.guard import GuardedBackend, Resolve, resolved
 from outrider.tools.web.robots import RobotsRules
 
@@ -36,9 +38,6 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 _BUSY = {429, 503}
 _UNASKED = {206, 300, 304, 305, 306, *_REDIRECTS}
 """Statuses that answer no request of ours, or lead nowhere without a Location."""
-_INFLATING = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-"""How zlib is told what to expect."""
-_RAW_DEFLATE = -15
 _FAULTS = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError, ssl.SSLError)
 
 
@@ -96,7 +95,7 @@ class WebClient:
         """`proxies` are addresses by scheme, as the environment names them."""
         self._config = config
         self._cache = cache
-        self._robots = RobotsRules(self.send) if config.respect_robots else None
+        self._robots = RobotsRules(self._plainly) if config.respect_robots else None
         self._all = asyncio.Semaphore(config.max_concurrent)
         self._hosts: dict[str, asyncio.Semaphore] = {}
         self._proxies = dict(proxies or {})
@@ -115,6 +114,10 @@ class WebClient:
         """Return what an address gives, if `robots.txt` lets us ask; raises `ToolFault`."""
         request = Request(web_address(url), max_bytes=max_bytes)
         return await self.send(request, robots=self._robots)
+
+    async def _plainly(self, url: str) -> tuple[int, bytes]:
+        response = await self.send(Request(web_address(url)))
+        return response.status, response.body
 
     async def send(self, request: Request, *, robots: RobotsRules | None = None) -> Response:
         """Return the response to a request after its redirects; raises `ToolFault`."""
@@ -147,20 +150,18 @@ class WebClient:
         key = request.cache_key
         if self._cache is None or key is None:
             return await self._patient(request, deadline)
-        kept = await asyncio.to_thread(self._cache.find, key) if self._cache.has(key) else None
-        if kept is not None and len(kept.body) > self._most(request):
-            kept = None
-        if kept is None:
-            response = await self._patient(request, deadline)
-        elif kept.is_fresh():
+        kept = await asyncio.to_thread(self._cache.find, key, self._most(request))
+        if kept is not None and kept.is_fresh():
             # The guard has its say also where nothing is sent: settings may have changed.
             await self._guard.checked(request.address.host, request.address.port)
-            return _restored(request, kept)
-        else:
+            return Response(request.address, 200, kept.headers, kept.body)
+        asked = request
+        if kept is not None:
             asked = replace(request, headers={**request.headers, **kept.validators()})
-            response = await self._patient(asked, deadline)
+        response = await self._patient(asked, deadline)
         if response.status == 304 and kept is not None:
-            response = _restored(request, kept.renewed(response.headers))
+            headers = kept.renewed(response.headers)
+            response = Response(request.address, 200, headers, kept.body)
         if response.status == 200 and (kept is not None or may_be_kept(response.headers)):
             await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
         return response
@@ -258,65 +259,50 @@ class WebClient:
 
 
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
+    encoding = headers.get("content-encoding", "").strip().lower()
+    inflate = _INFLATE.get(encoding)
+    if inflate is None and encoding not in ("", "identity"):
+        message = f"The server sends {encoding[:60]!r}, which wasn't asked for"
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > most:
         raise _too_large(most)
-    inflate = _Inflating(headers.get("content-encoding", ""), most)
+    received = bytearray()
     async for chunk in response.aiter_stream():
-        inflate.feed(chunk)
-    return inflate.finished()
+        received += chunk
+        if len(received) > most:
+            raise _too_large(most)
+    if inflate is None or not received:
+        return bytes(received)
+    try:
+        body = await asyncio.to_thread(inflate, bytes(received), most + 1)
+    except (zlib.error, OSError, EOFError) as error:
+        message = f"The compressed body is damaged or was cut: {error}"
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
+    if len(body) > most:
+        raise _too_large(most)
+    return body
 
 
-class _Inflating:
-    """A body that comes in pieces, perhaps compressed, and may not grow beyond its limit."""
+def _gunzipped(data: bytes, most: int) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        return file.read(most)
 
-    def __init__(self, encoding: str, most: int) -> None:
-        self._most = most
-        self._body = bytearray()
-        self._received = 0
-        self._first = b""
-        self._encoding = encoding.strip().lower()
-        self._inflate = None
-        if self._encoding in _INFLATING:
-            self._inflate = zlib.decompressobj(_INFLATING[self._encoding])
-        elif self._encoding not in ("", "identity"):
-            message = f"The server sends {self._encoding[:60]!r}, which wasn't asked for"
-            raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
 
-    def feed(self, chunk: bytes) -> None:
-        self._received += len(chunk)
-        if self._received > self._most:
-            raise _too_large(self._most)
-        while chunk:
-            chunk = self._taken(chunk)
-            if len(self._body) > self._most:
-                raise _too_large(self._most)
+def _inflated(data: bytes, most: int) -> bytes:
+    try:
+        inflate = zlib.decompressobj()
+        body = inflate.decompress(data, most)
+    except zlib.error:  # many servers mean a raw stream by `deflate`
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        body = inflate.decompress(data, most)
+    if not inflate.eof and len(body) < most:
+        raise EOFError("it ended too early")
+    return body
 
-    def _taken(self, chunk: bytes) -> bytes:
-        """Take a piece in, and return what of it belongs to a next member."""
-        if self._inflate is None:
-            self._body += chunk
-            return b""
-        try:
-            self._body += self._inflate.decompress(chunk, self._most - len(self._body) + 1)
-        except zlib.error as error:
-            if self._encoding != "deflate" or self._body or len(self._first) > 1:
-                message = f"The compressed body is damaged: {error}"
-                raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
-            # Many servers mean a raw stream by `deflate`, which shows in its first two bytes.
-            self._inflate = zlib.decompressobj(_RAW_DEFLATE)
-            chunk, self._first = self._first + chunk, b"raw"
-            return chunk
-        self._first = (self._first + chunk)[:2]
-        if self._inflate.eof and self._inflate.unused_data.startswith(b"\x1f\x8b"):
-            rest, self._inflate = self._inflate.unused_data, zlib.decompressobj(31)
-            return rest
-        return b""
 
-    def finished(self) -> bytes:
-        if self._inflate is not None and self._received and not self._inflate.eof:
-            raise ToolFault(ToolCode.UPSTREAM_FAILED, "The compressed body ended too early")
-        return bytes(self._body)
+_INFLATE = {"gzip": _gunzipped, "x-gzip": _gunzipped, "deflate": _inflated}
+"""How each encoding is undone; no more than so many bytes are made."""
 
 
 def _failed(request: Request, words: str) -> ToolFault:
@@ -339,10 +325,6 @@ def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
             value = value_bytes.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
-
-
-def _restored(request: Request, kept: CachedResponse) -> Response:
-    return Response(request.address, 200, kept.headers, kept.body)
 
 
 def _redirected(request: Request, response: Response, location: str) -> Request:

@@ -1,6 +1,7 @@
 """The tool `fetch_content`: pages as text, several at once, each with its own outcome."""
 
 import asyncio
+import json
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +11,8 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.tools.web.marking import cleaned, one_line, untrusted as untrusted
-from outrider.tools.web.session import web_of
-from outrider.tools.web.store import MAX_PAGE_IN_MEMORY, StoredPage
+from outrider.tools.web.marking import cleaned, one_line, untrusted
+from outrider.tools.web.session import MAX_PAGE_IN_MEMORY, StoredPage, web_of
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import Response
@@ -46,11 +46,9 @@ def _shown(page: Any, response_id: str) -> str:
     parts = [untrusted(page["url"], page["text"], page["title"])]
     parts += [f"[{page['note']}]"] if page["note"] else []
     if page["next"] is not None:
-        on = (
-            f'{{"responseId": "{response_id}", "index": {page["index"]}, "offset": {page["next"]}}}'
-        )
+        on = {"responseId": response_id, "index": page["index"], "offset": page["next"]}
         size = f"{page['next']:,} of {page['characters']:,} characters"
-        parts.append(f"[{size}; read on with get_search_content {on}]")
+        parts.append(f"[{size}; read on with get_search_content {json.dumps(on)}]")
     return "\n".join(parts)
 
 
@@ -107,8 +105,7 @@ async def _fetched(context: ToolContext, url: str) -> StoredPage:
 
     web_of(context).outgoing.check(url)
     response, note = await _answered(context, url)
-    if response.status >= 400:
-        raise _refused(response)
+    raise_for_status(response)
     found = await extracted(context, response)
     about = {"asked": url, "note": f"{note} {one_line(found.note, 1_200)}".strip()}
     return await in_thread(_page)(context, response.address.url, found, about)
@@ -135,20 +132,21 @@ async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
     return await client.get(url), ""
 
 
-def _refused(response: "Response") -> ToolFault:
-    code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
-    message = f"The server answered {response.status}."
-    excerpt = _excerpt(response)
-    if excerpt:
-        message += f" It says:\n{untrusted(response.address.url, excerpt)}"
-    return ToolFault(code, message)
+def raise_for_status(response: "Response") -> None:
+    """Raise `ToolFault` with what the server says where it answered with an error."""
+    if response.status >= 400:
+        excerpt = _excerpt(response)
+        said = f" It says:\n{untrusted(response.address.url, excerpt)}" if excerpt else ""
+        code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
+        raise ToolFault(code, f"The server answered {response.status}.{said}")
 
 
 def _excerpt(response: "Response") -> str:
-    text = response.body[:20_000].decode(errors="replace")
     if not response.content_type.startswith(("text/", "application/json", "application/problem")):
         return ""
-    text = re.sub(r"(?is)<(script|style|head)\b.*?</\1\s*>|<[^<>]*>", " ", text)
+    text = response.body[:20_000].decode(errors="replace")
+    # What isn't closed goes on to the end: looked for again and again, it would take very long.
+    text = re.sub(r"(?is)<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)
     return one_line(text, MAX_EXCERPT_CHARACTERS)
 
 

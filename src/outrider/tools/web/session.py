@@ -1,9 +1,12 @@
 """What the web tools of one child share: its client, what it has found, and what it has read."""
 
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from outrider.masking import Masker
 from outrider.protocol.catalogue import SEARCH_KEYS
@@ -11,11 +14,81 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.web.leaks import OutgoingGuard
-from outrider.tools.web.store import PageStore
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import WebClient
     from outrider.tools.web.reading import PageReader
+
+MAX_PAGE_IN_MEMORY = 1 << 18
+MAX_IN_MEMORY = 1 << 20
+"""How many characters of all pages are held in memory; the rest is kept on the disk."""
+
+
+@dataclass(eq=False)
+class StoredPage:
+    """One page or result, with all of its text."""
+
+    url: str
+    title: str
+    held: str | Path = ""
+    """The text, or the file that it was moved to."""
+    about: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What else is known: the address asked for, the fault that kept it from being fetched."""
+
+    @property
+    def text(self) -> str:
+        """The whole text, wherever it is kept."""
+        if isinstance(self.held, str):
+            return self.held
+        return self.held.read_bytes().decode(errors="surrogatepass")
+
+    def spill(self, folder: Path) -> None:
+        """Move the text to the disk; where that is full it stays in memory."""
+        file = folder / f"page-{uuid4().hex}.txt"
+        with suppress(OSError):
+            file.touch(0o600, exist_ok=False)
+            file.write_bytes(self.text.encode(errors="surrogatepass"))
+            self.held = file
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """What one call brought, under the name that the model is told."""
+
+    id: str
+    pages: list[StoredPage]
+
+
+class PageStore:
+    """Keeps what a run has found and fetched, whole, to the end of the run."""
+
+    def __init__(self) -> None:
+        self.responses: dict[str, StoredResponse] = {}
+        """By their ids, in the order they came."""
+        self._in_memory = 0
+
+    def keep(self, pages: list[StoredPage], folder: Path | None = None) -> StoredResponse:
+        """Return the pages as a response that can be asked for again.
+
+        `folder` is where long texts go once the memory for them is used up.
+        """
+        for page in pages:
+            size = len(page.held) if isinstance(page.held, str) else 0
+            if size and folder is not None and self._in_memory + size > MAX_IN_MEMORY:
+                page.spill(folder)
+            self._in_memory += size if isinstance(page.held, str) else 0
+        response = StoredResponse(uuid4().hex[:8], pages)
+        self.responses[response.id] = response
+        return response
+
+    def has(self, address: str) -> bool:
+        """Return whether an address stands in what came from the web, or is where it came from."""
+        for response in self.responses.values():
+            for page in response.pages:
+                # One that failed has only the address that the model gave: perhaps a refused one.
+                if "error" not in page.about and (page.url == address or address in page.text):
+                    return True
+        return False
 
 
 class WebSession:
@@ -34,7 +107,7 @@ class WebSession:
         self.keys = {name: keys[name] for name in SEARCH_KEYS if keys.get(name)}
         self.state = state
         self.store = PageStore()
-        self.outgoing = OutgoingGuard(mask, self._has_come_from_the_web)
+        self.outgoing = OutgoingGuard(mask, self.store.has)
 
     @cached_property
     def client(self) -> "WebClient":
@@ -53,14 +126,6 @@ class WebSession:
         from urllib.request import getproxies_environment
 
         return getproxies_environment()
-
-    def _has_come_from_the_web(self, address: str) -> bool:
-        for response in filter(None, map(self.store.find, self.store.ids())):
-            for page in response.pages:
-                # One that failed has only the address that the model gave: perhaps a refused one.
-                if "error" not in page.about and (page.url == address or address in page.text):
-                    return True
-        return False
 
     @cached_property
     def reader(self) -> "PageReader":
