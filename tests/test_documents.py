@@ -484,10 +484,10 @@ async def test_what_a_local_document_says_may_not_go_out(tree):
             assert outcome.envelope["code"] == 1004 and not asked
 
 
-def test_bytes_are_converted_for_other_tools(tree):
-    assert "Deep." in convert_bytes(tree.context, pdf("Deep."), "a.pdf")
+async def test_bytes_are_converted_for_other_tools(tree):
+    assert "Deep." in await convert_bytes(tree.context, pdf("Deep."), "a.pdf")
     with pytest.raises(ToolFault):
-        convert_bytes(tree.context, b"", "a.pdf")
+        await convert_bytes(tree.context, b"", "a.pdf")
 
 
 def test_tool_loads_no_converter_before_it_is_called():

@@ -180,7 +180,7 @@ OFFICE = "application/vnd.openxmlformats-officedocument.wordprocessingml.documen
     ],
 )
 async def test_documents_are_handed_on_to_the_converter(web, monkeypatch, path, kind, name):
-    def convert_bytes(context, data, name):
+    async def convert_bytes(context, data, name):
         return f"{name}: {len(data)} bytes"
 
     monkeypatch.setattr(extract, "convert_bytes", convert_bytes)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import tempfile
 from argparse import Namespace
+from typing import Any, cast
 
 from outrider.delegation.request import working_directory
 from outrider.protocol.envelope import is_success
@@ -11,7 +12,7 @@ from outrider.protocol.outcomes import EXIT_FAILED
 from outrider.settings.files import load_settings
 from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CommandParser, bad_call
-from outrider.surfaces.web_calls import TOOLS, call_tool, pages_of
+from outrider.surfaces.web_calls import TOOLS, call_tool
 from outrider.tools.formatting import error_line
 
 EXAMPLES = """\
@@ -42,15 +43,13 @@ def execute(arguments: Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="outrider-web-") as folder:
         call = call_tool(TOOLS[arguments.action], {name: arguments.what}, settings.config, folder)
         envelope, text = asyncio.run(call)
-    failed = [page for page in pages_of(envelope) if page.get("error")]
-    came = is_success(envelope) and (not failed or len(failed) < len(pages_of(envelope)))
+    came, data = is_success(envelope), cast("dict[str, Any]", envelope["data"] or {})
     if arguments.json:
         output.write_json(envelope)
-        return 0 if came else EXIT_FAILED
-    if not is_success(envelope):
-        output.say(error_line(envelope))
     elif came:
         output.write_text(text)
-    for page in failed:
-        output.say(f"{page['url']}: {page['error']}")
+        for page in (page for page in data.get("pages", ()) if "error" in page):
+            output.say(f"{page['url']}: {page['error']}")
+    else:
+        output.say(error_line(envelope))
     return 0 if came else EXIT_FAILED

@@ -5,7 +5,6 @@ import os
 from contextlib import suppress
 from typing import Annotated, Any
 
-from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.documents.conversion import convert_bytes, convert_file
@@ -60,7 +59,7 @@ async def convert_content(
     if url is not None:
         source, text = await _from_web(context, url)
     else:
-        source, text = await in_thread(_from_file)(context, path)
+        source, text = await _from_file(context, path or "")
     if offset and offset >= len(text):
         message = f"offset {offset:,} is past the end: there are {len(text):,} characters"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
@@ -72,7 +71,7 @@ async def convert_content(
     return {"source": source, "characters": len(text), "offset": offset, "text": shown}
 
 
-def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
+async def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
     place = context.workspace.resolve(path)
     with context.workspace.open_file(place) as file:
         about = os.fstat(file.fileno())
@@ -80,7 +79,7 @@ def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
         kept = _Kept(context, f"{place.path} {version}")
         text = kept.text()
         if text is None:
-            text = kept.keep(convert_file(context, file, place.shown))
+            text = kept.keep(await convert_file(context, file, place.shown))
     context.effects.file_read(place.path)
     return place.shown, text
 
@@ -96,8 +95,8 @@ async def _from_web(context: ToolContext, url: str) -> tuple[str, str]:
     most = context.convert.max_bytes if context.convert else None
     response = await session.client.get(url, max_bytes=most)
     raise_for_status(response)
-    name = document_name(response)
-    return url, kept.keep(await in_thread(convert_bytes)(context, response.body, name))
+    text = await convert_bytes(context, response.body, document_name(response))
+    return url, kept.keep(text)
 
 
 class _Kept:

@@ -1,15 +1,17 @@
 """Edits that a server proposes: shown, or made in all files or in none."""
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from threading import Event
 from typing import Any
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.diffs import change
 from outrider.tools.files.edit import decoded, encoded
-from outrider.tools.lsp.positions import SourceText, path_of
+from outrider.tools.lsp.positions import path_of, read_source
 from outrider.tools.lsp.symbols import entries
 from outrider.workspaces.workspace import FileVersion, Place
 
@@ -34,7 +36,8 @@ class Change:
                 raise ToolFault(ToolCode.CONFLICT, f"{self.place.shown} was changed meanwhile")
             return new
 
-        context.workspace.replace(self.place, rewrite, context.stop)
+        # What was begun is undone also where the caller has given up.
+        context.workspace.replace(self.place, rewrite, Event() if undo else context.stop)
 
 
 def planned(context: ToolContext, edit: Any) -> list[Change]:
@@ -60,7 +63,10 @@ def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Chan
     with context.workspace.open_file(place) as file:
         before = file.read()
     encoding, text = decoded(FileVersion("", len(before), before), place.shown)
-    source, crlf = SourceText(text), 2 * text.count("\r\n") > text.count("\n")
+    if (source := read_source(context.workspace, place)).text != text:
+        message = f"{place.shown} is damaged text, in which a server counts differently"
+        raise ToolFault(ToolCode.CONFLICT, f"{message}: nothing was changed")
+    crlf = 2 * text.count("\r\n") > text.count("\n")
     pieces: list[tuple[int, int, str]] = []
     for one in edits:
         start, end = (source.offset(one["range"][side]) for side in ("start", "end"))
@@ -87,9 +93,10 @@ def apply(context: ToolContext, changes: list[Change]) -> None:
         for one in changes:
             one.make(context)
             done.append(one)
-    except ToolFault:
+    except BaseException:
         for one in reversed(done):
-            one.make(context, undo=True)
+            with suppress(ToolFault):  # somebody else has changed it since: that stays
+                one.make(context, undo=True)
         raise
     for one in changes:
         hashes = (hashlib.sha256(content).hexdigest() for content in (one.before, one.after))

@@ -72,8 +72,7 @@ async def extracted(context: ToolContext, response: "Response") -> Extracted:
     """Return the readable form of a response; raises `ToolFault` for what has none."""
     kind = kind_of(response)
     if kind == "document":
-        name = document_name(response)
-        return Extracted(await in_thread(convert_bytes)(context, response.body, name))
+        return Extracted(await convert_bytes(context, response.body, document_name(response)))
     text = await in_thread(decoded)(response)
     if kind == "xml":
         kind = _xml_kind(text)
