@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,14 @@ async def test_http_errors_have_codes_and_an_excerpt_that_is_marked(web, status,
     assert outcome.envelope["code"] == code
     assert f"answered {status}" in outcome.text and "Sorry" in outcome.text
     assert "no()" not in outcome.text and outcome.text.count("</untrusted-content>") == 1
+
+
+async def test_an_error_page_of_tags_that_never_close_takes_no_time(web):
+    before = time.process_time()
+    for tag in ("<script ", "<style>", "</head ", "<"):
+        outcome = await web.fetch(web.serve("/e", tag * (20_000 // len(tag)), status=404))
+        assert outcome.envelope["code"] == 1003
+    assert time.process_time() - before < 0.3
 
 
 SOURCE = "def f():\n\tif x:\n\t    return  1   \n\n\n# end\r\n"

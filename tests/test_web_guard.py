@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import trustme
 
+from outrider.masking import Masker
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import is_listed, refusal, web_address
 from outrider.tools.web.client import WebClient
+from outrider.tools.web.session import WebSession
 from web_servers import PUBLIC, Names, Network, serving
 
 CONFIG = WebConfig(timeout_ms=10_000)
@@ -494,6 +496,20 @@ async def test_hosts_that_the_environment_excepts_are_reached_without_the_proxy(
         async with client(resolve=names, network=network, proxies=proxies) as one:
             assert (await one.get("http://direct.example/")).body == b"direct"
         assert not server.asked
+
+
+@pytest.mark.parametrize("used", [False, True])
+async def test_a_proxy_of_the_environment_is_used_only_where_the_user_says_so(
+    used, monkeypatch
+) -> None:
+    with serving({"*": proxy}) as server, serving({"/": "direct"}) as direct:
+        monkeypatch.setenv("http_proxy", server.url)
+        monkeypatch.setenv("no_proxy", "")
+        config = replace(CONFIG, allowed_hosts=(direct.host,), use_proxy=used)
+        session = WebSession(config, keys={}, mask=Masker())
+        body = (await session.client.get(f"{direct.url}/")).body
+        await session.aclose()
+    assert body.startswith(b"through the proxy" if used else b"direct")
 
 
 @pytest.mark.parametrize("url", ["socks5://127.0.0.1:1080", "http://", "ftp://proxy.example"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from outrider.child.main import tool_executor
 from outrider.masking import Masker
+from outrider.protocol.brief import Brief
 from outrider.protocol.catalogue import CATALOGUE, SEARCH_KEYS
+from outrider.protocol.data import to_json
 from outrider.protocol.envelope import ToolCode
 from outrider.settings.keys import SEARCH_PROVIDERS, WebConfig
 from outrider.tools.context import ToolContext
@@ -571,6 +575,19 @@ async def test_a_query_too_long_for_duckduckgo_says_so(child) -> None:
     with serving({}) as server:
         tools = child({}, provider="duckduckgo", **at(server))
         assert await tools.code(query="x y " * 200) == ToolCode.BAD_PARAMETER
+
+
+async def test_a_key_is_in_no_environment_of_the_child_that_searches(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("TAVILY_API_KEY", KEY)
+    brief = Brief(
+        **dict.fromkeys(("run_id", "agent", "system_prompt", "task", "model"), "x"),
+        cwd=str(tmp_path),
+        tools=("web_search", "bash"),
+        web=to_json(WebConfig()),
+    )
+    async with tool_executor(brief) as executor:
+        assert executor.context.web.keys == {"TAVILY_API_KEY": KEY}
+        assert KEY not in {*os.environ.values(), *executor.context.environment.values()}
 
 
 def test_the_catalogue_has_the_tool_with_its_keys() -> None:
