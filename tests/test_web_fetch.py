@@ -21,7 +21,6 @@ from outrider.tools.web import extract, fetch, reading, session, stored
 from outrider.tools.web.client import WebClient
 from outrider.tools.web.marking import cleaned, untrusted
 from outrider.tools.web.session import WebSession
-from outrider.tools.web.sources import source_address
 from web_servers import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -489,7 +488,7 @@ async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
     ],
 )
 async def test_a_page_that_shows_a_file_has_a_source(page, source):
-    assert source_address(page) == source
+    assert fetch.source_address(page) == source
 
 
 async def test_a_file_page_is_fetched_as_its_source_and_says_so(web):

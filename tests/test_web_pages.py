@@ -3,8 +3,7 @@
 import pytest
 from benchmarks.pages import READERS, Page, pages, score, totals
 
-from outrider.tools.web.feeds import feed_text
-from outrider.tools.web.main_text import fragment_text, main_text
+from outrider.tools.web.main_text import feed_text, fragment_text, main_text
 
 URL = "https://pages.test/a/index.html"
 ALL = pages()

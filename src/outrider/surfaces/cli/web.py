@@ -4,16 +4,13 @@ import asyncio
 import os
 import tempfile
 from argparse import Namespace
-from typing import Any, cast
 
 from outrider.delegation.request import working_directory
 from outrider.protocol.envelope import is_success
-from outrider.protocol.outcomes import EXIT_FAILED
 from outrider.settings.files import load_settings
 from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.web_calls import TOOLS, call_tool
-from outrider.tools.formatting import error_line
 
 EXAMPLES = """\
 What a child may not reach, this command doesn't reach either: private
@@ -43,13 +40,7 @@ def execute(arguments: Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="outrider-web-") as folder:
         call = call_tool(TOOLS[arguments.action], {name: arguments.what}, settings.config, folder)
         envelope, text = asyncio.run(call)
-    came, data = is_success(envelope), cast("dict[str, Any]", envelope["data"] or {})
-    if arguments.json:
-        output.write_json(envelope)
-    elif came:
-        output.write_text(text)
-        for page in (page for page in data.get("pages", ()) if "error" in page):
+    if not arguments.json and is_success(envelope):
+        for page in (page for page in envelope["data"].get("pages", ()) if "error" in page):
             output.say(f"{page['url']}: {page['error']}")
-    else:
-        output.say(error_line(envelope))
-    return 0 if came else EXIT_FAILED
+    return output.write_answer(envelope, text, as_json=arguments.json)

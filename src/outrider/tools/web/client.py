@@ -51,8 +51,6 @@ class Request:
     body: bytes | None = None
     max_bytes: int | None = None
     """How large the answer may be, where web.maxBytes doesn't say."""
-    one_origin: bool = False
-    """Whether it may not be led elsewhere: it has a key, or a query meant for one service."""
 
     @property
     def cache_key(self) -> str | None:
@@ -335,14 +333,12 @@ def _redirected(request: Request, response: Response, location: str) -> Request:
         code = fault.code if fault.code == int(ToolCode.DENIED) else ToolCode.UPSTREAM_FAILED
         message = f"{request.address.origin} redirects to what can't be fetched: {fault}"
         raise ToolFault(code, message) from None
-    same = address.origin == request.address.origin
-    if not same and (request.one_origin or (request.body and response.status in (307, 308))):
+    # Headers and bodies are keys and queries, meant for one service.
+    if (request.headers or request.body) and address.origin != request.address.origin:
         raise _failed(request, f"redirects to {address.origin}, where this request may not go")
-    headers = dict(request.headers) if same else dict[str, str]()
     if response.status in (301, 302, 303) and request.method != "GET":
-        headers = {name: headers[name] for name in headers if name.lower() != "content-type"}
-        return replace(request, address=address, method="GET", headers=headers, body=None)
-    return replace(request, address=address, headers=headers)
+        return Request(address, max_bytes=request.max_bytes)
+    return replace(request, address=address)
 
 
 def _seconds_left(deadline: asyncio.Timeout) -> float:

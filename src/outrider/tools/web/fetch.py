@@ -33,6 +33,24 @@ STATUS_CODES = {
     410: ToolCode.NOT_FOUND,
     429: ToolCode.RATE_LIMITED,
 }
+_FILE = r"([^/?#]+/[^?#]+)"
+_SHOWN = tuple(
+    (re.compile(f"(https?://){page}"), source)
+    for page, source in (
+        (
+            rf"(?:www\.)?github\.com/([^/?#]+/[^/?#]+)/(?:blob|raw|blame)/{_FILE}",
+            r"https://raw.githubusercontent.com/\2/\3",
+        ),
+        (
+            r"gist\.github\.com/([^/?#]+/[0-9a-f]{5,40})(/[0-9a-f]{40})?/?",
+            r"https://gist.githubusercontent.com/\2/raw\3",
+        ),
+        (rf"(gitlab\.[^/?#]+/[^?#]+)/-/(?:blob|blame)/{_FILE}", r"\1\2/-/raw/\3"),
+        (rf"(bitbucket\.org/[^/?#]+/[^/?#]+)/src/{_FILE}", r"\1\2/raw/\3"),
+        (rf"(codeberg\.org/[^/?#]+/[^/?#]+)/src/{_FILE}", r"\1\2/raw/\3"),
+    )
+)
+"""Pages that show a file of a repository, and the address of the file itself."""
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -121,8 +139,6 @@ def _page(context: ToolContext, url: str, found: "Extracted", about: dict[str, A
 
 async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
     """Return the answer of a page, or of the source that it shows, with a note about that."""
-    from outrider.tools.web.sources import source_address
-
     client = web_of(context).client
     if source := source_address(url):
         with suppress(ToolFault):
@@ -130,6 +146,16 @@ async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
             if response.status < 400:
                 return response, f"Fetched as its source, {one_line(source)}."
     return await client.get(url), ""
+
+
+def source_address(url: str) -> str | None:
+    """Return the address of the source that a page shows, or None where it shows none."""
+    address = re.match(r"[^?#]*", url.strip())
+    for page, source in _SHOWN:
+        found = page.fullmatch(address[0] if address else "")
+        if found:
+            return found.expand(source)
+    return None
 
 
 def raise_for_status(response: "Response") -> None:

@@ -58,13 +58,13 @@ class Query:
     def get(self, path: str, parameters: Mapping[str, object], **headers: str) -> Request:
         """Return a GET request to the provider."""
         address = web_address(f"{self.base}{path}?{urlencode(parameters)}")
-        return Request(address, headers={"Accept": "application/json", **headers}, one_origin=True)
+        return Request(address, headers={"Accept": "application/json", **headers})
 
     def post(self, path: str, body: Mapping[str, object], **headers: str) -> Request:
         """Return a POST request with JSON to the provider."""
         headers = {"Accept": "application/json", "Content-Type": "application/json", **headers}
         address = web_address(self.base + path)
-        return Request(address, "POST", headers, orjson.dumps(body), one_origin=True)
+        return Request(address, "POST", headers, orjson.dumps(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def _ask_duckduckgo(query: Query) -> Request:
     address = web_address(f"{query.base}/html/")
     form = {"Content-Type": "application/x-www-form-urlencoded", "Referer": f"{address.origin}/"}
     body = urlencode({"q": query.text, "b": "", "kl": "wt-wt"}).encode()
-    return Request(address, "POST", form, body, one_origin=True)
+    return Request(address, "POST", form, body)
 
 
 def _duckduckgo(response: Response) -> Any:

@@ -103,8 +103,7 @@ def main() -> None:
 
 
 def _done(job: dict[str, Any]) -> dict[str, str]:
-    from outrider.tools.web.feeds import feed_text
-    from outrider.tools.web.main_text import main_text
+    from outrider.tools.web.main_text import feed_text, main_text
 
     # The kernel ends a process that is over its limit, whatever it is doing.
     seconds = int(time.process_time()) + 1 + job["seconds"]
