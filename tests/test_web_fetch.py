@@ -449,8 +449,8 @@ async def test_long_texts_are_kept_on_the_disk_and_read_the_same(web):
 
 async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
     page = session.StoredPage("u", "t", "x" * (2 << 20))
-    kept = session.PageStore().keep([page], tmp_path / "missing" / "folder")
-    assert len(kept.pages[0].text) == 2 << 20
+    page.spill(tmp_path / "missing" / "folder")
+    assert len(page.text) == 2 << 20
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class WebClient:
         self._hosts: dict[str, asyncio.Semaphore] = {}
         self._proxies = dict(proxies or {})
         self._trusted = trusted
-        self._loading = asyncio.Lock()
+        self._making = asyncio.Lock()
         self._guarded = partial(GuardedBackend, resolve=resolve, network=network)
         self._guard = self._guarded(config.allow_private_network, config.allowed_hosts)
         self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
@@ -207,17 +207,13 @@ class WebClient:
                 if fault.code != int(ToolCode.NOT_FOUND):  # some names only the proxy can resolve
                     raise
         key = f"{address.scheme} {proxy}"
-        if key not in self._pools:
-            trusted = await self._certificates() if address.scheme == "https" else None
-            self._pools.setdefault(key, self._made_pool(proxy, trusted))
+        async with self._making:
+            if key not in self._pools:
+                trusted = self._trusted
+                if trusted is None and address.scheme == "https":  # a tenth of a second to load
+                    trusted = await asyncio.to_thread(httpcore2.default_ssl_context)
+                self._pools[key] = self._made_pool(proxy, trusted)
         return self._pools[key]
-
-    async def _certificates(self) -> ssl.SSLContext:
-        """Return what certificates are checked against: a tenth of a second to load, so once."""
-        async with self._loading:
-            if self._trusted is None:
-                self._trusted = await asyncio.to_thread(httpcore2.default_ssl_context)
-            return self._trusted
 
     def _made_pool(
         self, proxy: str | None, trusted: ssl.SSLContext | None

@@ -12,7 +12,7 @@ from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 from outrider.tools.web.marking import cleaned, one_line, untrusted
-from outrider.tools.web.session import MAX_PAGE_IN_MEMORY, StoredPage, web_of
+from outrider.tools.web.session import StoredPage, web_of
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import Response
@@ -90,9 +90,9 @@ async def fetch_content(
     wanted = [*([url] if url else []), *(urls or [])]
     if not wanted:
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give url or urls.")
-    store, folder = web_of(context).store, context.spill_folder()
+    store = web_of(context).store
     pages = await asyncio.gather(*(fetch_page(context, one) for one in dict.fromkeys(wanted)))
-    kept = await in_thread(store.keep)(list(pages), folder)
+    kept = store.keep(list(pages))
     data = {"responseId": kept.id, "pages": await in_thread(pages_shown)(kept.pages)}
     faults = [page.about for page in pages if "error" in page.about]
     if len(faults) == len(pages):
@@ -131,9 +131,7 @@ async def _fetched(context: ToolContext, url: str) -> StoredPage:
 
 def _page(context: ToolContext, url: str, found: "Extracted", about: dict[str, Any]) -> StoredPage:
     page = StoredPage(url, cleaned(found.title), cleaned(found.text), about)
-    folder = context.spill_folder()
-    if folder is not None and len(found.text) > MAX_PAGE_IN_MEMORY:
-        page.spill(folder)  # at once, as many may be under way
+    page.spill(context.spill_folder())
     return page
 
 

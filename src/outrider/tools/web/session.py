@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from outrider.tools.web.client import WebClient
     from outrider.tools.web.reading import PageReader
 
-MAX_PAGE_IN_MEMORY = 1 << 18
-MAX_IN_MEMORY = 1 << 20
-"""How many characters of all pages are held in memory; the rest is kept on the disk."""
+MAX_IN_MEMORY = 8_192
+"""How many characters of a page are held in memory; a longer one is kept on the disk."""
 
 
 @dataclass(eq=False)
@@ -42,13 +41,14 @@ class StoredPage:
             return self.held
         return self.held.read_bytes().decode(errors="surrogatepass")
 
-    def spill(self, folder: Path) -> None:
-        """Move the text to the disk; where that is full it stays in memory."""
-        file = folder / f"page-{uuid4().hex}.txt"
-        with suppress(OSError):
-            file.touch(0o600, exist_ok=False)
-            file.write_bytes(self.text.encode(errors="surrogatepass"))
-            self.held = file
+    def spill(self, folder: Path | None) -> None:
+        """Move a long text to the disk; where that is full it stays in memory."""
+        if folder is not None and len(self.text) > MAX_IN_MEMORY:
+            file = folder / f"page-{uuid4().hex}.txt"
+            with suppress(OSError):
+                file.touch(0o600, exist_ok=False)
+                file.write_bytes(self.text.encode(errors="surrogatepass"))
+                self.held = file
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,9 @@ class PageStore:
     def __init__(self) -> None:
         self.responses: dict[str, StoredResponse] = {}
         """By their ids, in the order they came."""
-        self._in_memory = 0
 
-    def keep(self, pages: list[StoredPage], folder: Path | None = None) -> StoredResponse:
-        """Return the pages as a response that can be asked for again.
-
-        `folder` is where long texts go once the memory for them is used up.
-        """
-        for page in pages:
-            size = len(page.held) if isinstance(page.held, str) else 0
-            if size and folder is not None and self._in_memory + size > MAX_IN_MEMORY:
-                page.spill(folder)
-            self._in_memory += size if isinstance(page.held, str) else 0
+    def keep(self, pages: list[StoredPage]) -> StoredResponse:
+        """Return the pages as a response that can be asked for again."""
         response = StoredResponse(uuid4().hex[:8], pages)
         self.responses[response.id] = response
         return response
