@@ -286,7 +286,8 @@ async def test_a_chain_of_redirects_can_not_end_at_a_private_host(target) -> Non
 
 
 @pytest.mark.parametrize(
-    "target", ["file:///etc/passwd", "ftp://public.example/", "javascript:1", "http://a:99999/"]
+    "target",
+    ["file:///etc/passwd", "ftp://public.example/", "javascript:1", "http://a:99999/", "http://["],
 )
 async def test_a_redirect_to_another_scheme_is_a_fault_of_the_server(target) -> None:
     with serving({"/": (302, {"Location": target}, "")}) as server:
@@ -512,7 +513,10 @@ async def test_a_proxy_of_the_environment_is_used_only_where_the_user_says_so(
     assert body.startswith(b"through the proxy" if used else b"direct")
 
 
-@pytest.mark.parametrize("url", ["socks5://127.0.0.1:1080", "http://", "ftp://proxy.example"])
+@pytest.mark.parametrize(
+    "url",
+    ["socks5://127.0.0.1:1080", "http://", "ftp://proxy.example", "http://[", "http://a:port"],
+)
 async def test_a_proxy_that_can_not_be_used_is_said_to_be_so(url) -> None:
     names = Names(public_example=[PUBLIC])
     fault = await fault_of("http://public.example/", resolve=names, proxies={"http": url})

@@ -145,6 +145,14 @@ def test_links_are_absolute_and_scripts_are_no_links():
     assert "javascript" not in text and "data:" not in text
 
 
+@pytest.mark.parametrize("base", ["/c/", "http://["])
+def test_an_address_that_cannot_be_read_spoils_no_page_that_names_a_base(base):
+    page = f'<base href="{base}">{PROSE}<a href="http://[x">lost</a> <a href="d">kept</a>{PROSE}'
+    text = main_text(page, URL)["text"]
+    assert text.count("nobody") == 2 and "lost" in text and "kept" in text
+    assert ("[kept](https://pages.test/c/d)" in text) == (base == "/c/")
+
+
 def test_a_link_cannot_write_markdown_around_itself():
     text = text_of(f'<p><a href="https://a.test/) [x](https://b.test">go</a></p>{PROSE}')
     assert "[go](https://a.test/%29%20[x]%28https://b.test)" in text

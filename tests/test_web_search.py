@@ -116,6 +116,7 @@ DUCKDUCKGO = duckduckgo_page(
     ),
     duckduckgo_block("https://blog.example/loops?p=2", "Event loops", "A loop runs tasks"),
     duckduckgo_block("https://duckduckgo.com/y.js?x=1", "Buy more", "an unmarked advert"),
+    duckduckgo_block("//duckduckgo.com/l/?uddg=http%3A%2F%2F%5B", "No address", "leads nowhere"),
 )
 WIRE: dict[str, tuple[str, Any]] = {
     "tavily": ("/search", TAVILY),

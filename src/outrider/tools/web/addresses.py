@@ -67,7 +67,10 @@ class WebAddress:
 
     def joined(self, location: str) -> "WebAddress":
         """Return where a redirect from here leads; raises `ToolFault`."""
-        return web_address(urljoin(self.url, location.strip()))
+        try:
+            return web_address(urljoin(self.url, location.strip()))
+        except ValueError as error:
+            raise _bad(f"the address can't be read: {error}") from None
 
 
 def web_address(text: str) -> WebAddress:

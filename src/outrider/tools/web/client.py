@@ -12,6 +12,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -356,13 +357,14 @@ def _seconds_to_wait(response: Response, attempt: int) -> float | None:
 
 def _proxy_parts(url: str) -> tuple[SplitResult, str]:
     """Return the address of a proxy, and its host with the port; raises `ToolFault`."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        message = "The environment names a proxy that is no http or https address (web.useProxy)"
-        raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-    host = parts.netloc.rpartition("@")[2]
-    port = 443 if parts.scheme == "https" else 80
-    return parts, host if parts.port else f"{host.rstrip(':')}:{port}"
+    with suppress(ValueError):
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme in ("http", "https") and parts.hostname:
+            host = parts.netloc.rpartition("@")[2]
+            port = 443 if parts.scheme == "https" else 80
+            return parts, host if parts.port else f"{host.rstrip(':')}:{port}"
+    message = "The environment names a proxy that is no http or https address (web.useProxy)"
+    raise ToolFault(ToolCode.NOT_AVAILABLE, message)
 
 
 def _bypasses(address: WebAddress, proxies: Mapping[str, str]) -> bool:

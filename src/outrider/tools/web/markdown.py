@@ -21,7 +21,9 @@ _SCRIPTS = {"sub": "_", "msub": "_", "sup": "^", "msup": "^", "mfrac": "/"}
 
 def markdown(element: Element, base: str) -> str:
     """Return an element as Markdown; the addresses in it are made absolute."""
-    element.make_links_absolute(base, handle_failures="discard")
+    # In two steps: done in one, a base that the page names lets a broken link raise.
+    element.resolve_base_href(handle_failures="discard")
+    element.make_links_absolute(base, resolve_base_href=False, handle_failures="discard")
     for link in element.iter("a"):
         _keep_link(link)
     for formula in list(element.iter("math")):

@@ -6,6 +6,7 @@ taken out before it is read.
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from html import unescape
 from importlib import import_module
@@ -208,11 +209,13 @@ def _has(name: str) -> str:
 
 
 def _target(href: str) -> str | None:
-    """Return where a link of DuckDuckGo's leads; None for an advertisement."""
-    parts = urlsplit(href)
-    if parts.path == "/l/" and (led := parse_qs(parts.query).get("uddg")):
-        href, parts = led[0], urlsplit(led[0])
-    return None if parts.path.endswith("/y.js") else href
+    """Return where a link of DuckDuckGo's leads; None for an advertisement, or nowhere."""
+    with suppress(ValueError):
+        parts = urlsplit(href)
+        if parts.path == "/l/" and (led := parse_qs(parts.query).get("uddg")):
+            href, parts = led[0], urlsplit(led[0])
+        return None if parts.path.endswith("/y.js") else href
+    return None
 
 
 _ALL = (
