@@ -189,6 +189,9 @@ def test_deep_nesting_and_wide_tables_end():
     assert "innermost" in text_of(PROSE + "<ul><li>" * 400 + "innermost", whole=True)
     huge = '<table><tr><td colspan="999999999">a</td><td rowspan="88888888">b</td></tr></table>'
     assert len(text_of(PROSE + huge)) < 1_000
+    for odd in ("²", "99999999"):
+        assert "alone" in (text := text_of(f'{PROSE}<td colspan="{odd}">alone</td>'))
+        assert len(text) < 1_000
 
 
 @pytest.mark.parametrize("odd", ["\x01", "&#1;", "&#0;", "&#xD800;", "&#x00000dfff;", "&#55296;"])
