@@ -357,7 +357,16 @@ def test_places_are_counted_in_characters_here_and_in_utf16_units_there():
 
 def test_only_local_files_have_a_path():
     assert positions.path_of(positions.uri_of("/a b/ü#?.py")) == "/a b/ü#?.py"
-    for uri in ("https://x/y", "file://host/x", "file:x", "untitled:1", "file://[", "file:///\ud800", None, 5):
+    for uri in (
+        "https://x/y",
+        "file://host/x",
+        "file:x",
+        "untitled:1",
+        "file://[",
+        "file:///\ud800",
+        None,
+        5,
+    ):
         assert positions.path_of(uri) is None
     assert PROJECTS.is_dir() and Path(PROJECTS, "c").is_dir()
 

@@ -152,12 +152,9 @@ def _note(text: str, moved: str, scripts: int) -> str:
 def _prune(body: Element) -> None:
     """Cut out what can't be seen, and then what isn't the page's own text."""
     for element in list(body.iter()):
-        if not isinstance(element.tag, str):
-            if element.getparent() is not None:
-                element.drop_tree()
-        elif element.tag == "script" and "math/tex" in element.get("type", ""):
+        if element.tag == "script" and "math/tex" in element.get("type", ""):
             element.tag, element.text = "span", f"${(element.text or '').strip()}$"
-        elif element is not body and (element.tag in _UNSEEN or _is_hidden(element)):
+        elif element is not body and _is_unseen(element):
             _drop(element)
     most = MAX_PRUNED_SHARE * len(body.text_content())
     for element in list(body.iter("*")):
@@ -170,7 +167,9 @@ def _drop(element: Element) -> None:
         element.drop_tree()
 
 
-def _is_hidden(element: Element) -> bool:
+def _is_unseen(element: Element) -> bool:
+    if not isinstance(element.tag, str) or element.tag in _UNSEEN:  # a comment, or not for readers
+        return True
     if element.tag in ("html", "body", "main"):
         return False
     hidden = element.get("hidden")

@@ -109,14 +109,12 @@ class WebSession:
         cache = None
         if self.state is not None and self.config.cache_bytes:
             cache = WebCache(self.state / "web-cache", self.config.cache_bytes)
-        return WebClient(self.config, cache=cache, proxies=self._proxies())
+        proxies: dict[str, str] = {}
+        if self.config.use_proxy:
+            from urllib.request import getproxies_environment
 
-    def _proxies(self) -> dict[str, str]:
-        if not self.config.use_proxy:
-            return {}
-        from urllib.request import getproxies_environment
-
-        return getproxies_environment()
+            proxies = getproxies_environment()
+        return WebClient(self.config, cache=cache, proxies=proxies)
 
     @cached_property
     def reader(self) -> "PageReader":
