@@ -207,6 +207,25 @@ def test_allow_write_lets_the_main_agent_write_and_run_commands(door):
     assert (door.project / "a").read_text() == "x" and (door.project / "b").exists()
 
 
+RENAME = {"action": "rename", "path": "a.py", "symbol": "old", "newName": "new"}
+
+
+@pytest.mark.parametrize(("opened", "key"), [(True, "o\n"), (True, "n\n"), (False, "")])
+def test_a_person_is_asked_before_a_rename_which_the_user_s_settings_open(door, opened, key):
+    (door.project / "a.py").write_text("old = 1\n")
+    door.write_config({"lsp": {"tool": {"allowMutatingActions": opened}}})
+    looks = tool_call("lsp", {"action": "symbols", "path": "a.py"})
+    with scripted(looks, tool_call("lsp", RENAME), answer("Done.")) as server:
+        terminal = door.terminal("ask", "Do it.", "--model", server.model, env=server.environment)
+        if opened:
+            terminal.see(r'main wants to use lsp:\s+{"action": "rename",.*\s+Allow it\?')
+            terminal.type(key)
+        assert terminal.end() == 0
+        said = server.requests[-1].messages[-1]["content"]
+    assert (door.project / "a.py").read_text() == ("new = 1\n" if key == "o\n" else "old = 1\n")
+    assert opened or "lsp.tool.allowMutatingActions" in said
+
+
 @pytest.mark.parametrize(("key", "made"), [("o\n", "first"), ("s\n", "first second"), ("\n", "")])
 def test_a_person_is_asked_before_each_command(door, key, made):
     first, second = (

@@ -140,9 +140,11 @@ def troubled(tmp_path_factory):
         folder.mkdir(parents=True)
         (folder / "broken.md").write_text("no frontmatter")
         (folder / "explorer.md").write_text("---\nname: explorer\n---\nMine.")
-        program = door.project / "git"
-        program.write_text(f"#!/bin/sh\ntouch {door.home}/ran\n")
-        program.chmod(0o755)
+        (door.project / "inner").mkdir()
+        for name in ("git", "gopls"):
+            program = door.project / name
+            program.write_text(f"#!/bin/sh\ntouch {door.home}/ran\n")
+            program.chmod(0o755)
         record = door.runs / "0badcafe"
         record.mkdir(parents=True)
         (record / "session.jsonl").write_text('{"type": "run"}\n')
@@ -151,7 +153,8 @@ def troubled(tmp_path_factory):
         mark = {"OUTRIDER_SUBAGENT_RUN": "0badcafe"}
         with subprocess.Popen(["sleep", "600"], env={**mark, **path}) as left:
             try:
-                yield door, all_findings(door, env={**keys, **path}), left.pid
+                found = all_findings(door, "--cwd", "inner", env={**keys, **path})
+                yield door, found, left.pid
             finally:
                 left.kill()
 

@@ -1,6 +1,7 @@
 """`outrider lsp`: the tool for people; what changes files only where the user opened that."""
 
 import json
+import os
 import re
 import shutil
 from contextlib import closing
@@ -34,6 +35,18 @@ def test_without_arguments_servers_and_settings_are_listed(door):
     assert ended.code == 0
     assert re.search(r"python +ty +on +/", ended.out) and "pip install pyright" not in ended.out
     assert re.search(r"lsp.requestTimeoutMs +15000", ended.out)
+
+
+def test_a_program_above_the_working_folder_is_not_listed_unless_it_is_trusted(door):
+    program = door.project / "tools/gopls"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    path = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    listed = ("lsp", "--cwd", "shapes")
+    assert re.search(r"gopls +off", door.run(*listed, env=path).out)
+    door.write_config({"subagents": {"trustedProjects": [str(door.project)]}})
+    assert re.search(rf"gopls +on +{program}", door.run(*listed, env=path).out)
 
 
 def test_a_failure_is_told_on_stderr_and_by_the_exit_code(door):

@@ -92,6 +92,16 @@ def test_bad_calls_are_refused(door):
     assert ended.code == 2 and "web.enabled" in ended.err
 
 
+def test_results_of_a_search_are_printed_with_their_addresses(door):
+    found = [{"url": "https://tea.example/green", "title": "Green tea", "content": "Hot leaves."}]
+    with serving({"/search": {"results": found}}) as server:
+        web = {"provider": "searxng", "allowedHosts": [server.host]}
+        door.write_config({"web": {**web, "endpoints": {"searxng": server.url}}})
+        ended = door.run("web", "search", "tea")
+    assert ended.code == 0 and ended.err == ""
+    assert all(words in ended.out for words in ("Green tea", found[0]["url"], "Hot leaves."))
+
+
 def test_search_that_cannot_be_made_fails_with_its_reason(door):
     # An endpoint that is this machine's, and not allowed: nothing leaves it.
     web = {"provider": "searxng", "endpoints": {"searxng": "http://127.0.0.1:9"}}

@@ -439,6 +439,7 @@ async def test_address_is_fetched_once_and_converted(tree):
     pages = {
         "/a.pdf": (200, "application/pdf", pdf("From the web.")),
         "/table": (200, "text/csv; charset=utf-8", b"a,b\n1,2\n"),
+        "/raw/table.csv": (200, "text/plain; charset=utf-8", b"a,b\n3,4\n"),
         "/private": (403, "text/plain", b"no"),
         "/large": (200, "application/pdf", b"%PDF-" + b"x" * 20_000),
     }
@@ -451,7 +452,8 @@ async def test_address_is_fetched_once_and_converted(tree):
                 outcome = await tree.call(url=f"http://{host}/a.pdf")
                 assert "From the web." in outcome.text and host in outcome.text
             assert "| 1 | 2 |" in (await tree.call(url=f"http://{host}/table")).text
-            assert server.paths() == ["/a.pdf", "/table"]
+            assert "| 3 | 4 |" in (await tree.call(url=f"http://{host}/raw/table.csv")).text
+            assert server.paths() == ["/a.pdf", "/table", "/raw/table.csv"]
             for path, code in (("/none", 1003), ("/private", 2005), ("/large", 1007)):
                 outcome = await tree.call(url=f"http://{host}{path}")
                 assert outcome.envelope["code"] == code, outcome.text
@@ -484,10 +486,10 @@ async def test_what_a_local_document_says_may_not_go_out(tree):
             assert outcome.envelope["code"] == 1004 and not asked
 
 
-def test_bytes_are_converted_for_other_tools(tree):
-    assert "Deep." in convert_bytes(tree.context, pdf("Deep."), "a.pdf")
+async def test_bytes_are_converted_for_other_tools(tree):
+    assert "Deep." in await convert_bytes(tree.context, pdf("Deep."), "a.pdf")
     with pytest.raises(ToolFault):
-        convert_bytes(tree.context, b"", "a.pdf")
+        await convert_bytes(tree.context, b"", "a.pdf")
 
 
 def test_tool_loads_no_converter_before_it_is_called():

@@ -105,6 +105,7 @@ def test_what_tools_started_ends_with_a_parent_that_was_killed(world: Path) -> N
 @pytest.mark.usefixtures("start")
 async def test_a_child_sees_its_own_providers_key_and_no_other_secret(world: Path) -> None:
     secrets = {"GITHUB_TOKEN": "tok-1", "ANTHROPIC_API_KEY": "key-2", "DB_PASSWORD": "pass-3"}
+    secrets["TAVILY_API_KEY"] = "key-4"  # for who has web_search
     os.environ.update({name: f"{value}-of-the-user" for name, value in secrets.items()})
     os.environ["ORDINARY"] = "stays"
     with ScriptedModel([silence()]) as server:

@@ -18,7 +18,7 @@ from outrider.settings.keys import (
     LspConfig,
     WebConfig,
 )
-from outrider.tools.lsp import client, connection, positions, servers
+from outrider.tools.lsp import client, connection, edits, positions, servers
 from outrider.tools.web.session import WebSession
 
 QUICK = {"request_timeout_ms": 700, "start_timeout_ms": 900}
@@ -283,6 +283,49 @@ async def test_a_rename_is_made_in_all_files_or_in_none(tree, monkeypatch):
     assert outside.read_text() == "x\n" and files[0].read_bytes().count(b"# a.py") == 1
 
 
+async def test_an_edit_that_fails_is_undone_in_every_file_that_only_we_have_changed(
+    tree, monkeypatch
+):
+    files = [tree / f"{name}.py" for name in "abc"]
+    for file in files:
+        file.write_text("one\n")
+    made = edits.Change.make
+
+    def fails_at_the_last(self, context, *, undo=False):
+        if self.place.shown == "c.py":
+            files[1].write_text("somebody else's\n")
+            raise OSError("the disk has gone")
+        made(self, context, undo=undo)
+
+    monkeypatch.setattr(edits.Change, "make", fails_at_the_last)
+    everything = (*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS)
+    async with faulty(tree, "rename", *map(str, files), actions=everything) as lsp:
+        assert (await lsp.fault("rename", **ASKED, newName="new"))[0] == 5000
+        assert not lsp.executor.receipt.effects.files_written
+    assert [file.read_text() for file in files] == ["one\n", "somebody else's\n", "one\n"]
+
+
+async def test_damaged_text_in_which_a_server_counts_differently_is_not_edited(tree):
+    content = b"# caf\xc3\xa9 " * 5 + b"\xe2\x82 x = 1\n"
+    (tree / "app.py").write_bytes(content)
+    everything = (*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS)
+    async with faulty(tree, "rename", str(tree / "app.py"), actions=everything) as lsp:
+        code, message = await lsp.fault("rename", **ASKED, newName="new")
+    assert code == 1006 and "app.py is damaged text" in message
+    assert (tree / "app.py").read_bytes() == content
+
+
+async def test_a_server_that_was_ended_is_not_started_by_a_call_that_was_under_way(tree):
+    async with faulty(tree, "fine") as lsp:
+        await lsp.text("definition", **ASKED)
+        (server,) = lsp.session.servers.values()
+        await lsp.session.aclose()
+        with pytest.raises(ToolFault, match="was ended"):
+            await server.ask("textDocument/hover", {})
+        assert not processes_below()
+        await lsp.text("definition", **ASKED)  # by a new one
+
+
 async def test_files_that_no_server_can_be_given_are_refused(tree, monkeypatch):
     (tree / "big.py").write_bytes(b"x = 1\n" * 9_000_000)
     (tree / "binary.py").write_bytes(bytes(range(256)) * 10)
@@ -314,7 +357,16 @@ def test_places_are_counted_in_characters_here_and_in_utf16_units_there():
 
 def test_only_local_files_have_a_path():
     assert positions.path_of(positions.uri_of("/a b/ü#?.py")) == "/a b/ü#?.py"
-    for uri in ("https://x/y", "file://host/x", "file:x", "untitled:1", "file://[", None, 5):
+    for uri in (
+        "https://x/y",
+        "file://host/x",
+        "file:x",
+        "untitled:1",
+        "file://[",
+        "file:///\ud800",
+        None,
+        5,
+    ):
         assert positions.path_of(uri) is None
     assert PROJECTS.is_dir() and Path(PROJECTS, "c").is_dir()
 

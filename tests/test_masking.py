@@ -144,6 +144,7 @@ SECRETS: list[tuple[str, str, str]] = [
     ("token scheme", "Authorization: token {}", mixed(20)),
     ("unknown scheme", "Authorization: Zebra {}", mixed(20)),
     ("raw authorization", "Authorization: {}", mixed(20)),
+    ("raw authorization in a log", "Authorization: {} status=200", mixed(20)),
     ("digest", "Authorization: Digest {}", f'username="al", response="{hexadecimal(32)}"'),
     ("aws", "Authorization: AWS4-HMAC-SHA256 {}", f"Credential=x, Signature={hexadecimal(64)}"),
     ("proxy", "Proxy-Authorization: Basic {}", b64encode(b"alice:wonderland").decode()),

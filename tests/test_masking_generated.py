@@ -1,6 +1,7 @@
 """Random values in many contexts are masked, and the source of packages is left alone."""
 
 import random
+import string
 import sys
 import sysconfig
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.masked import (  # noqa: E402
     ALPHABETS,
     CONTEXTS,
     HELD_OUT,
+    MASKER,
     changed_lines,
     corpus,
     passed,
@@ -49,6 +51,31 @@ def test_a_random_value_looks_random(alphabet: str):
     values = [ALPHABETS[alphabet](chooser, chooser.randint(16, 64)) for _ in range(1000)]
     missed = [value for value in values if not looks_random(value)]
     assert len(missed) <= 5, missed
+
+
+SIGNS = "!@#$%^&*-_=+.?~,;()[]<>"
+LINES = [
+    "db:\n  password: {}\n  port: 1\n",
+    "[db]\npassword = {}\nport = 1\n",
+    "spring.datasource.password={}\n",
+    "password: |\n  {}\nnext: 1\n",
+    "db.example.com:5432:shop:al:{}\n",
+    "Use this password: {}\n",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_generated_password_with_signs_is_masked_to_the_end_of_its_line(line: str):
+    chooser = random.Random(9)
+    letters = 2 * string.ascii_letters + 2 * string.digits + SIGNS
+    values = ["".join(chooser.choices(letters, k=chooser.randint(14, 24))) for _ in range(200)]
+    left = [
+        (value, masked)
+        for value in values
+        for masked in [MASKER.text(line.replace("{}", value))]
+        if any(value[at : at + 5] in masked for at in range(len(value) - 4))
+    ]
+    assert len(left) <= len(values) / 20, left
 
 
 def test_names_do_not_look_random():

@@ -3,8 +3,7 @@
 import json
 import os
 import stat
-import sys
-import types
+import time
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,13 @@ from outrider.masking import Masker
 from outrider.settings.keys import WebConfig
 from outrider.testing import ScriptedModel, answer, tool_call
 from outrider.tools.context import ToolContext
+from outrider.tools.documents import conversion
 from outrider.tools.executor import RESULT_BYTES, ToolExecutor
 from outrider.tools.registry import collect_tools
-from outrider.tools.web import fetch, reading, store, stored
+from outrider.tools.web import extract, fetch, reading, session, stored
 from outrider.tools.web.client import WebClient
 from outrider.tools.web.marking import cleaned, untrusted
 from outrider.tools.web.session import WebSession
-from outrider.tools.web.sources import source_address
 from web_servers import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -116,6 +115,14 @@ async def test_http_errors_have_codes_and_an_excerpt_that_is_marked(web, status,
     assert "no()" not in outcome.text and outcome.text.count("</untrusted-content>") == 1
 
 
+async def test_an_error_page_of_tags_that_never_close_takes_no_time(web):
+    before = time.process_time()
+    for tag in ("<script ", "<style>", "</head ", "<"):
+        outcome = await web.fetch(web.serve("/e", tag * (20_000 // len(tag)), status=404))
+        assert outcome.envelope["code"] == 1003
+    assert time.process_time() - before < 0.3
+
+
 SOURCE = "def f():\n\tif x:\n\t    return  1   \n\n\n# end\r\n"
 
 
@@ -181,19 +188,18 @@ OFFICE = "application/vnd.openxmlformats-officedocument.wordprocessingml.documen
     ],
 )
 async def test_documents_are_handed_on_to_the_converter(web, monkeypatch, path, kind, name):
-    def convert_bytes(context, data, name):
+    async def convert_bytes(context, data, name):
         return f"{name}: {len(data)} bytes"
 
-    module = types.SimpleNamespace(convert_bytes=convert_bytes)
-    monkeypatch.setitem(sys.modules, "outrider.tools.documents", module)
+    monkeypatch.setattr(extract, "convert_bytes", convert_bytes)
     body = b"PK\x03\x04" if "x" in path[:3] else b"%PDF-1.7 ..."
     assert await web.text(path, body, kind) == f"{name}: {len(body)} bytes"
 
 
 async def test_without_the_converter_a_document_is_refused(web, monkeypatch):
-    monkeypatch.setitem(sys.modules, "outrider.tools.documents", None)
+    monkeypatch.setattr(conversion, "find_spec", lambda name: None)
     outcome = await web.fetch(web.serve("/a.pdf", b"%PDF-1.7", "application/pdf"))
-    assert outcome.envelope["code"] == 1007 and "application/pdf" in outcome.text
+    assert outcome.envelope["code"] == 2004 and conversion.INSTALL in outcome.text
 
 
 GREEK = "Καλημέρα κόσμε, αυτό είναι ένα κείμενο."
@@ -435,17 +441,16 @@ async def test_long_texts_are_kept_on_the_disk_and_read_the_same(web):
     assert len(await kept(web, "short")) == 8
     files = list(web.spill.glob("page-*.txt"))
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600]
-    page = web.session.store.find(response_id).pages[0]
+    page = web.session.store.responses[response_id].pages[0]
     assert page.text == whole and not isinstance(page.held, str)
     data = (await web.stored(response_id, offset=len(whole) - 5)).envelope["data"]
     assert data["text"] == whole[-5:] and data["next"] is None
 
 
 async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
-    kept = store.PageStore().keep(
-        [store.StoredPage("u", "t", "x" * (2 << 20))], tmp_path / "missing" / "folder"
-    )
-    assert len(kept.pages[0].text) == 2 << 20
+    page = session.StoredPage("u", "t", "x" * (2 << 20))
+    page.spill(tmp_path / "missing" / "folder")
+    assert len(page.text) == 2 << 20
 
 
 @pytest.mark.parametrize(
@@ -483,7 +488,7 @@ async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
     ],
 )
 async def test_a_page_that_shows_a_file_has_a_source(page, source):
-    assert source_address(page) == source
+    assert fetch.source_address(page) == source
 
 
 async def test_a_file_page_is_fetched_as_its_source_and_says_so(web):

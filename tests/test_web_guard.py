@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import trustme
 
+from outrider.masking import Masker
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import is_listed, refusal, web_address
 from outrider.tools.web.client import WebClient
+from outrider.tools.web.session import WebSession
 from web_servers import PUBLIC, Names, Network, serving
 
 CONFIG = WebConfig(timeout_ms=10_000)
@@ -284,7 +286,8 @@ async def test_a_chain_of_redirects_can_not_end_at_a_private_host(target) -> Non
 
 
 @pytest.mark.parametrize(
-    "target", ["file:///etc/passwd", "ftp://public.example/", "javascript:1", "http://a:99999/"]
+    "target",
+    ["file:///etc/passwd", "ftp://public.example/", "javascript:1", "http://a:99999/", "http://["],
 )
 async def test_a_redirect_to_another_scheme_is_a_fault_of_the_server(target) -> None:
     with serving({"/": (302, {"Location": target}, "")}) as server:
@@ -496,7 +499,24 @@ async def test_hosts_that_the_environment_excepts_are_reached_without_the_proxy(
         assert not server.asked
 
 
-@pytest.mark.parametrize("url", ["socks5://127.0.0.1:1080", "http://", "ftp://proxy.example"])
+@pytest.mark.parametrize("used", [False, True])
+async def test_a_proxy_of_the_environment_is_used_only_where_the_user_says_so(
+    used, monkeypatch
+) -> None:
+    with serving({"*": proxy}) as server, serving({"/": "direct"}) as direct:
+        monkeypatch.setenv("http_proxy", server.url)
+        monkeypatch.setenv("no_proxy", "")
+        config = replace(CONFIG, allowed_hosts=(direct.host,), use_proxy=used)
+        session = WebSession(config, keys={}, mask=Masker())
+        body = (await session.client.get(f"{direct.url}/")).body
+        await session.aclose()
+    assert body.startswith(b"through the proxy" if used else b"direct")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["socks5://127.0.0.1:1080", "http://", "ftp://proxy.example", "http://[", "http://a:port"],
+)
 async def test_a_proxy_that_can_not_be_used_is_said_to_be_so(url) -> None:
     names = Names(public_example=[PUBLIC])
     fault = await fault_of("http://public.example/", resolve=names, proxies={"http": url})

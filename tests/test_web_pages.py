@@ -3,8 +3,7 @@
 import pytest
 from benchmarks.pages import READERS, Page, pages, score, totals
 
-from outrider.tools.web.feeds import feed_text
-from outrider.tools.web.main_text import fragment_text, main_text
+from outrider.tools.web.main_text import feed_text, fragment_text, main_text
 
 URL = "https://pages.test/a/index.html"
 ALL = pages()
@@ -146,6 +145,14 @@ def test_links_are_absolute_and_scripts_are_no_links():
     assert "javascript" not in text and "data:" not in text
 
 
+@pytest.mark.parametrize("base", ["/c/", "http://["])
+def test_an_address_that_cannot_be_read_spoils_no_page_that_names_a_base(base):
+    page = f'<base href="{base}">{PROSE}<a href="http://[x">lost</a> <a href="d">kept</a>{PROSE}'
+    text = main_text(page, URL)["text"]
+    assert text.count("nobody") == 2 and "lost" in text and "kept" in text
+    assert ("[kept](https://pages.test/c/d)" in text) == (base == "/c/")
+
+
 def test_a_link_cannot_write_markdown_around_itself():
     text = text_of(f'<p><a href="https://a.test/) [x](https://b.test">go</a></p>{PROSE}')
     assert "[go](https://a.test/%29%20[x]%28https://b.test)" in text
@@ -182,6 +189,9 @@ def test_deep_nesting_and_wide_tables_end():
     assert "innermost" in text_of(PROSE + "<ul><li>" * 400 + "innermost", whole=True)
     huge = '<table><tr><td colspan="999999999">a</td><td rowspan="88888888">b</td></tr></table>'
     assert len(text_of(PROSE + huge)) < 1_000
+    for odd in ("²", "99999999"):
+        assert "alone" in (text := text_of(f'{PROSE}<td colspan="{odd}">alone</td>'))
+        assert len(text) < 1_000
 
 
 @pytest.mark.parametrize("odd", ["\x01", "&#1;", "&#0;", "&#xD800;", "&#x00000dfff;", "&#55296;"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from outrider.child.main import tool_executor
 from outrider.masking import Masker
+from outrider.protocol.brief import Brief
 from outrider.protocol.catalogue import CATALOGUE, SEARCH_KEYS
+from outrider.protocol.data import to_json
 from outrider.protocol.envelope import ToolCode
 from outrider.settings.keys import SEARCH_PROVIDERS, WebConfig
 from outrider.tools.context import ToolContext
@@ -112,6 +116,7 @@ DUCKDUCKGO = duckduckgo_page(
     ),
     duckduckgo_block("https://blog.example/loops?p=2", "Event loops", "A loop runs tasks"),
     duckduckgo_block("https://duckduckgo.com/y.js?x=1", "Buy more", "an unmarked advert"),
+    duckduckgo_block("//duckduckgo.com/l/?uddg=http%3A%2F%2F%5B", "No address", "leads nowhere"),
 )
 WIRE: dict[str, tuple[str, Any]] = {
     "tavily": ("/search", TAVILY),
@@ -455,7 +460,7 @@ async def test_several_queries_have_outcomes_of_their_own_and_share_pages(child)
     assert [one["index"] for one in first["results"]] == [0, 1]
     assert first["results"] == third["results"]
     assert broken["code"] == 2001 and leak["code"] == 1004
-    assert len(tools.session.store.find(data["responseId"]).pages) == 2
+    assert len(tools.session.store.responses[data["responseId"]].pages) == 2
     assert len(server.asked) == 3
 
 
@@ -495,7 +500,7 @@ async def test_pages_found_are_fetched_too_where_that_is_asked_for(child) -> Non
         with serving({"/search": {"results": results}}) as server:
             tools = child({}, provider="searxng", **at(server))
             data = await tools.search(query="x", includeContent=True)
-            whole = tools.session.store.find(data["responseId"]).pages[0].text
+            whole = tools.session.store.responses[data["responseId"]].pages[0].text
     good, gone = data["searches"][0]["results"]
     assert good["characters"] == len(whole) and whole.strip() == long.strip()
     assert len(good["text"]) < 3_000 and good["snippet"] == "short"
@@ -571,6 +576,19 @@ async def test_a_query_too_long_for_duckduckgo_says_so(child) -> None:
     with serving({}) as server:
         tools = child({}, provider="duckduckgo", **at(server))
         assert await tools.code(query="x y " * 200) == ToolCode.BAD_PARAMETER
+
+
+async def test_a_key_is_in_no_environment_of_the_child_that_searches(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("TAVILY_API_KEY", KEY)
+    brief = Brief(
+        **dict.fromkeys(("run_id", "agent", "system_prompt", "task", "model"), "x"),
+        cwd=str(tmp_path),
+        tools=("web_search", "bash"),
+        web=to_json(WebConfig()),
+    )
+    async with tool_executor(brief) as executor:
+        assert executor.context.web.keys == {"TAVILY_API_KEY": KEY}
+        assert KEY not in {*os.environ.values(), *executor.context.environment.values()}
 
 
 def test_the_catalogue_has_the_tool_with_its_keys() -> None:

@@ -32,7 +32,13 @@ from outrider.protocol.brief import Brief, Start
 from outrider.protocol.catalogue import is_own, reach_network, run_commands
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
-from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, ConvertConfig, LspConfig, WebConfig
+from outrider.settings.keys import (
+    PRIVILEGED_LSP_ACTIONS,
+    READ_ONLY_LSP_ACTIONS,
+    ConvertConfig,
+    LspConfig,
+    WebConfig,
+)
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools, load_tools
@@ -143,11 +149,12 @@ def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> Web
     )
 
 
-def _lsp(brief: Brief) -> LspSession | None:
+def _lsp(brief: Brief, depth: str | None) -> LspSession | None:
     if brief.lsp is None:
         return None
-    # Once more here: what changes files is in no child's reach, whatever a brief says.
-    actions = [action for action in brief.lsp_actions if action in READ_ONLY_LSP_ACTIONS]
+    # Once more here: what changes files is in a main agent's reach, and in no child's.
+    reach = (*READ_ONLY_LSP_ACTIONS, *(PRIVILEGED_LSP_ACTIONS if depth == "0" else ()))
+    actions = [action for action in brief.lsp_actions if action in reach]
     return LspSession(from_json(LspConfig, brief.lsp), actions, trusted=brief.trusted)
 
 
@@ -170,7 +177,7 @@ def tool_executor(brief: Brief, parent: Parent | None = None) -> ToolExecutor:
         session_id=brief.run_id,
         spill=Path(brief.spill_folder) if brief.spill_folder else None,
         web=_web(brief, keys, secrets),
-        lsp=_lsp(brief),
+        lsp=_lsp(brief, env.get("OUTRIDER_SUBAGENT_DEPTH")),
         convert=from_json(ConvertConfig, brief.convert) if brief.convert else None,
     )
     return ToolExecutor(

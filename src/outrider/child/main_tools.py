@@ -47,7 +47,8 @@ class Parent:
 
     async def refusal(self, name: str, args: Any) -> ToolFault | None:
         """Return why a call may not be made; None where nobody objects."""
-        if name not in self._brief.ask_before or await self.ask("permit", name, args) is True:
+        asked = {name, f"{name} {args.get('action')}"}.intersection(self._brief.ask_before)
+        if not asked or await self.ask("permit", name, args) is True:
             return None
         return ToolFault(ToolCode.DENIED, DENIED.format(name=name))
 

@@ -39,6 +39,7 @@ from outrider.protocol.events import Event, RequestEvent
 from outrider.protocol.jsonl import without_surrogates
 from outrider.protocol.results import ToolResult, refused
 from outrider.records.runs import SESSION, RecordedRun, RunRecorder, find_run, recorded_runs
+from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS
 from outrider.settings.places import runs_folder
 
 MAX_TURN_MS = 86_400_000
@@ -144,12 +145,18 @@ class MainSession:
         policy = delegation_policy(agents.values()) if subagents.inject_delegation_policy else ""
         place = PLACE.format(cwd=without_surrogates(str(project.folder)))
         parts = (agent.system_prompt.strip(), place, policy if tools else "")
+        opened = may_write and project.config.lsp.tool.allow_mutating_actions and given.lsp_actions
+        changing = PRIVILEGED_LSP_ACTIONS if opened else ()
         main = {
             "system_prompt": "\n\n".join(filter(None, parts)),
             "timeout_ms": MAX_TURN_MS,
             "history": history_of(self.folder / SESSION) if self.folder else (),
             "host_tools": tuple(HostTool(t.name, t.description, t.parameters) for t in tools),
-            "ask_before": tuple(name for name in given.tools if CATALOGUE[name].writes),
+            "lsp_actions": (*given.lsp_actions, *changing),
+            "ask_before": (
+                *(name for name in given.tools if CATALOGUE[name].writes),
+                *(f"lsp {action}" for action in changing),
+            ),
         }
         return replace(assembled(request, project, agent, given), main=main)
 

@@ -7,9 +7,10 @@ can still be parsed.
 
 import re
 
-from .beside import find_generated_password, find_htpasswd, find_input_value, find_putty_key
 from .headers import mask_authorization, mask_cookies
 from .names import KEY_OWNERS, NAME_LETTERS, Promise, promise_of
+from .randomness import looks_random
+from .shapes import find_putty_key
 from .spans import LINE_END, Findings, compiled, worth_searching
 from .tables import find_columns
 from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_plain_word, quoted_end
@@ -64,10 +65,35 @@ _BEFORE_LAST_CELL = r"(?:[,;\t|]|\\t|\| )\\*[\"']?\Z"
 _APART = frozenset(("", ",", ";", "|", "-", "/", ">"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
+WORD = r"[^\s\"'`;|&\\]{4,256}+"
+_WHOLE = r"[^\s\"'`\\]{1,512}+"
 _YAML = r"[\w.-]+: [a-z]{8,}"
 _ENVIRONMENT = r"[^\s\"'`<>;\\]{1,512}+"
 # A value found to be secret goes on where code would have ended: `p4ss(word`.
 _BARE_REST = r"[^\s\"'`<>,;&)}\]\\]*+"
+
+# What opens a literal; after triple quotes it begins with the first line that isn't empty.
+_OPENING = rf"[bruf@$]{{0,2}}({_QUOTE})(?:(?:\1){{2}}(?>(?:\s|\\{{1,8}}[nrt]){{0,80}}))?"
+# `password: str = "…"`, and in YAML `password: |` with the value in the line below.
+_ANNOTATION = rf"(?:&(?:'\w+ )?)?[A-Za-z_][\w.\[\]| ]{{0,48}}?[ \t]{{0,4}}=[ \t]{{0,4}}(?={_QUOTE})"
+_ALONE = rf"[ \t]*+(?:{LINE_END}|[\"'`]|\Z)"
+_BELOW = (
+    rf"(?:(?P<block>[|>][+-]?)[ \t]{{0,8}})?{LINE_END}[ \t]{{1,40}}"
+    rf"(?(block)(?={_WHOLE}{_ALONE})|(?=[^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}}{_ALONE}))"
+)
+
+# Secrets at some distance from the name: what leads to them, and how far that may reach.
+_RESULT = rf"(?s)(?:(?!random_).)*?result{_QUOTE}[ \t]{{0,4}}:[ \t]{{0,4}}(?={_QUOTE})"
+_MAX_STATE = 1500
+_OPTIONS = r"[ \t]+(?>(?:-\S+[ \t]+)*)"
+_ARGUMENT = r"[^\s\"'`;|&\\-][^\s\"'`;|&\\]*+"
+_HTPASSWD = (
+    rf"(?:(?=[A-Za-z]*n)[A-Za-z]++|[A-Za-z]++{_OPTIONS}{_ARGUMENT})"
+    rf"{_OPTIONS}{_ARGUMENT}{_OPTIONS}(?={_ARGUMENT})"
+)
+_MAX_COMMAND = 400
+_VALUE_ATTRIBUTE = rf"[\s\"']value=(?={_QUOTE})"
+_MAX_TAG = 600
 
 
 def find_assignments(found: Findings) -> None:
@@ -92,12 +118,14 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
     start, name = _owned(found.view, start, match.end("rest"))
     folded = name.lower()
     operator = match.group("operator")
-    if (operator in _APART or name[:5] == "PuTTY") and _is_apart(found, start, name, match):
+    if operator in _APART and _is_apart(found, start, name, match):
         return
     if operator[:1] in {",", "{"} and not match.group("close"):
         return
     if folded.endswith("authorization"):
         mask_authorization(found, start, match.end(), in_list=operator == ",")
+    elif folded.startswith("putty-user-key-file"):
+        find_putty_key(found, start, match.end())
     elif folded.endswith("cookie"):
         mask_cookies(found, start, match.end())
     elif (promise := promise_of(name)) is not Promise.NONE and (folded, operator) != ("pass", "to"):
@@ -107,22 +135,44 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
 def _is_apart(found: Findings, start: int, name: str, match: re.Match[str]) -> bool:
     """Handle what promises a secret further on, or with a space alone; return whether it did."""
     operator, end, promise = match.group("operator"), match.end(), promise_of(name)
-    if name.startswith("PuTTY-User-Key-File"):
-        find_putty_key(found, start, end)
-    elif operator == "-":
-        find_htpasswd(found, start, end)
+    if operator == "-":
+        # The last argument of `htpasswd -b file user password`; with `n` there is no file.
+        _judge_further_on(found, start, end, _HTPASSWD, _MAX_COMMAND)
     elif promise is Promise.NONE:
         return operator not in {",", ">"}
     elif match.group("sql") is not None:
         # `PASSWORD '…'` in SQL; statements are shouted.
         _judge_value(found, promise if name.isupper() else Promise.TOKEN, start, match)
     elif name == "random_password":
-        find_generated_password(found, start, end)
+        # `"result": "…"` below `"type": "random_password"`, in the state of Terraform.
+        _judge_further_on(found, start, end, _RESULT, _MAX_STATE)
     elif match.group("beside") is not None or (operator == ">" and match.group("close")):
-        find_input_value(found, promise, start, end)
+        _judge_attribute(found, promise, start, end)
     else:
         return _heads_column(found, start, match) or operator not in {",", ">"}
     return True
+
+
+def _judge_further_on(found: Findings, start: int, end: int, lead: str, reach: int) -> None:
+    """Judge the password that `lead` leads to."""
+    value = compiled(lead).match(found.view, end, end + reach)
+    if value is not None:
+        judge(found, Promise.PASSWORD, start, value.end(), (Style.TIGHT, WORD))
+    found.leave(start, end + reach)
+
+
+def _judge_attribute(found: Findings, promise: Promise, start: int, end: int) -> None:
+    """Judge `value="…"` in the tag in which another attribute has a secret's name."""
+    view = found.view
+    first = view.rfind("<", max(0, start - _MAX_TAG), start)
+    if first < 0 or not compiled(r"=\\*[\"'`]\Z").search(view, start - 20, start):
+        return
+    last = view.find(">", end, end + _MAX_TAG)
+    last = last if last >= 0 else min(len(view), end + _MAX_TAG)
+    value = compiled(_VALUE_ATTRIBUTE).search(found.folded, first, last)
+    if value is not None:
+        judge(found, promise, first, value.end())
+    found.leave(first, last)
 
 
 def _heads_column(found: Findings, start: int, match: re.Match[str]) -> bool:
@@ -162,32 +212,20 @@ def _name_start(view: str, position: int) -> int:
 
 def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[str]) -> None:
     view, position, operator = found.view, match.end(), match.group("operator")
-    if operator == ">":
-        _judge_element(found, promise, start, position)
-        return
-    quote = compiled(rf"[bruf@$]{{0,2}}({_QUOTE})((?:\1){{2}})?").match(view, position)
-    if operator == "to":
-        promise = Promise.TOKEN  # give the password to `login`
-    if quote is not None and quote.group(2):  # triple quotes: the first line that isn't empty
-        first = compiled(r"(?>(?:\s|\\{1,8}[nrt]){0,80})").match(view, quote.end())
-        judge_quoted(found, promise, start, first.end() if first else 0, quote.group(1))
-    elif quote is not None and operator in (",", "("):
+    style = _style(view, start, match)
+    if operator == ">" and view[start - 1 : start] != "<":
+        found.leave(start, position + 512)
+    elif operator == ">":  # <password>…</password>
+        _judge_bare(found, promise, start, position, (Style.TIGHT, r"[^<>\s]{1,512}+(?=<)"))
+    elif operator in (",", "(") and (quote := compiled(_OPENING).match(view, position)):
         _judge_listed(found, start, quote.end(), quote.group(1))
-    elif quote is not None:
-        judge_quoted(found, promise, start, quote.end(), quote.group(1))
-    elif operator != ":" or not (
-        _judge_annotated(found, promise, start, position) or _judge_below(found, promise, position)
-    ):
-        judge_bare(found, promise, start, position, _style(view, start, match))
-
-
-def _judge_element(found: Findings, promise: Promise, start: int, position: int) -> None:
-    """Handle `<password>…</password>`."""
-    value = compiled(r"[^<>\s]{1,512}+(?=<)").match(found.view, position)
-    if found.view[start - 1 : start] != "<" or value is None:
-        found.leave(start, min(len(found.view), position + 512))
-    elif is_literal_secret(promise, value.group(), Style.TIGHT):
-        found.mask(position, value.end(), "secret")
+    elif operator == ":" and (annotation := compiled(_ANNOTATION).match(view, position)):
+        judge(found, promise, start, annotation.end(), style)
+    elif operator == ":" and (below := compiled(_BELOW).match(view, position)):
+        judge(found, promise, start, below.end(), (Style.BARE, _ENVIRONMENT))
+    else:
+        promise = Promise.TOKEN if operator == "to" else promise  # give the password to `login`
+        judge(found, promise, start, position, style)
 
 
 def _judge_listed(found: Findings, start: int, position: int, opening: str) -> None:
@@ -200,29 +238,6 @@ def _judge_listed(found: Findings, start: int, position: int, opening: str) -> N
         judge_quoted(found, Promise.TOKEN, start, position, opening)
     else:
         found.leave(start, end)
-
-
-def _judge_annotated(found: Findings, promise: Promise, start: int, position: int) -> bool:
-    """Handle `password: str = "…"`; return whether it was one."""
-    pattern = rf"(?:&(?:'\w+ )?)?[A-Za-z_][\w.\[\]| ]{{0,48}}?[ \t]{{0,4}}=[ \t]{{0,4}}({_QUOTE})"
-    annotated = compiled(pattern).match(found.view, position)
-    if annotated is None:
-        return False
-    judge_quoted(found, promise, start, annotated.end(), annotated.group(1))
-    return True
-
-
-def _judge_below(found: Findings, promise: Promise, position: int) -> bool:
-    """Handle YAML's `password: |` with the value in the line below; return whether it was one."""
-    pattern = (
-        rf"(?:[|>][+-]?)?[ \t]{{0,8}}{LINE_END}[ \t]{{1,40}}"
-        rf"([^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}})[ \t]*+(?={LINE_END}|[\"'`]|\Z)"
-    )
-    below = compiled(pattern).match(found.view, position)
-    if below is None or not is_literal_secret(promise, below.group(1), Style.BARE):
-        return False
-    found.mask(*below.span(1), "secret")
-    return True
 
 
 def _style(view: str, start: int, match: re.Match[str]) -> tuple[Style, str]:
@@ -243,33 +258,58 @@ def _style(view: str, start: int, match: re.Match[str]) -> tuple[Style, str]:
     return (Style.TIGHT if name.startswith("--") else Style.BARE), BARE
 
 
-def judge_bare(
+def judge(
+    found: Findings,
+    promise: Promise,
+    start: int,
+    position: int,
+    style: tuple[Style, str] = (Style.BARE, BARE),
+) -> None:
+    """Mask the literal or the word at `position` where it is a secret.
+
+    `start` is where its context begins; `style` says how a word is written, and its pattern.
+    """
+    quote = compiled(_OPENING).match(found.view, position)
+    if quote is not None:
+        judge_quoted(found, promise, start, quote.end(), quote.group(1))
+    else:
+        _judge_bare(found, promise, start, position, style)
+
+
+def _judge_bare(
     found: Findings, promise: Promise, start: int, position: int, style: tuple[Style, str]
 ) -> None:
-    """Mask the word at `position` where it is a secret; `style` says how it is written."""
-    match = compiled(style[1]).match(found.view, position)
-    if match is None:
+    view = found.view
+    word = compiled(style[1]).match(view, position)
+    whole = compiled(_WHOLE).match(view, position)
+    before = whole and _before_on_line(view, start, whole.end())
+    owns_line = before is not None and style[1] in (BARE, _ENVIRONMENT)
+    word = whole if owns_line else word
+    if whole is None or word is None:
         found.leave(start, position)
         return
-    value = found.text[position : match.end()]
-    value = value.rstrip(".:,!?)" if style[1] is _ENVIRONMENT else ".:!?") or value
+    value = found.text[position : word.end()]
+    value = value.rstrip(".:!?" if style[1] is BARE and not owns_line else ".:,;!?)") or value
     end = position + len(value)
+    is_word = before is not None and not before.strip(" -") and compiled(_YAML).match(view, start)
     if is_literal_secret(promise, value, style[0]) or (
-        promise >= Promise.SECRET and _is_yaml_word(found.view, start, position, end)
+        is_word and promise >= Promise.SECRET and is_plain_word(value)
     ):
-        rest = compiled(_BARE_REST).match(found.view, end)
+        rest = compiled(_BARE_REST).match(view, end)
         found.mask(position, end if rest is None else rest.end(), "secret")
+    elif looks_random(whole.group()) and is_literal_secret(promise, whole.group(), style[0]):
+        found.mask(position, whole.end(), "secret")
     else:
-        found.leave(start, match.end())
+        found.leave(start, whole.end())
 
 
-def _is_yaml_word(view: str, start: int, position: int, end: int) -> bool:
-    """Return whether a line has only `name: ` and a plain word."""
-    if not is_plain_word(view[position:end]) or not compiled(_YAML).match(view, start):
-        return False
-    before = "\n" + view[:start] if start < 40 else view[start - 40 : start]
-    begins = compiled(r"(?:\n|\\n)[ -]*+\Z").search(before)
-    return begins is not None and compiled(r"\n|\\{1,8}[nr]|\r|\Z").match(view, end) is not None
+def _before_on_line(view: str, start: int, end: int) -> str | None:
+    """Return what comes before a name if that is no code, and nothing follows its value."""
+    if not compiled(rf"[ \t]*+(?:{LINE_END}|\\{{1,8}}r|\Z)").match(view, end):
+        return None
+    before = "\n" + view[:start] if start < 80 else view[start - 80 : start]
+    line = compiled(r"(?:\n|\\n)([^\n\"'`=(){}\[\],;<&?|\\]*+)\Z").search(before)
+    return line and line.group(1)
 
 
 def judge_quoted(

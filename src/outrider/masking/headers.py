@@ -39,6 +39,11 @@ def mask_authorization(found: Findings, start: int, position: int, *, in_list: b
         found.leave(start, len(found.view) if head is None else head.end())
         return
     scheme = (head.group("scheme") or "").lower()
+    if scheme not in _SCHEMES and is_literal_secret(
+        Promise.TOKEN, head.group("scheme") or "", Style.BARE
+    ):
+        found.mask(*head.span("scheme"), "authorization")  # no scheme, but the credentials
+        return
     first, last = head.span("credentials")
     rest = found.view[last : last + 2]
     if (in_list and not scheme) or not _is_credential(found, head, scheme, rest):

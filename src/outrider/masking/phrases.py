@@ -3,20 +3,19 @@
 import re
 from collections.abc import Callable
 
-from .assignments import BARE, judge_bare, judge_quoted
+from .assignments import BARE, WORD, judge
 from .names import Promise, promise_of
 from .spans import Findings, compiled, worth_searching
 from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_placeholder
 
-# The value of a short option with which some programs take a password, and those programs.
-_LOGIN = r"""(?P<gap>[ \t=]{0,2})[\"']?(?P<value>[^\s\"'`;|&\\]{4,256}+)"""
-_PROGRAM = r"""(?x)
-    (?:
-        sshpass | mysql(?:dump|admin|import|show|check|slap)? | mariadb
-      | (?:docker|podman)\ login | redis-cli
-    )(?=[ \t])
+# A command up to the option with which its program takes a password: for some there may be a
+# space after it, with `mysql -p name` the name is that of a database.
+_LOGIN = r"""(?x)
+    (?: (?:sshpass | (?:docker|podman)\ login)(?=\ )(?>(?:(?!\ -p).)*)\ -p\ ?
+      | (?:mysql(?:dump|admin|import|show|check|slap)? | mariadb)(?=\ )(?>(?:(?!\ -p).)*)\ -p
+      | redis-cli(?=\ )(?>(?:(?!\ -a).)*)\ -a\ ? )\Z
 """
-_PROGRAM_REACH = 220
+_LOGIN_REACH = 220
 
 
 def _word(text: str) -> str:
@@ -24,7 +23,6 @@ def _word(text: str) -> str:
     return rf"(?<={text})(?:(?<![a-z0-9_]{text})|(?<=\\n{text}))"
 
 
-_WORD = r"[^\s\"'`;|&\\]{4,256}+"
 _VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
 
 # The words that a text must have, and the pattern for the folded text. A pattern that begins with
@@ -44,27 +42,28 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("login", "sig", "securestring"),
         rf"""g(?=in\s|=|nature=| [-\\\"'`])(?x:
-            in(?<=login)(?=\s{{1,8}}\S{{1,128}}+\s{{1,40}}password\s{{1,8}}(?P<netrc>\S{{4,256}}+))
+            in(?<=login)(?=\s{{1,8}}\S{{1,128}}+\s{{1,40}}password\s{{1,8}}(?P<password>\S{{4,256}}+))
           | (?<=[?&;-]sig)(?:nature)?=(?P<signature>[a-z0-9%+/=_~-]{{16,}}+)
-          | (?<=securestring)(?:\ -string)?\ (?P<secure_string>{_QUOTE})
+          | (?<=securestring)(?:\ -string)?\ (?={_QUOTE})(?P<quoted>)
         )""",
     ),
     (
         ("bearer ", "basic ", " by "),
         rf"""b(?=earer |asic |y [\\\"'`])(?x:
             (?:earer|asic)\ [ ]{{0,4}}(?P<credentials>[a-z0-9._~+/=-]{{8,}}+)
-          | y\ (?<=\ by\ )(?P<identified_by>{_QUOTE})
+          | y\ (?<=\ by\ )(?={_QUOTE})(?P<quoted>)
         )""",
     ),
+    # The places of a password in `.pgpass` and in Windows' `net use`.
     (
         (":5432:",),
         r"5432:(?<=:5432:)[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:"
-        rf"(?P<pgpass>{_WORD})(?=[ \t]*(?:[\r\n\"'`\\]|\Z))",
+        r"(?P<password>[^\s\"'`\\]{4,256}+)(?=[ \t]*(?:[\r\n\"'`\\]|\Z))",
     ),
     (
         ("net use ",),
         r"use (?<=net use )[ \t]*(?:[a-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
-        rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<share>{_WORD})",
+        rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<password>{WORD})",
     ),
     # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
     (("env ",), f"v {_word('env ')}{_VARIABLE}"),
@@ -73,33 +72,23 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
         f"x (?:{_word('setx ')}|{_word('set -x ')}|{_word('set -gx ')}){_VARIABLE}",
     ),
 )
-
 _ACCOUNT = (
     r"(?:thin:|sqlplus[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4}))"
-    r"[^\s/@]{1,64}+/(?P<account>[^\s@\"'`]{4,256}+)\Z"
+    r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)\Z"
 )
-_KUBERNETES_REACH = 8192
+_MAX_ACCOUNT = 340
 _KUBERNETES = "kind: secret"
-_FIRST, *_OTHERS = _PHRASES
-_WORDS = (*(word for words, _ in _OTHERS for word in words), _KUBERNETES, "thin:", "sqlplus")
 
 
 def find_phrases(found: Findings) -> None:
     """Note the secrets that are recognised by the words around them."""
-    _find_phrase(found, *_FIRST)
-    if not worth_searching(found.folded, *_WORDS):
-        return
-    for words, pattern in _OTHERS:
-        _find_phrase(found, words, pattern)
+    for words, pattern in _PHRASES:
+        if worth_searching(found.folded, *words):
+            for match in compiled(pattern).finditer(found.folded):
+                _JUDGES[match.lastgroup or ""](found, match)
     _find_accounts(found)
     if _KUBERNETES in found.folded:
         _find_kubernetes_secrets(found)
-
-
-def _find_phrase(found: Findings, words: tuple[str, ...], pattern: str) -> None:
-    if worth_searching(found.folded, *words):
-        for match in compiled(pattern).finditer(found.folded):
-            _JUDGES[match.lastgroup or ""](found, match)
 
 
 def _judge_option(found: Findings, option: re.Match[str]) -> None:
@@ -109,7 +98,7 @@ def _judge_option(found: Findings, option: re.Match[str]) -> None:
     if name in {"u", "user", "proxy-user"}:
         _judge_user(found, option)
     elif promise is not Promise.NONE:
-        _judge_argument(found, promise, option.start(), option.start("value"), Style.BARE)
+        judge(found, promise, option.start(), option.start("value"))
 
 
 def _judge_user(found: Findings, option: re.Match[str]) -> None:
@@ -158,53 +147,34 @@ def _is_basic(value: str) -> bool:
     return b":" in decoded and decoded.isascii()
 
 
-def _judge_identified_by(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password in SQL's `IDENTIFIED BY '…'` and `IDENTIFIED WITH plugin BY '…'`."""
-    before = found.folded[max(0, match.start() - 60) : match.start()]
-    if compiled(r"identified (?:with [\w.]{1,40} )?\Z").search(before):
-        _judge_quoted_password(found, match)
-
-
-def _judge_quoted_password(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password in quotes, of SQL and of PowerShell's secure strings."""
-    start, end = match.span(match.lastgroup or 0)
-    # "identified by 'code'" in a comment is prose; statements are shouted.
-    word = found.view[max(0, start - 40) : start].split()[-1]
-    shouted = word.isupper() or match.lastgroup == "secure_string"
-    promise = Promise.PASSWORD if shouted else Promise.TOKEN
-    judge_quoted(found, promise, match.start(), end, found.view[start:end])
+def _judge_quoted(found: Findings, match: re.Match[str]) -> None:
+    """Mask the password in `IDENTIFIED WITH plugin BY '…'` and in PowerShell's secure strings."""
+    position = match.start("quoted")
+    before = found.view[max(0, position - 60) : position]
+    if compiled(r"(?i)(?:identified (?:with [\w.]{1,40} )?by|string) \Z").search(before):
+        # "identified by 'code'" in a comment is prose; statements are shouted.
+        promise = Promise.TOKEN if before.endswith("by ") else Promise.PASSWORD
+        judge(found, promise, match.start(), position)
 
 
 def _judge_password(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password at its place in `.netrc`, `.pgpass`, `net use` and an Oracle account."""
-    start, end = match.span(match.lastgroup or 0)
+    """Mask the password at its place in a line."""
+    start, end = match.span("password")
     if is_literal_secret(Promise.PASSWORD, found.text[start:end], Style.TIGHT):
         found.mask(start, end, "secret")
 
 
 def _judge_login(found: Findings, option: re.Match[str]) -> None:
     """Mask the password in `sshpass -p …`, `mysql -p…`, `docker login -p …`, `redis-cli -a …`."""
-    value = compiled(_LOGIN).match(found.view, option.end())
-    at = option.start()
-    first = max(0, at - _PROGRAM_REACH)
+    at, end = option.span()
+    first = max(0, at - _LOGIN_REACH)
     first = max(first, *(found.folded.rfind(mark, first, at) for mark in "\n;|&"))
-    if value is None:
+    value = compiled(rf"([ \t=]{{0,2}})[\"']?({WORD})").match(found.view, end)
+    if value is None or is_placeholder(found.text[value.start(2) : value.end()]):
         return
-    letter, glued = found.view[at + 1], not value.group("gap")
-    for program in compiled(_PROGRAM).finditer(found.folded, first, at):
-        between = found.view[program.end() : at].replace("\t", " ")
-        if _takes_password(program.group(), letter, glued=glued) and f" -{letter}" not in between:
-            start, end = value.span("value")
-            if not is_placeholder(found.text[start:end]):
-                found.mask(start, end, "secret")
-            return
-
-
-def _takes_password(program: str, letter: str, *, glued: bool) -> bool:
-    # `-P 3306` is a port, and `mysql -p name` asks for the password of a database.
-    if program.startswith(("mysql", "mariadb")):
-        return letter == "p" and glued
-    return letter == ("a" if program == "redis-cli" else "p")
+    command = found.view[first:end] + value.group(1)[:1]
+    if compiled(_LOGIN).search(command.replace("\t", " ").replace("=", " ")):
+        found.mask(*value.span(2), "secret")
 
 
 def _judge_variable(found: Findings, match: re.Match[str]) -> None:
@@ -212,61 +182,43 @@ def _judge_variable(found: Findings, match: re.Match[str]) -> None:
     name = found.view[match.start("variable") : match.end("variable")]
     promise = promise_of(name) if name.isupper() else Promise.NONE
     if promise is not Promise.NONE:
-        _judge_argument(found, promise, match.start(), match.end(), Style.TIGHT)
-
-
-def _judge_argument(
-    found: Findings, promise: Promise, start: int, position: int, style: Style
-) -> None:
-    quote = compiled(_QUOTE).match(found.view, position)
-    if quote is not None:
-        judge_quoted(found, promise, start, quote.end(), quote.group())
-    else:
-        judge_bare(found, promise, start, position, (style, BARE))
+        judge(found, promise, match.start(), match.end(), (Style.TIGHT, BARE))
 
 
 def _find_accounts(found: Findings) -> None:
     """Mask the password in `user/password@database`, as Oracle's programs and drivers take it."""
     at = found.view.find("@", 1)
     while at >= 0:
-        if not found.view[at - 1].isspace():
-            before = found.folded[max(0, at - 340) : at]
-            if "thin:" in before or "sqlplus" in before:
-                account = compiled(_ACCOUNT).search(found.folded, max(0, at - 340), at)
-                if account is not None:
-                    _judge_password(found, account)
+        first = max(0, at - _MAX_ACCOUNT)
+        before = "" if found.view[at - 1].isspace() else found.folded[first:at]
+        if "thin:" in before or "sqlplus" in before:
+            account = compiled(_ACCOUNT).search(found.folded, first, at)
+            if account is not None:
+                _judge_password(found, account)
         at = found.view.find("@", at + 1)
 
 
 def _find_kubernetes_secrets(found: Findings) -> None:
     """Mask all values in the data of a Kubernetes Secret; their names don't matter."""
-    after = 0
-    for match in compiled(r"(?m)kind: secret(?<=^kind: secret)[ \t]*$").finditer(found.folded):
-        first = max(after, match.start() - _KUBERNETES_REACH)
-        first = max(first, found.view.rfind("\n---", first, match.start()))
-        last = min(len(found.view), match.end() + _KUBERNETES_REACH)
-        divided = found.view.find("\n---", match.end(), last)
-        last = last if divided < 0 else divided
-        for block in compiled(r"(?m)^(?:string)?data:[ \t]*(?:\n[ \t]+\S.*)+").finditer(
-            found.folded, first, last
-        ):
-            for value in compiled(r"\n[ \t]+[\w.-]+:[ \t]+(\S{4,}+)").finditer(
-                found.folded, *block.span()
-            ):
-                if not is_placeholder(found.text[value.start(1) : value.end(1)]):
-                    found.mask(*value.span(1), "secret")
-        after = last
+    first = 0
+    for document in found.folded.split("\n---"):
+        last = first + len(document)
+        if compiled(rf"(?m)^{_KUBERNETES}[ \t]*$").search(document):
+            blocks = compiled(r"(?m)^(?:string)?data:[ \t]*(?:\n[ \t]+\S.*)+")
+            values = compiled(r"\n[ \t]+[\w.-]+:[ \t]+(\S{4,}+)")
+            for block in blocks.finditer(found.folded, first, last):
+                for value in values.finditer(found.folded, *block.span()):
+                    if not is_placeholder(found.text[value.start(1) : value.end(1)]):
+                        found.mask(*value.span(1), "secret")
+        first = last + len("\n---")
 
 
 _JUDGES: dict[str, Callable[[Findings, re.Match[str]], None]] = {
     "option": _judge_option,
     "login": _judge_login,
-    "netrc": _judge_password,
+    "password": _judge_password,
     "signature": _judge_signature,
-    "secure_string": _judge_quoted_password,
+    "quoted": _judge_quoted,
     "credentials": _judge_credentials,
-    "identified_by": _judge_identified_by,
-    "pgpass": _judge_password,
-    "share": _judge_password,
     "variable": _judge_variable,
 }

@@ -3,11 +3,12 @@
 import re
 
 from .names import Promise
-from .spans import Findings, compiled, find_rare, worth_searching
+from .spans import LINE_END, Findings, compiled, find_rare, worth_searching
 from .values import Style, is_literal_secret, is_word_of_code
 
 _MAX_UNDECIDED = 2048  # a construct without an end after so many characters is judged as it is
 _MAX_KEY = 16_384
+_MAX_KEY_HEAD = 4096
 
 # A line end in a PEM block: real, escaped at any depth, or as HTML.
 _LINE_END = r"(?:\r?\n|(?:\\++r)?\\++n|\\++u000[aAdD]|&\#1[03];|<br ?/?>)"
@@ -30,6 +31,12 @@ _PEM = rf"""(?x)
     )*)
     (?:{_CODE_AFTER}(?>(?:{_LINE_END})*){_CODE_BEFORE}-----END\ [A-Z0-9\ ]{{0,50}}-----)?
 """
+
+_PUTTY_LINE = r"[ \t]*+[A-Za-z0-9+/]{1,80}+={0,2}(?![\w:-])"
+_PUTTY = (
+    rf"Private-Lines: \d{{1,4}}{LINE_END}"
+    rf"(?P<lines>{_PUTTY_LINE}(?>(?:{LINE_END}{_PUTTY_LINE})*))"
+)
 
 _PEM_END = r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
 
@@ -84,6 +91,15 @@ def _find_private_keys(found: Findings) -> None:
         elif start >= after and (end := compiled(_PEM_END).match(found.view, start)):
             _judge_private_key_end(found, max(after, start - _MAX_KEY), end)
             after = end.end() - 5  # its dashes may be the next one's too
+
+
+def find_putty_key(found: Findings, start: int, end: int) -> None:
+    """Mask the private lines of a key in PuTTY's format, which follow its head."""
+    lines = found.view.find("Private-Lines: ", end, end + _MAX_KEY_HEAD)
+    key = None if lines < 0 else compiled(_PUTTY).match(found.view, lines)
+    if key is not None:
+        found.mask(*key.span("lines"), "private-key")
+    found.leave(start, key.end() if key else end + _MAX_KEY_HEAD)
 
 
 def _judge_private_key(found: Findings, key: re.Match[str]) -> None:

@@ -101,7 +101,7 @@ def is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
 @lru_cache(maxsize=512)
 def _is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
     value = compiled(_FILLED_IN).sub("", value)
-    if len(value) < 4 or compiled(_MARKED).fullmatch(value):
+    if len(value) < 4 or (compiled(_MARKED).fullmatch(value) and not _is_misread(value)):
         return False
     if style is Style.QUOTED and any(letter.isspace() for letter in value):
         return _is_passphrase(value) or (promise is Promise.PASSWORD and _is_row_of_words(value))
@@ -116,6 +116,11 @@ def _is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
     if promise is Promise.TOKEN or style is Style.BARE:
         return style is Style.TIGHT and len(value) >= 8 and not value.isupper()
     return True
+
+
+def _is_misread(value: str) -> bool:
+    """Return whether a password only begins like a variable or a tag: `$NBW8bYlXUc4wv`."""
+    return value[0] in "$!" and looks_random(value[1:])
 
 
 def stands_for_a_secret(value: str) -> bool:

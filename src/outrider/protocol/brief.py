@@ -63,7 +63,7 @@ class Brief:
     """What was said in earlier turns of a session: `user`, `assistant` and `tools` messages."""
     host_tools: tuple[HostTool, ...] = ()
     ask_before: tuple[str, ...] = ()
-    """The tools of which each call has to be allowed by the parent."""
+    """The tools, or single actions as `tool action`, whose calls the parent has to allow."""
 
     @property
     def provider(self) -> str:

@@ -13,8 +13,7 @@ from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools
 from outrider.tools.web.leaks import OutgoingGuard
-from outrider.tools.web.session import WebSession
-from outrider.tools.web.stored import MAX_CHARACTERS
+from outrider.tools.web.session import StoredPage, WebSession
 
 TOOLS = {"search": "web_search", "fetch": "fetch_content"}
 MAX_RESULT_BYTES = 16 << 20
@@ -39,31 +38,15 @@ async def call_tool(
     tools = [one for one in builtin_tools() if one.entry.network]
     async with ToolExecutor(tools, context, result_bytes=MAX_RESULT_BYTES) as executor:
         outcome = await executor.execute(tool, args)
-        text = outcome.text
-        if tool == TOOLS["fetch"]:
-            text = await _whole(executor, outcome.envelope)
+    text = outcome.text
+    if tool == TOOLS["fetch"] and is_success(outcome.envelope):
+        text = _whole(web.store.responses[outcome.envelope["data"]["responseId"]].pages)
     args, envelope = masker.value([args, outcome.envelope])[0]
     ActivityLog(state).add(of_call(tool, args, envelope))
     return outcome.envelope, text
 
 
-def pages_of(envelope: Envelope) -> list[dict[str, Any]]:
-    """Return the pages that a call found, each with its own outcome."""
-    data: Any = envelope["data"]
-    return (data.get("pages") or []) if is_success(envelope) else []
-
-
-async def _whole(executor: ToolExecutor, envelope: Envelope) -> str:
+def _whole(pages: list[StoredPage]) -> str:
     """Return fetched pages to their last character: a person has no tool to read on with."""
-    parts: list[str] = []
-    for page in (page for page in pages_of(envelope) if not page.get("error")):
-        text = ""
-        while len(text) < page["characters"]:
-            wanted = {"responseId": envelope["data"]["responseId"], "index": page["index"]}
-            wanted |= {"offset": len(text), "limit": MAX_CHARACTERS}
-            more = (await executor.execute("get_search_content", wanted)).envelope
-            if not is_success(more) or not more["data"]["text"]:
-                break
-            text += more["data"]["text"]
-        parts.append(f"# {page.get('title') or page['url']}\n{page['url']}\n\n{text}\n")
-    return "\n".join(parts)
+    came = (page for page in pages if "error" not in page.about)
+    return "\n".join(f"# {one.title or one.url}\n{one.url}\n\n{one.text}\n" for one in came)

@@ -1,14 +1,13 @@
 """One client's HTTP/1.1 connection: requests in, responses out, as malformed as the script wants.
 
-Written on `asyncio.Protocol` so that a thousand connections are cheap, and so that a client that
-disconnects cancels its answer at once.
+A thousand connections are cheap, and a client that disconnects cancels its answer at once.
 """
 
 import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 _MAX_HEAD_BYTES = 64 * 1024
@@ -27,51 +26,52 @@ class HttpRequest:
 Handler: TypeAlias = Callable[["Connection", HttpRequest], Awaitable[None]]
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.StreamReaderProtocol):
     """Answers the requests of one client in order, one at a time, by its `handler`.
 
     While its socket is open it is in `connections`.
     """
 
     def __init__(self, handler: Handler, connections: "set[Connection]") -> None:
+        super().__init__(asyncio.StreamReader(_MAX_HEAD_BYTES), self._begin)
         self._handler = handler
         self._connections = connections
-        self._incoming = bytearray()
         self._outgoing = bytearray()
-        self._head: tuple[HttpRequest, int] | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._writable = asyncio.Event()
-        self._writable.set()
 
-    # What the event loop reports
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport of a new client."""
-        self._transport = cast(asyncio.Transport, transport)
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # With a limit of 0 `flush` means that the kernel has every byte, so that a reset or a
         # pause comes after the text and not instead of it.
-        self._transport.set_write_buffer_limits(0)
+        writer.transport.set_write_buffer_limits(0)
+        self._writer = writer
         self._connections.add(self)
+        self._answering = asyncio.get_running_loop().create_task(self._serve(reader))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the answer that is being sent."""
-        if self._task is not None:
-            self._task.cancel()
+        super().connection_lost(exc)
+        self._answering.cancel()
         self._connections.discard(self)
 
-    def data_received(self, data: bytes) -> None:
-        """Buffer the data, and answer as soon as a request is complete."""
-        self._incoming += data
-        if self._task is None:
-            self._begin_next()
+    def eof_received(self) -> bool:
+        """Close the connection: a client that will send no more has left."""
+        super().eof_received()
+        return False
 
-    def pause_writing(self) -> None:
-        """Make `flush` wait until the client has read."""
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        """Let `flush` go on."""
-        self._writable.set()
+    async def _serve(self, reader: asyncio.StreamReader) -> None:
+        closing = False
+        while not closing:
+            try:
+                request = await _read_request(reader)
+            except asyncio.IncompleteReadError:
+                return
+            except ValueError as fault:
+                self.respond(400, str(fault).encode(), "text/plain")
+                closing = True
+            else:
+                await self._handler(self, request)
+                closing = request.headers.get("connection", "").lower() == "close"
+            await self.flush()
+        self.hang_up()
 
     # What a handler may do
 
@@ -103,63 +103,23 @@ class Connection(asyncio.Protocol):
 
     async def flush(self) -> None:
         """Return when the kernel has everything that was written."""
-        if self._outgoing:
-            self._transport.write(bytes(self._outgoing))
-            self._outgoing.clear()
-        await self._writable.wait()
+        self._writer.write(bytes(self._outgoing))
+        self._outgoing.clear()
+        await self._writer.drain()
 
     def hang_up(self) -> None:
         """Close the connection in the ordinary way."""
-        self._transport.close()
+        self._writer.close()
 
     def reset(self) -> None:
         """Abort the connection so that the client gets a reset."""
-        sock = cast(socket.socket, self._transport.get_extra_info("socket"))
+        sock = cast(socket.socket, self._writer.get_extra_info("socket"))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._transport.abort()
+        self.abort()
 
     def abort(self) -> None:
         """Drop the connection and everything that is still to be sent."""
-        self._transport.abort()
-
-    # Requests, one after the other
-
-    def _begin_next(self) -> None:
-        try:
-            request = self._take_request()
-        except ValueError as fault:
-            self.respond(400, str(fault).encode(), "text/plain")
-            self._transport.write(bytes(self._outgoing))
-            self._transport.close()
-            return
-        if request is not None:
-            self._task = asyncio.get_running_loop().create_task(self._serve(request))
-
-    async def _serve(self, request: HttpRequest) -> None:
-        await self._handler(self, request)
-        await self.flush()
-        if request.headers.get("connection", "").lower() == "close":
-            self._transport.close()
-        self._task = None
-        if not self._transport.is_closing():
-            self._begin_next()
-
-    def _take_request(self) -> HttpRequest | None:
-        if self._head is None:
-            end = self._incoming.find(b"\r\n\r\n")
-            if end < 0:
-                if len(self._incoming) > _MAX_HEAD_BYTES:
-                    raise ValueError(f"The headers are longer than {_MAX_HEAD_BYTES} bytes.")
-                return None
-            self._head = _parsed_head(bytes(self._incoming[:end]))
-            del self._incoming[: end + 4]
-        request, length = self._head
-        if len(self._incoming) < length:
-            return None
-        body = bytes(self._incoming[:length])
-        del self._incoming[:length]
-        self._head = None
-        return replace(request, body=body)
+        self._writer.transport.abort()
 
     def _write_head(
         self, status: int, content_type: str, headers: Iterable[tuple[str, str]]
@@ -169,9 +129,13 @@ class Connection(asyncio.Protocol):
         self._outgoing += "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
 
-def _parsed_head(head: bytes) -> tuple[HttpRequest, int]:
-    """Return the request without its body, and the body's length. Raises ValueError."""
-    first, *rest = head.decode("latin-1").split("\r\n")
+async def _read_request(reader: asyncio.StreamReader) -> HttpRequest:
+    """Return the next request. Raises ValueError, and IncompleteReadError after the last one."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        raise ValueError(f"The headers are longer than {_MAX_HEAD_BYTES} bytes.") from None
+    first, *rest = head[:-4].decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3:
         raise ValueError(f"Not an HTTP request line: {first[:100]!r}.")
@@ -182,5 +146,5 @@ def _parsed_head(head: bytes) -> tuple[HttpRequest, int]:
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
         raise ValueError(f"Content-Length is {length!r}; it must be a number.")
-    path = words[1].partition("?")[0]
-    return HttpRequest(words[0], path, headers, b""), int(length)
+    body = await reader.readexactly(int(length))
+    return HttpRequest(words[0], words[1].partition("?")[0], headers, body)

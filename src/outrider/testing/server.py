@@ -11,7 +11,7 @@ from typing import Self, TypeAlias, cast, get_args
 
 from outrider.testing import wire
 from outrider.testing.connection import Connection, HttpRequest
-from outrider.testing.steps import Endless, HttpResponse, NoResponse, Reply, Step, StreamEnd, fail
+from outrider.testing.steps import Endless, HttpResponse, Reply, Step, StreamEnd, fail
 from outrider.testing.wire import ModelRequest, is_chat
 
 Script: TypeAlias = Sequence[Step] | Callable[[ModelRequest], Step]
@@ -85,27 +85,19 @@ class ScriptedModel:
 
     def wait_for_requests(self, count: int, timeout: float = 30) -> list[ModelRequest]:
         """Wait until there are `count` requests and return them. Raises TimeoutError."""
-        self._wait(
-            lambda: len(self._requests) >= count,
-            timeout,
-            lambda: f"{len(self._requests)} of {count} requests came within {timeout} s.",
-        )
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._requests) >= count, timeout):
+                came = len(self._requests)
+                raise TimeoutError(f"{came} of {count} requests came within {timeout} s.")
         return self.requests
 
     def wait_until_idle(self, timeout: float = 30) -> None:
         """Return when no request is being answered. Raises TimeoutError."""
-        self._wait(
-            lambda: self._answering == 0,
-            timeout,
-            lambda: f"{self._answering} requests are still being answered after {timeout} s.",
-        )
-
-    def _wait(
-        self, reached: Callable[[], bool], timeout: float, complaint: Callable[[], str]
-    ) -> None:
         with self._changed:
-            if not self._changed.wait_for(reached, timeout):
-                raise TimeoutError(complaint())
+            if not self._changed.wait_for(lambda: self._answering == 0, timeout):
+                raise TimeoutError(
+                    f"{self._answering} requests are still being answered after {timeout} s."
+                )
 
     # In the server's thread
 
@@ -211,10 +203,8 @@ async def _deliver(step: Step, request: ModelRequest, connection: Connection) ->
             connection.respond(step.status, step.body.encode(), step.content_type, step.headers)
         case Endless():
             await _send_endlessly(step, request, connection)
-        case NoResponse.SILENCE:
-            await _never_answer()
-        case NoResponse.HANG_UP:
-            connection.hang_up()
+        case StreamEnd():
+            await _break_off(step, connection)
 
 
 async def _stream(reply: Reply, request: ModelRequest, connection: Connection) -> None:
@@ -227,7 +217,7 @@ async def _stream(reply: Reply, request: ModelRequest, connection: Connection) -
         connection.chunk(piece)
     connection.chunk(wire.closing(reply, request))
     if reply.ending in (StreamEnd.SILENT, StreamEnd.RESET):
-        await _break_off(reply, connection)
+        await _break_off(reply.ending, connection)
     else:
         connection.end_chunks()
 
@@ -246,14 +236,14 @@ async def _complete(reply: Reply, request: ModelRequest, connection: Connection)
             connection.respond(reply.error.status, reply.error.body.encode())
         case _:
             connection.respond(200, half, promised=len(body))
-            await _break_off(reply, connection)
+            await _break_off(reply.ending, connection)
 
 
-async def _break_off(reply: Reply, connection: Connection) -> None:
+async def _break_off(ending: StreamEnd, connection: Connection) -> None:
     await connection.flush()
-    match reply.ending:
+    match ending:
         case StreamEnd.SILENT:
-            await _never_answer()
+            await asyncio.get_running_loop().create_future()
         case StreamEnd.RESET:
             connection.reset()
         case _:
@@ -270,7 +260,3 @@ async def _send_endlessly(step: Endless, request: ModelRequest, connection: Conn
         # Even with a delay of 0: the other connections and a cancellation need their turn.
         await asyncio.sleep(step.delay)
     connection.end_chunks()
-
-
-async def _never_answer() -> None:
-    await asyncio.get_running_loop().create_future()

@@ -48,7 +48,7 @@ DEFAULT_CHUNK_SIZE = 32
 
 
 class StreamEnd(Enum):
-    """What happens after the last piece of a reply."""
+    """What happens after the last piece of a reply, or instead of one."""
 
     FINISHED = "finished"
     CUT = "cut"
@@ -106,14 +106,8 @@ class Endless:
     max_bytes: int
 
 
-class NoResponse(Enum):
-    """What happens to a request that gets no response."""
-
-    SILENCE = "silence"
-    HANG_UP = "hang up"
-
-
-Step: TypeAlias = Reply | HttpResponse | Endless | NoResponse
+Step: TypeAlias = Reply | HttpResponse | Endless | StreamEnd
+"""An ending alone takes the place of a whole response."""
 
 
 def answer(
@@ -215,7 +209,7 @@ def garbage(
 
 def silence() -> Step:
     """No answer until the client or the server closes the connection."""
-    return NoResponse.SILENCE
+    return StreamEnd.SILENT
 
 
 def silence_after(text: str) -> Reply:
@@ -235,7 +229,7 @@ def endless(chunk_text: str = "…", *, delay: float = 0, max_bytes: int = 256 <
 
 def hang_up() -> Step:
     """A closed connection instead of a response."""
-    return NoResponse.HANG_UP
+    return StreamEnd.CUT
 
 
 def stream_error(

@@ -8,15 +8,12 @@ from typing import Any
 
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import current_depth
-from outrider.protocol.envelope import is_success
-from outrider.protocol.outcomes import EXIT_FAILED
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
 from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.reports import lsp as listing
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
-from outrider.tools.formatting import error_line
 from outrider.tools.loading import builtin_tools
 from outrider.tools.lsp.session import LspSession
 
@@ -60,13 +57,7 @@ def execute(arguments: Namespace) -> int:
     given |= {"column": column and int(column), "symbol": arguments.symbol}
     given |= {"query": arguments.query, "newName": arguments.new_name, "dryRun": arguments.dry_run}
     outcome = asyncio.run(_ask(_context(project), given))
-    if arguments.json:
-        output.write_json(outcome.envelope)
-    elif not is_success(outcome.envelope):
-        output.say(error_line(outcome.envelope))
-    else:
-        output.write_text(outcome.text)
-    return 0 if is_success(outcome.envelope) else EXIT_FAILED
+    return output.write_answer(outcome.envelope, outcome.text, as_json=arguments.json)
 
 
 def _context(project: Project) -> ToolContext:

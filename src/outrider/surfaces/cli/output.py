@@ -13,9 +13,12 @@ from io import TextIOWrapper
 from typing import Any, TextIO, cast
 
 from outrider.protocol import jsonl
+from outrider.protocol.envelope import Envelope, is_success
 from outrider.protocol.errors import OutriderError
+from outrider.protocol.outcomes import EXIT_FAILED
 from outrider.surfaces.reports.report import Report
 from outrider.surfaces.text import clean, escape_json, one_line
+from outrider.tools.formatting import error_line
 
 EXIT_READER_GONE = 141
 _COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
@@ -99,6 +102,17 @@ def write_text(text: str) -> None:
 def write_json(value: Any) -> None:
     """Write a JSON value to stdout: indented on a terminal, on one line in a pipe."""
     write_json_text(jsonl.pretty(value) if sys.stdout.isatty() else jsonl.encode(value).decode())
+
+
+def write_answer(envelope: Envelope, text: str, *, as_json: bool) -> int:
+    """Write what a tool answered, whole or as text, or say why it didn't; return the exit code."""
+    if as_json:
+        write_json(envelope)
+    elif is_success(envelope):
+        write_text(text)
+    else:
+        say(error_line(envelope))
+    return 0 if is_success(envelope) else EXIT_FAILED
 
 
 def write_json_text(text: str) -> None:

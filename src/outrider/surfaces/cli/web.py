@@ -7,12 +7,10 @@ from argparse import Namespace
 
 from outrider.delegation.request import working_directory
 from outrider.protocol.envelope import is_success
-from outrider.protocol.outcomes import EXIT_FAILED
 from outrider.settings.files import load_settings
 from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CommandParser, bad_call
-from outrider.surfaces.web_calls import TOOLS, call_tool, pages_of
-from outrider.tools.formatting import error_line
+from outrider.surfaces.web_calls import TOOLS, call_tool
 
 EXAMPLES = """\
 What a child may not reach, this command doesn't reach either: private
@@ -42,15 +40,7 @@ def execute(arguments: Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="outrider-web-") as folder:
         call = call_tool(TOOLS[arguments.action], {name: arguments.what}, settings.config, folder)
         envelope, text = asyncio.run(call)
-    failed = [page for page in pages_of(envelope) if page.get("error")]
-    came = is_success(envelope) and (not failed or len(failed) < len(pages_of(envelope)))
-    if arguments.json:
-        output.write_json(envelope)
-        return 0 if came else EXIT_FAILED
-    if not is_success(envelope):
-        output.say(error_line(envelope))
-    elif came:
-        output.write_text(text)
-    for page in failed:
-        output.say(f"{page['url']}: {page['error']}")
-    return 0 if came else EXIT_FAILED
+    if not arguments.json and is_success(envelope):
+        for page in (page for page in envelope["data"].get("pages", ()) if "error" in page):
+            output.say(f"{page['url']}: {page['error']}")
+    return output.write_answer(envelope, text, as_json=arguments.json)

@@ -158,7 +158,9 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         yield web, f"search with {name}", partial(_search, name, config, online=online)
     yield web, "converter", partial(_converter, config)
     yield system, "ripgrep", partial(_program, lambda: ripgrep([str(folder)]))
-    yield system, "git", partial(_program, lambda: _git(folder))
+    # A git of the project's own is never run.
+    around = Surroundings.of(folder, os.environ, trusted=False)
+    yield system, "git", partial(_program, partial(around.find, "git"))
     for server in configured(config.lsp):
         yield servers, server.name, partial(_language_server, server, project)
     yield system, "state folder", partial(_state_folder, runs)
@@ -302,7 +304,8 @@ def _converter(config: Config) -> Findings:
     try:
         with tempfile.TemporaryDirectory(prefix="outrider-doctor-") as folder:
             context = ToolContext(cwd=Path(folder), convert=config.convert)
-            works = "| 6 | 7 |" in convert_bytes(context, b"six,seven\n6,7\n", "doctor.csv")
+            converting = convert_bytes(context, b"six,seven\n6,7\n", "doctor.csv")
+            works = "| 6 | 7 |" in asyncio.run(converting)
     except (ToolFault, OSError) as fault:
         yield "fail", f"{named} is there, but doesn't work: {fault}"
     else:
@@ -327,18 +330,9 @@ def _program(find: Callable[[], str | None]) -> Findings:
         yield "ok", f"{version} ({program})"
 
 
-def _git(folder: Path) -> str | None:
-    """Return the first git on PATH that isn't the project's own: that one is never run."""
-    places_of_programs = filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))
-    found = filter(None, (shutil.which("git", path=place) for place in places_of_programs))
-    return next(
-        (one for one in found if not Path(os.path.realpath(one)).is_relative_to(folder)), None
-    )
-
-
 def _language_server(server: Server, project: Project) -> Findings:
     """Start a language server that is installed, and see whether it answers."""
-    around = Surroundings(project.plain_env, (str(project.folder),), project.trusted)
+    around = Surroundings.of(project.folder, project.plain_env, trusted=project.trusted)
     # In an empty folder there is nothing of a repository that it could run.
     program = program_for(replace(server, runs=""), around)
     if not project.config.lsp.enabled:

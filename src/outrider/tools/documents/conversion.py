@@ -1,26 +1,25 @@
 """Runs the converter on one document: bounded in time, memory and output, ended with the call."""
 
+import asyncio
 import json
 import os
 import site
-import subprocess
 import sys
 import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import ConvertConfig
 from outrider.tools.context import ToolContext
-from outrider.workspaces.workspace import raise_if_stopped
+from outrider.tools.web.reading import end
 
 INSTALL = "pip install 'outrider[convert]'"
 MAX_TEXT_BYTES = 64 << 20
 MAX_STDERR_BYTES = 1_000
 _CONVERTER = str(Path(__file__).with_name("converter.py"))
-_LOOK_AROUND_SECONDS = 0.05
 
 
 def is_installed() -> bool:
@@ -28,16 +27,16 @@ def is_installed() -> bool:
     return find_spec("markitdown") is not None
 
 
-def convert_bytes(context: ToolContext, data: bytes, name: str) -> str:
-    """Return a document as Markdown, its secrets masked; raises `ToolFault`. It blocks."""
+async def convert_bytes(context: ToolContext, data: bytes, name: str) -> str:
+    """Return a document as Markdown, its secrets masked; raises `ToolFault`."""
     with tempfile.TemporaryFile(dir=context.spill_folder()) as file:
-        file.write(data)
+        await in_thread(file.write)(data)
         file.seek(0)
-        return convert_file(context, file, name)
+        return await convert_file(context, file, name)
 
 
-def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
-    """Return an open document as Markdown, its secrets masked; raises `ToolFault`. It blocks."""
+async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
+    """Return an open document as Markdown, its secrets masked; raises `ToolFault`."""
     config = context.convert
     if config is None:
         raise ToolFault(ToolCode.NOT_AVAILABLE, "Nothing is converted: convert.enabled is off")
@@ -50,54 +49,39 @@ def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
         raise ToolFault(ToolCode.TOO_LARGE, f"{message} (convert.maxBytes)")
     folder = context.spill_folder()
     with tempfile.TemporaryFile(dir=folder) as output, tempfile.TemporaryFile(dir=folder) as errors:
-        process = _started(config, Path(name).suffix.lower(), file, output, errors)
-        try:
-            _wait(process, context, config, name)
-        finally:
-            process.kill()
-            process.wait()
-        text = _text(output, errors, process.returncode, name)
+        streams = {"stdin": file, "stdout": output, "stderr": errors}
+        exit_code = await _ended(config, Path(name).suffix.lower(), streams, name)
+        text = await in_thread(_text)(output, errors, exit_code, name)
     # Masked as a whole: a secret that the end of a page cuts in two isn't recognised any more.
-    return context.mask.text(text) if context.mask else text
+    return await in_thread(context.mask.text)(text) if context.mask else text
 
 
-def _started(
-    config: ConvertConfig, suffix: str, document: BinaryIO, output: BinaryIO, errors: BinaryIO
-) -> "subprocess.Popen[bytes]":
+async def _ended(config: ConvertConfig, suffix: str, streams: dict[str, Any], name: str) -> int:
+    """Run the converter to its end, and return its exit code; raises `ToolFault`."""
+    seconds = config.timeout_ms / 1000
     told = {
         "suffix": suffix,
-        "seconds": config.timeout_ms // 1000 + 1,
+        "seconds": int(seconds) + 1,
         "memoryBytes": config.memory_bytes,
         "maxTextBytes": MAX_TEXT_BYTES,
     }
     # It learns nothing of its surroundings but where its packages are.
     env = {"LC_ALL": "C.UTF-8", "PYTHONUSERBASE": site.getuserbase(), "OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-PB", _CONVERTER, json.dumps(told)],
-        stdin=document,
-        stdout=output,
-        stderr=errors,
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-PB", _CONVERTER, json.dumps(told)),
+        **streams,
         cwd="/",
         env=env,
         start_new_session=True,
     )
-
-
-def _wait(
-    process: "subprocess.Popen[bytes]", context: ToolContext, config: ConvertConfig, name: str
-) -> None:
-    deadline = time.monotonic() + config.timeout_ms / 1000
-    while True:
-        try:
-            process.wait(_LOOK_AROUND_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise_if_stopped(context.stop)
-            if time.monotonic() < deadline:
-                continue
-            limit = f"{config.timeout_ms / 1000:g} s (convert.timeoutMs)"
-            message = f"Converting {name} took longer than {limit}"
-            raise ToolFault(ToolCode.TIMEOUT, message) from None
-        return
+    try:
+        async with asyncio.timeout(seconds):
+            return await process.wait()
+    except TimeoutError:
+        message = f"Converting {name} took longer than {seconds:g} s (convert.timeoutMs)"
+        raise ToolFault(ToolCode.TIMEOUT, message) from None
+    finally:
+        await end(process)
 
 
 def _text(output: BinaryIO, errors: BinaryIO, exit_code: int, name: str) -> str:

@@ -1,19 +1,17 @@
 """The tool `convert_content`: a document as Markdown, in pages, converted once in a run."""
 
 import hashlib
-import mimetypes
 import os
 from contextlib import suppress
-from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.documents.conversion import convert_bytes, convert_file
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.tools.web.fetch import STATUS_CODES
+from outrider.tools.web.extract import document_name
+from outrider.tools.web.fetch import raise_for_status
 from outrider.tools.web.marking import untrusted
 from outrider.tools.web.session import web_of
 from outrider.tools.web.stored import DEFAULT_CHARACTERS, MAX_CHARACTERS
@@ -61,7 +59,7 @@ async def convert_content(
     if url is not None:
         source, text = await _from_web(context, url)
     else:
-        source, text = await in_thread(_from_file)(context, path)
+        source, text = await _from_file(context, path or "")
     if offset and offset >= len(text):
         message = f"offset {offset:,} is past the end: there are {len(text):,} characters"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
@@ -73,7 +71,7 @@ async def convert_content(
     return {"source": source, "characters": len(text), "offset": offset, "text": shown}
 
 
-def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
+async def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
     place = context.workspace.resolve(path)
     with context.workspace.open_file(place) as file:
         about = os.fstat(file.fileno())
@@ -81,7 +79,7 @@ def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
         kept = _Kept(context, f"{place.path} {version}")
         text = kept.text()
         if text is None:
-            text = kept.keep(convert_file(context, file, place.shown))
+            text = kept.keep(await convert_file(context, file, place.shown))
     context.effects.file_read(place.path)
     return place.shown, text
 
@@ -96,18 +94,9 @@ async def _from_web(context: ToolContext, url: str) -> tuple[str, str]:
     session.outgoing.check(url)
     most = context.convert.max_bytes if context.convert else None
     response = await session.client.get(url, max_bytes=most)
-    if response.status >= 400:
-        code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
-        raise ToolFault(code, f"The server answered {response.status}.")
-    name = _name(response.address.target, response.content_type)
-    return url, kept.keep(await in_thread(convert_bytes)(context, response.body, name))
-
-
-def _name(target: str, content_type: str) -> str:
-    """Return a name for what came from an address; its ending tells the kind of plain text."""
-    name = PurePosixPath(target.partition("?")[0]).name[-100:] or "document"
-    ending = mimetypes.guess_extension(content_type)
-    return f"{name}{ending}" if ending and not name.endswith(ending) else name
+    raise_for_status(response)
+    text = await convert_bytes(context, response.body, document_name(response))
+    return url, kept.keep(text)
 
 
 class _Kept:

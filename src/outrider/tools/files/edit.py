@@ -1,7 +1,7 @@
 """The tool `edit`: exact replacements in a file, all of them or none."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
@@ -114,14 +114,15 @@ def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
                 f"edits {one.edit} and {following.edit} overlap at line "
                 f"{_line_at(text, following.start)}: make one edit of them. Nothing was changed",
             )
-    after = "".join(_pieces(text, replacements))
+    after = "".join(pieces(text, replacements))
     if after == text:
         message = "nothing would change: the texts are the same, or differ in line endings only"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
     return after
 
 
-def _pieces(text: str, replacements: list[Replacement]) -> Iterator[str]:
+def pieces(text: str, replacements: Iterable[Replacement]) -> Iterator[str]:
+    """Yield the pieces of a text with replacements made, which are sorted and don't overlap."""
     at = 0
     for one in replacements:
         yield text[at : one.start]
@@ -148,12 +149,12 @@ def _replacements(text: str, one: Edit, number: int, shown: str) -> list[Replace
         raise ToolFault(ToolCode.CONFLICT, f"edit {number}: oldText {why}")
     crlf = 2 * text.count("\r\n") > text.count("\n")
     return [
-        Replacement(start, end, _ended_alike(text[start:end], one["newText"], crlf), number)
+        Replacement(start, end, ended_alike(text[start:end], one["newText"], crlf), number)
         for start, end in found
     ]
 
 
-def _ended_alike(old: str, new: str, crlf: bool) -> str:
+def ended_alike(old: str, new: str, crlf: bool) -> str:
     """Return the new text with the line endings of what it replaces, or else of the file."""
     plain = new.replace("\r\n", "\n")
     if "\n" in old:

@@ -71,6 +71,7 @@ class LanguageServer:
         self._folders = [{"uri": uri_of(root), "name": os.path.basename(root)}]
         self._crashes = self._loads = 0
         self._patient = self._pulls = True
+        self._closed = False
         self._documents: dict[str, tuple[Place, str, int]] = {}  # with text and version
         self._reports: dict[str, tuple[list[Any], int | None, float]] = {}
         self._watched: dict[str, Stamp] = {}
@@ -78,7 +79,8 @@ class LanguageServer:
         self._scratch: TemporaryDirectory[str] | None = None
 
     async def aclose(self) -> None:
-        """End the server and all that it started."""
+        """End the server and all that it started; it is not started again."""
+        self._closed = True
         if (starting := self._starting) is not None and starting.cancel():
             await asyncio.wait({starting})
         if self._connection is not None:
@@ -90,6 +92,8 @@ class LanguageServer:
         """Return the running server, started now if it isn't there; raises `ToolFault`."""
         if self._connection is not None and self._connection.fault is None:
             return self._connection
+        if self._closed:  # a call that was under way must not leave a process behind
+            raise self._fault("was ended", ToolCode.NOT_AVAILABLE)
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
             self._starting.add_done_callback(self._has_started)

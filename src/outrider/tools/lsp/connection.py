@@ -6,7 +6,6 @@ fails the requests that wait, within their time, and takes no more memory than t
 
 import asyncio
 import os
-import re
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Any, cast
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.jsonl import decode, encode
+from outrider.tools.web.marking import cleaned
 
 MAX_MESSAGE_BYTES = 16 << 20
 MAX_UNSENT_BYTES = 64 << 20  # to a server that doesn't read
@@ -23,16 +23,13 @@ MAX_TRIES = 4
 EXIT_SECONDS = 0.5  # to end by itself, and to answer that it will
 _CHUNK_BYTES = 1 << 16
 _ASK_AGAIN = (-32801, -32802)  # modified meanwhile, or cancelled: it may succeed now
-_UNSEEN = re.compile(
-    "\x1b\\[[0-9;?]*[A-Za-z]|[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
-)
 # What comes of parameters that are not of the shape that the protocol says.
 _ANY_SHAPE = (LookupError, TypeError, ValueError, AttributeError)
 
 
 def plain(text: object, most: int) -> str:
     """Return a server's words without control characters, cut to so many characters."""
-    words = _UNSEEN.sub("", text) if isinstance(text, str) else ""
+    words = cleaned(text) if isinstance(text, str) else ""
     return words if len(words) <= most else f"{words[:most]}… [cut]"
 
 

@@ -1,15 +1,17 @@
 """Edits that a server proposes: shown, or made in all files or in none."""
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from threading import Event
 from typing import Any
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.diffs import change
-from outrider.tools.files.edit import decoded, encoded
-from outrider.tools.lsp.positions import SourceText, path_of
+from outrider.tools.files.edit import Replacement, decoded, encoded, ended_alike, pieces
+from outrider.tools.lsp.positions import path_of, read_source
 from outrider.tools.lsp.symbols import entries
 from outrider.workspaces.workspace import FileVersion, Place
 
@@ -34,7 +36,8 @@ class Change:
                 raise ToolFault(ToolCode.CONFLICT, f"{self.place.shown} was changed meanwhile")
             return new
 
-        context.workspace.replace(self.place, rewrite, context.stop)
+        # What was begun is undone also where the caller has given up.
+        context.workspace.replace(self.place, rewrite, Event() if undo else context.stop)
 
 
 def planned(context: ToolContext, edit: Any) -> list[Change]:
@@ -57,27 +60,32 @@ def planned(context: ToolContext, edit: Any) -> list[Change]:
 
 def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Change:
     place = context.workspace.resolve(path_of(uri) or "/", writing=True)
+    source = read_source(context.workspace, place)  # as the server knows it, and of bounded size
     with context.workspace.open_file(place) as file:
         before = file.read()
     encoding, text = decoded(FileVersion("", len(before), before), place.shown)
-    source, crlf = SourceText(text), 2 * text.count("\r\n") > text.count("\n")
-    pieces: list[tuple[int, int, str]] = []
-    for one in edits:
-        start, end = (source.offset(one["range"][side]) for side in ("start", "end"))
-        new = str(one["newText"]).replace("\r\n", "\n")
-        # What is beyond the file is sorted last, and refused below.
-        at = len(text) + 1 if start is None or end is None else start
-        pieces.append((at, end or 0, new.replace("\n", "\r\n") if crlf else new))
-    pieces.sort(key=lambda piece: piece[:2])
-    wrong = [one for one in pieces if one[1] < one[0]]
-    if wrong or any(following[0] < one[1] for one, following in pairwise(pieces)):
-        message = f"the edit names places in {place.shown} that overlap or aren't there"
+    if source.text != text:
+        message = f"{place.shown} is damaged text, in which a server counts differently"
         raise ToolFault(ToolCode.CONFLICT, f"{message}: nothing was changed")
-    after = text
-    for start, end, new in reversed(pieces):
-        after = after[:start] + new + after[end:]
-    told = {"path": place.shown, "edits": len(pieces), **change(text, after)}
+    crlf = 2 * text.count("\r\n") > text.count("\n")
+    made: list[Replacement] = []
+    for number, one in enumerate(edits, 1):
+        start, end = (source.offset(one["range"][side]) for side in ("start", "end"))
+        if start is None or end is None or end < start:
+            raise _misplaced(place)
+        new = ended_alike(text[start:end], str(one["newText"]), crlf)
+        made.append(Replacement(start, end, new, number))
+    made.sort(key=lambda one: one[:2])
+    if any(following.start < one.end for one, following in pairwise(made)):
+        raise _misplaced(place)
+    after = "".join(pieces(text, made))
+    told = {"path": place.shown, "edits": len(made), **change(text, after)}
     return Change(place, before, encoded(after, encoding), told)
+
+
+def _misplaced(place: Place) -> ToolFault:
+    message = f"the edit names places in {place.shown} that overlap or aren't there"
+    return ToolFault(ToolCode.CONFLICT, f"{message}: nothing was changed")
 
 
 def apply(context: ToolContext, changes: list[Change]) -> None:
@@ -87,9 +95,10 @@ def apply(context: ToolContext, changes: list[Change]) -> None:
         for one in changes:
             one.make(context)
             done.append(one)
-    except ToolFault:
+    except BaseException:
         for one in reversed(done):
-            one.make(context, undo=True)
+            with suppress(ToolFault):  # somebody else has changed it since: that stays
+                one.make(context, undo=True)
         raise
     for one in changes:
         hashes = (hashlib.sha256(content).hexdigest() for content in (one.before, one.after))

@@ -92,8 +92,8 @@ def path_of(uri: object) -> str | None:
     """Return the absolute path of a local file that a server names; None where it isn't one."""
     try:
         parts = urlsplit(str(uri))
+        path = os.fsdecode(unquote_to_bytes(parts.path))
     except ValueError:
         return None
-    path = os.fsdecode(unquote_to_bytes(parts.path))
     local = parts.scheme == "file" and parts.netloc in ("", "localhost")
     return path if local and path.startswith("/") and "\0" not in path else None

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from outrider.protocol.data import from_json
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import LspConfig, ServerConfig
+from outrider.settings.places import project_root
 from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import Place
 
@@ -144,6 +146,14 @@ class Surroundings:
     environment: Mapping[str, str]
     roots: Sequence[str]
     trusted: bool = False
+
+    @classmethod
+    def of(
+        cls, folder: Path, env: Mapping[str, str], roots: Sequence[str] = (), *, trusted: bool
+    ) -> "Surroundings":
+        """Return the surroundings of a folder: outside of its roots and its whole repository."""
+        repository = project_root(folder, env) or folder
+        return cls(env, (*roots, str(folder), str(repository)), trusted)
 
     def find(self, name: str) -> str | None:
         """Return the program of this name; an absolute one is the user's own choice."""

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, LspConfig
-from outrider.settings.places import project_root
 from outrider.tools.context import ToolContext
 from outrider.tools.lsp import servers
 from outrider.tools.lsp.client import LanguageServer
@@ -42,10 +41,9 @@ class LspSession:
             raise ToolFault(ToolCode.DENIED, message)
 
     def around(self, context: ToolContext) -> Surroundings:
-        """Return where programs are looked for: outside of the whole repository."""
-        repository = project_root(context.cwd, context.environment)
-        roots = (*context.workspace.roots, *([str(repository)] if repository else []))
-        return Surroundings(context.environment, roots, self.trusted)
+        """Return where programs are looked for."""
+        roots = context.workspace.roots
+        return Surroundings.of(context.cwd, context.environment, roots, trusted=self.trusted)
 
     def server_for(self, context: ToolContext, place: Place) -> LanguageServer:
         """Return the server that knows a file; raises `ToolFault` where there is none."""

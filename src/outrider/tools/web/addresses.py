@@ -18,18 +18,22 @@ _UNFIT = re.compile("[\x00-\x1f\\\\\x7f\ud800-\udfff]")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _ISATAP = (0x00005EFE, 0x02005EFE)
-_REFUSED = (
-    (ip_network("168.63.129.16/32"), "a metadata service"),  # Azure's, at a public address
-    (ip_network("192.0.0.0/24"), "a metadata service"),  # Oracle's
-    (ip_network("192.88.99.0/24"), "a 6to4 relay"),
-    (ip_network("2002::/16"), "a 6to4 tunnel"),
-    (ip_network("2001::/32"), "a Teredo tunnel"),
-    (ip_network("2001::/23"), "reserved for protocols"),
-    (ip_network("3fff::/20"), "reserved for documentation"),
-    (ip_network("::/96"), "an IPv4 address in an obsolete form"),
-    (ip_network("64:ff9b:1::/48"), "a local NAT64 address"),
-    (ip_network("fec0::/10"), "a site-local address"),
-)
+_REASONS = {
+    "the unspecified address": "0.0.0.0/32",
+    "this machine": "127.0.0.0/8 ::1/128",
+    "a link-local address": "169.254.0.0/16 fe80::/10",
+    "a multicast address": "224.0.0.0/4 ff00::/8",
+    "a metadata service": "168.63.129.16/32 192.0.0.0/24",  # Azure's, at a public address; Oracle's
+    "a 6to4 tunnel": "192.88.99.0/24 2002::/16",
+    "a Teredo tunnel": "2001::/32",
+    "reserved for protocols": "2001::/23",
+    "reserved for documentation": "3fff::/20",
+    "an IPv4 address in an obsolete form": "::/96",
+    "a local NAT64 address": "64:ff9b:1::/48",
+    "a site-local address": "fec0::/10",
+}
+_REFUSED = [(ip_network(one), why) for why, nets in _REASONS.items() for one in nets.split()]
+"""The networks that may not be reached; the first one that fits says why."""
 
 Address = IPv4Address | IPv6Address
 
@@ -63,7 +67,10 @@ class WebAddress:
 
     def joined(self, location: str) -> "WebAddress":
         """Return where a redirect from here leads; raises `ToolFault`."""
-        return web_address(urljoin(self.url, location.strip()))
+        try:
+            return web_address(urljoin(self.url, location.strip()))
+        except ValueError as error:
+            raise _bad(f"the address can't be read: {error}") from None
 
 
 def web_address(text: str) -> WebAddress:
@@ -123,18 +130,10 @@ def _refusal(found: Address) -> str | None:
         if inner is not None:
             return _refusal(inner)
     for network, reason in _REFUSED:
-        if found.version == network.version and found in network and not found.is_loopback:
+        if found.version == network.version and found in network:
             return reason
-    kinds = (
-        ("the unspecified address", found.is_unspecified),
-        ("this machine", found.is_loopback),
-        ("a link-local address", found.is_link_local),
-        ("a multicast address", found.is_multicast),
-        ("an ISATAP tunnel", found.version == 6 and (int(found) >> 32) & 0xFFFFFFFF in _ISATAP),
-    )
-    for reason, applies in kinds:
-        if applies:
-            return reason
+    if found.version == 6 and (int(found) >> 32) & 0xFFFFFFFF in _ISATAP:
+        return "an ISATAP tunnel"
     if not found.is_global or (found.version == 6 and found not in _GLOBAL_UNICAST):
         return "a private or reserved address"
     return None

@@ -41,10 +41,13 @@ class CachedResponse:
         names = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
         return {sent: self.headers[name] for name, sent in names if name in self.headers}
 
-    def renewed(self, headers: Mapping[str, str]) -> "CachedResponse":
-        """Return the same answer with what a 304 says of it."""
-        told = {name: headers[name] for name in headers if name not in _DROPPED}
-        return CachedResponse({**self.headers, **told}, self.body, time.time())
+    def renewed(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return its headers with what a 304 says of them."""
+        return {**self.headers, **_without_dropped(headers)}
+
+
+def _without_dropped(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: headers[name] for name in headers if name not in _DROPPED}
 
 
 def _lifetime(headers: Mapping[str, str]) -> float:
@@ -74,16 +77,14 @@ class WebCache:
         self._room = 0
         self._uncounted = MAX_UNCOUNTED_WRITES
 
-    def has(self, key: str) -> bool:
-        """Return whether there may be an answer; cheap where there is none."""
-        return self._path(key).exists()
-
-    def find(self, key: str) -> CachedResponse | None:
-        """Return the kept answer; None where there is none, or only a damaged one."""
+    def find(self, key: str, most: int | None = None) -> CachedResponse | None:
+        """Return the kept answer; None where there is none, a damaged one, or a longer one."""
         try:
             head, _, body = self._path(key).read_bytes().partition(b"\n")
             about = orjson.loads(head)
             if about["sha256"] != hashlib.sha256(body).hexdigest():
+                return None
+            if most is not None and len(body) > most:
                 return None
             headers = {str(name): str(value) for name, value in about["headers"].items()}
             return CachedResponse(headers, body, float(about["checkedAt"]))
@@ -97,7 +98,7 @@ class WebCache:
                 self._path(key).unlink()
             return
         about = {
-            "headers": {name: headers[name] for name in headers if name not in _DROPPED},
+            "headers": _without_dropped(headers),
             "checkedAt": time.time(),
             "sha256": hashlib.sha256(body).hexdigest(),
         }

@@ -5,11 +5,14 @@ slow. One host gets a few requests at once, and is asked again when it says so.
 """
 
 import asyncio
+import gzip
+import io
 import random
 import ssl
 import time
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -22,7 +25,7 @@ import httpcore2
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import WebAddress, web_address
-from outrider.tools.web.cache import CachedResponse, WebCache, may_be_kept
+from outrider.tools.web.cache import WebCache, may_be_kept
 from outrider.tools.web.guard import GuardedBackend, Resolve, resolved
 from outrider.tools.web.robots import RobotsRules
 
@@ -36,9 +39,6 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 _BUSY = {429, 503}
 _UNASKED = {206, 300, 304, 305, 306, *_REDIRECTS}
 """Statuses that answer no request of ours, or lead nowhere without a Location."""
-_INFLATING = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-"""How zlib is told what to expect."""
-_RAW_DEFLATE = -15
 _FAULTS = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError, ssl.SSLError)
 
 
@@ -52,8 +52,6 @@ class Request:
     body: bytes | None = None
     max_bytes: int | None = None
     """How large the answer may be, where web.maxBytes doesn't say."""
-    one_origin: bool = False
-    """Whether it may not be led elsewhere: it has a key, or a query meant for one service."""
 
     @property
     def cache_key(self) -> str | None:
@@ -96,12 +94,12 @@ class WebClient:
         """`proxies` are addresses by scheme, as the environment names them."""
         self._config = config
         self._cache = cache
-        self._robots = RobotsRules(self.send) if config.respect_robots else None
+        self._robots = RobotsRules(self._plainly) if config.respect_robots else None
         self._all = asyncio.Semaphore(config.max_concurrent)
         self._hosts: dict[str, asyncio.Semaphore] = {}
         self._proxies = dict(proxies or {})
         self._trusted = trusted
-        self._loading = asyncio.Lock()
+        self._making = asyncio.Lock()
         self._guarded = partial(GuardedBackend, resolve=resolve, network=network)
         self._guard = self._guarded(config.allow_private_network, config.allowed_hosts)
         self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
@@ -115,6 +113,10 @@ class WebClient:
         """Return what an address gives, if `robots.txt` lets us ask; raises `ToolFault`."""
         request = Request(web_address(url), max_bytes=max_bytes)
         return await self.send(request, robots=self._robots)
+
+    async def _plainly(self, url: str) -> tuple[int, bytes]:
+        response = await self.send(Request(web_address(url)))
+        return response.status, response.body
 
     async def send(self, request: Request, *, robots: RobotsRules | None = None) -> Response:
         """Return the response to a request after its redirects; raises `ToolFault`."""
@@ -147,20 +149,18 @@ class WebClient:
         key = request.cache_key
         if self._cache is None or key is None:
             return await self._patient(request, deadline)
-        kept = await asyncio.to_thread(self._cache.find, key) if self._cache.has(key) else None
-        if kept is not None and len(kept.body) > self._most(request):
-            kept = None
-        if kept is None:
-            response = await self._patient(request, deadline)
-        elif kept.is_fresh():
+        kept = await asyncio.to_thread(self._cache.find, key, self._most(request))
+        if kept is not None and kept.is_fresh():
             # The guard has its say also where nothing is sent: settings may have changed.
             await self._guard.checked(request.address.host, request.address.port)
-            return _restored(request, kept)
-        else:
+            return Response(request.address, 200, kept.headers, kept.body)
+        asked = request
+        if kept is not None:
             asked = replace(request, headers={**request.headers, **kept.validators()})
-            response = await self._patient(asked, deadline)
+        response = await self._patient(asked, deadline)
         if response.status == 304 and kept is not None:
-            response = _restored(request, kept.renewed(response.headers))
+            headers = kept.renewed(response.headers)
+            response = Response(request.address, 200, headers, kept.body)
         if response.status == 200 and (kept is not None or may_be_kept(response.headers)):
             await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
         return response
@@ -208,17 +208,13 @@ class WebClient:
                 if fault.code != int(ToolCode.NOT_FOUND):  # some names only the proxy can resolve
                     raise
         key = f"{address.scheme} {proxy}"
-        if key not in self._pools:
-            trusted = await self._certificates() if address.scheme == "https" else None
-            self._pools.setdefault(key, self._made_pool(proxy, trusted))
+        async with self._making:
+            if key not in self._pools:
+                trusted = self._trusted
+                if trusted is None and address.scheme == "https":  # a tenth of a second to load
+                    trusted = await asyncio.to_thread(httpcore2.default_ssl_context)
+                self._pools[key] = self._made_pool(proxy, trusted)
         return self._pools[key]
-
-    async def _certificates(self) -> ssl.SSLContext:
-        """Return what certificates are checked against: a tenth of a second to load, so once."""
-        async with self._loading:
-            if self._trusted is None:
-                self._trusted = await asyncio.to_thread(httpcore2.default_ssl_context)
-            return self._trusted
 
     def _made_pool(
         self, proxy: str | None, trusted: ssl.SSLContext | None
@@ -258,65 +254,50 @@ class WebClient:
 
 
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
+    encoding = headers.get("content-encoding", "").strip().lower()
+    inflate = _INFLATE.get(encoding)
+    if inflate is None and encoding not in ("", "identity"):
+        message = f"The server sends {encoding[:60]!r}, which wasn't asked for"
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > most:
         raise _too_large(most)
-    inflate = _Inflating(headers.get("content-encoding", ""), most)
+    received = bytearray()
     async for chunk in response.aiter_stream():
-        inflate.feed(chunk)
-    return inflate.finished()
+        received += chunk
+        if len(received) > most:
+            raise _too_large(most)
+    if inflate is None or not received:
+        return bytes(received)
+    try:
+        body = await asyncio.to_thread(inflate, bytes(received), most + 1)
+    except (zlib.error, OSError, EOFError) as error:
+        message = f"The compressed body is damaged or was cut: {error}"
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
+    if len(body) > most:
+        raise _too_large(most)
+    return body
 
 
-class _Inflating:
-    """A body that comes in pieces, perhaps compressed, and may not grow beyond its limit."""
+def _gunzipped(data: bytes, most: int) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        return file.read(most)
 
-    def __init__(self, encoding: str, most: int) -> None:
-        self._most = most
-        self._body = bytearray()
-        self._received = 0
-        self._first = b""
-        self._encoding = encoding.strip().lower()
-        self._inflate = None
-        if self._encoding in _INFLATING:
-            self._inflate = zlib.decompressobj(_INFLATING[self._encoding])
-        elif self._encoding not in ("", "identity"):
-            message = f"The server sends {self._encoding[:60]!r}, which wasn't asked for"
-            raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
 
-    def feed(self, chunk: bytes) -> None:
-        self._received += len(chunk)
-        if self._received > self._most:
-            raise _too_large(self._most)
-        while chunk:
-            chunk = self._taken(chunk)
-            if len(self._body) > self._most:
-                raise _too_large(self._most)
+def _inflated(data: bytes, most: int) -> bytes:
+    try:
+        inflate = zlib.decompressobj()
+        body = inflate.decompress(data, most)
+    except zlib.error:  # many servers mean a raw stream by `deflate`
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        body = inflate.decompress(data, most)
+    if not inflate.eof and len(body) < most:
+        raise EOFError("it ended too early")
+    return body
 
-    def _taken(self, chunk: bytes) -> bytes:
-        """Take a piece in, and return what of it belongs to a next member."""
-        if self._inflate is None:
-            self._body += chunk
-            return b""
-        try:
-            self._body += self._inflate.decompress(chunk, self._most - len(self._body) + 1)
-        except zlib.error as error:
-            if self._encoding != "deflate" or self._body or len(self._first) > 1:
-                message = f"The compressed body is damaged: {error}"
-                raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
-            # Many servers mean a raw stream by `deflate`, which shows in its first two bytes.
-            self._inflate = zlib.decompressobj(_RAW_DEFLATE)
-            chunk, self._first = self._first + chunk, b"raw"
-            return chunk
-        self._first = (self._first + chunk)[:2]
-        if self._inflate.eof and self._inflate.unused_data.startswith(b"\x1f\x8b"):
-            rest, self._inflate = self._inflate.unused_data, zlib.decompressobj(31)
-            return rest
-        return b""
 
-    def finished(self) -> bytes:
-        if self._inflate is not None and self._received and not self._inflate.eof:
-            raise ToolFault(ToolCode.UPSTREAM_FAILED, "The compressed body ended too early")
-        return bytes(self._body)
+_INFLATE = {"gzip": _gunzipped, "x-gzip": _gunzipped, "deflate": _inflated}
+"""How each encoding is undone; no more than so many bytes are made."""
 
 
 def _failed(request: Request, words: str) -> ToolFault:
@@ -341,10 +322,6 @@ def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-def _restored(request: Request, kept: CachedResponse) -> Response:
-    return Response(request.address, 200, kept.headers, kept.body)
-
-
 def _redirected(request: Request, response: Response, location: str) -> Request:
     """Return the next request; nothing that was meant for one origin goes to another."""
     try:
@@ -353,14 +330,12 @@ def _redirected(request: Request, response: Response, location: str) -> Request:
         code = fault.code if fault.code == int(ToolCode.DENIED) else ToolCode.UPSTREAM_FAILED
         message = f"{request.address.origin} redirects to what can't be fetched: {fault}"
         raise ToolFault(code, message) from None
-    same = address.origin == request.address.origin
-    if not same and (request.one_origin or (request.body and response.status in (307, 308))):
+    # Headers and bodies are keys and queries, meant for one service.
+    if (request.headers or request.body) and address.origin != request.address.origin:
         raise _failed(request, f"redirects to {address.origin}, where this request may not go")
-    headers = dict(request.headers) if same else dict[str, str]()
     if response.status in (301, 302, 303) and request.method != "GET":
-        headers = {name: headers[name] for name in headers if name.lower() != "content-type"}
-        return replace(request, address=address, method="GET", headers=headers, body=None)
-    return replace(request, address=address, headers=headers)
+        return Request(address, max_bytes=request.max_bytes)
+    return replace(request, address=address)
 
 
 def _seconds_left(deadline: asyncio.Timeout) -> float:
@@ -382,13 +357,14 @@ def _seconds_to_wait(response: Response, attempt: int) -> float | None:
 
 def _proxy_parts(url: str) -> tuple[SplitResult, str]:
     """Return the address of a proxy, and its host with the port; raises `ToolFault`."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        message = "The environment names a proxy that is no http or https address (web.useProxy)"
-        raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-    host = parts.netloc.rpartition("@")[2]
-    port = 443 if parts.scheme == "https" else 80
-    return parts, host if parts.port else f"{host.rstrip(':')}:{port}"
+    with suppress(ValueError):
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme in ("http", "https") and parts.hostname:
+            host = parts.netloc.rpartition("@")[2]
+            port = 443 if parts.scheme == "https" else 80
+            return parts, host if parts.port else f"{host.rstrip(':')}:{port}"
+    message = "The environment names a proxy that is no http or https address (web.useProxy)"
+    raise ToolFault(ToolCode.NOT_AVAILABLE, message)
 
 
 def _bypasses(address: WebAddress, proxies: Mapping[str, str]) -> bool:

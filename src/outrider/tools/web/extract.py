@@ -5,8 +5,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
+from outrider.tools.documents import convert_bytes
+from outrider.tools.web.session import web_of
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import Response
@@ -67,18 +70,14 @@ class Extracted:
 
 async def extracted(context: ToolContext, response: "Response") -> Extracted:
     """Return the readable form of a response; raises `ToolFault` for what has none."""
-    from outrider.processes.threads import in_thread
-    from outrider.tools.web.session import web_of
-
     kind = kind_of(response)
     if kind == "document":
-        return Extracted(await _converted(context, response))
+        return Extracted(await convert_bytes(context, response.body, document_name(response)))
     text = await in_thread(decoded)(response)
     if kind == "xml":
         kind = _xml_kind(text)
     if kind in ("html", "feed"):
-        found = await web_of(context).reader.read(kind, text, response.address.url)
-        return Extracted(found["text"], found["title"], found["note"])
+        return Extracted(**await web_of(context).reader.read(kind, text, response.address.url))
     return Extracted(text)
 
 
@@ -120,18 +119,15 @@ def _unsupported(what: str) -> ToolFault:
     return ToolFault(ToolCode.TOO_LARGE, f"The address gives {what[:100]}, which has no text form")
 
 
-async def _converted(context: ToolContext, response: "Response") -> str:
-    try:
-        from outrider.tools.documents import convert_bytes  # pyright: ignore
-    except ImportError:
-        raise _unsupported(response.content_type or "a document") from None
-    from outrider.processes.threads import in_thread
-
-    name = response.address.target.partition("?")[0].rpartition("/")[2]
-    if not _OFFICE_NAME.search(name):
-        is_pdf = response.body.startswith(b"%PDF-")
-        name += ".pdf" if is_pdf else mimetypes.guess_extension(response.content_type) or ""
-    return await in_thread(convert_bytes)(context, response.body, name)  # pyright: ignore
+def document_name(response: "Response") -> str:
+    """Return a name for what an address gave; its ending tells the kind of a plain text."""
+    declared = response.content_type
+    name = response.address.target.partition("?")[0].rpartition("/")[2][-100:] or "document"
+    vague = declared in _VAGUE or declared == "text/plain"
+    ending = "" if vague else mimetypes.guess_extension(declared) or ""
+    if response.body.startswith(b"%PDF-"):
+        ending = ".pdf"
+    return name if name.lower().endswith(ending) else name + ending
 
 
 def decoded(response: "Response") -> str:

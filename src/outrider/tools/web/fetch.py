@@ -1,6 +1,7 @@
 """The tool `fetch_content`: pages as text, several at once, each with its own outcome."""
 
 import asyncio
+import json
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +11,8 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.tools.web.marking import cleaned, one_line, untrusted as untrusted
-from outrider.tools.web.session import web_of
-from outrider.tools.web.store import MAX_PAGE_IN_MEMORY, StoredPage
+from outrider.tools.web.marking import cleaned, one_line, untrusted
+from outrider.tools.web.session import StoredPage, web_of
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import Response
@@ -33,6 +33,24 @@ STATUS_CODES = {
     410: ToolCode.NOT_FOUND,
     429: ToolCode.RATE_LIMITED,
 }
+_FILE = r"([^/?#]+/[^?#]+)"
+_SHOWN = tuple(
+    (re.compile(f"(https?://){page}"), source)
+    for page, source in (
+        (
+            rf"(?:www\.)?github\.com/([^/?#]+/[^/?#]+)/(?:blob|raw|blame)/{_FILE}",
+            r"https://raw.githubusercontent.com/\2/\3",
+        ),
+        (
+            r"gist\.github\.com/([^/?#]+/[0-9a-f]{5,40})(/[0-9a-f]{40})?/?",
+            r"https://gist.githubusercontent.com/\2/raw\3",
+        ),
+        (rf"(gitlab\.[^/?#]+/[^?#]+)/-/(?:blob|blame)/{_FILE}", r"\1\2/-/raw/\3"),
+        (rf"(bitbucket\.org/[^/?#]+/[^/?#]+)/src/{_FILE}", r"\1\2/raw/\3"),
+        (rf"(codeberg\.org/[^/?#]+/[^/?#]+)/src/{_FILE}", r"\1\2/raw/\3"),
+    )
+)
+"""Pages that show a file of a repository, and the address of the file itself."""
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -46,11 +64,9 @@ def _shown(page: Any, response_id: str) -> str:
     parts = [untrusted(page["url"], page["text"], page["title"])]
     parts += [f"[{page['note']}]"] if page["note"] else []
     if page["next"] is not None:
-        on = (
-            f'{{"responseId": "{response_id}", "index": {page["index"]}, "offset": {page["next"]}}}'
-        )
+        on = {"responseId": response_id, "index": page["index"], "offset": page["next"]}
         size = f"{page['next']:,} of {page['characters']:,} characters"
-        parts.append(f"[{size}; read on with get_search_content {on}]")
+        parts.append(f"[{size}; read on with get_search_content {json.dumps(on)}]")
     return "\n".join(parts)
 
 
@@ -74,9 +90,9 @@ async def fetch_content(
     wanted = [*([url] if url else []), *(urls or [])]
     if not wanted:
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give url or urls.")
-    store, folder = web_of(context).store, context.spill_folder()
+    store = web_of(context).store
     pages = await asyncio.gather(*(fetch_page(context, one) for one in dict.fromkeys(wanted)))
-    kept = await in_thread(store.keep)(list(pages), folder)
+    kept = store.keep(list(pages))
     data = {"responseId": kept.id, "pages": await in_thread(pages_shown)(kept.pages)}
     faults = [page.about for page in pages if "error" in page.about]
     if len(faults) == len(pages):
@@ -107,8 +123,7 @@ async def _fetched(context: ToolContext, url: str) -> StoredPage:
 
     web_of(context).outgoing.check(url)
     response, note = await _answered(context, url)
-    if response.status >= 400:
-        raise _refused(response)
+    raise_for_status(response)
     found = await extracted(context, response)
     about = {"asked": url, "note": f"{note} {one_line(found.note, 1_200)}".strip()}
     return await in_thread(_page)(context, response.address.url, found, about)
@@ -116,16 +131,12 @@ async def _fetched(context: ToolContext, url: str) -> StoredPage:
 
 def _page(context: ToolContext, url: str, found: "Extracted", about: dict[str, Any]) -> StoredPage:
     page = StoredPage(url, cleaned(found.title), cleaned(found.text), about)
-    folder = context.spill_folder()
-    if folder is not None and len(found.text) > MAX_PAGE_IN_MEMORY:
-        page.spill(folder)  # at once, as many may be under way
+    page.spill(context.spill_folder())
     return page
 
 
 async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
     """Return the answer of a page, or of the source that it shows, with a note about that."""
-    from outrider.tools.web.sources import source_address
-
     client = web_of(context).client
     if source := source_address(url):
         with suppress(ToolFault):
@@ -135,20 +146,31 @@ async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
     return await client.get(url), ""
 
 
-def _refused(response: "Response") -> ToolFault:
-    code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
-    message = f"The server answered {response.status}."
-    excerpt = _excerpt(response)
-    if excerpt:
-        message += f" It says:\n{untrusted(response.address.url, excerpt)}"
-    return ToolFault(code, message)
+def source_address(url: str) -> str | None:
+    """Return the address of the source that a page shows, or None where it shows none."""
+    address = re.match(r"[^?#]*", url.strip())
+    for page, source in _SHOWN:
+        found = page.fullmatch(address[0] if address else "")
+        if found:
+            return found.expand(source)
+    return None
+
+
+def raise_for_status(response: "Response") -> None:
+    """Raise `ToolFault` with what the server says where it answered with an error."""
+    if response.status >= 400:
+        excerpt = _excerpt(response)
+        said = f" It says:\n{untrusted(response.address.url, excerpt)}" if excerpt else ""
+        code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
+        raise ToolFault(code, f"The server answered {response.status}.{said}")
 
 
 def _excerpt(response: "Response") -> str:
-    text = response.body[:20_000].decode(errors="replace")
     if not response.content_type.startswith(("text/", "application/json", "application/problem")):
         return ""
-    text = re.sub(r"(?is)<(script|style|head)\b.*?</\1\s*>|<[^<>]*>", " ", text)
+    text = response.body[:20_000].decode(errors="replace")
+    # What isn't closed goes on to the end: looked for again and again, it would take very long.
+    text = re.sub(r"(?is)<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)
     return one_line(text, MAX_EXCERPT_CHARACTERS)
 
 

@@ -2,7 +2,7 @@
 
 What is hidden and what calls itself navigation, banner or advertisement is cut out. trafilatura
 says where the main text is, and all that stands there is rendered. Where it finds too little,
-the whole body is.
+the whole body is. Of a feed, RSS or Atom, each entry is read so; no entity of it is expanded.
 """
 
 import re
@@ -67,6 +67,10 @@ _WHITE = frozenset({"white", "#fff", "#ffffff", "rgb(255,255,255)", "rgba(255,25
 _HOLDERS = _words("head body div section article main form center table tbody tr td")
 _NOTES = re.compile(r"admonition|note|warning|tip|callout|important|caution|hint|pull", re.I)
 _REFERENCE = re.compile(r"&#(?:[xX]([0-9a-fA-F]{1,9})|([0-9]{1,10}));?")
+_PROLOGUE = re.compile(r"^\s*<\?xml[^>]*>|<!DOCTYPE[^\[>]*(?:\[[^\]]*\]\s*)?>")
+"""Where a feed could define entities; the encoding that it names is no longer its own."""
+_DATES = ("published", "pubDate", "date", "updated")
+_BODIES = ("encoded", "content", "description", "summary")
 _REFRESH = re.compile(r"^\s*\d+\s*[;,]\s*(?:url\s*=)?\s*[\"']?([^\"'\s]+)", re.I)
 
 
@@ -148,12 +152,9 @@ def _note(text: str, moved: str, scripts: int) -> str:
 def _prune(body: Element) -> None:
     """Cut out what can't be seen, and then what isn't the page's own text."""
     for element in list(body.iter()):
-        if not isinstance(element.tag, str):
-            if element.getparent() is not None:
-                element.drop_tree()
-        elif element.tag == "script" and "math/tex" in element.get("type", ""):
+        if element.tag == "script" and "math/tex" in element.get("type", ""):
             element.tag, element.text = "span", f"${(element.text or '').strip()}$"
-        elif element is not body and (element.tag in _UNSEEN or _is_hidden(element)):
+        elif element is not body and _is_unseen(element):
             _drop(element)
     most = MAX_PRUNED_SHARE * len(body.text_content())
     for element in list(body.iter("*")):
@@ -166,7 +167,9 @@ def _drop(element: Element) -> None:
         element.drop_tree()
 
 
-def _is_hidden(element: Element) -> bool:
+def _is_unseen(element: Element) -> bool:
+    if not isinstance(element.tag, str) or element.tag in _UNSEEN:  # a comment, or not for readers
+        return True
     if element.tag in ("html", "body", "main"):
         return False
     hidden = element.get("hidden")
@@ -264,3 +267,56 @@ def _prose(element: Element) -> int:
     """Return how much text an element has that isn't a link."""
     links = sum(len(link.text_content()) for link in element.iter("a"))
     return len("".join(element.text_content().split())) - links
+
+
+def feed_text(source: str, url: str) -> dict[str, str]:
+    """Return the entries of a feed with their titles, dates, addresses and texts."""
+    source = _PROLOGUE.sub("", parsable(source))
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, recover=True
+    )
+    try:
+        root = etree.fromstring(source.encode(errors="replace"), parser=parser)
+    except etree.LxmlError:
+        root = None
+    if root is None:
+        return {"text": "", "title": "", "note": "The feed can't be read."}
+    channel = next((one for one in root.iter() if _name(one) == "channel"), root)
+    entries = [one for one in root.iter() if _name(one) in ("item", "entry")]
+    title = _words_of(channel, ("title",))
+    parts = [f"# {title}"] if title else []
+    parts += [_entry(one, url) for one in entries]
+    return {
+        "text": "\n\n".join(parts),
+        "title": title[:300],
+        "note": f"A feed: {len(entries)} entries.",
+    }
+
+
+def _entry(entry: Element, url: str) -> str:
+    link = _words_of(entry, ("link",)) or next(
+        (one.get("href", "") for one in entry if _name(one) == "link"), ""
+    )
+    about = " · ".join(
+        filter(None, (_words_of(entry, _DATES), _words_of(entry, ("creator", "author")), link))
+    )
+    body = fragment_text(_words_of(entry, _BODIES, inner=True), link or url)
+    head = f"## {_words_of(entry, ('title',)) or '(no title)'}"
+    return "\n\n".join(filter(None, (head, about, body)))
+
+
+def _words_of(entry: Element, names: tuple[str, ...], *, inner: bool = False) -> str:
+    """Return the text of the first child of these names that has any."""
+    for name in names:
+        for child in entry:
+            if _name(child) == name:
+                words = "".join(child.itertext())
+                if inner and len(child):  # XHTML inside of Atom
+                    words = etree.tostring(child, encoding="unicode", method="html")
+                if words.strip():
+                    return words.strip() if inner else " ".join(words.split())
+    return ""
+
+
+def _name(element: Element) -> str:
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""

@@ -21,7 +21,9 @@ _SCRIPTS = {"sub": "_", "msub": "_", "sup": "^", "msup": "^", "mfrac": "/"}
 
 def markdown(element: Element, base: str) -> str:
     """Return an element as Markdown; the addresses in it are made absolute."""
-    element.make_links_absolute(base, handle_failures="discard")
+    # In two steps: done in one, a base that the page names lets a broken link raise.
+    element.resolve_base_href(handle_failures="discard")
+    element.make_links_absolute(base, resolve_base_href=False, handle_failures="discard")
     for link in element.iter("a"):
         _keep_link(link)
     for formula in list(element.iter("math")):
@@ -29,11 +31,13 @@ def markdown(element: Element, base: str) -> str:
         formula.drop_tree()
     for line_break in element.xpath(".//pre//br"):
         line_break.tail = f"\n{line_break.tail or ''}"
+    for cell in element.iter("td", "th"):  # also outside of any table
+        cell.set("colspan", str(_span(cell, "colspan")))
     for table in element.iter("table"):
         _spread(table)
     try:
         text: str = _Converter().convert(lxml_html.tostring(element, encoding="unicode"))
-    except RecursionError:
+    except Exception:  # nested too deeply, or whatever else the library trips over
         text = element.text_content()
     return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+\n", "\n", text)).strip()
 
@@ -62,7 +66,7 @@ def _in_line(element: Element) -> str:
 
 
 def _spread(table: Element) -> None:
-    """Give each row a cell for one above that spans it; bound how far a cell spans."""
+    """Give each row a cell for one above that spans it."""
     spanned: dict[int, int] = {}
     for row in table.iter("tr"):
         column = 0
@@ -71,8 +75,7 @@ def _spread(table: Element) -> None:
                 spanned[column] -= 1
                 cell.addprevious(cell.makeelement("td"))
                 column += 1
-            columns = _span(cell, "colspan")
-            cell.set("colspan", str(columns))
+            columns = int(cell.get("colspan"))
             spanned |= dict.fromkeys(range(column, column + columns), _span(cell, "rowspan") - 1)
             column += columns
 

@@ -6,6 +6,7 @@ taken out before it is read.
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from html import unescape
 from importlib import import_module
@@ -18,11 +19,10 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.web.addresses import MAX_URL_CHARACTERS, web_address
 from outrider.tools.web.client import Request, Response
 
-MAX_RESULTS = 20
-"""The most that all providers give at once."""
 MAX_TITLE_CHARACTERS = 300
 MAX_SNIPPET_CHARACTERS = 1_000
 MAX_DUCKDUCKGO_CHARACTERS = 499
+_HIGHLIGHTS = {"highlights": {"maxCharacters": MAX_SNIPPET_CHARACTERS}}
 _TAG = re.compile(r"<[^<>]{0,200}>")
 _LIMIT = ToolCode.RATE_LIMITED
 _STATUSES = {
@@ -59,13 +59,13 @@ class Query:
     def get(self, path: str, parameters: Mapping[str, object], **headers: str) -> Request:
         """Return a GET request to the provider."""
         address = web_address(f"{self.base}{path}?{urlencode(parameters)}")
-        return Request(address, headers={"Accept": "application/json", **headers}, one_origin=True)
+        return Request(address, headers={"Accept": "application/json", **headers})
 
     def post(self, path: str, body: Mapping[str, object], **headers: str) -> Request:
         """Return a POST request with JSON to the provider."""
         headers = {"Accept": "application/json", "Content-Type": "application/json", **headers}
         address = web_address(self.base + path)
-        return Request(address, "POST", headers, orjson.dumps(body), one_origin=True)
+        return Request(address, "POST", headers, orjson.dumps(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,11 @@ class Provider:
     """Its own address; None where only the user knows it."""
     variable: str | None
     """The variable with its key; for SearXNG, with its address."""
-    request: Callable[[Query], Request]
-    results: Callable[[Response], list[Found]]
+    ask: Callable[[Query], Request]
+    entries: Callable[[Response], Any]
+    """Returns the list of results in an answer; what it trips over is no answer."""
+    fields: tuple[str, ...]
+    """What a result's address and snippet are called, and its dates, the best one first."""
     statuses: Mapping[int, ToolCode] = field(default_factory=dict[int, ToolCode])
     """What its statuses mean, where that isn't what they mean elsewhere."""
     words: Mapping[bytes, ToolCode] = field(default_factory=dict[bytes, ToolCode])
@@ -109,7 +112,7 @@ class Provider:
     def found(self, response: Response) -> list[Found]:
         """Return the results in an answer; raises `ToolFault` where it is none."""
         if response.status == 200 or (response.status in self.statuses and not self.variable):
-            return self.results(response)
+            return self._read(response)
         code = {**_STATUSES, **self.statuses}.get(response.status)
         if code is None:
             said = (code for word, code in self.words.items() if word in response.body)
@@ -117,40 +120,28 @@ class Provider:
         meaning = _MEANINGS.get(code, "failed")
         raise ToolFault(code, f"{self.name} {meaning} (status {response.status})")
 
+    def _read(self, response: Response) -> list[Found]:
+        url, snippet, *dates = self.fields
+        found: list[Found] = []
+        try:
+            entries = self.entries(response)
+            for one in (cast("dict[str, Any]", one) for one in entries if isinstance(one, dict)):
+                date = next((one[name] for name in dates if isinstance(one.get(name), str)), None)
+                found += _found(one.get(url), one.get("title"), one.get(snippet), date)
+            if found or entries == []:
+                return found
+        except ToolFault:
+            raise
+        except Exception:  # an answer of any other form
+            found.clear()
+        message = f"{self.name} answered in a form that isn't known"
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
+
 
 def _plain(value: object, most: int) -> str:
     """Return a title or snippet without tags, entities and line breaks."""
     text = unescape(_TAG.sub("", value)) if isinstance(value, str) else ""
     return " ".join(text.split())[:most]
-
-
-def _unexpected(name: str) -> ToolFault:
-    return ToolFault(ToolCode.UPSTREAM_FAILED, f"{name} answered in a form that isn't known")
-
-
-def _json(name: str, response: Response) -> dict[str, Any]:
-    try:
-        answer: object = orjson.loads(response.body)
-    except ValueError:
-        raise ToolFault(ToolCode.UPSTREAM_FAILED, f"{name} didn't answer in JSON") from None
-    if not isinstance(answer, dict):
-        raise _unexpected(name)
-    return cast("dict[str, Any]", answer)
-
-
-def _listed(name: str, entries: object, url: str, snippet: str, *dates: str) -> list[Found]:
-    """Return results from a list of objects, by the names of their fields."""
-    if not isinstance(entries, list):
-        raise _unexpected(name)
-    found: list[Found] = []
-    for entry in cast("list[Any]", entries):
-        if isinstance(entry, dict):
-            fields = cast("dict[str, Any]", entry)
-            date = next((fields[one] for one in dates if isinstance(fields.get(one), str)), None)
-            found += _found(fields.get(url), fields.get("title"), fields.get(snippet), date)
-    if entries and not found:
-        raise _unexpected(name)
-    return found
 
 
 def _found(url: object, title: object, snippet: object, date: str | None = None) -> list[Found]:
@@ -165,63 +156,22 @@ def _found(url: object, title: object, snippet: object, date: str | None = None)
     return [Found(url, *shown, date and _plain(date, 40))]
 
 
-def _ask_tavily(query: Query) -> Request:
-    body = {"query": query.text, "max_results": query.count}
-    return query.post("/search", body, Authorization=f"Bearer {query.key}")
+def _listed(name: str) -> Callable[[Response], Any]:
+    return lambda response: orjson.loads(response.body)[name]
 
 
-def _tavily(response: Response) -> list[Found]:
-    entries = _json("tavily", response).get("results")
-    return _listed("tavily", entries, "url", "content", "published_date")
+def _brave(response: Response) -> Any:
+    answer = orjson.loads(response.body)
+    nothing_found = answer["type"] == "search" and "web" not in answer
+    return [] if nothing_found else answer["web"]["results"]
 
 
-def _ask_brave(query: Query) -> Request:
-    parameters = {"q": query.text, "count": query.count, "text_decorations": "false"}
-    return query.get("/res/v1/web/search", parameters, **{"X-Subscription-Token": query.key})
-
-
-def _brave(response: Response) -> list[Found]:
-    answer = _json("brave", response)
-    if answer.get("type") != "search":
-        raise _unexpected("brave")
-    if "web" not in answer:  # nothing was found
-        return []
-    web = answer["web"]
-    entries: object = cast("dict[str, Any]", web).get("results") if isinstance(web, dict) else None
-    return _listed("brave", entries, "url", "description", "page_age", "age")
-
-
-def _ask_serper(query: Query) -> Request:
-    body = {"q": query.text, "num": query.count}
-    return query.post("/search", body, **{"X-API-KEY": query.key})
-
-
-def _serper(response: Response) -> list[Found]:
-    return _listed("serper", _json("serper", response).get("organic"), "link", "snippet", "date")
-
-
-def _ask_exa(query: Query) -> Request:
-    highlights = {"highlights": {"maxCharacters": MAX_SNIPPET_CHARACTERS}}
-    body = {"query": query.text, "numResults": query.count, "contents": highlights}
-    return query.post("/search", body, **{"x-api-key": query.key})
-
-
-def _exa(response: Response) -> list[Found]:
-    entries = _json("exa", response).get("results")
-    return _listed("exa", entries, "url", "highlights", "publishedDate")
-
-
-def _ask_searxng(query: Query) -> Request:
-    return query.get("/search", {"q": query.text, "format": "json"})
-
-
-def _searxng(response: Response) -> list[Found]:
-    answer = _json("searxng", response)
-    found = _listed("searxng", answer.get("results"), "url", "content", "publishedDate")
-    if not found and answer.get("unresponsive_engines"):
+def _searxng(response: Response) -> Any:
+    answer = orjson.loads(response.body)
+    if not answer["results"] and answer.get("unresponsive_engines"):
         message = "searxng found nothing because its engines didn't answer"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
-    return found
+    return answer["results"]
 
 
 def _ask_duckduckgo(query: Query) -> Request:
@@ -231,26 +181,26 @@ def _ask_duckduckgo(query: Query) -> Request:
     address = web_address(f"{query.base}/html/")
     form = {"Content-Type": "application/x-www-form-urlencoded", "Referer": f"{address.origin}/"}
     body = urlencode({"q": query.text, "b": "", "kl": "wt-wt"}).encode()
-    return Request(address, "POST", form, body, one_origin=True)
+    return Request(address, "POST", form, body)
 
 
-def _duckduckgo(response: Response) -> list[Found]:
+def _duckduckgo(response: Response) -> Any:
     """Return what its page for browsers without scripts shows: there is no documented interface."""
-    page = _parsed(response.body)
-    if page is None:
-        raise _unexpected("duckduckgo")
+    pages: Any = import_module("lxml.html")
+    page = pages.fromstring(response.body, parser=pages.HTMLParser(encoding="utf-8"))
     challenge = "//form[@id='challenge-form'] | //*[contains(@class, 'anomaly-modal')]"
     if response.status != 200 or page.xpath(challenge):
         message = "duckduckgo asks to prove that a person is searching (a captcha)"
         raise ToolFault(ToolCode.RATE_LIMITED, message)
-    found: list[Found] = []
+    found: list[dict[str, Any]] = []
     for block in page.xpath(f"//div[{_has('result')}][not({_has('result--ad')})]"):
         snippets = block.xpath(f".//*[{_has('result__snippet')}]")
         for link in block.xpath(f".//a[{_has('result__a')}]")[:1]:
-            snippet = "".join(one.text_content() for one in snippets[:1])
-            found += _found(_target(link.get("href") or ""), link.text_content(), snippet)
+            if url := _target(link.get("href") or ""):
+                snippet = "".join(one.text_content() for one in snippets[:1])
+                found.append({"url": url, "title": link.text_content(), "snippet": snippet})
     if not found and not page.xpath(f"//*[{_has('no-results')} or {_has('result--no-result')}]"):
-        raise _unexpected("duckduckgo")
+        raise LookupError("neither results, nor the remark that there are none")
     return found
 
 
@@ -258,40 +208,62 @@ def _has(name: str) -> str:
     return f"contains(concat(' ', normalize-space(@class), ' '), ' {name} ')"
 
 
-def _parsed(html: bytes) -> Any:
-    """Return the root of a page; None for what is none."""
-    pages: Any = import_module("lxml.html")
-    try:
-        return pages.fromstring(html, parser=pages.HTMLParser(encoding="utf-8"))
-    except (import_module("lxml.etree").LxmlError, ValueError):
-        return None
-
-
 def _target(href: str) -> str | None:
-    """Return where a link of DuckDuckGo's leads; None for an advertisement."""
-    parts = urlsplit(href)
-    if parts.path == "/l/" and (led := parse_qs(parts.query).get("uddg")):
-        href, parts = led[0], urlsplit(led[0])
-    return None if parts.path.endswith("/y.js") else href
+    """Return where a link of DuckDuckGo's leads; None for an advertisement, or nowhere."""
+    with suppress(ValueError):
+        parts = urlsplit(href)
+        if parts.path == "/l/" and (led := parse_qs(parts.query).get("uddg")):
+            href, parts = led[0], urlsplit(led[0])
+        return None if parts.path.endswith("/y.js") else href
+    return None
 
 
 _ALL = (
     Provider(
-        "tavily", "https://api.tavily.com", "TAVILY_API_KEY", _ask_tavily, _tavily,
+        "tavily", "https://api.tavily.com", "TAVILY_API_KEY",
+        lambda query: query.post(
+            "/search",
+            {"query": query.text, "max_results": query.count},
+            Authorization=f"Bearer {query.key}",
+        ),
+        _listed("results"), ("url", "content", "published_date"),
         {432: _LIMIT, 433: _LIMIT},
     ),
     Provider(
-        "brave", "https://api.search.brave.com", "BRAVE_SEARCH_API_KEY", _ask_brave, _brave,
+        "brave", "https://api.search.brave.com", "BRAVE_SEARCH_API_KEY",
+        lambda query: query.get(
+            "/res/v1/web/search",
+            {"q": query.text, "count": query.count, "text_decorations": "false"},
+            **{"X-Subscription-Token": query.key},
+        ),
+        _brave, ("url", "description", "page_age", "age"),
         words={b"SUBSCRIPTION_TOKEN_INVALID": ToolCode.NOT_AUTHORISED},
     ),
     Provider(
-        "serper", "https://google.serper.dev", "SERPER_API_KEY", _ask_serper, _serper,
+        "serper", "https://google.serper.dev", "SERPER_API_KEY",
+        lambda query: query.post(
+            "/search", {"q": query.text, "num": query.count}, **{"X-API-KEY": query.key}
+        ),
+        _listed("organic"), ("link", "snippet", "date"),
         words={b"credits": _LIMIT},
     ),
-    Provider("exa", "https://api.exa.ai", "EXA_API_KEY", _ask_exa, _exa),
-    Provider("searxng", None, "SEARXNG_URL", _ask_searxng, _searxng),
     Provider(
-        "duckduckgo", "https://html.duckduckgo.com", None, _ask_duckduckgo, _duckduckgo,
+        "exa", "https://api.exa.ai", "EXA_API_KEY",
+        lambda query: query.post(
+            "/search",
+            {"query": query.text, "numResults": query.count, "contents": _HIGHLIGHTS},
+            **{"x-api-key": query.key},
+        ),
+        _listed("results"), ("url", "highlights", "publishedDate"),
+    ),
+    Provider(
+        "searxng", None, "SEARXNG_URL",
+        lambda query: query.get("/search", {"q": query.text, "format": "json"}),
+        _searxng, ("url", "content", "publishedDate"),
+    ),
+    Provider(
+        "duckduckgo", "https://html.duckduckgo.com", None, _ask_duckduckgo,
+        _duckduckgo, ("url", "snippet"),
         {202: _LIMIT, 403: _LIMIT, 418: _LIMIT},
     ),
 )  # fmt: skip

@@ -57,7 +57,7 @@ class PageReader:
                 if not line.endswith(b"\n"):
                     raise EOFError
             except BaseException:  # nobody knows what it would answer next
-                await _end(process)
+                await end(process)
                 raise
             self._idle.append(process)
         return decode(line)
@@ -65,7 +65,7 @@ class PageReader:
     async def aclose(self) -> None:
         """End the processes."""
         while self._idle:
-            await _end(self._idle.pop())
+            await end(self._idle.pop())
 
 
 async def _started() -> asyncio.subprocess.Process:
@@ -81,7 +81,8 @@ async def _started() -> asyncio.subprocess.Process:
     )
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Kill a process, if it still runs, and wait for its end."""
     # Not by `process.kill`, which may take the exit status away from asyncio.
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
@@ -102,8 +103,7 @@ def main() -> None:
 
 
 def _done(job: dict[str, Any]) -> dict[str, str]:
-    from outrider.tools.web.feeds import feed_text
-    from outrider.tools.web.main_text import main_text
+    from outrider.tools.web.main_text import feed_text, main_text
 
     # The kernel ends a process that is over its limit, whatever it is doing.
     seconds = int(time.process_time()) + 1 + job["seconds"]

@@ -2,15 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.web.addresses import WebAddress, web_address
-
-if TYPE_CHECKING:
-    from urllib.robotparser import RobotFileParser
-
-    from outrider.tools.web.client import Request, Response
+from outrider.tools.web.addresses import WebAddress
 
 MAX_RULES_BYTES = 512 << 10
 ROBOT = "Outrider"
@@ -19,9 +14,10 @@ ROBOT = "Outrider"
 class RobotsRules:
     """Asks each origin for its rules, and refuses what they forbid."""
 
-    def __init__(self, send: "Callable[[Request], Awaitable[Response]]") -> None:
-        self._send = send
-        self._rules: dict[str, RobotFileParser] = {}
+    def __init__(self, get: Callable[[str], Awaitable[tuple[int, bytes]]]) -> None:
+        """`get` returns the status and the body that an address gives."""
+        self._get = get
+        self._rules: dict[str, Any] = {}
         self._asking: dict[str, asyncio.Lock] = {}
 
     async def check(self, address: WebAddress) -> None:
@@ -34,15 +30,13 @@ class RobotsRules:
             message = f"{origin}/robots.txt doesn't allow {address.shown} (web.respectRobots)"
             raise ToolFault(ToolCode.DENIED, message)
 
-    async def _asked(self, origin: str) -> "RobotFileParser":
-        from urllib.robotparser import RobotFileParser
+    async def _asked(self, origin: str) -> Any:
+        from urllib.robotparser import RobotFileParser  # a heavy import, and seldom needed
 
-        from outrider.tools.web.client import Request
-
-        response = await self._send(Request(web_address(f"{origin}/robots.txt")))
+        status, body = await self._get(f"{origin}/robots.txt")
+        text = body[:MAX_RULES_BYTES].decode(errors="replace")
+        if status >= 400:  # RFC 9309: what isn't there allows all, what fails nothing
+            text = "User-agent: *\nDisallow: /" if status >= 500 else ""
         rules = RobotFileParser()
-        text = response.body[:MAX_RULES_BYTES].decode(errors="replace")
-        if response.status >= 400:  # RFC 9309: what isn't there allows all, what fails nothing
-            text = "User-agent: *\nDisallow: /" if response.status >= 500 else ""
         await asyncio.to_thread(rules.parse, text.splitlines())
         return rules

@@ -6,6 +6,7 @@ those before it didn't. Everything found stays readable with `get_search_content
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -15,8 +16,7 @@ from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 from outrider.tools.web.fetch import fetch_page
 from outrider.tools.web.marking import untrusted
-from outrider.tools.web.session import WebSession, web_of
-from outrider.tools.web.store import StoredPage
+from outrider.tools.web.session import StoredPage, WebSession, web_of
 
 if TYPE_CHECKING:
     from outrider.tools.web.providers import Found, Provider
@@ -25,6 +25,7 @@ MAX_QUERIES = 10
 MAX_QUERY_CHARACTERS = 2_000
 DEFAULT_RESULTS = 8
 MAX_RESULTS = 20
+"""The most that all providers give at once."""
 MAX_FETCHED = 20
 """How many of the pages found are fetched too, where that is asked for."""
 MAX_SHOWN = 2_000
@@ -38,7 +39,8 @@ class _Outcome:
 
     query: str
     provider: str | None = None
-    found: "list[Found]" = field(default_factory=list["Found"])
+    found: "dict[str, Found]" = field(default_factory=dict[str, "Found"])
+    """By the identity of the page."""
     others: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """Who didn't answer, and why."""
     fault: ToolFault | None = None
@@ -105,11 +107,9 @@ async def web_search(
     outcomes = await asyncio.gather(*(_searched(session, one, num_results) for one in wanted))
     pages = _pages(outcomes)
     if include_content:
-        await _fetch(context, pages)
-    response_id = (
-        session.store.keep(list(pages.values()), context.spill_folder()).id if pages else None
-    )
-    data = {"responseId": response_id, "searches": [_data(one, pages) for one in outcomes]}
+        await _fetch(context, list(pages.values())[:MAX_FETCHED])
+    kept = session.store.keep(list(pages.values())) if pages else None
+    data = {"responseId": kept and kept.id, "searches": [_data(one, pages) for one in outcomes]}
     first = outcomes[0].fault
     if first is not None and all(outcome.fault for outcome in outcomes):
         raise ToolFault(first.code, str(first), data if len(outcomes) > 1 else None)
@@ -137,7 +137,8 @@ async def _ask(session: WebSession, outcome: _Outcome, count: int) -> None:
     chosen = config.provider_priority if config.provider == "auto" else (config.provider,)
     for provider in (PROVIDERS[name] for name in dict.fromkeys(chosen)):
         try:
-            outcome.found = merged(await _answer(session, provider, outcome.query, count))[:count]
+            found = merged(await _answer(session, provider, outcome.query, count))
+            outcome.found = dict(islice(found.items(), count))
         except ToolFault as fault:
             missing = provider.missing(session.keys, config.endpoints) is not None
             faults += [] if missing and config.provider == "auto" else [fault]
@@ -160,7 +161,7 @@ async def _answer(
         raise ToolFault(code, f"{provider.name}: {missing}")
     query = provider.query(text, count, keys, endpoints)
     try:
-        response = await session.client.send(provider.request(query))
+        response = await session.client.send(provider.ask(query))
     except ToolFault as fault:
         # A provider that isn't found is no search without results.
         lost = fault.code == int(ToolCode.NOT_FOUND)
@@ -172,20 +173,19 @@ async def _answer(
     return await asyncio.to_thread(provider.found, replace(response, body=body))
 
 
-def merged(found: "list[Found]") -> "list[Found]":
-    """Return results with each page once, under the first address, with all that is known of it."""
+def merged(found: "list[Found]") -> "dict[str, Found]":
+    """Return each page once by its identity, in the first place, with all that is known of it."""
     pages: dict[str, Found] = {}
     for one in found:
-        identity = page_identity(one.url)
-        known = pages.get(identity, one)
-        pages[identity] = replace(
+        known = pages.get(page_identity(one.url), one)
+        pages[page_identity(one.url)] = replace(
             known,
             url=max((known.url, one.url), key=lambda url: url.lower().startswith("https:")),
             title=known.title or one.title,
             snippet=known.snippet or one.snippet,
             date=known.date or one.date,
         )
-    return list(pages.values())
+    return pages
 
 
 def page_identity(url: str) -> str:
@@ -205,41 +205,35 @@ def page_identity(url: str) -> str:
 def _pages(outcomes: list[_Outcome]) -> dict[str, StoredPage]:
     """Return the pages of all outcomes by their identity, each once."""
     pages: dict[str, StoredPage] = {}
-    for one in (one for outcome in outcomes for one in outcome.found):
-        about = {"snippet": one.snippet, "date": one.date}
-        pages.setdefault(page_identity(one.url), StoredPage(one.url, one.title, one.snippet, about))
+    for identity, one in (pair for outcome in outcomes for pair in outcome.found.items()):
+        pages.setdefault(identity, StoredPage(one.url, one.title, one.snippet))
     return pages
 
 
-async def _fetch(context: ToolContext, pages: dict[str, StoredPage]) -> None:
-    """Put the text of the first pages in the place of their snippets."""
-    chosen = list(pages.items())[:MAX_FETCHED]
-    contents = await asyncio.gather(*(fetch_page(context, page.url) for _, page in chosen))
-    for (identity, page), content in zip(chosen, contents, strict=True):
+async def _fetch(context: ToolContext, pages: list[StoredPage]) -> None:
+    """Put the text of pages in the place of their snippets."""
+    contents = await asyncio.gather(*(fetch_page(context, page.url) for page in pages))
+    for page, content in zip(pages, contents, strict=True):
         if "error" in content.about:
-            about = {**page.about, "contentError": content.about["error"]}
-            pages[identity] = StoredPage(page.url, page.title, page.text, about)
+            page.about = {"contentError": content.about["error"]}
         else:
-            title = content.title or page.title
-            about = {**content.about, **page.about, "fetched": True}
-            pages[identity] = StoredPage(content.url, title, content.text, about)
+            page.url, page.title, page.held = content.url, content.title or page.title, content.held
+            page.about = {**content.about, "fetched": True}
 
 
 def _data(outcome: _Outcome, pages: dict[str, StoredPage]) -> dict[str, Any]:
-    data: dict[str, Any] = {"query": outcome.query, "provider": outcome.provider}
-    data["others"] = outcome.others
+    data = {"query": outcome.query, "provider": outcome.provider, "others": outcome.others}
     if outcome.fault is not None:
         return data | {"error": str(outcome.fault), "code": int(outcome.fault.code)}
-    places = list(pages)
-    return data | {"results": [_result(one, places, pages) for one in outcome.found]}
+    places = {identity: index for index, identity in enumerate(pages)}
+    results = outcome.found.items()
+    return data | {"results": [_result(places[key], one, pages[key]) for key, one in results]}
 
 
-def _result(one: "Found", places: list[str], pages: dict[str, StoredPage]) -> dict[str, Any]:
-    identity = page_identity(one.url)
-    page = pages[identity]
+def _result(index: int, one: "Found", page: StoredPage) -> dict[str, Any]:
     shown = {"title": one.title, "snippet": one.snippet, "date": one.date}
-    data: dict[str, Any] = {"index": places.index(identity), "url": page.url, **shown}
-    if page.about.get("fetched"):
+    data: dict[str, Any] = {"index": index, "url": page.url, **shown}
+    if "fetched" in page.about:
         data |= {"text": page.text[:MAX_SHOWN], "characters": len(page.text)}
     if "contentError" in page.about:
         data["contentError"] = page.about["contentError"]

@@ -1,9 +1,12 @@
 """What the web tools of one child share: its client, what it has found, and what it has read."""
 
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from outrider.masking import Masker
 from outrider.protocol.catalogue import SEARCH_KEYS
@@ -11,11 +14,72 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.web.leaks import OutgoingGuard
-from outrider.tools.web.store import PageStore
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import WebClient
     from outrider.tools.web.reading import PageReader
+
+MAX_IN_MEMORY = 8_192
+"""How many characters of a page are held in memory; a longer one is kept on the disk."""
+
+
+@dataclass(eq=False)
+class StoredPage:
+    """One page or result, with all of its text."""
+
+    url: str
+    title: str
+    held: str | Path = ""
+    """The text, or the file that it was moved to."""
+    about: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What else is known: the address asked for, the fault that kept it from being fetched."""
+
+    @property
+    def text(self) -> str:
+        """The whole text, wherever it is kept."""
+        if isinstance(self.held, str):
+            return self.held
+        return self.held.read_bytes().decode(errors="surrogatepass")
+
+    def spill(self, folder: Path | None) -> None:
+        """Move a long text to the disk; where that is full it stays in memory."""
+        if folder is not None and len(self.text) > MAX_IN_MEMORY:
+            file = folder / f"page-{uuid4().hex}.txt"
+            with suppress(OSError):
+                file.touch(0o600, exist_ok=False)
+                file.write_bytes(self.text.encode(errors="surrogatepass"))
+                self.held = file
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """What one call brought, under the name that the model is told."""
+
+    id: str
+    pages: list[StoredPage]
+
+
+class PageStore:
+    """Keeps what a run has found and fetched, whole, to the end of the run."""
+
+    def __init__(self) -> None:
+        self.responses: dict[str, StoredResponse] = {}
+        """By their ids, in the order they came."""
+
+    def keep(self, pages: list[StoredPage]) -> StoredResponse:
+        """Return the pages as a response that can be asked for again."""
+        response = StoredResponse(uuid4().hex[:8], pages)
+        self.responses[response.id] = response
+        return response
+
+    def has(self, address: str) -> bool:
+        """Return whether an address stands in what came from the web, or is where it came from."""
+        for response in self.responses.values():
+            for page in response.pages:
+                # One that failed has only the address that the model gave: perhaps a refused one.
+                if "error" not in page.about and (page.url == address or address in page.text):
+                    return True
+        return False
 
 
 class WebSession:
@@ -34,7 +98,7 @@ class WebSession:
         self.keys = {name: keys[name] for name in SEARCH_KEYS if keys.get(name)}
         self.state = state
         self.store = PageStore()
-        self.outgoing = OutgoingGuard(mask, self._has_come_from_the_web)
+        self.outgoing = OutgoingGuard(mask, self.store.has)
 
     @cached_property
     def client(self) -> "WebClient":
@@ -45,22 +109,12 @@ class WebSession:
         cache = None
         if self.state is not None and self.config.cache_bytes:
             cache = WebCache(self.state / "web-cache", self.config.cache_bytes)
-        return WebClient(self.config, cache=cache, proxies=self._proxies())
+        proxies: dict[str, str] = {}
+        if self.config.use_proxy:
+            from urllib.request import getproxies_environment
 
-    def _proxies(self) -> dict[str, str]:
-        if not self.config.use_proxy:
-            return {}
-        from urllib.request import getproxies_environment
-
-        return getproxies_environment()
-
-    def _has_come_from_the_web(self, address: str) -> bool:
-        for response in filter(None, map(self.store.find, self.store.ids())):
-            for page in response.pages:
-                # One that failed has only the address that the model gave: perhaps a refused one.
-                if "error" not in page.about and (page.url == address or address in page.text):
-                    return True
-        return False
+            proxies = getproxies_environment()
+        return WebClient(self.config, cache=cache, proxies=proxies)
 
     @cached_property
     def reader(self) -> "PageReader":

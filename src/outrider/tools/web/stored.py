@@ -1,17 +1,18 @@
 """The tool `get_search_content`: all that was found or fetched, in pages, to the last character."""
 
 import re
+from array import array
 from bisect import bisect_right
+from itertools import accumulate, islice
 from typing import Annotated, Any
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.tools.web.fetch import cut_at, untrusted
-from outrider.tools.web.marking import one_line
-from outrider.tools.web.session import web_of
-from outrider.tools.web.store import StoredPage, StoredResponse
+from outrider.tools.web.fetch import cut_at
+from outrider.tools.web.marking import one_line, untrusted
+from outrider.tools.web.session import StoredPage, web_of
 
 DEFAULT_CHARACTERS = 20_000
 MAX_CHARACTERS = 40_000
@@ -53,14 +54,12 @@ def get_search_content(
         limit: How many characters to show.
         find: Show the places with this text, or with these words, instead.
     """
-    store = web_of(context).store
-    response = store.find(response_id)
-    if response is None:
-        known = ", ".join(store.ids()[-20:]) or "none yet"
-        raise ToolFault(
-            ToolCode.NOT_FOUND, f"No response {response_id[:40]!r}. There are: {known}."
-        )
-    page = _page(response, url, index)
+    responses = web_of(context).store.responses
+    if response_id not in responses:
+        known = ", ".join([*responses][-20:]) or "none yet"
+        message = f"No response {response_id[:40]!r}. There are: {known}."
+        raise ToolFault(ToolCode.NOT_FOUND, message)
+    page = _page(responses[response_id].pages, url, index)
     if "error" in page.about:
         raise ToolFault(page.about["code"], page.about["error"])
     text = page.text
@@ -75,21 +74,18 @@ def get_search_content(
     return data | {"offset": offset, "text": text[offset:end], "next": rest}
 
 
-def _page(response: StoredResponse, url: str | None, index: int | None) -> StoredPage:
-    if index is None and url is None and len(response.pages) == 1:
-        index = 0
-    if index is not None and index < len(response.pages):
-        return response.pages[index]
-    for page in response.pages:
-        if index is None and url is not None and url in (page.url, page.about.get("asked")):
+def _page(pages: list[StoredPage], url: str | None, index: int | None) -> StoredPage:
+    for at, page in enumerate(pages):
+        named = url in (page.url, page.about.get("asked")) if url else len(pages) == 1
+        if at == index or (index is None and named):
             return page
-    listed = "; ".join(f"{at}: {one_line(page.url, 200)}" for at, page in enumerate(response.pages))
+    listed = "; ".join(f"{at}: {one_line(page.url, 200)}" for at, page in enumerate(pages))
     raise ToolFault(ToolCode.NOT_FOUND, f"Name one of its pages by index or url. {listed[:5000]}")
 
 
 def found(text: str, wanted: str, start: int = 0) -> dict[str, Any]:
     """Return the places of a phrase, or else those that have the most of its words together."""
-    folded, places = _Folded(text), list[tuple[int, int]]()
+    folded = _Folded(text)
     words = [word.casefold() for word in wanted.split()] or [wanted]
     phrase = r"\s+".join(map(re.escape, words))
     matched = f"{one_line(wanted, 100)!r}"
@@ -129,40 +125,18 @@ class _Folded:
     def __init__(self, text: str) -> None:
         self._text = text
         self._folded = text.casefold()
-        # Where a letter becomes several ("ß" is "ss"), later places are shifted.
-        self._starts, self._shifts = [0], [0]
-        if len(self._folded) != len(text):
-            self._note_shifts()
-
-    def _note_shifts(self) -> None:
-        shift = 0
-        for at, letter in enumerate(self._text):
-            if not letter.isascii() and (extra := len(letter.casefold()) - 1):
-                shift += extra
-                self._starts.append(at + 1 + shift)
-                self._shifts.append(shift)
+        # Where a letter becomes several ("ß" is "ss"), each letter's end leads back to it.
+        shifted = len(self._folded) != len(text)
+        self._ends = array("L", accumulate(len(one.casefold()) for one in text) if shifted else ())
 
     def places(self, pattern: str, start: int) -> list[tuple[int, int]]:
         """Return where a pattern occurs from `start` on, as places in the text itself."""
-        found: list[tuple[int, int]] = []
-        for match in re.finditer(pattern, self._folded):
-            begin, end = self._back(match.start()), self._back(match.end() - 1) + 1
-            if begin >= start:
-                found.append((begin, end))
-            if len(found) >= MAX_PLACES:
-                break
-        return found
+        matches = re.finditer(pattern, self._folded)
+        found = ((self._back(one.start()), self._back(one.end() - 1) + 1) for one in matches)
+        return list(islice((place for place in found if place[0] >= start), MAX_PLACES))
 
     def word(self, place: tuple[int, int]) -> str:
         return self._text[place[0] : place[1]].casefold()
 
     def _back(self, at: int) -> int:
-        known = bisect_right(self._starts, at) - 1
-        # Inside of a letter that became several, every place is that letter's.
-        upper = (
-            self._starts[known + 1] - self._shifts[known + 1]
-            if known + 1 < len(self._starts)
-            else None
-        )
-        place = at - self._shifts[known]
-        return place if upper is None else min(place, upper - 1)
+        return bisect_right(self._ends, at) if self._ends else at
