@@ -33,7 +33,7 @@ async def run_chat(arguments: Namespace) -> int:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
         return await task
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except asyncio.CancelledError:
         return EXIT_CANCELLED
 
 
@@ -41,10 +41,11 @@ class Chat:
     """Takes inputs one after the other. All that is heavy is loaded while the first is typed."""
 
     def __init__(self, arguments: Namespace) -> None:
-        folder, history = Path(arguments.cwd or "."), state_home(os.environ) / "chat-history"
-        self._folder = folder
-        self._prompt = Prompt(folder, history)
-        self._loading = asyncio.ensure_future(asyncio.to_thread(_load, arguments))
+        self._arguments = arguments
+        self._folder = Path(arguments.cwd or ".")
+        self._has_toolkit = True
+        self._prompt = Prompt(self._folder, state_home(os.environ) / "chat-history")
+        self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
         self._loading.add_done_callback(self._on_loaded)
 
     async def run(self) -> int:
@@ -57,41 +58,58 @@ class Chat:
             conversation = await self._loading
             if text == "/exit":
                 return 0
-            if text:
-                self._prompt.history.keep(conversation.masked(text))
-                try:
-                    await self._answer(conversation, text)
-                except Refusal as refusal:
-                    output.say(refusal.message)
-            self._prompt.words.runs = conversation.runs
+            try:
+                await self._answer(conversation, text)
+            except Refusal as refusal:
+                output.say(refusal.message)
+
+    def _load(self) -> "Conversation":
+        """Return the session that the arguments ask for; raises `Refusal`."""
+        from outrider.surfaces.chat.conversation import Conversation
+        from outrider.surfaces.text import one_line
+
+        arguments, conversation = self._arguments, Conversation(self._arguments, shows_answer=True)
+        project = conversation.session.project()
+        self._has_toolkit = project.config.commands.enabled
+        self._prompt.words.agents = tuple(project.discovery.agents)
+        if arguments.resume or arguments.go_on:
+            run = conversation.session.resume(arguments.resume)
+            task = one_line(str(run.opening.get("task")))
+            self._prompt.greeting = f"session {run.id} goes on: {task}"
+        return conversation
 
     def _on_loaded(self, loading: "asyncio.Future[Conversation]") -> None:
-        if loading.cancelled():
-            return
-        if (error := loading.exception()) is None:
-            self._prompt.words.agents = loading.result().agents
-            self._prompt.greeting = loading.result().greeting
-        self._prompt.wake(error)  # a refusal is told at once, not behind the first input
+        if not loading.cancelled():
+            # A refusal is told at once, not behind the first input.
+            self._prompt.wake(loading.exception())
 
     async def _answer(self, conversation: "Conversation", text: str) -> None:
+        loop = asyncio.get_running_loop()
         match text.split():
+            case []:
+                pass
             case ["/help"]:
                 await _show("Help", HELP)
             case ["/show", run]:
-                await _show(f"Run {run}", conversation.record(run))
-            case ["/toolkit", name, *words] if name in REPORTS and conversation.has_toolkit:
-                lines = await asyncio.to_thread(_report, name, words, self._folder)
-                await _show(" ".join((name, *words)), lines)
+                from outrider.surfaces.chat.conversation import record_lines
+
+                await _show(f"Run {run}", record_lines(run))
+            case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:
+                making = asyncio.ensure_future(
+                    asyncio.to_thread(_report, name, words, self._folder)
+                )
+                loop.add_signal_handler(signal.SIGINT, making.cancel)
+                await asyncio.wait({making})
+                loop.remove_signal_handler(signal.SIGINT)
+                if not making.cancelled():
+                    await _show(" ".join((name, *words)), making.result())
             case [word, *_] if word.startswith("/") and word.count("/") == 1:
                 output.say(f"{text[:80]!r} is no command here; /help lists them.")
             case _:
-                await conversation.turn(text)
-
-
-def _load(arguments: Namespace) -> "Conversation":
-    from outrider.surfaces.chat.conversation import Conversation
-
-    return Conversation(arguments)
+                result = await conversation.turn(text, [signal.SIGINT])
+                runs = [one["runId"] for one in result.details.delegations or ()]
+                self._prompt.words.runs += runs
+                conversation.board.end(result)
 
 
 def _report(name: str, words: list[str], folder: Path) -> list[str]:

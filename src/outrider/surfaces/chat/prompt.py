@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -22,6 +23,7 @@ from outrider.surfaces.cli import output
 MAX_PASTE_SHOWN = 1_000
 """A longer paste stands in the prompt as a mark, and is sent whole."""
 MAX_PATHS = 50
+MAX_HISTORY_BYTES = 1 << 20
 REPORTS = ("agents", "doctor", "modules", "logs", "activity", "lsp", "runs", "help")
 COMMANDS = {
     "/toolkit": f"reports: {', '.join(REPORTS)}",
@@ -32,16 +34,31 @@ COMMANDS = {
 
 
 class MaskedHistory(FileHistory):
-    """Inputs of earlier sessions. They are written by `keep`, once they can be masked."""
+    """Inputs of earlier sessions: masked, private, and of bounded size."""
+
+    def __init__(self, path: Path, pastes: dict[str, str]) -> None:
+        super().__init__(str(path))
+        self._path = path
+        self._pastes = pastes
 
     def store_string(self, string: str) -> None:
-        """Write nothing yet."""
+        """Write an input, whole; the older half goes when there is too much."""
+        from outrider.masking import Masker, secret_environment_values
 
-    def keep(self, text: str) -> None:
-        """Write an input that is masked."""
-        os.makedirs(os.path.dirname(self.filename), mode=0o700, exist_ok=True)
-        os.close(os.open(self.filename, os.O_CREAT | os.O_WRONLY, 0o600))
-        super().store_string(text)
+        masker = Masker(secrets=secret_environment_values(os.environ))
+        with suppress(OSError):  # a disk that is full must not end the session
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
+            if self._path.stat().st_size > MAX_HISTORY_BYTES:
+                newer = self._path.read_bytes()[-MAX_HISTORY_BYTES // 2 :]
+                self._path.write_bytes(b"".join(newer.partition(b"\n# ")[1:]))
+            super().store_string(masker.text(self.whole(string)))
+
+    def whole(self, text: str) -> str:
+        """Return an input with what was pasted in place of its marks."""
+        for mark, pasted in self._pastes.items():
+            text = text.replace(mark, pasted)
+        return text
 
 
 class Words(Completer):
@@ -82,17 +99,15 @@ class Words(Completer):
             case _:
                 return ()
 
-    def _paths(self, word: str) -> Iterator[str]:
+    def _paths(self, word: str) -> list[str]:
         folder, slash, name = word.rpartition("/")
-        try:
-            found = sorted(os.scandir(self._folder / folder), key=lambda one: one.name)
-        except OSError:
-            return
-        is_hidden = not name.startswith(".")
-        shown = [one for one in found if not (is_hidden and one.name.startswith("."))]
-        for entry in [one for one in shown if one.name.startswith(name)][:MAX_PATHS]:
-            if entry.name.isprintable():
-                yield f"{folder}{slash}{entry.name}{'/' * entry.is_dir()}"
+        found: list[str] = []
+        with suppress(OSError), os.scandir(self._folder / folder) as entries:
+            for one in entries:
+                is_meant = one.name.startswith(name or one.name.lstrip("."))
+                if is_meant and one.name.isprintable():
+                    found.append(f"{folder}{slash}{one.name}{'/' * one.is_dir()}")
+        return sorted(found)[:MAX_PATHS]
 
 
 class Prompt:
@@ -100,9 +115,9 @@ class Prompt:
 
     def __init__(self, folder: Path, history: Path) -> None:
         self.words = Words(folder)
-        self.history = MaskedHistory(str(history))
         self.greeting = ""
         self._pastes: dict[str, str] = {}
+        self._history = MaskedHistory(history, self._pastes)
         self._session = None if output.is_plain(sys.stdout) else self._made()
 
     async def read(self) -> str:
@@ -115,9 +130,7 @@ class Prompt:
             return line
         text = await self._session.prompt_async()
         self.greeting = ""
-        for mark, pasted in self._pastes.items():
-            text = text.replace(mark, pasted)
-        return text
+        return self._history.whole(text)
 
     def wake(self, error: BaseException | None) -> None:
         """Show a prompt that waits anew, or let it end with an error."""
@@ -137,7 +150,8 @@ class Prompt:
             multiline=True,
             prompt_continuation="  ",
             completer=self.words,
-            history=self.history,
+            complete_in_thread=True,
+            history=self._history,
             key_bindings=self._keys(),
             include_default_pygments_style=False,
             output=terminal,

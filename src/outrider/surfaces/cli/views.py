@@ -5,9 +5,13 @@ from outrider.models.resolution import is_embedded
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.protocol.usage import Usage
+from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
-from outrider.surfaces.text import by_reason, count, duration
+from outrider.surfaces.text import as_text, by_reason, count, duration, one_line
 
+MAX_ARGUMENTS = 500
+# The argument that says most about a call, in this order; without one, all are shown.
+MAIN_ARGUMENTS = ("path", "pattern", "command", "agent", "url", "query")
 CHOSEN = ("flag", "agent file", "configuration")
 
 
@@ -64,3 +68,10 @@ def spent(usage: Usage) -> str:
     """`1,234 tokens`, and the cost where it is known."""
     cost = f" · ${usage.cost:.4f}" if usage.cost_known and usage.cost else ""
     return f"{count(usage.tokens, 'token')}{cost}"
+
+
+def call_line(name: str, args: object) -> str:
+    """Return a tool call as one line: `grep idleTimeout`."""
+    values = args if is_object(args) else {}
+    shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
+    return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
