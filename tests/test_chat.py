@@ -84,8 +84,8 @@ def test_two_delegations_at_once_are_shown_live_folded_and_opened_again(door):
     with scripted(both, answer("Both."), child=child) as server, chatting(door, server) as screen:
         screen.enter("Go.")
         screen.see_now(
-            r"explorer [0-9a-f]{8} · turn \d+ · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
-            r"reviewer [0-9a-f]{8} · turn \d+ · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
+            r"explorer [0-9a-f]{8} · turn \d+ · grep of-one · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
+            r"reviewer [0-9a-f]{8} · turn \d+ · grep of-two · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
             r"main · turn 1 · subagent"
         )
         go_on.set()

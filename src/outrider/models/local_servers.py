@@ -1,7 +1,7 @@
 """Model servers on this machine: which of the well-known ones answers within 150 ms."""
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -111,11 +111,18 @@ def _usable(name: str) -> bool:
     return plain and name.isascii() and 0 < len(name) <= 200 and "embed" not in name.lower()
 
 
-def ask_server(base: str, key: str | None) -> str:
-    """Ask a server for its models; raises `OSError` or `ValueError`. No redirect is followed."""
+def ask_server(variables: Mapping[str, str]) -> str | None:
+    """Ask the server that a provider's variables name for its models; None where they name none.
+
+    Raises `OSError` or `ValueError`. No redirect is followed with the key.
+    """
     import http.client
     from urllib.parse import urlsplit
 
+    ends = ("_BASE_URL", "_API_KEY")
+    base, key = (next((variables[one] for one in variables if one.endswith(e)), "") for e in ends)
+    if not base:
+        return None
     address = urlsplit(base)
     kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
     host = address.netloc.rpartition("@")[2]  # without a user's name and password

@@ -9,6 +9,13 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.application import Application
+from prompt_toolkit.filters import has_focus
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import HSplit, Layout, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.widgets import SearchToolbar, TextArea
+
 from outrider.protocol.errors import Refusal
 from outrider.protocol.outcomes import EXIT_CANCELLED
 from outrider.settings.places import state_home
@@ -46,7 +53,7 @@ class Chat:
         self._has_toolkit = True
         self._prompt = Prompt(self._folder, state_home(os.environ) / "chat-history")
         self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-        self._loading.add_done_callback(self._on_loaded)
+        self._loading.add_done_callback(self._prompt.wake)
 
     async def run(self) -> int:
         """Return the exit code, when the person has left."""
@@ -78,11 +85,6 @@ class Chat:
             self._prompt.greeting = f"session {run.id} goes on: {task}"
         return conversation
 
-    def _on_loaded(self, loading: "asyncio.Future[Conversation]") -> None:
-        if not loading.cancelled():
-            # A refusal is told at once, not behind the first input.
-            self._prompt.wake(loading.exception())
-
     async def _answer(self, conversation: "Conversation", text: str) -> None:
         loop = asyncio.get_running_loop()
         match text.split():
@@ -91,9 +93,9 @@ class Chat:
             case ["/help"]:
                 await _show("Help", HELP)
             case ["/show", run]:
-                from outrider.surfaces.chat.conversation import record_lines
+                from outrider.surfaces.cli.show import summary_lines
 
-                await _show(f"Run {run}", record_lines(run))
+                await _show(f"Run {run}", summary_lines(run))
             case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:
                 making = asyncio.ensure_future(
                     asyncio.to_thread(_report, name, words, self._folder)
@@ -124,9 +126,22 @@ def _report(name: str, words: list[str], folder: Path) -> list[str]:
 
 
 async def _show(title: str, lines: list[str]) -> None:
+    """Show clean lines on the whole screen, to scroll and to search, until the person leaves."""
     if output.is_plain(sys.stdout):
         output.write("\n".join(lines) + "\n")
-        return output.flush()
-    from outrider.surfaces.chat.panel import show_panel
+        output.flush()
+        return
+    search, keys = SearchToolbar(ignore_case=True), KeyBindings()
+    text = TextArea(
+        "\n".join(lines), read_only=True, scrollbar=True, search_field=search, wrap_lines=False
+    )
 
-    return await show_panel(title, lines)
+    @keys.add("q", filter=has_focus(text))
+    @keys.add("c-c")
+    @keys.add("c-d")
+    def close(event: KeyPressEvent) -> None:
+        event.app.exit()
+
+    head = FormattedTextControl(f" {title} · / search · n next · q close")
+    body = HSplit([Window(head, height=1, style="reverse"), text, search])
+    await Application[None](Layout(body, text), key_bindings=keys, full_screen=True).run_async()

@@ -5,19 +5,17 @@ import os
 import re
 import sys
 import termios
-import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 from outrider.delegation.main_session import Decision
 from outrider.protocol import events
 from outrider.protocol.data import from_json
-from outrider.protocol.results import Streaming, ToolResult
+from outrider.protocol.results import ToolResult
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.views import call_line, spent, summary
+from outrider.surfaces.cli.views import Row, spent, summary
 from outrider.surfaces.text import as_text, clean, count, one_line
 
 MAX_SHOWN = 4_000
@@ -25,24 +23,6 @@ MAX_TAIL_LINES = 6
 CHOICES = "Allow it? [o]nce, for this [s]ession, [N]o: "
 ANSWERS: dict[str, Decision] = {"o": "once", "y": "once", "yes": "once", "s": "session"}
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
-
-
-@dataclass(slots=True)
-class Row:
-    """One agent at work, and how far it is."""
-
-    name: str
-    streaming: Streaming = field(default_factory=Streaming)
-    begun: float = field(default_factory=time.monotonic)
-
-    def line(self) -> str:
-        """Return its turn, what it does, its tokens and its time."""
-        done, seconds = self.streaming, int(time.monotonic() - self.begun)
-        calls = [one for one in done.display_items if one["type"] == "toolCall"][-1:]
-        tool = [call_line(one["name"], one["args"]) for one in calls]
-        turn = f"turn {done.turn_count}" if done.turn_count else "starting"
-        parts = (self.name, turn, *tool, spent(done.usage), f"{seconds // 60}:{seconds % 60:02}")
-        return one_line(" · ".join(parts))
 
 
 class Board:

@@ -10,15 +10,11 @@ from collections.abc import Sequence
 from outrider.delegation.main_session import MainSession
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
-from outrider.delegation.session_history import recorded_events
 from outrider.protocol.results import ToolResult
-from outrider.records.runs import OUTPUT, SESSION, find_run
-from outrider.settings.places import runs_folder
 from outrider.surfaces.chat.board import Board
 from outrider.surfaces.cli.options import option_flags
 from outrider.surfaces.cli.run import hide_secrets
 from outrider.surfaces.cli.views import opening
-from outrider.surfaces.text import as_text, clean, one_line
 
 
 class Conversation:
@@ -66,15 +62,3 @@ class Conversation:
         finally:
             for number in caught:
                 loop.remove_signal_handler(number)
-
-
-def record_lines(name: str) -> list[str]:
-    """Return the lines of a run's record: its task, its steps, then what it said."""
-    run = find_run(runs_folder(os.environ), name)
-    lines = [f"{run.id} · {run.state} · {as_text(run.opening.get('task'))}"]
-    for event in recorded_events(run.folder / SESSION):
-        if event.get("type") == "tool_start":
-            lines.append(f"· {event.get('name')} {as_text(event.get('args'))}")
-    output = run.folder / OUTPUT
-    said = output.read_text(errors="replace") if output.exists() else "[no output]"
-    return [*map(one_line, lines), "", *clean(said).splitlines()]

@@ -3,12 +3,14 @@
 It imports nothing heavy: how soon it takes the first key is measured.
 """
 
+import asyncio
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -36,27 +38,27 @@ COMMANDS = {
 class MaskedHistory(FileHistory):
     """Inputs of earlier sessions: masked, private, and of bounded size."""
 
-    def __init__(self, path: Path, pastes: dict[str, str]) -> None:
-        super().__init__(str(path))
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self._path = path
-        self._pastes = pastes
+        self.pastes: dict[str, str] = {}
 
     def store_string(self, string: str) -> None:
         """Write an input, whole; the older half goes when there is too much."""
         from outrider.masking import Masker, secret_environment_values
 
-        masker = Masker(secrets=secret_environment_values(os.environ))
+        masker, path = Masker(secrets=secret_environment_values(os.environ)), self._path
         with suppress(OSError):  # a disk that is full must not end the session
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
-            if self._path.stat().st_size > MAX_HISTORY_BYTES:
-                newer = self._path.read_bytes()[-MAX_HISTORY_BYTES // 2 :]
-                self._path.write_bytes(b"".join(newer.partition(b"\n# ")[1:]))
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            if path.stat().st_size > MAX_HISTORY_BYTES:
+                newer = path.read_bytes()[-MAX_HISTORY_BYTES // 2 :]
+                path.write_bytes(b"".join(newer.partition(b"\n# ")[1:]))
             super().store_string(masker.text(self.whole(string)))
 
     def whole(self, text: str) -> str:
         """Return an input with what was pasted in place of its marks."""
-        for mark, pasted in self._pastes.items():
+        for mark, pasted in self.pastes.items():
             text = text.replace(mark, pasted)
         return text
 
@@ -85,19 +87,13 @@ class Words(Completer):
                 yield Completion(one, -len(word), display_meta=COMMANDS.get(one, ""))
 
     def _arguments(self, before: list[str]) -> Iterable[str]:
-        match before:
-            case []:
-                return COMMANDS
-            case ["/toolkit"]:
-                return REPORTS
-            case ["/toolkit", name, *_] if name in REPORTS:
-                from outrider.surfaces.reports import parser_for
+        if before[:1] == ["/toolkit"] and before[1:2] and before[1] in REPORTS:
+            from outrider.surfaces.reports import parser_for
 
-                return (*(self.agents if name == "agents" else ()), *parser_for(name).options)
-            case ["/show"]:
-                return reversed(self.runs)
-            case _:
-                return ()
+            agents = self.agents if before[1] == "agents" else ()
+            return (*agents, *parser_for(before[1]).options)
+        known = {"": COMMANDS, "/toolkit": REPORTS, "/show": self.runs[::-1]}
+        return known.get(" ".join(before), ())
 
     def _paths(self, word: str) -> list[str]:
         folder, slash, name = word.rpartition("/")
@@ -116,8 +112,7 @@ class Prompt:
     def __init__(self, folder: Path, history: Path) -> None:
         self.words = Words(folder)
         self.greeting = ""
-        self._pastes: dict[str, str] = {}
-        self._history = MaskedHistory(history, self._pastes)
+        self._history = MaskedHistory(history)
         self._session = None if output.is_plain(sys.stdout) else self._made()
 
     async def read(self) -> str:
@@ -132,15 +127,13 @@ class Prompt:
         self.greeting = ""
         return self._history.whole(text)
 
-    def wake(self, error: BaseException | None) -> None:
-        """Show a prompt that waits anew, or let it end with an error."""
+    def wake(self, loading: "asyncio.Future[Any]") -> None:
+        """Draw a prompt anew that waits; an error is told at once, not behind the first input."""
         app = self._session.app if self._session else None
-        if app is None or not app.is_running or app.is_done:
-            return
-        if error is None:
+        if app is not None and app.is_running and not app.is_done and not loading.cancelled():
             app.invalidate()
-        else:
-            app.exit(exception=error)
+            if error := loading.exception():
+                app.exit(exception=error)
 
     def _made(self) -> PromptSession[str]:
         terminal = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"))
@@ -150,7 +143,6 @@ class Prompt:
             multiline=True,
             prompt_continuation="  ",
             completer=self.words,
-            complete_in_thread=True,
             history=self._history,
             key_bindings=self._keys(),
             include_default_pygments_style=False,
@@ -162,14 +154,9 @@ class Prompt:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
 
-        @keys.add("enter")
-        def send(event: KeyPressEvent) -> None:
-            event.current_buffer.validate_and_handle()
-
-        @keys.add("escape", "enter")
-        @keys.add("c-j")
-        def newline(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text("\n")
+        keys.add("enter")(lambda event: event.current_buffer.validate_and_handle())
+        for combination in (("escape", "enter"), ("c-j",)):
+            keys.add(*combination)(lambda event: event.current_buffer.insert_text("\n"))
 
         @keys.add("c-c")
         def interrupt(event: KeyPressEvent) -> None:
@@ -181,8 +168,9 @@ class Prompt:
         def paste(event: KeyPressEvent) -> None:
             text = event.data.replace("\r\n", "\n").replace("\r", "\n")
             if len(text) > MAX_PASTE_SHOWN:
-                mark = f"[paste {len(self._pastes) + 1}: {len(text):,} characters]"
-                self._pastes[mark], text = text, mark
+                pastes = self._history.pastes
+                mark = f"[paste {len(pastes) + 1}: {len(text):,} characters]"
+                pastes[mark], text = text, mark
             event.current_buffer.insert_text(text)
 
         return keys

@@ -4,7 +4,7 @@ import asyncio
 from argparse import Namespace
 
 from outrider.surfaces.chat.conversation import Conversation
-from outrider.surfaces.cli.options import add_main_options
+from outrider.surfaces.cli.options import add_options
 from outrider.surfaces.cli.run import STOP_SIGNALS, task_on_stdin, told
 from outrider.surfaces.parser import CommandParser
 
@@ -23,7 +23,7 @@ commands only with --allow-write, or when you say yes. The exit code is that of
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `ask`."""
     parser.add_argument("question", metavar="QUESTION", help="what to do; - reads it from stdin")
-    add_main_options(parser)
+    add_options(parser, main=True)
 
 
 def execute(arguments: Namespace) -> int:

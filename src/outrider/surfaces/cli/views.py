@@ -1,9 +1,12 @@
 """What stderr shows of a run: how it began, what it is doing, and how it ended."""
 
+import time
+from dataclasses import dataclass, field
+
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
 from outrider.protocol.outcomes import Outcome
-from outrider.protocol.results import SingleResult, ToolResult
+from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
@@ -34,6 +37,24 @@ class View:
 
     def close(self) -> None:
         """Leave the terminal as it was."""
+
+
+@dataclass(slots=True)
+class Row:
+    """An agent at work among others, and how far it is."""
+
+    name: str
+    streaming: Streaming = field(default_factory=Streaming)
+    begun: float = field(default_factory=time.monotonic)
+
+    def line(self) -> str:
+        """Return its turn, what it does, its tokens and its time."""
+        done, seconds = self.streaming, int(time.monotonic() - self.begun)
+        calls = [one for one in done.display_items if one["type"] == "toolCall"][-1:]
+        tool = [call_line(one["name"], one["args"]) for one in calls]
+        turn = f"turn {done.turn_count}" if done.turn_count else "starting"
+        parts = (self.name, turn, *tool, spent(done.usage), f"{seconds // 60}:{seconds % 60:02}")
+        return one_line(" · ".join(parts))
 
 
 def opening(prepared: Prepared, run_id: str) -> str:

@@ -14,7 +14,6 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,12 +27,11 @@ from outrider.models.catalogue import EMBEDDED
 from outrider.models.local_servers import ask_server
 from outrider.models.resolution import is_embedded, needs
 from outrider.processes.confinement import kernel_offers
-from outrider.processes.reaping import command_line, marked
-from outrider.protocol.brief import RUN_VARIABLE
+from outrider.processes.reaping import command_line
 from outrider.protocol.envelope import ToolFault, is_success
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import WithheldTool
-from outrider.records.runs import find_run
+from outrider.records.runs import left_over
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
@@ -64,7 +62,6 @@ examples:
 MIN_FREE_BYTES, LOW_FREE_BYTES = 64 << 20, 1 << 30
 CHILD_TIMEOUT_MS = 60_000
 MAX_CHECK_SECONDS = 90.0
-KEY_AND_BASE = ("_API_KEY", "_BASE_URL")
 NOT_ASKED = "not asked, --online does that"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 """What a part raises that doesn't work."""
@@ -137,26 +134,20 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     project = project_with(folder, os.environ, settings)
     around = Surroundings(project.plain_env, (str(folder),))
     runs = places.runs_folder(os.environ)
-    yield "setup", "platform", _platform
+    versions = f"Outrider {__version__}, Python {platform.python_version()}"
+    yield "setup", "platform", lambda: [("ok", f"{versions} on {platform.platform()}")]
     yield "setup", "configuration", partial(_configuration, project, problem)
     yield "setup", "agents", partial(_agents, project)
     yield "setup", "permissions", partial(_permissions, project)
     yield "setup", "tools", partial(_tools, project)
     for row in modules.services(project):
-        yield row["kind"], row["name"], partial(_service, row, project, online=online)
+        yield row["kind"], row["name"], partial(_service, row, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
     yield "system", "git", lambda: _program(around.find("git"))
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
     yield "system", "processes left over", partial(_left_over, project, runs)
     yield "system", "child", lambda: [("ok", _delegated(EMBEDDED))]
-
-
-def _platform() -> Findings:
-    found = f"Outrider {__version__}, Python {platform.python_version()} on {platform.platform()}"
-    notes = {"Linux": "", "Darwin": "; children are started cold"}
-    note = notes.get(platform.system(), "; only Linux and macOS are supported")
-    yield "ok" if platform.system() in notes else "warn", f"{found}{note}"
 
 
 def _configuration(project: Project, problem: str) -> Findings:
@@ -197,15 +188,17 @@ def _tools(project: Project) -> Findings:
     yield from (("warn", one.reason) for one in absent if one.tool == "?")
 
 
-def _service(row: Row, project: Project, *, online: bool) -> Findings:
+def _service(row: Row, project: Project, online: bool) -> Findings:
     """Try what is on: a model, a search provider, a language server, the converter."""
+    kind, name, why = row["kind"], row["name"], row["why"]
     if not row["on"]:
-        yield OFF.get(row["kind"], "ok"), row["why"]
+        broken = "fail" if name == project.choice().model else "warn"
+        yield broken if kind == "models" else "ok", why
         return
     try:
-        yield "ok", f"{row['why']}; {TRIED[row['kind']](row['name'], project, online)}"
+        yield "ok", f"{why}; {TRIED[kind](name, project, online)}"
     except TROUBLE as error:
-        yield "fail", f"{row['why']}; it doesn't work: {error}"
+        yield "fail", f"{why}; it doesn't work: {error}"
 
 
 def _model(name: str, project: Project, online: bool) -> str:
@@ -214,11 +207,8 @@ def _model(name: str, project: Project, online: bool) -> str:
     choice = next(one for one in modules.model_choices(project) if one.model == name)
     if online:
         return _delegated(name, **choice.variables)
-    env = choice.environment(os.environ)
-    key, base = (next((env[one] for one in env if one.endswith(e)), None) for e in KEY_AND_BASE)
-    if base is not None:
-        return ask_server(base, key)
-    return f"{'its key is set' if needs(name) else 'no key is needed'}, {NOT_ASKED}"
+    key = "its key is set" if needs(name) else "no key is needed"
+    return ask_server(choice.environment(os.environ)) or f"{key}, {NOT_ASKED}"
 
 
 def _search(name: str, project: Project, online: bool) -> str:
@@ -280,15 +270,10 @@ def _confinement() -> Findings:
 
 
 def _left_over(project: Project, runs: Path) -> Findings:
-    """Look for processes of runs that have ended, by the variable that all of a run's have."""
-    found = 0
-    for pid, run_id in marked(RUN_VARIABLE):
-        with suppress(Refusal, OSError):
-            run = find_run(runs, run_id)
-            if run.id == run_id and run.state != "running":
-                found += 1
-                command = project.masker.text(command_line(pid))
-                yield "warn", f"process {pid} of run {run_id}: {command}; end it with: kill {pid}"
+    """Look for processes of runs that have ended."""
+    found = [(pid, run, project.masker.text(command_line(pid))) for pid, run in left_over(runs)]
+    for pid, run, command in found:
+        yield "warn", f"process {pid} of run {run}: {command}; end it with: kill {pid}"
     if not found:
         yield "ok", "none"
 
@@ -318,9 +303,8 @@ def _delegated(model: str, **variables: str) -> str:
 
 
 TRIED = {
-    **dict.fromkeys(("model", "other models"), _model),
+    "models": _model,
     "search": _search,
     "servers": _language_server,
     "converter": _converter,
 }
-OFF = {"model": "fail", "other models": "warn"}

@@ -55,8 +55,8 @@ def tools(project: Project) -> Iterator[Row]:
 def services(project: Project) -> Iterator[Row]:
     """Yield what agents work with: models, search providers, language servers, the converter."""
     for number, one in enumerate(model_choices(project)):
-        kind = "other models" if number else "model"
-        yield _row(kind, one.model, not one.problem, one.problem or one.reason)
+        why = one.problem or one.reason if number else one.problem or f"it answers: {one.reason}"
+        yield _row("models", one.model, not one.problem, why)
     for name in SEARCH_PROVIDERS:
         yield _row("search", name, *SEARCHES[name].state(os.environ, project.config.web))
     for one in language_servers(project):
