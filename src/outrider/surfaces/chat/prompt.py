@@ -17,6 +17,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -154,9 +155,12 @@ class Prompt:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
 
-        keys.add("enter")(lambda event: event.current_buffer.validate_and_handle())
-        for combination in (("escape", "enter"), ("c-j",)):
-            keys.add(*combination)(lambda event: event.current_buffer.insert_text("\n"))
+        keys.add("enter")(get_by_name("accept-line"))
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def newline(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
 
         @keys.add("c-c")
         def interrupt(event: KeyPressEvent) -> None:

@@ -7,28 +7,25 @@ import asyncio
 import os
 import platform
 import shutil
-import site
 import subprocess
 import tempfile
 import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from outrider import __version__
-from outrider.agents.discovery import general_agent
-from outrider.delegation.perform import Caller, perform
 from outrider.delegation.project import Project, project_with
-from outrider.delegation.request import Request, working_directory
+from outrider.delegation.request import working_directory
+from outrider.delegation.trial import try_delegation
 from outrider.models.catalogue import EMBEDDED
 from outrider.models.local_servers import ask_server
 from outrider.models.resolution import is_embedded, needs
 from outrider.processes.confinement import kernel_offers
 from outrider.processes.reaping import command_line
-from outrider.protocol.envelope import ToolFault, is_success
+from outrider.protocol.envelope import ToolFault
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import WithheldTool
 from outrider.records.runs import left_over
@@ -40,11 +37,9 @@ from outrider.surfaces.reports import agents as listing, modules
 from outrider.surfaces.reports.lsp import programs
 from outrider.surfaces.reports.report import Column, Report, Row, Section
 from outrider.surfaces.text import as_text, by_reason, duration
-from outrider.surfaces.web_calls import TOOLS, call_tool
-from outrider.tools.context import ToolContext
-from outrider.tools.documents.conversion import convert_bytes
+from outrider.surfaces.web_calls import search_once
+from outrider.tools.documents.conversion import try_converter
 from outrider.tools.files.ripgrep import ripgrep
-from outrider.tools.formatting import error_line
 from outrider.tools.lsp.client import version_of
 from outrider.tools.lsp.servers import Surroundings
 
@@ -60,7 +55,6 @@ examples:
 """
 
 MIN_FREE_BYTES, LOW_FREE_BYTES = 64 << 20, 1 << 30
-CHILD_TIMEOUT_MS = 60_000
 MAX_CHECK_SECONDS = 90.0
 NOT_ASKED = "not asked, --online does that"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
@@ -75,7 +69,6 @@ COLUMNS = (
 Findings = Iterable[tuple[str, str]]
 """What one check finds: each `ok`, `warn` or `fail` with words, and what to do if it isn't fine."""
 Check = Callable[[], Findings]
-temporary_folder = partial(tempfile.TemporaryDirectory[str], prefix="outrider-doctor-")
 
 
 def configure(parser: CommandParser) -> None:
@@ -147,7 +140,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
     yield "system", "processes left over", partial(_left_over, project, runs)
-    yield "system", "child", lambda: [("ok", _delegated(EMBEDDED))]
+    yield "system", "child", _child
 
 
 def _configuration(project: Project, problem: str) -> Findings:
@@ -206,20 +199,13 @@ def _model(name: str, project: Project, online: bool) -> str:
         return "it finds and quotes, it doesn't reason; set a key such as OPENAI_API_KEY for more"
     choice = next(one for one in modules.model_choices(project) if one.model == name)
     if online:
-        return _delegated(name, **choice.variables)
+        return f"it did a small task in {duration(try_delegation(name, **choice.variables))}"
     key = "its key is set" if needs(name) else "no key is needed"
     return ask_server(choice.environment(os.environ)) or f"{key}, {NOT_ASKED}"
 
 
 def _search(name: str, project: Project, online: bool) -> str:
-    if not online:
-        return NOT_ASKED
-    config = replace(project.config, web=replace(project.config.web, provider=name))
-    with temporary_folder() as folder:
-        envelope, _ = asyncio.run(call_tool(TOOLS["search"], {"query": "weather"}, config, folder))
-    if not is_success(envelope):
-        raise ValueError(error_line(envelope))
-    return "it answers"
+    return search_once(name, project.config) if online else NOT_ASKED
 
 
 def _language_server(name: str, project: Project, _online: bool) -> str:
@@ -227,15 +213,6 @@ def _language_server(name: str, project: Project, _online: bool) -> str:
     around = Surroundings(project.plain_env, (str(project.folder),), project.trusted)
     version = asyncio.run(version_of(program, around.for_server(), project.config.lsp))
     return f"{version or 'it'} answers"
-
-
-def _converter(_name: str, project: Project, _online: bool) -> str:
-    with temporary_folder() as folder:
-        context = ToolContext(cwd=Path(folder), convert=project.config.convert)
-        text = convert_bytes(context, b"six,seven\n6,7\n", "doctor.csv")
-    if "| 6 | 7 |" not in text:
-        raise ValueError(f"of a small table it made {text[:80]!r}")
-    return "it has converted a small table"
 
 
 def _program(path: str | None) -> Findings:
@@ -278,33 +255,13 @@ def _left_over(project: Project, runs: Path) -> Findings:
         yield "ok", "none"
 
 
-def _delegated(model: str, **variables: str) -> str:
-    """Delegate a small task in a folder of its own, away from the user's settings and runs."""
-    # A model that is only asked whether it answers needs no tools.
-    asked = None if is_embedded(model) else replace(general_agent(), tools=())
-    task = "Answer with the word yes." if asked else "Where does the stethoscope hang?"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")}
-    begun = time.monotonic()
-    with temporary_folder() as place:
-        work = Path(place, "work")
-        work.mkdir()
-        (work / "notes.txt").write_text("The doctor's stethoscope hangs in the hall.\n")
-        moved = {"HOME": place, "XDG_CONFIG_HOME": f"{place}/config", "OUTRIDER_HOME": place}
-        # With another HOME, Python wouldn't find what was installed for this user only.
-        env = {**kept, **variables, **moved, "PYTHONUSERBASE": site.getuserbase()}
-        flags = {"subagents.timeoutMs": CHILD_TIMEOUT_MS, "warm.keepMinutes": 0}
-        request = Request("explorer", task, model=model, cwd=work, definition=asked)
-        result = asyncio.run(perform(request, Caller(env, flags=flags)))
-    took, error = duration((time.monotonic() - begun) * 1000), result.details.error
-    if not result.completed or not (asked or "notes.txt" in result.text):
-        reason = error.message if error else "it answered, but didn't find what it was asked for"
-        raise ValueError(f"a small task failed after {took}: {reason}")
-    return f"a child was started and did a small task in {took}"
+def _child() -> Findings:
+    yield "ok", f"a child was started and did a small task in {duration(try_delegation(EMBEDDED))}"
 
 
-TRIED = {
+TRIED: dict[str, Callable[[str, Project, bool], str]] = {
     "models": _model,
     "search": _search,
     "servers": _language_server,
-    "converter": _converter,
+    "converter": lambda _, project, __: try_converter(project.config.convert),
 }
