@@ -4,9 +4,10 @@ import asyncio
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,45 +15,80 @@ from rich.text import Text
 
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import Streaming, ToolResult
-from outrider.surfaces.cli.views import View, spent
-from outrider.surfaces.text import as_text, count, one_line
+from outrider.surfaces.cli.views import View, call_line, spent
+from outrider.surfaces.text import count, one_line
 
 REFRESH_SECONDS = 0.1
 MAX_STEPS = 5
 MAX_TEXT = 2_000
-MAX_ARGUMENTS = 500
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-# The argument that says most about a call, in this order; without one, all are shown.
-MAIN_ARGUMENTS = ("path", "pattern", "command", "url", "query")
 _line = partial(Text, no_wrap=True, overflow="ellipsis")
+
+
+class Moving:
+    """Lines at the bottom of a terminal, drawn anew ten times a second; others go above them.
+
+    `render` returns the lines with their styles; it is given a spinner.
+    """
+
+    def __init__(self, file: TextIO, render: Callable[[str], list[tuple[str, str]]]) -> None:
+        self.console = Console(file=file, highlight=False, emoji=False)
+        self._render = render
+        self._live: Live | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to draw."""
+        self._live = Live(
+            console=self.console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            get_renderable=self._group,
+        )
+        self._live.start()
+        self._tick()
+
+    def stop(self) -> None:
+        """Remove the lines."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with suppress(OSError):  # a terminal that is gone must not cost the answer
+            if self._live is not None:
+                self._live.stop()
+
+    def say(self, line: str, *, fits: bool) -> None:
+        """Print a line above, whole or only what fits."""
+        self.console.print((_line if fits else Text)(line, "dim"))
+
+    def _tick(self) -> None:
+        with suppress(OSError):
+            if self._live is not None:
+                self._live.refresh()
+        self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
+
+    def _group(self) -> Group:
+        spinner = SPINNER[int(time.monotonic() / REFRESH_SECONDS) % len(SPINNER)]
+        return Group(*(_line(text, style) for text, style in self._render(spinner)))
 
 
 class LiveView(View):
     """A few moving lines on stderr while the run lasts; they disappear when it ends."""
 
     def __init__(self) -> None:
-        self._console = Console(file=sys.stderr, highlight=False, emoji=False)
+        self._moving = Moving(sys.stderr, self._render)
         self._steps = Steps()
         self._name = self._model = ""
         self._streaming = Streaming()
         self._begun = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._live = Live(
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            get_renderable=self._render,
-        )
 
     def started(self, prepared: Prepared, run_id: str) -> None:
         """Begin to show the run."""
         super().started(prepared, run_id)
         self._name, self._model = prepared.definition.name, prepared.choice.model
         self._begun = time.monotonic()
-        self._live.start()
-        self._tick()
+        self._moving.start()
 
     def updated(self, result: ToolResult) -> None:
         """Take in a partial result; the next tick shows it."""
@@ -68,23 +104,14 @@ class LiveView(View):
 
     def close(self) -> None:
         """Remove the moving lines."""
-        if self._timer is not None:
-            self._timer.cancel()
-        with suppress(OSError):  # a terminal that is gone must not cost the answer
-            self._live.stop()
+        self._moving.stop()
 
-    def _tick(self) -> None:
-        with suppress(OSError):
-            self._live.refresh()
-        self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
+    def _render(self, spinner: str) -> list[tuple[str, str]]:
+        steps = self._steps.last(min(MAX_STEPS, max(self._moving.console.height - 2, 0)))
+        return [*((f"  {step}", "dim") for step in steps), (self._status(spinner), "bold")]
 
-    def _render(self) -> Group:
-        steps = self._steps.last(min(MAX_STEPS, max(self._console.height - 2, 0)))
-        return Group(*(_line(f"  {step}", "dim") for step in steps), _line(self._status(), "bold"))
-
-    def _status(self) -> str:
+    def _status(self, spinner: str) -> str:
         elapsed = time.monotonic() - self._begun
-        spinner = SPINNER[int(elapsed / REFRESH_SECONDS) % len(SPINNER)]
         parts = [
             f"{spinner} {self._name}",
             f"{int(elapsed) // 60}:{int(elapsed) % 60:02}",
@@ -121,10 +148,3 @@ class Steps:
         said = [line for line in self._text.splitlines() if line.strip()]
         lines = [*self._lines, *map(one_line, said[-1:])]
         return lines[-number:] if number else []
-
-
-def call_line(name: str, args: object) -> str:
-    """Return a tool call as one line: `grep idleTimeout`."""
-    values = cast("dict[str, object]", args) if isinstance(args, dict) else {}
-    shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
-    return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")

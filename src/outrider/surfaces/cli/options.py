@@ -6,21 +6,17 @@ from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.surfaces.parser import CommandParser
 
 
-def add_options(parser: CommandParser) -> None:
-    """Declare what `run`, `ask` and `chat` have in common."""
+def add_options(parser: CommandParser, *, main: bool = False) -> None:
+    """Declare what `run`, `ask` and `chat` have in common, and what only a main agent takes."""
     add = parser.add_argument
     add("--model", metavar="NAME", help="the model, as provider:name or embedded")
     parser.add_cwd()
     setting = "any setting, for this run; 'outrider config' lists them; can be repeated"
     add("--set", metavar="KEY=VALUE", action="append", default=[], help=setting)
     add("--no-warm", action="store_true", help="start cold, and leave no warm process behind")
-
-
-def add_main_options(parser: CommandParser) -> None:
-    """Declare what `ask` and `chat` have in common."""
-    add_options(parser)
-    allow = "let the main agent write and run commands without asking"
-    parser.add_argument("--allow-write", action="store_true", help=allow)
+    if main:
+        allow = "let the main agent write and run commands without asking"
+        add("--allow-write", action="store_true", help=allow)
 
 
 def option_flags(arguments: Namespace) -> dict[str, object]:

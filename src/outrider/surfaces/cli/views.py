@@ -1,13 +1,20 @@
 """What stderr shows of a run: how it began, what it is doing, and how it ended."""
 
+import time
+from dataclasses import dataclass, field
+
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
 from outrider.protocol.outcomes import Outcome
-from outrider.protocol.results import SingleResult, ToolResult
+from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
+from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
-from outrider.surfaces.text import by_reason, count, duration
+from outrider.surfaces.text import as_text, by_reason, count, duration, one_line
 
+MAX_ARGUMENTS = 500
+# The argument that says most about a call, in this order; without one, all are shown.
+MAIN_ARGUMENTS = ("path", "pattern", "command", "agent", "url", "query")
 CHOSEN = ("flag", "agent file", "configuration")
 
 
@@ -30,6 +37,24 @@ class View:
 
     def close(self) -> None:
         """Leave the terminal as it was."""
+
+
+@dataclass(slots=True)
+class Row:
+    """An agent at work among others, and how far it is."""
+
+    name: str
+    streaming: Streaming = field(default_factory=Streaming)
+    begun: float = field(default_factory=time.monotonic)
+
+    def line(self) -> str:
+        """Return its turn, what it does, its tokens and its time."""
+        done, seconds = self.streaming, int(time.monotonic() - self.begun)
+        calls = [one for one in done.display_items if one["type"] == "toolCall"][-1:]
+        tool = [call_line(one["name"], one["args"]) for one in calls]
+        turn = f"turn {done.turn_count}" if done.turn_count else "starting"
+        parts = (self.name, turn, *tool, spent(done.usage), f"{seconds // 60}:{seconds % 60:02}")
+        return one_line(" · ".join(parts))
 
 
 def opening(prepared: Prepared, run_id: str) -> str:
@@ -64,3 +89,10 @@ def spent(usage: Usage) -> str:
     """`1,234 tokens`, and the cost where it is known."""
     cost = f" · ${usage.cost:.4f}" if usage.cost_known and usage.cost else ""
     return f"{count(usage.tokens, 'token')}{cost}"
+
+
+def call_line(name: str, args: object) -> str:
+    """Return a tool call as one line: `grep idleTimeout`."""
+    values = args if is_object(args) else {}
+    shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
+    return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")

@@ -8,7 +8,7 @@ from outrider.settings.layers import effective
 from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports.report import Column, Report, Section, warnings_of
 from outrider.surfaces.text import as_text
-from outrider.tools.lsp.servers import Surroundings, configured, program_for
+from outrider.tools.lsp.servers import Program, Surroundings, configured, program_for
 
 EXAMPLES = "examples:\n  outrider lsp\n  outrider lsp --json\n"
 COLUMNS = (
@@ -38,11 +38,20 @@ def report(arguments: Namespace) -> Report:
 
 def language_servers(project: Project) -> list[dict[str, Any]]:
     """Return each language server: its `language` and `name`, whether it is `on`, and `why`."""
+    return [
+        {
+            "language": program.server.language,
+            "name": program.server.name,
+            "on": project.config.lsp.enabled and program.path is not None,
+            "why": (program.path or program.problem)
+            if project.config.lsp.enabled
+            else "lsp.enabled is off",
+        }
+        for program in programs(project)
+    ]
+
+
+def programs(project: Project) -> list[Program]:
+    """Return the program of each language server, or why there is none."""
     around = Surroundings.of(project.folder, project.plain_env, trusted=project.trusted)
-    enabled, rows = project.config.lsp.enabled, list[dict[str, Any]]()
-    for server in configured(project.config.lsp):
-        program = program_for(server, around)
-        why = (program.path or program.problem) if enabled else "lsp.enabled is off"
-        on = enabled and program.path is not None
-        rows.append({"language": server.language, "name": server.name, "on": on, "why": why})
-    return rows
+    return [program_for(server, around) for server in configured(project.config.lsp)]
