@@ -90,10 +90,9 @@ async def fetch_content(
     wanted = [*([url] if url else []), *(urls or [])]
     if not wanted:
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give url or urls.")
-    store = web_of(context).store
     pages = await asyncio.gather(*(fetch_page(context, one) for one in dict.fromkeys(wanted)))
-    kept = store.keep(list(pages))
-    data = {"responseId": kept.id, "pages": await in_thread(pages_shown)(kept.pages)}
+    response_id = web_of(context).store.keep(pages)
+    data = {"responseId": response_id, "pages": await in_thread(pages_shown)(pages)}
     faults = [page.about for page in pages if "error" in page.about]
     if len(faults) == len(pages):
         single = len(pages) == 1

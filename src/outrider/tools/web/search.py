@@ -109,7 +109,7 @@ async def web_search(
     if include_content:
         await _fetch(context, list(pages.values())[:MAX_FETCHED])
     kept = session.store.keep(list(pages.values())) if pages else None
-    data = {"responseId": kept and kept.id, "searches": [_data(one, pages) for one in outcomes]}
+    data = {"responseId": kept, "searches": [_data(one, pages) for one in outcomes]}
     first = outcomes[0].fault
     if first is not None and all(outcome.fault for outcome in outcomes):
         raise ToolFault(first.code, str(first), data if len(outcomes) > 1 else None)

@@ -51,35 +51,25 @@ class StoredPage:
                 self.held = file
 
 
-@dataclass(frozen=True, slots=True)
-class StoredResponse:
-    """What one call brought, under the name that the model is told."""
-
-    id: str
-    pages: list[StoredPage]
-
-
 class PageStore:
     """Keeps what a run has found and fetched, whole, to the end of the run."""
 
     def __init__(self) -> None:
-        self.responses: dict[str, StoredResponse] = {}
-        """By their ids, in the order they came."""
+        self.responses: dict[str, list[StoredPage]] = {}
+        """The pages that each call brought, by the id that the model is told."""
 
-    def keep(self, pages: list[StoredPage]) -> StoredResponse:
-        """Return the pages as a response that can be asked for again."""
-        response = StoredResponse(uuid4().hex[:8], pages)
-        self.responses[response.id] = response
-        return response
+    def keep(self, pages: list[StoredPage]) -> str:
+        """Return the id under which these pages can be asked for again."""
+        response_id = uuid4().hex[:8]
+        self.responses[response_id] = pages
+        return response_id
 
     def has(self, address: str) -> bool:
         """Return whether an address stands in what came from the web, or is where it came from."""
-        for response in self.responses.values():
-            for page in response.pages:
-                # One that failed has only the address that the model gave: perhaps a refused one.
-                if "error" not in page.about and (page.url == address or address in page.text):
-                    return True
-        return False
+        pages = (page for response in self.responses.values() for page in response)
+        # One that failed has only the address that the model gave: perhaps a refused one.
+        came = (page for page in pages if "error" not in page.about)
+        return any(page.url == address or address in page.text for page in came)
 
 
 class WebSession:

@@ -59,7 +59,7 @@ def get_search_content(
         known = ", ".join([*responses][-20:]) or "none yet"
         message = f"No response {response_id[:40]!r}. There are: {known}."
         raise ToolFault(ToolCode.NOT_FOUND, message)
-    page = _page(responses[response_id].pages, url, index)
+    page = _page(responses[response_id], url, index)
     if "error" in page.about:
         raise ToolFault(page.about["code"], page.about["error"])
     text = page.text
