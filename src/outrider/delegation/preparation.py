@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import AgentDefinition
+from outrider.agents.definitions import AgentDefinition, normal_name
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Clearance, Permit
 from outrider.delegation.project import Project, open_project
@@ -103,17 +103,18 @@ def assembled(
 
 def find_agent(name: str, discovery: Discovery) -> AgentDefinition:
     """Return the agent that is called `name`, or refuse with those there are."""
-    definition = discovery.agents.get(name.strip())
+    name = normal_name(name)
+    definition = discovery.agents.get(name)
     if definition is not None:
         return definition
-    near = get_close_matches(name.strip(), discovery.agents, 1)
+    near = get_close_matches(name, discovery.agents, 1)
     meant = f" Did you mean {near[0]}?" if near else ""
     names = ", ".join(discovery.agents)
     faults = [note for note in discovery.diagnostics if note.severity == "error"]
     hint = "".join(f" Unusable: {note}." for note in faults[:3])
     raise Refusal(
         ErrorCode.UNKNOWN_AGENT,
-        f"Unknown agent: {name.strip()}. Available agents: {names}.{meant}{hint}",
+        f"Unknown agent: {name}. Available agents: {names}.{meant}{hint}",
     )
 
 

@@ -168,7 +168,7 @@ class _Kept:
     def _paths(self) -> Iterator[tuple[str, bool]]:
         """Yield what the project depends on, and whether on its content or on whose it is."""
         folder, env = self.project.folder, self.project.env
-        for level in places.project_levels(folder, env):
+        for level in places.agent_levels(folder, env):
             yield str(level), False
             yield str(level / ".git"), False
             yield from ((str(path), True) for path in places.project_files(level))

@@ -253,10 +253,10 @@ def _changes(repository: _Repository, path: str, command: str, *commits: str) ->
             after = repository.content(name, new_mode, new)
             if (before, old_mode) == (after, new_mode):
                 continue  # only touched
-            sides = (f"{shown_name(name)} ({mode})" for mode in (old_mode, new_mode))
             lines = repository.lines(before), repository.lines(after)
             _refuse_repetitive(*lines)
-            shown = unified_diff(*lines, *sides, lineterm="")
+            sides = [f"{shown_name(name)} ({mode})" for mode in (old_mode, new_mode)]
+            shown = unified_diff(*lines, sides[0], sides[1], lineterm="")
             # Something differs all the same: what is masked, or the mode.
             yield from chain([next(shown, f"[{shown_name(name)}: {old_mode} → {new_mode}]")], shown)
         except ToolFault as fault:
