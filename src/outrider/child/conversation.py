@@ -86,7 +86,7 @@ class Conversation:
                         self._show_life(turn)
             failure = cut_failure(stream.get())
         except Exception as error:
-            failure = classify(error, self.model_name)
+            failure = classify(error, self.model_name, self.model.base_url)
         response = stream.get() if stream is not None else None
         self._is_near_window = response is not None and fullness(response) > NEAR_WINDOW_SHARE
         return Reply("".join(pieces), _usage_of(response), response, failure)

@@ -48,7 +48,7 @@ class Project:
     """The environment without its secrets."""
     trusted: bool
     """Whether the user's own settings trust the repository."""
-    _local_servers: Callable[[], LocalServer | None]
+    _local_servers: Callable[..., LocalServer | None]
 
     @property
     def config(self) -> Config:

@@ -231,7 +231,7 @@ def _own_tools(config: Config) -> Findings:
 
 def _model(choice: ModelChoice, title: str, *, online: bool) -> Findings:
     """Check the model that answers for an agent that names none, or that of another provider."""
-    named = f"{choice.model or 'none'} ({choice.reason})"
+    named = f"{choice.shown or 'none'} ({choice.reason})"
     if choice.problem:
         yield "fail" if title == "model" else "warn", f"{named}: {choice.problem}"
     elif is_embedded(choice.model):

@@ -105,7 +105,7 @@ def model_choices(project: Project) -> Iterator[tuple[str, ModelChoice]]:
             continue
         seen.add(key)
         choice = choose_model(
-            flag=None, agent=None, configured=None, env=env, local_servers=lambda: None
+            flag=None, agent=None, configured=None, env=env, local_servers=lambda *_: None
         )
         if is_embedded(choice.model):
             problem = choice.reason if provider.default else "it has no default model: name one"
@@ -116,7 +116,7 @@ def model_choices(project: Project) -> Iterator[tuple[str, ModelChoice]]:
 def _models(project: Project) -> States:
     for title, choice in model_choices(project):
         answers = "it answers: " if title == "model" else ""
-        yield choice.model, not choice.problem, choice.problem or f"{answers}{choice.reason}"
+        yield choice.shown, not choice.problem, choice.problem or f"{answers}{choice.reason}"
 
 
 def converter_state(config: Config) -> tuple[bool, str]:
