@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from outrider.delegation.request import (
     check_input,
     check_schema,
     invalid,
+    tool_sources,
 )
 from outrider.models.resolution import ModelChoice
+from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.keys import Config
 
@@ -72,6 +74,11 @@ def prepare(
     check_input(request)
     check_schema(request.output_schema)
     definition = request.definition or find_agent(request.agent, project.discovery)
+    if request.tools:
+        sources = tool_sources(request.tools, env)
+        project = project.with_modules(sources.values())
+        listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
+        definition = replace(definition, tools=(*listed, *sources))
     _check_may_run(definition, project, confirm)
     given, problems = project.permit(definition, interactive=confirm is not None)
     return assembled(request, project, definition, given, problems)

@@ -7,7 +7,7 @@ changes.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -55,6 +55,12 @@ class Project:
         """The effective settings."""
         return self.settings.config
 
+    def with_modules(self, modules: Iterable[str]) -> "Project":
+        """Return the same with more modules of the user's tools."""
+        tools = replace(self.config.tools, modules=(*self.config.tools.modules, *modules))
+        config = replace(self.config, tools=tools)
+        return replace(self, settings=replace(self.settings, config=config))
+
     def permit(
         self, agent: AgentDefinition, *, interactive: bool
     ) -> tuple[Permit, tuple[str, ...]]:
@@ -86,12 +92,15 @@ class Project:
     def _own_tools(
         self, agent: AgentDefinition
     ) -> tuple[Mapping[str, CatalogueEntry], tuple[str, ...]]:
-        """Return the tools of the user's own; looked for only where the agent lists one."""
-        if all(is_own(name) for name in agent.tools or ()):
+        """Return the tools of the user's own, where there are modules or the agent lists one."""
+        modules = self.config.tools.modules
+        if not modules and all(is_own(name) for name in agent.tools or ()):
             return {}, ()
-        from outrider.tools.loading import load_tools
+        from outrider.tools.loading import load_tools, out_of_reach
 
-        tools, problems = load_tools(self.config.tools.modules)
+        tools, problems = load_tools(modules)
+        for name in out_of_reach((one.partition(":")[0] for one in modules), self.env):
+            problems.append(f"the module {name} of tools.modules can't be imported by a child")
         return {tool.name: tool.entry for tool in tools}, tuple(problems)
 
 

@@ -1,15 +1,18 @@
 """What can be refused before a child is started: each refusal has a code and says what to do."""
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.processes.reaping import ancestor_names, depth_of
 from outrider.protocol import jsonl
+from outrider.protocol.catalogue import is_own
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.schemas.output_schema import SchemaError, load_schema
 from outrider.settings.keys import Config
@@ -29,6 +32,8 @@ class Request:
     cwd: str | os.PathLike[str] | None = None
     definition: AgentDefinition | None = None
     """The agent itself, where it isn't one of those that are discovered."""
+    tools: Sequence[Callable[..., Any]] = ()
+    """Functions that the agent gets as tools beside its own."""
 
 
 def invalid(message: str) -> Refusal:
@@ -100,6 +105,31 @@ def _check_text(name: str, value: object) -> None:
         raise invalid(f"{name} holds a NUL character, which no text may. Take it out.")
     if jsonl.without_surrogates(value) != value:
         raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
+
+
+def tool_sources(tools: Sequence[Any], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of these functions as tools, and where a child imports each from."""
+    from outrider.tools.loading import out_of_reach
+    from outrider.tools.registry import tool_of
+
+    sources: dict[str, str] = {}
+    for function in tools:
+        name, module = getattr(function, "__qualname__", ""), getattr(function, "__module__", "")
+        made = tool_of(function)
+        if made is None or is_own(made.name):
+            why = f"has a name of Outrider's own, {made.name}" if made else "isn't one"
+            raise invalid(f"The tool {function!r} {why}: decorate it with @tool.")
+        try:
+            is_found = attrgetter(name)(sys.modules[module]) is function
+        except (KeyError, AttributeError):  # a lambda, or a function inside of another
+            is_found = False
+        if module == "__main__" or not is_found or out_of_reach([module], env):
+            raise invalid(
+                f"The tool {made.name} can't be imported by a child: {name} has to be at the top "
+                f"of a module that is installed or on PYTHONPATH, and {module} doesn't offer that."
+            )
+        sources[made.name] = f"{module}:{name}"
+    return sources
 
 
 def check_schema(schema: Any) -> None:
