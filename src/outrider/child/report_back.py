@@ -25,6 +25,10 @@ REMINDER = (
     f"You answered in plain text, which can't be delivered. Call the `{REPORT_BACK}` tool now "
     "with your result as its arguments. It is the only tool you have left."
 )
+AS_JSON = (
+    "You have no tools from here on. Answer with your result alone: one JSON object that fits "
+    "this schema, and no other text.\n{schema}"
+)
 CUT_REPORT = Fault("$", "the report was cut at the model's token limit: report less at once")
 NO_REPORT = Fault("$", f"there is no report: {REPORT_BACK} was never called")
 
@@ -95,9 +99,12 @@ def ignored() -> Envelope:
     )
 
 
-def rejected(report: Report, attempts_left: int | None = None) -> Envelope:
+def rejected(
+    report: Report, attempts_left: int | None = None, *, as_json: bool = False
+) -> Envelope:
     """Return the answer to an invalid report: every fault by its path, and what to do."""
-    again = f"Call `{REPORT_BACK}` again with all of it put right"
+    again = "Send the JSON" if as_json else f"Call `{REPORT_BACK}`"
+    again = f"{again} again with all of it put right"
     if attempts_left is not None:
         again = f"{again}; tries left: {attempts_left}"
         if attempts_left < 1:
