@@ -48,13 +48,12 @@ class Desk:
 def rooms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: Path, cold: None
 ) -> Iterator[ModuleType]:
-    """A module that this process can import; a child can where PYTHONPATH leads to it."""
+    """A module in a folder that only this process looks in, as in that of its script."""
     folder = tmp_path / "modules"
     folder.mkdir()
     name = f"rooms_{tmp_path.name}"
     (folder / f"{name}.py").write_text(ROOMS)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setenv("PYTHONPATH", str(folder))
     yield import_module(name)
     del sys.modules[name]
 
@@ -78,12 +77,6 @@ async def test_a_tool_that_writes_is_withheld_from_a_readonly_agent(rooms: Modul
     assert "room_paint" not in server.requests[0].tool_names
 
 
-@tool("test:top", writes=False)
-def top() -> int:
-    """Be in a module of the tests, which no child can import."""
-    return 0
-
-
 def nested(in_main: bool = False) -> object:
     @tool("test:nested", writes=False)
     def inner() -> int:
@@ -98,13 +91,12 @@ def nested(in_main: bool = False) -> object:
 async def test_what_a_child_cannot_import_is_refused_before_it_starts(rooms: ModuleType) -> None:
     unnamed = tool("test:unnamed", writes=False)(lambda: 0)
     for function, says in [
-        (unnamed, "can't be imported by a child"),
-        (nested(), "can't be imported by a child"),
-        (nested(in_main=True), "__main__ doesn't offer that"),
-        (rooms.Desk().size, "can't be imported by a child"),
-        (top, "installed or on PYTHONPATH"),
+        (unnamed, "A child can't import the tool"),
+        (nested(), "A child can't import the tool"),
+        (nested(in_main=True), "inner of __main__: it has to be at the top of a module"),
+        (rooms.Desk().size, "A child can't import the tool"),
         (rooms.plain, "decorate it with @tool"),
-        (rooms.read, "a name of Outrider's own"),
+        (rooms.read, "under a new name"),
         ("text", "decorate it with @tool"),
     ]:
         with pytest.raises(DelegationError, match="INVALID_INPUT") as raised:
@@ -113,21 +105,13 @@ async def test_what_a_child_cannot_import_is_refused_before_it_starts(rooms: Mod
         assert raised.value.result.details.results == ()
 
 
-async def test_a_module_that_cannot_be_imported_is_told_in_the_result(
-    rooms: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    modules = ["nowhere_at_all", rooms.__name__]
-    for path in (os.environ["PYTHONPATH"], ""):
-        monkeypatch.setenv("PYTHONPATH", path)
-        with ScriptedModel([answer("Done.")]) as server:
-            os.environ.update(server.environment)
-            config = {"tools.modules": modules}
-            done = await delegate("explorer", "Go", model=server.model, config=config)
-        warnings = " ".join(done.result.details.results[0].warnings)
-        assert "nowhere_at_all of tools.modules can't be loaded: ModuleNotFoundError" in warnings
-        assert (f"{rooms.__name__} of tools.modules can't be imported by a child" in warnings) == (
-            not path
-        )
+async def test_a_module_that_cannot_be_imported_is_told_in_the_result(rooms: ModuleType) -> None:
+    config = {"tools.modules": ["nowhere_at_all", rooms.__name__]}
+    with ScriptedModel([answer("Done.")]) as server:
+        os.environ.update(server.environment)
+        done = await delegate("explorer", "Go", model=server.model, config=config)
+    [warning] = done.result.details.results[0].warnings
+    assert "nowhere_at_all of tools.modules can't be loaded: ModuleNotFoundError" in warning
 
 
 def test_the_command_tells_of_a_broken_module_too(tmp_path: Path, warm_runtime: Path) -> None:

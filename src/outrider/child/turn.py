@@ -117,16 +117,13 @@ class TurnExecutor:
         self._as_json = False
 
     def ask_for_json(self, failure: Failure | None = None) -> bool:
-        """Have the model report as plain JSON from now on; returns whether it can, and didn't.
-
-        `failure` is what became of a request with tools.
-        """
-        if not self._report_tool or self._as_json:
+        """Have the model report as JSON; returns whether that may help, and wasn't tried."""
+        if self._as_json or not self._report_tool:
             return False
         self._as_json = self._conversation.can_answer_as_json(failure)
         if self._as_json:
             schema = json.dumps(self._report_tool[0].parameters_json_schema)
-            self._history.say(AS_JSON.format(schema=schema))
+            self._history.say(f"{AS_JSON}\n{schema}")
         return self._as_json
 
     async def run(self, turn: int, *, only_report_back: bool = False) -> TurnResult:
@@ -193,9 +190,7 @@ class TurnExecutor:
                 report = self._report_back.judge(call.arguments, cut=result.stop_reason == "length")
                 reports.append(report)
                 self._reports_left -= not report.is_valid
-                envelope = accepted()
-                if not report.is_valid:
-                    envelope = rejected(report, self._reports_left, as_json=self._as_json)
+                envelope = accepted() if report.is_valid else rejected(report, self._reports_left)
             envelope = _completed(envelope, REPORT_BACK, begun)
             self._emit(ToolResultEndEvent(call.id, call.name, envelope))
             parts.append(_returned(call, envelope["message"], envelope))

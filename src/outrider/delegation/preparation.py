@@ -75,7 +75,7 @@ def prepare(
     check_schema(request.output_schema)
     definition = request.definition or find_agent(request.agent, project.discovery)
     if request.tools:
-        sources = tool_sources(request.tools, env)
+        sources = tool_sources(request.tools)
         project = project.with_modules(sources.values())
         listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
         definition = replace(definition, tools=(*listed, *sources))

@@ -96,11 +96,9 @@ class Project:
         modules = self.config.tools.modules
         if not modules and all(is_own(name) for name in agent.tools or ()):
             return {}, ()
-        from outrider.tools.loading import load_tools, out_of_reach
+        from outrider.tools.loading import load_tools
 
         tools, problems = load_tools(modules)
-        for name in out_of_reach((one.partition(":")[0] for one in modules), self.env):
-            problems.append(f"the module {name} of tools.modules can't be imported by a child")
         return {tool.name: tool.entry for tool in tools}, tuple(problems)
 
 

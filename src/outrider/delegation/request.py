@@ -107,27 +107,22 @@ def _check_text(name: str, value: object) -> None:
         raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
 
 
-def tool_sources(tools: Sequence[Any], env: Mapping[str, str]) -> dict[str, str]:
+def tool_sources(tools: Sequence[Any]) -> dict[str, str]:
     """Return the names of these functions as tools, and where a child imports each from."""
-    from outrider.tools.loading import out_of_reach
     from outrider.tools.registry import tool_of
 
     sources: dict[str, str] = {}
     for function in tools:
-        name, module = getattr(function, "__qualname__", ""), getattr(function, "__module__", "")
-        made = tool_of(function)
-        if made is None or is_own(made.name):
-            why = f"has a name of Outrider's own, {made.name}" if made else "isn't one"
-            raise invalid(f"The tool {function!r} {why}: decorate it with @tool.")
+        if (made := tool_of(function)) is None or is_own(made.name):
+            raise invalid(f"{function!r} is no tool: decorate it with @tool under a new name.")
+        module, name = function.__module__, function.__qualname__
         try:
             is_found = attrgetter(name)(sys.modules[module]) is function
         except (KeyError, AttributeError):  # a lambda, or a function inside of another
             is_found = False
-        if module == "__main__" or not is_found or out_of_reach([module], env):
-            raise invalid(
-                f"The tool {made.name} can't be imported by a child: {name} has to be at the top "
-                f"of a module that is installed or on PYTHONPATH, and {module} doesn't offer that."
-            )
+        if not is_found or module == "__main__":
+            where = "it has to be at the top of a module that isn't the script itself"
+            raise invalid(f"A child can't import the tool {name} of {module}: {where}.")
         sources[made.name] = f"{module}:{name}"
     return sources
 

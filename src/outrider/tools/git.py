@@ -22,7 +22,6 @@ from outrider.tools.context import ToolContext
 from outrider.tools.files.ripgrep import RipgrepProcess
 from outrider.tools.lsp.servers import Surroundings
 from outrider.tools.registry import tool
-from outrider.workspaces.folder import containing
 from outrider.workspaces.names import shown_name
 
 DEFAULT_COMMITS = 20
@@ -39,16 +38,14 @@ _NEVER_READ = ("hooks", "lfs", "annex", "modules", "worktrees")
 # stay, `safe.directory` among them.
 _SETTINGS = (
     "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.attributesFile=/dev/null",
-    "mailmap.file=", "mailmap.blob=", "protocol.allow=never",
-    "submodule.recurse=false", "i18n.logOutputEncoding=UTF-8", "color.ui=false",
+    "mailmap.file=", "mailmap.blob=", "protocol.allow=never", "submodule.recurse=false",
+    "i18n.logOutputEncoding=UTF-8", "color.ui=false",
 )  # fmt: skip
+# Unlike protocol.allow, no other setting loosens GIT_ALLOW_PROTOCOL.
 _ENVIRONMENT = {
-    "LC_ALL": "C.UTF-8",
-    "PATH": os.defpath,
-    "GIT_ALLOW_PROTOCOL": "none",  # unlike protocol.allow, no other setting loosens it
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-}
+    "LC_ALL": "C.UTF-8", "PATH": os.defpath,
+    "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0",
+}  # fmt: skip
 
 
 @tool("repository:git", name="git", timeout_ms=60_000)
@@ -95,16 +92,13 @@ class _Repository:
     program: str
     settings: tuple[str, ...] = _SETTINGS
 
-    def commit(self, ref: str | None) -> str:
-        """Return the id of a commit."""
-        return self.identity(f"{ref or 'HEAD'}^{{commit}}")
-
-    def identity(self, name: str) -> str:
-        """Return the id of what git knows by this name."""
+    def commit(self, ref: str | None, file: str = "^{commit}") -> str:
+        """Return the id of a commit, or of a file in it."""
         try:
-            return self.run("rev-parse", "--verify", name).decode().strip()
+            return self.run("rev-parse", "--verify", f"{ref or 'HEAD'}{file}").decode().strip()
         except ToolFault as fault:
-            message = f"there is no {shown_name(name)}: {fault.message}"
+            what = f"commit {ref or 'HEAD'}" if file == "^{commit}" else file[1:]
+            message = f"there is no {shown_name(what)} here: {fault.message}"
             raise ToolFault(ToolCode.NOT_FOUND, message) from None
 
     def told(self, *arguments: str) -> Iterator[str]:
@@ -130,18 +124,22 @@ class _Repository:
             self.context.effects.file_read(path)
             return file.read(MAX_FILE_BYTES + 1).replace(b"\r\n", b"\n")
 
-    def lines(self, content: bytes) -> list[str]:
-        """Return a file's lines, masked where the child doesn't see secrets."""
-        if len(content) > MAX_FILE_BYTES or b"\0" in content:
+    def lines(self, *contents: bytes) -> list[list[str]]:
+        """Return the lines of files that can be compared, masked where secrets are."""
+        if any(len(one) > MAX_FILE_BYTES or b"\0" in one for one in contents):
             raise ToolFault(ToolCode.TOO_LARGE, "binary or larger than 1 MiB, not shown")
-        lines = content.decode(errors="replace").removesuffix("\n").split("\n") if content else []
-        return self.context.mask.lines(lines) if self.context.mask else lines
+        texts = [one.decode(errors="replace").removesuffix("\n") for one in contents]
+        lines = [text.split("\n") if text else [] for text in texts]
+        counts = Counter(lines[-1])
+        if sum(counts[line] for line in lines[0]) > MAX_EQUAL_PAIRS:
+            raise ToolFault(ToolCode.TOO_LARGE, "too repetitive to be compared")
+        return [self.context.mask.lines(one) for one in lines] if self.context.mask else lines
 
     def run(self, *arguments: str, most: int = MAX_OUTPUT_BYTES) -> bytes:
-        """Return what git writes; raises its complaint, and where it writes more than `most`."""
+        """Return what git writes; raises where it fails, or writes more than `most`."""
         given = self.context.environment
         env = {key: given[key] for key in ("HOME", "XDG_CONFIG_HOME") if key in given}
-        above = {"GIT_CEILING_DIRECTORIES": os.path.dirname(self.root), "GIT_WORK_TREE": self.root}
+        env |= {"GIT_CEILING_DIRECTORIES": os.path.dirname(self.root), "GIT_WORK_TREE": self.root}
         settings = [word for one in self.settings for word in ("-c", one)]
         output = bytearray()
         with subprocess.Popen(
@@ -150,7 +148,7 @@ class _Repository:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=self.root,
-            env=env | above | _ENVIRONMENT,
+            env=env | _ENVIRONMENT,
         ) as process:
             try:
                 running = RipgrepProcess(process, self.context.stop)
@@ -159,7 +157,9 @@ class _Repository:
                     if len(output) > most:
                         raise ToolFault(ToolCode.TOO_LARGE, f"larger than {most:,} bytes")
                 if process.wait():
-                    raise ToolFault(ToolCode.UPSTREAM_FAILED, _complaint(running.complaints))
+                    # Its words may quote any file that the repository's settings name.
+                    why = ": see safe.directory" if b"safe.dir" in running.complaints else ""
+                    raise ToolFault(ToolCode.UPSTREAM_FAILED, f"git can't read it{why}")
             finally:
                 process.kill()
         return bytes(output)
@@ -170,27 +170,20 @@ def _opened(context: ToolContext) -> _Repository:
     found = git_root(context.cwd)
     if found is None:
         raise ToolFault(ToolCode.NOT_FOUND, "the working tree is in no repository of the user's")
-    root = str(found)
-    program = Surroundings(context.environment, (root, *context.workspace.roots)).find("git")
+    roots = (str(found), *context.workspace.roots)
+    program = Surroundings(context.environment, roots).find("git")
     if program is None:
         raise ToolFault(ToolCode.NOT_AVAILABLE, "git is not installed")
-    if leads := _leading_out(root):
+    repository = _Repository(context, str(found), program)
+    if leads := _leading_out(repository.root):
         message = f"{shown_name(leads)} may lead git out of the working tree"
         raise ToolFault(ToolCode.DENIED, message)
-    repository = _Repository(context, root, program)
     names = repository.run("config", "--list", "--name-only", "--null").decode().split("\0")
     filters = {name.rpartition(".")[0] for name in names if name.startswith("filter.")}
     if any("=" in name for name in filters):  # it couldn't be overruled
         raise ToolFault(ToolCode.DENIED, "the repository has a filter with = in its name")
     off = (f"{name}.{end}" for name in filters for end in ("clean=", "process=", "required=false"))
     return replace(repository, settings=(*_SETTINGS, *off))
-
-
-def _complaint(words: bytes) -> str:
-    # They may quote any file that the repository's settings name.
-    if b"safe.directory" in words:
-        return "the repository belongs to another user: git's safe.directory can allow it"
-    return "git can't read that here"
 
 
 def _leading_out(root: str) -> str | None:
@@ -200,11 +193,10 @@ def _leading_out(root: str) -> str | None:
     """
     link = folder = os.path.join(root, ".git")
     if os.path.isfile(link):
-        named = _text(link).removeprefix("gitdir:").strip()
+        named = _first_line(link).removeprefix("gitdir:").strip()
         folder = os.path.realpath(os.path.join(root, named))
-        back = os.path.join(folder, "gitdir")
-        if containing((root,), folder) is None:
-            is_linked = os.path.isfile(back) and os.path.realpath(_text(back)) == link
+        if not folder.startswith(f"{root}/"):
+            is_linked = os.path.realpath(_first_line(f"{folder}/gitdir")) == link
             return None if is_linked else link
     for above, folders, files in os.walk(folder):
         folders[:] = [one for one in folders if above != folder or one not in _NEVER_READ]
@@ -214,15 +206,17 @@ def _leading_out(root: str) -> str | None:
     return None
 
 
-def _text(path: str) -> str:
-    with open(path, "rb") as file:
-        return os.fsdecode(file.read(4_096)).strip()
+def _first_line(path: str) -> str:
+    if not os.path.isfile(path):
+        return ""
+    with open(path, errors="surrogateescape") as file:
+        return file.readline(4_096).strip()
 
 
 def _diff(repository: _Repository, path: str, ref: str | None) -> Iterator[str]:
     first, dots, last = (ref or "").partition("..")
     if dots:
-        commits = [repository.commit(one or None) for one in (first, last.removeprefix("."))]
+        commits = [repository.commit(one) for one in (first, last.removeprefix("."))]
         if last.startswith("."):
             commits[0] = repository.run("merge-base", *commits).decode().strip()
         return _changes(repository, path, "diff-tree", *commits)
@@ -235,9 +229,10 @@ def _diff(repository: _Repository, path: str, ref: str | None) -> Iterator[str]:
 
 
 def _show(repository: _Repository, path: str, commit: str) -> Iterator[str]:
-    [*parents] = next(repository.told("--max-count=1", "--format=%P", commit), "").split()[:1]
-    changes = _changes(repository, path, "diff-tree", "--root", "--no-commit-id", *parents, commit)
-    return chain(repository.told("--max-count=1", _COMMIT, commit), changes)
+    parents = next(repository.told("--max-count=1", "--format=%P", commit), "").split()[:1]
+    how = ("diff-tree", "--root", "--no-commit-id", *parents, commit)
+    told = repository.told("--max-count=1", _COMMIT, commit)
+    return chain(told, _changes(repository, path, *how))
 
 
 def _changes(repository: _Repository, path: str, command: str, *commits: str) -> Iterator[str]:
@@ -248,38 +243,30 @@ def _changes(repository: _Repository, path: str, command: str, *commits: str) ->
         old_mode, new_mode, old, new, status = about.lstrip(":").split()
         if status == "U":  # in conflict: what is in the working tree counts
             new_mode, new = "100644", ""
+        shown = shown_name(name)
         try:
             before = repository.content(name, old_mode, old)
             after = repository.content(name, new_mode, new)
             if (before, old_mode) == (after, new_mode):
                 continue  # only touched
-            lines = repository.lines(before), repository.lines(after)
-            _refuse_repetitive(*lines)
-            sides = [f"{shown_name(name)} ({mode})" for mode in (old_mode, new_mode)]
-            shown = unified_diff(*lines, sides[0], sides[1], lineterm="")
+            lines = repository.lines(before, after)
+            sides = (f"{shown} ({old_mode})", f"{shown} ({new_mode})")
+            diff = unified_diff(lines[0], lines[1], sides[0], sides[1], lineterm="")
             # Something differs all the same: what is masked, or the mode.
-            yield from chain([next(shown, f"[{shown_name(name)}: {old_mode} → {new_mode}]")], shown)
+            yield from chain([next(diff, f"[{shown}: {old_mode} → {new_mode}]")], diff)
         except ToolFault as fault:
-            yield f"[{shown_name(name)}: {fault.message}]"
-
-
-def _refuse_repetitive(before: list[str], after: list[str]) -> None:
-    counts = Counter(after)
-    if sum(counts[line] for line in before) > MAX_EQUAL_PAIRS:
-        raise ToolFault(ToolCode.TOO_LARGE, "too repetitive to be compared")
+            yield f"[{shown}: {fault.message}]"
 
 
 def _blame(repository: _Repository, path: str, ref: str | None) -> Iterator[str]:
     """Yield a file's lines behind their commits; without a ref, those of the working tree."""
     commit = repository.commit(ref)
-    content = repository.content(path, "100644", repository.identity(f"{commit}:{path}"))
-    old = new = repository.lines(content)
-    if ref is None:
-        new = repository.lines(repository.content(path, "100644"))
-    _refuse_repetitive(old, new)
+    old = repository.content(path, "100644", repository.commit(commit, f":{path}"))
+    new = old if ref else repository.content(path, "100644")
+    before, after = repository.lines(old, new)
     blamed = repository.run("blame", "--no-textconv", "--date=short", commit, "--", path)
     texts = enumerate(blamed.decode(errors="replace").split("\n"), 1)
     origins = [f"{text.partition(f' {at}) ')[0].rstrip()})" for at, text in texts]
-    matches = SequenceMatcher(None, old, new).get_matching_blocks()
+    matches = SequenceMatcher(None, before, after).get_matching_blocks()
     whose = {b + at: origins[a + at] for a, b, size in matches for at in range(size)}
-    return (f"{whose.get(at, 'not committed')} {at + 1}\t{line}" for at, line in enumerate(new))
+    return (f"{whose.get(at, 'not committed')} {at + 1}\t{line}" for at, line in enumerate(after))

@@ -1,8 +1,6 @@
 """Which tools there are: ours, and those of the user's packages and configured modules."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module, metadata
 
@@ -10,11 +8,6 @@ from outrider.protocol.catalogue import CATALOGUE, is_own
 from outrider.tools.registry import Tool, collect_tools
 
 ENTRY_POINT_GROUP = "outrider.tools"
-_FIND = """
-import sys
-from importlib.util import find_spec
-print(*(name for name in sys.argv[1:] if find_spec(name) is None))
-"""
 
 
 @cache
@@ -53,20 +46,3 @@ def _sources(modules: Sequence[str]) -> Iterator[tuple[str, Callable[[], object]
     for name in modules:
         found = metadata.EntryPoint(name, name, ENTRY_POINT_GROUP)  # may name a function too
         yield f"the module {name} of tools.modules", found.load
-
-
-def out_of_reach(modules: Iterable[str], env: Mapping[str, str]) -> list[str]:
-    """Return the modules that this process has, but a child in `env` can't import.
-
-    A child doesn't look in the folder of the script that was started, nor in the current one.
-    """
-    loaded = tuple(sorted({name for name in modules if name in sys.modules}))
-    return _not_found(loaded, env.get("PYTHONPATH", "")) if loaded else []
-
-
-@cache
-def _not_found(modules: tuple[str, ...], python_path: str) -> list[str]:
-    env = {"PYTHONPATH": python_path, "PYTHONSAFEPATH": "1"}
-    command = [sys.executable, "-c", _FIND, *modules]
-    found = subprocess.run(command, env=env, capture_output=True, text=True)
-    return found.stdout.split() if found.returncode == 0 else list(modules)
