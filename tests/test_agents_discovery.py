@@ -72,7 +72,9 @@ def test_builtin_agents_declare_their_tools():
     code = ("read", "grep", "find", "ls", "lsp")
     web = ("web_search", "fetch_content", "get_search_content", "convert_content")
     declared = {agent.name: agent.tools for agent in builtin_agents()}
-    assert declared == {name: web if name == "researcher" else code for name in BUILTIN_AGENTS}
+    changes = (*code, "git")
+    others = {"researcher": web, "reviewer": changes, "tester": changes}
+    assert declared == {name: others.get(name, code) for name in BUILTIN_AGENTS}
 
 
 def test_general_agent_is_not_listed(found):

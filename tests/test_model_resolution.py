@@ -30,7 +30,11 @@ from outrider.testing import ScriptedModel, answer
 
 def choose(env=None, *, flag=None, agent=None, configured=None, server=None) -> ModelChoice:
     return choose_model(
-        flag=flag, agent=agent, configured=configured, env=env or {}, local_servers=lambda: server
+        flag=flag,
+        agent=agent,
+        configured=configured,
+        env=env or {},
+        local_servers=lambda *_: server,
     )
 
 

@@ -107,16 +107,44 @@ def test_nearest_project_configuration_wins_up_to_the_git_root(tmp_path, env):
     assert places.project_config_file(deep, env) == near
 
 
-def test_without_git_a_folder_above_brings_in_nothing(tmp_path, env):
+def test_without_git_a_folder_above_brings_in_no_settings(tmp_path, env):
     work = tmp_path / "work"
     work.mkdir()
     touch(tmp_path / ".outrider/config.json")
-    (tmp_path / ".claude/agents").mkdir(parents=True)
     assert places.project_config_file(work, env) is None
-    assert places.project_agent_folders(work, env) == ()
     assert places.project_root(work, env) == work
     own = touch(work / ".outrider/config.json")
     assert places.project_config_file(work, env) == own
+
+
+def test_without_git_agents_are_found_above_and_make_the_project(tmp_path, env):
+    deep = tmp_path / "team/a/b"
+    deep.mkdir(parents=True)
+    assert places.project_agent_folders(deep, env) == ()
+    agents = tmp_path / "team/.claude/agents"
+    agents.mkdir(parents=True)
+    (tmp_path / ".agents").mkdir()
+    assert places.project_agent_folders(deep, env) == (agents,)
+    assert places.project_root(deep, env) == tmp_path / "team"
+
+
+def test_without_git_agents_are_not_looked_for_in_home_and_above(home, env):
+    below = home / "code/thing"
+    below.mkdir(parents=True)
+    for folder in (home, home.parent):
+        (folder / ".agents").mkdir()
+    assert places.project_agent_folders(below, env) == ()
+    assert places.project_root(below, env) == below
+
+
+@needs_root
+def test_without_git_a_folder_of_another_user_ends_the_search_for_agents(tmp_path, env):
+    work = tmp_path / "theirs/work"
+    work.mkdir(parents=True)
+    (tmp_path / ".agents").mkdir()
+    assert places.project_agent_folders(work, env) == (tmp_path / ".agents",)
+    os.chown(work.parent, 4321, 4321)
+    assert places.project_agent_folders(work, env) == ()
 
 
 def test_home_itself_is_never_a_project(home, env):

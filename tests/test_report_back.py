@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from cli_door import Door
 from conftest import MAY_WRITE
 from outrider.delegation.api import subagent
 from outrider.protocol.errors import ErrorCode
@@ -265,9 +266,10 @@ async def test_plain_text_is_answered_once_and_then_only_the_report_is_offered()
 
 
 async def test_a_model_that_only_talks_fails_and_its_words_are_kept() -> None:
-    result, server = await reported(answer("It is in a.py."), answer("I said: in a.py."))
+    said = answer("I said: in a.py.")
+    result, server = await reported(answer("It is in a.py."), said, said)
     run = assert_schema_failed(result, "without calling report_back")
-    assert len(server.requests) == 2
+    assert len(server.requests) == 3
     assert run.output == "I said: in a.py."
     assert not run.has_last_report
     [fault] = run.schema_faults or ()
@@ -276,7 +278,10 @@ async def test_a_model_that_only_talks_fails_and_its_words_are_kept() -> None:
 
 async def test_a_model_that_talks_after_a_bad_report_keeps_that_report() -> None:
     result, _ = await reported(
-        tool_call("report_back", BAD), answer("Well."), answer("I give up.", finish_reason="length")
+        tool_call("report_back", BAD),
+        answer("Well."),
+        answer("No."),
+        answer("I give up.", finish_reason="length"),
     )
     run = assert_schema_failed(result, "without calling report_back", "token limit")
     assert run.last_report == BAD
@@ -746,3 +751,88 @@ async def test_the_embedded_model_makes_nothing_up_to_fit_a_schema(world: Path) 
     )
     run = assert_schema_failed(result)
     assert "watch.py" in run.output
+
+
+# Models that can't call tools
+
+
+def without_tools(
+    *replies: Step, refusal: Step
+) -> tuple[Callable[[ModelRequest], Step], list[Any]]:
+    """A server that refuses any request with tools; the formats that it was asked for."""
+    formats: list[Any] = []
+
+    def script(request: ModelRequest) -> Step:
+        if request.tools:
+            return refusal
+        formats.append(request.body.get("response_format"))
+        return replies[len(formats) - 1]
+
+    return script, formats
+
+
+OLLAMA = fail(400, message="gemma:2b does not support tools", type="api_error")
+LLAMA_CPP = fail(500, message="tools param requires --jinja flag", type="server_error")
+
+
+async def asked(script: Callable[[ModelRequest], Step], schema: Any = FINDINGS) -> ToolResult:
+    with ScriptedModel(script) as server:
+        os.environ.update(server.environment)
+        config = {"subagents.retry.enabled": False}
+        return await subagent("explorer", "Find.", schema, model=server.model, config=config)
+
+
+@pytest.mark.parametrize("refused", [OLLAMA, LLAMA_CPP])
+async def test_a_model_that_cannot_call_tools_is_held_to_the_schema_by_its_server(
+    refused: Step,
+) -> None:
+    script, formats = without_tools(answer(json.dumps(GOOD)), refusal=refused)
+    assert_completed(await asked(script), GOOD)
+    [wanted] = formats
+    assert wanted["type"] == "json_schema" and wanted["json_schema"]["schema"] == FINDINGS
+
+
+async def test_a_model_that_only_talks_is_held_to_the_schema_by_its_server() -> None:
+    talks = [answer("In a.py."), answer("I said: in a.py.")]
+    result, server = await reported(*talks, answer(json.dumps(GOOD)))
+    assert_completed(result, GOOD)
+    assert server.requests[2].tools == [] and server.requests[2].body["response_format"]
+
+
+async def test_json_is_validated_unwrapped_and_tried_again_like_any_report() -> None:
+    bad = [answer('{"result": ["x"]}'), answer('{"result": ', finish_reason="length")]
+    script, formats = without_tools(*bad, answer('{"result": [3]}'), refusal=OLLAMA)
+    result = await asked(script, {"type": "array", "items": {"type": "integer"}})
+    assert_completed(result, [3])
+    assert len(formats) == 3 and formats[0]["json_schema"]["schema"]["required"] == ["result"]
+    verdicts = [one["envelope"]["code"] for one in events(result, "tool_result_end")]
+    assert verdicts == [1002, 1002, 0]
+
+
+async def test_json_that_never_fits_is_schema_failed_after_the_same_number_of_tries() -> None:
+    script, formats = without_tools(*[answer(json.dumps(BAD))] * 3, refusal=OLLAMA)
+    run = assert_schema_failed(await asked(script), "None of 3 reports fitted")
+    assert len(formats) == 3 and run.last_report == BAD and len(run.schema_faults or ()) == 2
+
+
+async def test_where_json_fails_too_the_first_failure_is_told() -> None:
+    script, _ = without_tools(fail(400, message="no response_format"), refusal=OLLAMA)
+    run = single(await asked(script))
+    assert run.outcome is Outcome.FAILED and "does not support tools" in (run.error or "")
+
+
+async def test_without_a_schema_nothing_is_answered_without_tools() -> None:
+    script, formats = without_tools(answer("Made up."), refusal=OLLAMA)
+    run = single(await asked(script, None))
+    assert run.outcome is Outcome.FAILED and not formats
+
+
+async def test_the_command_takes_json_from_a_model_without_tools(
+    tmp_path: Path, warm_runtime: Path
+) -> None:
+    script, _ = without_tools(answer(json.dumps(GOOD)), refusal=OLLAMA)
+    door = Door(tmp_path / "door", warm_runtime)
+    with ScriptedModel(script) as server:
+        flags = ("--model", server.model, "--schema", json.dumps(FINDINGS))
+        ended = door.run("run", "explorer", "Find.", *flags, env=server.environment)
+    assert ended.code == 0 and json.loads(ended.out) == GOOD

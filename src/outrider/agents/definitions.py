@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,7 +12,7 @@ from outrider.agents.frontmatter import Diagnostic, Field, Notes, parse
 from outrider.protocol import catalogue
 
 AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
-    ("name", True, "Its name: at most 64 letters, digits, `.`, `_` and `-`."),
+    ("name", True, "Its name: at most 64 letters (of any script), digits, `.`, `_` and `-`."),
     ("description", False, "When to delegate to it, for people and for the host's model."),
     ("readonly", False, "`true` or `1`: it never gets a tool that writes. Anything else is false."),
     ("tools", False, "Names as `a, b`, `[a, b]` or `- a` lines. Without: read, grep, find, ls."),
@@ -26,7 +27,11 @@ DEFAULT_ROLE = (
 _FIELD_NAMES = tuple(name for name, _, _ in AGENT_FIELDS)
 # Misspelt, these still count: a typo must not give an agent more than its author meant.
 _SWITCHES = ("readonly", "disabled")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MAX_NAME = 64
+# Letters and marks that leave no trace on a screen.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 _TOOL = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _MODEL = re.compile(r"[!-~]{1,200}")
 _MAX_TOOLS = 64
@@ -123,14 +128,34 @@ def _definition(
     return definition if name else None
 
 
+def normal_name(name: str) -> str:
+    """Return an agent's name in the one form (NFC) in which names are compared."""
+    return unicodedata.normalize("NFC", name.strip())
+
+
+def is_agent_name(name: str) -> bool:
+    """Whether an agent can have this name: letters of any script, digits, `.`, `_` and `-`."""
+    kinds = {unicodedata.category(char)[0] for char in name if char not in "._-"}
+    flat = unicodedata.normalize("NFKC", name)
+    return (
+        0 < len(name) <= _MAX_NAME
+        and name[0].isalnum()
+        and kinds <= {"L", "M", "N"}
+        and not _INVISIBLE.search(name)
+        # Wide or mathematical letters would pass for those of another name.
+        and sum(map(str.isascii, flat)) == sum(map(str.isascii, name))
+    )
+
+
 def _name(field: Field | None, notes: Notes) -> str | None:
-    if field is None or not field.word:
+    name = normal_name(field.word) if field else ""
+    if field is None or not name:
         notes.error(field.line if field else 1, "it has no name: add a line `name: …`")
-    elif not _NAME.fullmatch(field.word):
+    elif not is_agent_name(name):
         rule = "use at most 64 letters, digits, `.`, `_` and `-`"
-        notes.error(field.line, f"{field.word[:64]!r} isn't a valid name: {rule}")
+        notes.error(field.line, f"{name[:64]!r} isn't a valid name: {rule}")
     else:
-        return field.word
+        return name
     return None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
 
-from outrider.agents.definitions import AgentDefinition, Source
+from outrider.agents.definitions import AgentDefinition, Source, normal_name
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
 from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config, value_of
@@ -137,7 +137,7 @@ def may_run(
     name, settings = definition.name, config.subagents
     if definition.disabled:
         return Clearance.REFUSE, f"{name} is disabled in its file, {definition.path}"
-    if name in settings.disabled:
+    if name in map(normal_name, settings.disabled):
         return Clearance.REFUSE, f"{name} is switched off by subagents.disabled"
     if definition.source is not Source.PROJECT:
         return Clearance.RUN, f"{name} is yours or built in"

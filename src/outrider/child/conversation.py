@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
@@ -15,13 +16,16 @@ from pydantic_ai.messages import (
     TextPartDelta,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
 from outrider.child.emitter import Emit
 from outrider.child.history import History
 from outrider.models.failures import Failure, classify, cut_failure
+from outrider.models.local_servers import own_endpoint
 from outrider.models.providers import cost_of, fullness, request_settings
 from outrider.models.retry import RetryPolicy
+from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.events import DroppedEvent, MessageUpdateEvent, RetryEvent
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.usage import Usage
@@ -53,14 +57,31 @@ class Conversation:
     _shown_at: float = 0.0
     _is_near_window: bool = False
 
-    async def request(self, turn: int, history: History, tools: Sequence[ToolDefinition]) -> Reply:
-        """Return the model's reply; `usage` counts every attempt that was made for it."""
+    def can_answer_as_json(self, failure: Failure | None) -> bool:
+        """Whether the model can be held to a schema without tools, which may be what failed."""
+        kinds = {FailureKind.REJECTED, FailureKind.NOT_FOUND}
+        if own_endpoint(self.model.base_url):  # llama.cpp fails so; others in passing
+            kinds.add(FailureKind.SERVER)
+        supported = self.model.profile.get("supports_json_schema_output", False)
+        return supported and (failure is None or failure.kind in kinds)
+
+    async def request(
+        self, turn: int, history: History, tools: Sequence[ToolDefinition], schema: Any = None
+    ) -> Reply:
+        """Return the model's reply, as JSON where there is a schema.
+
+        Its `usage` counts every attempt that was made for it.
+        """
+        wanted = ModelRequestParameters(function_tools=list(tools))
+        if schema is not None:
+            json = OutputObjectDefinition(json_schema=schema, name=REPORT_BACK, strict=False)
+            wanted = ModelRequestParameters(output_mode="native", output_object=json)
         spent = Usage(turns=1)
         attempt = 1
         if self._is_near_window:
             self._drop_bulk(turn, history, unseen_too=False)
         while True:
-            reply = await self._attempt(turn, history, tools)
+            reply = await self._attempt(turn, history, wanted)
             spent += reply.usage
             if reply.failure is None or not await self._wait_to_retry(
                 turn, attempt, reply.failure, history
@@ -68,7 +89,7 @@ class Conversation:
                 return replace(reply, usage=spent)
             attempt += 1
 
-    async def _attempt(self, turn: int, history: History, tools: Sequence[ToolDefinition]) -> Reply:
+    async def _attempt(self, turn: int, history: History, wanted: ModelRequestParameters) -> Reply:
         pieces: list[str] = []
         stream: StreamedResponse | None = None
         try:
@@ -76,7 +97,7 @@ class Conversation:
                 self.model,
                 history.messages,
                 model_settings=request_settings(self.model),
-                model_request_parameters=ModelRequestParameters(function_tools=list(tools)),
+                model_request_parameters=wanted,
             ) as stream:
                 async for event in stream:
                     if delta := _text_of(event, has_text=bool(pieces)):
@@ -86,7 +107,7 @@ class Conversation:
                         self._show_life(turn)
             failure = cut_failure(stream.get())
         except Exception as error:
-            failure = classify(error, self.model_name)
+            failure = classify(error, self.model_name, self.model.base_url)
         response = stream.get() if stream is not None else None
         self._is_near_window = response is not None and fullness(response) > NEAR_WINDOW_SHARE
         return Reply("".join(pieces), _usage_of(response), response, failure)

@@ -165,6 +165,7 @@ def tool_executor(brief: Brief, parent: Parent | None = None) -> ToolExecutor:
     available = {tool.name: tool for tool in builtin_tools()}
     wanted = set(brief.tools)
     if not all(is_own(name) for name in wanted):
+        sys.path += (path for path in brief.tool_path if path not in sys.path)
         own, _ = load_tools(brief.tool_modules)  # the parent tells what is wrong with them
         available |= {tool.name: tool for tool in own}
     secrets = secret_environment_values({**env, **keys})

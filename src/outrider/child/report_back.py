@@ -25,6 +25,9 @@ REMINDER = (
     f"You answered in plain text, which can't be delivered. Call the `{REPORT_BACK}` tool now "
     "with your result as its arguments. It is the only tool you have left."
 )
+AS_JSON = (
+    "You have no tools from here on. Answer with one JSON object that fits this schema, alone:"
+)
 CUT_REPORT = Fault("$", "the report was cut at the model's token limit: report less at once")
 NO_REPORT = Fault("$", f"there is no report: {REPORT_BACK} was never called")
 
@@ -97,7 +100,7 @@ def ignored() -> Envelope:
 
 def rejected(report: Report, attempts_left: int | None = None) -> Envelope:
     """Return the answer to an invalid report: every fault by its path, and what to do."""
-    again = f"Call `{REPORT_BACK}` again with all of it put right"
+    again = "Report again in the same way, with all of it put right"
     if attempts_left is not None:
         again = f"{again}; tries left: {attempts_left}"
         if attempts_left < 1:

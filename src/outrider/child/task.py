@@ -8,6 +8,7 @@ from outrider.child.budget import Budget
 from outrider.child.history import History
 from outrider.child.report_back import NO_REPORT, REMINDER
 from outrider.child.turn import TurnExecutor, TurnResult
+from outrider.models.failures import Failure
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.schemas.output_schema import Report
@@ -36,6 +37,8 @@ class TaskExecutor:
     _reminded: bool = False
     _only_report_back: bool = False
     _reports: tuple[Report, ...] = ()
+    _refused: Failure | None = None
+    """Why the model's server took no request with tools."""
 
     async def run(self) -> TaskFinishEvent:
         """Return the end of the task; it never raises for what a model or a tool can do."""
@@ -56,7 +59,11 @@ class TaskExecutor:
         self._last_text = result.text or self._last_text
         self._reports += result.reports
         if result.failure is not None:
-            return self._finished(Outcome.FAILED, result.text, result.failure.message)
+            if turn == 1 and self.turns.ask_for_json(result.failure):
+                self._refused, self._reminded = result.failure, True
+                return None
+            failure = self._refused or result.failure
+            return self._finished(Outcome.FAILED, result.text, failure.message)
         if result.has_report_back:
             return self._reported(result.report_back_result)
         if result.over_budget:
@@ -88,6 +95,8 @@ class TaskExecutor:
 
     def _reminded_or_failed(self, result: TurnResult) -> TaskFinishEvent | None:
         if self._reminded:
+            if self.turns.ask_for_json():
+                return None
             error = f"{NO_CALL} {CUT}" if result.stop_reason == "length" else NO_CALL
             return self._finished(Outcome.SCHEMA_FAILED, error=error)
         self._reminded = self._only_report_back = True

@@ -1,6 +1,7 @@
 """One turn: a request to the model, and the tool calls it asks for, all at once."""
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,14 @@ from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation, Reply
 from outrider.child.emitter import Emit
 from outrider.child.history import History
-from outrider.child.report_back import ReportBackTool, ToolSchema, accepted, ignored, rejected
+from outrider.child.report_back import (
+    AS_JSON,
+    ReportBackTool,
+    ToolSchema,
+    accepted,
+    ignored,
+    rejected,
+)
 from outrider.models.failures import Failure
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import (
@@ -106,12 +114,24 @@ class TurnExecutor:
         self._reports_left = report_attempts
         self._deadline = deadline
         self._refusal = refusal
+        self._as_json = False
+
+    def ask_for_json(self, failure: Failure | None = None) -> bool:
+        """Have the model report as JSON; returns whether that may help, and wasn't tried."""
+        if self._as_json or not self._report_tool:
+            return False
+        self._as_json = self._conversation.can_answer_as_json(failure)
+        if self._as_json:
+            schema = json.dumps(self._report_tool[0].parameters_json_schema)
+            self._history.say(f"{AS_JSON}\n{schema}")
+        return self._as_json
 
     async def run(self, turn: int, *, only_report_back: bool = False) -> TurnResult:
         """Return how the turn ended; `only_report_back` offers the model that tool alone."""
         self._emit(TurnStartEvent(turn))
         tools = self._report_tool if only_report_back else self._tools + self._report_tool
-        reply = await self._conversation.request(turn, self._history, tools)
+        schema = self._report_tool[0].parameters_json_schema if self._as_json else None
+        reply = await self._conversation.request(turn, self._history, tools, schema)
         self._budget.usage += reply.usage
         result = self._told(turn, reply)
         if reply.response is not None and result.failure is None:
@@ -128,6 +148,9 @@ class TurnExecutor:
             for part in (response.tool_calls if response else ())
         )
         reason = (response.finish_reason or "stop") if response else "error"
+        text = reply.text.strip()
+        if self._as_json and text.startswith(("{", "`")) and reply.failure is None:
+            calls = (RequestedCall(f"json-{turn}", REPORT_BACK, read_arguments(text)),)
         told = tuple(ToolCallData(call.id, call.name, call.arguments.shown) for call in calls)
         self._emit(MessageEndEvent(turn, reply.text, told, reason, reply.usage))
         return TurnResult(reply.text, reason, calls, reply.failure)
@@ -144,7 +167,9 @@ class TurnExecutor:
         time_left = self._deadline - GRACE_SECONDS - time.monotonic()
         limit_seconds = max(0.0, time_left) if result.has_report_back else None
         results = await asyncio.gather(*(self._call(call, limit_seconds) for call in calls))
-        if result.has_tool_call:
+        if self._as_json:
+            self._history.say("\n".join(str(part.content) for part in judged))
+        elif result.has_tool_call:
             self._history.add_request([*results, *judged])
         return result
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
@@ -27,6 +27,8 @@ class Options(TypedDict, total=False):
     """Called with partial results while the child works."""
     config: Mapping[str, object] | None
     """Settings by their dotted names, as `{"subagents.timeoutMs": 60_000}`; they count as flags."""
+    tools: Sequence[Callable[..., Any]]
+    """Functions that the agent gets as tools beside its own, made with `@tool`."""
 
 
 async def subagent(
@@ -38,9 +40,10 @@ async def subagent(
     on_update: OnUpdate | None = None,
     *,
     config: Mapping[str, object] | None = None,
+    tools: Sequence[Callable[..., Any]] = (),
 ) -> ToolResult:
     """Return the result of delegating `task` to `agent`, however it ended."""
-    request = Request(agent, task, output_schema, model, cwd)
+    request = Request(agent, task, output_schema, model, cwd, tools=tools)
     return await perform(request, Caller(os.environ, flags=config, on_update=on_update))
 
 

@@ -3,6 +3,8 @@
 The environment has the key of the child's own provider, and no other secret.
 """
 
+import os
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -43,6 +45,7 @@ def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
         tools=prepared.permit.tools,
         lsp_actions=prepared.permit.lsp_actions,
         tool_modules=config.tools.modules,
+        tool_path=tuple(filter(os.path.isabs, sys.path)) if config.tools.modules else (),
         allowed_roots=config.files.allowed_roots,
         allow_credential_files=config.files.allow_credential_files,
         mask_tool_results=_masks(config.subagents.mask_tool_results, prepared.permit),

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from outrider.delegation.gate import MaskedEvent
 from outrider.delegation.lines import Flooded
+from outrider.models.resolution import shown_model
 from outrider.protocol import events
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import is_success
@@ -150,7 +151,7 @@ class Collector:
     def _apply(self, event: events.Event) -> None:
         match event:
             case events.SessionEvent():
-                self.model = event.model
+                self.model = shown_model(event.model)
             case events.TurnStartEvent():
                 self.turn_count = event.turn
                 self.partial.end_message()

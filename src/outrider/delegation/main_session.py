@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from outrider.agents.definitions import normal_name
 from outrider.agents.discovery import main_agent
 from outrider.agents.permissions import Clearance, Trust, permit
 from outrider.delegation.delegation_policy import delegation_policy
@@ -238,7 +239,7 @@ class MainSession:
     async def _is_confirmed(self, event: RequestEvent, agent_arg: str | None) -> bool:
         """Return whether an agent may run; of a repository's own, the person decides."""
         project = self.project()
-        agent = project.discovery.agents.get(str(event.args.get(agent_arg)).strip())
+        agent = project.discovery.agents.get(normal_name(str(event.args.get(agent_arg))))
         if agent is None:
             return True
         given, _ = project.permit(agent, interactive=True)

@@ -89,7 +89,7 @@ async def _concluded(prepared: Prepared, caller: Caller, run: RunRecorder) -> To
     run.add_event(_opening(prepared, run))
     activity = ActivityLog(state_home(caller.env))
     collector = Collector(run, prepared.config.limits.events, activity)
-    collector.model = prepared.choice.model
+    collector.model = prepared.choice.shown
     if caller.on_start:
         caller.on_start(prepared, run.id)
     start = time.monotonic()
@@ -114,7 +114,7 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
         "runId": run.id,
         "agent": prepared.definition.name,
         "task": prepared.shown_task,
-        "model": prepared.choice.model,
+        "model": prepared.choice.shown,
         "modelReason": prepared.choice.reason,
         "tools": list(prepared.permit.tools),
         "withheld": to_json(prepared.permit.withheld),

@@ -3,12 +3,12 @@
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import AgentDefinition
+from outrider.agents.definitions import AgentDefinition, normal_name
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Clearance, Permit
 from outrider.delegation.project import Project, open_project
@@ -19,8 +19,10 @@ from outrider.delegation.request import (
     check_input,
     check_schema,
     invalid,
+    tool_sources,
 )
 from outrider.models.resolution import ModelChoice
+from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.keys import Config
 
@@ -72,6 +74,11 @@ def prepare(
     check_input(request)
     check_schema(request.output_schema)
     definition = request.definition or find_agent(request.agent, project.discovery)
+    if request.tools:
+        sources = tool_sources(request.tools)
+        project = project.with_modules(sources.values())
+        listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
+        definition = replace(definition, tools=(*listed, *sources))
     given, problems = project.permit(definition, interactive=confirm is not None)
     _check_may_run(definition, given, project, confirm)
     return assembled(request, project, definition, given, problems)
@@ -103,17 +110,18 @@ def assembled(
 
 def find_agent(name: str, discovery: Discovery) -> AgentDefinition:
     """Return the agent that is called `name`, or refuse with those there are."""
-    definition = discovery.agents.get(name.strip())
+    name = normal_name(name)
+    definition = discovery.agents.get(name)
     if definition is not None:
         return definition
-    near = get_close_matches(name.strip(), discovery.agents, 1)
+    near = get_close_matches(name, discovery.agents, 1)
     meant = f" Did you mean {near[0]}?" if near else ""
     names = ", ".join(discovery.agents)
     faults = [note for note in discovery.diagnostics if note.severity == "error"]
     hint = "".join(f" Unusable: {note}." for note in faults[:3])
     raise Refusal(
         ErrorCode.UNKNOWN_AGENT,
-        f"Unknown agent: {name.strip()}. Available agents: {names}.{meant}{hint}",
+        f"Unknown agent: {name}. Available agents: {names}.{meant}{hint}",
     )
 
 

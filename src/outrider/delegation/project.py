@@ -7,7 +7,7 @@ changes.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -48,12 +48,18 @@ class Project:
     """The environment without its secrets."""
     trusted: bool
     """Whether the user's own settings trust the repository."""
-    _local_servers: Callable[[], LocalServer | None]
+    _local_servers: Callable[..., LocalServer | None]
 
     @property
     def config(self) -> Config:
         """The effective settings."""
         return self.settings.config
+
+    def with_modules(self, modules: Iterable[str]) -> "Project":
+        """Return the same with more modules of the user's tools."""
+        tools = replace(self.config.tools, modules=(*self.config.tools.modules, *modules))
+        config = replace(self.config, tools=tools)
+        return replace(self, settings=replace(self.settings, config=config))
 
     def permit(
         self, agent: AgentDefinition, *, interactive: bool
@@ -86,12 +92,13 @@ class Project:
     def _own_tools(
         self, agent: AgentDefinition
     ) -> tuple[Mapping[str, CatalogueEntry], tuple[str, ...]]:
-        """Return the tools of the user's own; looked for only where the agent lists one."""
-        if all(is_own(name) for name in agent.tools or ()):
+        """Return the tools of the user's own, where there are modules or the agent lists one."""
+        modules = self.config.tools.modules
+        if not modules and all(is_own(name) for name in agent.tools or ()):
             return {}, ()
         from outrider.tools.loading import load_tools
 
-        tools, problems = load_tools(self.config.tools.modules)
+        tools, problems = load_tools(modules)
         return {tool.name: tool.entry for tool in tools}, tuple(problems)
 
 
@@ -168,7 +175,7 @@ class _Kept:
     def _paths(self) -> Iterator[tuple[str, bool]]:
         """Yield what the project depends on, and whether on its content or on whose it is."""
         folder, env = self.project.folder, self.project.env
-        for level in places.project_levels(folder, env):
+        for level in places.agent_levels(folder, env):
             yield str(level), False
             yield str(level / ".git"), False
             yield from ((str(path), True) for path in places.project_files(level))

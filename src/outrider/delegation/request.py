@@ -1,15 +1,18 @@
 """What can be refused before a child is started: each refusal has a code and says what to do."""
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.processes.reaping import ancestor_names, depth_of
 from outrider.protocol import jsonl
+from outrider.protocol.catalogue import is_own
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.schemas.output_schema import SchemaError, load_schema
 from outrider.settings.keys import Config
@@ -29,6 +32,8 @@ class Request:
     cwd: str | os.PathLike[str] | None = None
     definition: AgentDefinition | None = None
     """The agent itself, where it isn't one of those that are discovered."""
+    tools: Sequence[Callable[..., Any]] = ()
+    """Functions that the agent gets as tools beside its own."""
 
 
 def invalid(message: str) -> Refusal:
@@ -100,6 +105,26 @@ def _check_text(name: str, value: object) -> None:
         raise invalid(f"{name} holds a NUL character, which no text may. Take it out.")
     if jsonl.without_surrogates(value) != value:
         raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
+
+
+def tool_sources(tools: Sequence[Any]) -> dict[str, str]:
+    """Return the names of these functions as tools, and where a child imports each from."""
+    from outrider.tools.registry import tool_of
+
+    sources: dict[str, str] = {}
+    for function in tools:
+        if (made := tool_of(function)) is None or is_own(made.name):
+            raise invalid(f"{function!r} is no tool: decorate it with @tool under a new name.")
+        module, name = function.__module__, function.__qualname__
+        try:
+            is_found = attrgetter(name)(sys.modules[module]) is function
+        except (KeyError, AttributeError):  # a lambda, or a function inside of another
+            is_found = False
+        if not is_found or module == "__main__":
+            where = "it has to be at the top of a module that isn't the script itself"
+            raise invalid(f"A child can't import the tool {name} of {module}: {where}.")
+        sources[made.name] = f"{module}:{name}"
+    return sources
 
 
 def check_schema(schema: Any) -> None:

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from outrider.models.local_servers import own_endpoint
 from outrider.models.resolution import needs
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.outcomes import FailureKind
@@ -40,10 +41,12 @@ def cut_failure(response: "ModelResponse") -> Failure | None:
     return Failure(FailureKind.CUT_STREAM, f"{_WORDS[FailureKind.CUT_STREAM]}.")
 
 
-def classify(error: BaseException, model: str = "") -> Failure:
-    """Return what `error`, raised by a request to `model`, means."""
+def classify(error: BaseException, model: str = "", base_url: str | None = None) -> Failure:
+    """Return what `error`, raised by a request to `model` at an address, means."""
     kind = _kind(error)
     status = cast("int | None", getattr(error, "status_code", None))
+    if status == 503 and own_endpoint(base_url):
+        kind = FailureKind.LOADING
     retry_after = cast("float | None", getattr(error, "retry_after", None))
     return Failure(kind, _message(kind, error, status, model), retry_after, status)
 
@@ -114,6 +117,7 @@ _WITH_DETAIL = {
 _WORDS = _WITH_DETAIL | {
     FailureKind.RATE_LIMIT: "The model's provider limits the rate of requests",
     FailureKind.OVERLOADED: "The model's provider is overloaded or unavailable",
+    FailureKind.LOADING: "The server on this machine is still loading its model, or busy",
     FailureKind.TIMEOUT: "The model's provider didn't answer in time",
     FailureKind.AUTHENTICATION: "The model's provider refused the key",
     FailureKind.QUOTA: "The account at the model's provider has no credit or quota left",

@@ -1,5 +1,6 @@
 """Model servers on this machine: which of the well-known ones answers within 150 ms."""
 
+import re
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,8 +8,10 @@ from time import monotonic
 from typing import Any
 
 _DEADLINE_SECONDS = 0.15
+OWN_SECONDS = 3.0
+"""How long a server that the user named may take."""
 _MAX_BYTES = 1 << 20
-_PATIENCE_SECONDS = 3.0
+_LOOPBACK = re.compile(r"http://(localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::(\d{1,5}))?(/[^?#]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,9 @@ class ServerKind:
     port: int
     path: str
     provider: str
+    host: str = "127.0.0.1"
+    is_own: bool = False
+    """Whether the user's environment leads there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +34,14 @@ class LocalServer:
     title: str
     address: str
     model: str
+    """Without a name where the server still loads its model."""
     variables: dict[str, str]
     """What the child's environment needs to reach it."""
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether it can't answer yet."""
+        return self.model.endswith(":")
 
 
 WELL_KNOWN = (
@@ -39,22 +51,35 @@ WELL_KNOWN = (
 )
 
 
+def own_endpoint(base_url: str | None) -> ServerKind | None:
+    """Return the server that `OPENAI_BASE_URL` names; None where it isn't on this machine."""
+    if (found := _LOOPBACK.fullmatch((base_url or "").strip())) is None:
+        return None
+    host, path = found[1].strip("[]"), (found[3] or "").rstrip("/")
+    return ServerKind(
+        "OPENAI_BASE_URL", int(found[2] or 80), f"{path}/models", "openai-chat", host, True
+    )
+
+
 def probe_local_servers(
     kinds: Iterable[ServerKind] = WELL_KNOWN, seconds: float = _DEADLINE_SECONDS
 ) -> LocalServer | None:
-    """Return the first server that answers with a model in time; None if none does."""
+    """Return the first server that answers with a model in time, else one that loads its model."""
     deadline = monotonic() + seconds
     # All are asked before any answer is read, so that they share one deadline.
     asked = [(kind, _ask(kind, seconds / 3)) for kind in kinds]
     answers = [(kind, _read(sock, deadline)) for kind, sock in asked if sock is not None]
-    named = ((kind, first_model(answer)) for kind, answer in answers)
-    return next((_server(kind, name) for kind, name in named if name), None)
+    named = [(kind, first_model(answer)) for kind, answer in answers]
+    named += [(kind, "") for kind, answer in answers if b" 503 " in answer.partition(b"\r\n")[0]]
+    return next((_server(kind, name) for kind, name in named if name is not None), None)
 
 
 def _server(kind: ServerKind, name: str) -> LocalServer:
-    address = f"127.0.0.1:{kind.port}"
+    address = f"{kind.host}:{kind.port}"
     base_url = f"http://{address}/v1"
-    if kind.provider == "ollama":
+    if kind.is_own:
+        variables = {}
+    elif kind.provider == "ollama":
         variables = {"OLLAMA_BASE_URL": base_url}
     else:
         # These servers need no key, but the client sends one: a placeholder instead of a real one.
@@ -66,7 +91,7 @@ def _ask(kind: ServerKind, seconds: float) -> socket.socket | None:
     request = f"GET {kind.path} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
     sock = None
     try:
-        sock = socket.create_connection(("127.0.0.1", kind.port), timeout=seconds)
+        sock = socket.create_connection((kind.host, kind.port), timeout=seconds)
         sock.sendall(request.encode())
     except OSError:
         if sock is not None:
@@ -107,7 +132,7 @@ def first_model(answer: bytes) -> str | None:
 
 
 def _usable(name: str) -> bool:
-    plain = all(char.isalnum() or char in "._:/@+-" for char in name)
+    plain = all(char.isalnum() or char in "._:/@+- " for char in name)
     return plain and name.isascii() and 0 < len(name) <= 200 and "embed" not in name.lower()
 
 
@@ -129,7 +154,7 @@ def ask_server(variables: Mapping[str, str]) -> str | None:
     if not host or address.scheme not in kinds:
         raise ValueError("the server's address isn't an http address")
     place = f"the server at {address.scheme}://{host}"
-    connection = kinds[address.scheme](host, timeout=_PATIENCE_SECONDS)
+    connection = kinds[address.scheme](host, timeout=OWN_SECONDS)
     try:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         connection.request("GET", f"{address.path.rstrip('/')}/models", headers=headers)

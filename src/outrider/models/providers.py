@@ -104,7 +104,9 @@ def _strict_profile() -> "OpenAIModelProfile":
 
     # Without a value for the window a price list is searched for it each time.
     return OpenAIModelProfile(
-        openai_chat_streaming_requires_finish_reason=True, context_window=None
+        openai_chat_streaming_requires_finish_reason=True,
+        context_window=None,
+        supports_json_schema_output=True,
     )
 
 

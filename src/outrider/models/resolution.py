@@ -16,7 +16,13 @@ from outrider.models.catalogue import (
     PROVIDERS,
     Provider,
 )
-from outrider.models.local_servers import LocalServer, probe_local_servers
+from outrider.models.local_servers import (
+    OWN_SECONDS,
+    WELL_KNOWN,
+    LocalServer,
+    own_endpoint,
+    probe_local_servers,
+)
 
 _OLLAMA_DEFAULT = "http://127.0.0.1:11434/v1"
 _OPENAI_HOST = "https://api.openai.com"
@@ -32,6 +38,11 @@ class ModelChoice:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the child's environment needs for a local server that was found."""
 
+    @property
+    def shown(self) -> str:
+        """The model as people see it."""
+        return shown_model(self.model)
+
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of `env` that the child of this model gets."""
         return {**provider_environment(self.model, env), **self.variables}
@@ -43,7 +54,7 @@ def choose_model(
     agent: str | None,
     configured: str | None,
     env: Mapping[str, str],
-    local_servers: Callable[[], LocalServer | None] = probe_local_servers,
+    local_servers: Callable[..., LocalServer | None] = probe_local_servers,
 ) -> ModelChoice:
     """Return the model to use: from flag, agent or configuration, else the best available one."""
     for name, reason in (
@@ -58,13 +69,17 @@ def choose_model(
         for provider in PROVIDERS.values()
         if provider.default and (key := _first_set(provider.keys, env))
     }
+    own = own_endpoint(env.get("OPENAI_BASE_URL"))
     for key, provider in keyed.items():
         if not _missing_package(provider):
-            return _default_of(provider, f"{key} is set", env)
-    if server := local_servers():
-        reason = f"{server.title} at {server.address}"
-        return ModelChoice(server.model, reason, variables=server.variables)
-    reasons = [f"{key} is set, but {_install(keyed[key])} is needed to use it" for key in keyed]
+            server = (
+                local_servers((own,), OWN_SECONDS) if own and provider.name == "openai" else None
+            )
+            return _served(server) if server else _default_of(provider, f"{key} is set", env)
+    if server := local_servers((own, *WELL_KNOWN), OWN_SECONDS) if own else local_servers():
+        return _served(server)
+    reasons = ["nothing answers at OPENAI_BASE_URL"] if own else []
+    reasons += [f"{key} is set, but {_install(keyed[key])} is needed to use it" for key in keyed]
     return ModelChoice(EMBEDDED, (reasons or ["no key and no server"])[0])
 
 
@@ -80,6 +95,20 @@ def other_choices(chosen: ModelChoice, env: Mapping[str, str]) -> Iterator[Model
             else:
                 problem = problem or "it has no default model: name one"
                 yield ModelChoice(f"{name}:", f"{key} is set", problem)
+
+
+def _served(server: LocalServer) -> ModelChoice:
+    reason = f"{server.title} at {server.address}"
+    problem = "it is still loading its model: wait for it, or name another, as --model embedded."
+    problem = problem if server.is_loading else None
+    return ModelChoice(server.model, reason, problem, server.variables)
+
+
+def shown_model(model: str) -> str:
+    """Return a model as people see it: where its name is a path, by the last part of that."""
+    provider, colon, name = model.partition(":")
+    is_path = name.startswith(("/", "./", "../", "~/")) or name.endswith(".gguf")
+    return f"{provider}{colon}{name.rpartition('/')[2] if is_path else name}"
 
 
 def is_embedded(model: str) -> bool:
@@ -103,6 +132,8 @@ def provider_environment(model: str, env: Mapping[str, str]) -> dict[str, str]:
     chosen = {variable: env[variable] for variable in wanted if env.get(variable, "").strip()}
     if name == "ollama":
         chosen.setdefault("OLLAMA_BASE_URL", _OLLAMA_DEFAULT)
+    elif "OPENAI_BASE_URL" in chosen:
+        chosen.setdefault("OPENAI_API_KEY", "none")  # its client insists on one
     return chosen
 
 

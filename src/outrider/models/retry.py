@@ -7,10 +7,16 @@ from outrider.protocol.outcomes import FailureKind
 
 BASE_DELAY_MS = 500
 MAX_DELAY_MS = 30_000
+LOADING_DELAY_MS = 1_000
+MAX_LOADING_ATTEMPTS = 120
+"""How often a server on this machine is asked that still loads its model: two minutes."""
 _MAX_WAIT_SECONDS = 7 * 24 * 3600.0
 
 TRANSIENT = frozenset(
-    map(FailureKind, ["connection", "rate_limit", "overloaded", "server", "timeout", "cut_stream"])
+    map(
+        FailureKind,
+        ["connection", "rate_limit", "overloaded", "loading", "server", "timeout", "cut_stream"],
+    )
 )
 
 
@@ -33,6 +39,9 @@ class RetryPolicy:
         `attempt` counts from 1 and is the one that failed; `retry_after` is the provider's wish in
         seconds; `random` is in [0, 1) and spreads many children over time (jitter).
         """
+        if failure_kind is FailureKind.LOADING and self.max_attempts > 1:
+            in_time = remaining_ms is None or remaining_ms > LOADING_DELAY_MS
+            return LOADING_DELAY_MS if in_time and attempt < MAX_LOADING_ATTEMPTS else None
         if failure_kind not in TRANSIENT or attempt >= self.max_attempts:
             return None
         # The exponent is bounded so that a large attempt number can't make a huge integer.

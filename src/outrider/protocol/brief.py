@@ -39,6 +39,8 @@ class Brief:
     tools: tuple[str, ...] = ()
     lsp_actions: tuple[str, ...] = ()
     tool_modules: tuple[str, ...] = ()
+    tool_path: tuple[str, ...] = ()
+    """Where the parent finds them, after all that the child has itself."""
     allowed_roots: tuple[str, ...] = ()
     allow_credential_files: bool = False
     mask_tool_results: bool = True

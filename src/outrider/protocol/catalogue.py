@@ -72,6 +72,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             setting="convert.enabled",
         ),
         CatalogueEntry("lsp", "outrider.tools.lsp.lsp", setting="lsp.enabled"),
+        CatalogueEntry("git", "outrider.tools.git"),
         CatalogueEntry("write", f"{_FILES}.write", writes=True),
         CatalogueEntry(
             "edit", f"{_FILES}.edit", writes=True, aliases=("multiedit", "notebookedit")

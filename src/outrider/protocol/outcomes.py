@@ -57,6 +57,7 @@ class FailureKind(StrEnum):
     CONNECTION = "connection"
     RATE_LIMIT = "rate_limit"
     OVERLOADED = "overloaded"
+    LOADING = "loading"
     SERVER = "server"
     TIMEOUT = "timeout"
     AUTHENTICATION = "authentication"

@@ -1,12 +1,14 @@
 """Where things are: a folder that the user doesn't control can't add agents or settings.
 
-The search goes up from the working directory to the git root; without git only the working
-directory counts. HOME and the folders above it never count. A folder counts only if it belongs to
-the user or to the owner of the working directory: another user's `/tmp/.git` has no effect.
+The search goes up from the working directory to the git root. Without git, settings count in the
+working directory only, and agents up to the first folder that isn't the user's own. HOME and the
+folders above it never count. A folder counts only if it belongs to the user or to the owner of the
+working directory: another user's `/tmp/.git` has no effect.
 """
 
 import os
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 
 _PROJECT_CONFIG = ".outrider/config.json"
@@ -82,8 +84,24 @@ def project_levels(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(levels)
 
 
+def agent_levels(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders that can hold a project's agents, from the working directory up."""
+    levels, user_home = project_levels(cwd, env), _real(home(env))
+    if not levels or git_root(cwd) is not None:
+        return levels
+    owners = _owners(cwd)
+    above = takewhile(lambda one: one != user_home and _belongs(one, owners), levels[0].parents)
+    return (*levels, *above)
+
+
 def project_root(cwd: Path, env: Mapping[str, str]) -> Path | None:
-    """Return the top folder of the project, or None if the working directory is HOME."""
+    """Return the top folder of the project, or None if the working directory is HOME.
+
+    Without git that is the folder with the project's agents.
+    """
+    if git_root(cwd) is None:
+        for folder in project_agent_folders(cwd, env)[:1]:
+            return next(one for one in agent_levels(cwd, env) if folder.is_relative_to(one))
     return next(reversed(project_levels(cwd, env)), None)
 
 
@@ -112,7 +130,7 @@ def project_config_file(cwd: Path, env: Mapping[str, str]) -> Path | None:
 def project_agent_folders(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the agent folders at the nearest level that has any; earlier wins."""
     owners = _owners(cwd)
-    for level in project_levels(cwd, env):
+    for level in agent_levels(cwd, env):
         folders = [level / name for name in _PROJECT_AGENTS if os.path.isdir(level / name)]
         if found := tuple(folder for folder in folders if _belongs(folder, owners)):
             return found

@@ -1,7 +1,7 @@
 """Which tools there are: ours, and those of the user's packages and configured modules."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib import import_module, metadata
 
 from outrider.protocol.catalogue import CATALOGUE, is_own
@@ -44,4 +44,5 @@ def _sources(modules: Sequence[str]) -> Iterator[tuple[str, Callable[[], object]
     for one in metadata.entry_points(group=ENTRY_POINT_GROUP):
         yield f"the entry point {one.name} = {one.value}", one.load
     for name in modules:
-        yield f"the module {name} of tools.modules", partial(import_module, name)
+        found = metadata.EntryPoint(name, name, ENTRY_POINT_GROUP)  # may name a function too
+        yield f"the module {name} of tools.modules", found.load

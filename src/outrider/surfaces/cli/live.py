@@ -86,7 +86,7 @@ class LiveView(View):
     def started(self, prepared: Prepared, run_id: str) -> None:
         """Begin to show the run."""
         super().started(prepared, run_id)
-        self._name, self._model = prepared.definition.name, prepared.choice.model
+        self._name, self._model = prepared.definition.name, prepared.choice.shown
         self._begun = time.monotonic()
         self._moving.start()
 

@@ -64,7 +64,7 @@ def opening(prepared: Prepared, run_id: str) -> str:
     if is_embedded(choice.model) and choice.reason not in CHOSEN:
         hint = "It finds and quotes, it doesn't reason."
         return f"{begun}; the embedded model answers ({choice.reason}). {hint}"
-    return f"{begun}; {choice.model} answers ({choice.reason})."
+    return f"{begun}; {choice.shown} answers ({choice.reason})."
 
 
 def summary(result: SingleResult, run_id: str) -> list[str]:

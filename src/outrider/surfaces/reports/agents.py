@@ -75,7 +75,7 @@ def record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
         "readonly": given.readonly,
         "tools": list(given.tools),
         "withheld": to_json(given.withheld),
-        "model": choice.model,
+        "model": choice.shown,
         "modelReason": choice.reason,
         "modelProblem": choice.problem,
         "outputSchema": agent.output_schema,

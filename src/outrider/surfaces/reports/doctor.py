@@ -185,7 +185,7 @@ def _service(row: Row, project: Project, online: bool) -> Findings:
     """Try what is on: a model, a search provider, a language server, the converter."""
     kind, name, why = row["kind"], row["name"], row["why"]
     if not row["on"]:
-        broken = "fail" if name == project.choice().model else "warn"
+        broken = "fail" if name == project.choice().shown else "warn"
         yield broken if kind == "models" else "ok", why
         return
     try:
@@ -197,10 +197,12 @@ def _service(row: Row, project: Project, online: bool) -> Findings:
 def _model(name: str, project: Project, online: bool) -> str:
     if is_embedded(name):
         return "it finds and quotes, it doesn't reason; set a key such as OPENAI_API_KEY for more"
-    choice = next(one for one in modules.model_choices(project) if one.model == name)
+    choice = next(one for one in modules.model_choices(project) if one.shown == name)
     if online:
-        return f"it did a small task in {duration(try_delegation(name, **choice.variables))}"
-    key = "its key is set" if needs(name) else "no key is needed"
+        return (
+            f"it did a small task in {duration(try_delegation(choice.model, **choice.variables))}"
+        )
+    key = "its key is set" if needs(choice.model) else "no key is needed"
     return ask_server(choice.environment(os.environ)) or f"{key}, {NOT_ASKED}"
 
 

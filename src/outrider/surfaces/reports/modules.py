@@ -56,7 +56,7 @@ def services(project: Project) -> Iterator[Row]:
     """Yield what agents work with: models, search providers, language servers, the converter."""
     for number, one in enumerate(model_choices(project)):
         why = one.problem or one.reason if number else one.problem or f"it answers: {one.reason}"
-        yield _row("models", one.model, not one.problem, why)
+        yield _row("models", one.shown, not one.problem, why)
     for name in SEARCH_PROVIDERS:
         yield _row("search", name, *SEARCHES[name].state(os.environ, project.config.web))
     for one in language_servers(project):
