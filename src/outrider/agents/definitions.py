@@ -18,7 +18,9 @@ AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("model", False, "Its model, as `provider:name`. `inherit` is the same as no model."),
     ("disabled", False, "`true` or `1`: it is listed but can't be delegated to."),
     ("output_schema", False, "Path of a JSON Schema for its answers, relative to the file."),
+    ("runtime", False, "What runs it: `native`, or `pi`. A repository's agent can't choose."),
 )
+NATIVE, PI = RUNTIMES = ("native", "pi")
 DEFAULT_ROLE = (
     "You are a focused assistant. Do the delegated task and nothing else, and report what you "
     "found, on what evidence, and what you are unsure of."
@@ -54,6 +56,7 @@ class AgentDefinition:
     output_schema: str | None
     source: Source
     path: str
+    runtime: str = NATIVE
 
 
 def one_line(text: str, limit: int) -> str:
@@ -119,6 +122,7 @@ def _definition(
         output_schema=_schema_path(fields.get("output_schema"), notes),
         source=source,
         path=notes.path,
+        runtime=_runtime(fields.get("runtime"), source, notes),
     )
     return definition if name else None
 
@@ -182,6 +186,18 @@ def _model(field: Field | None, notes: Notes) -> str | None:
         shown = repr(field.word[:60])
         notes.warn(field.line, f"{shown} isn't a model, ignored; write `provider:name`")
         return None
+    return field.word
+
+
+def _runtime(field: Field | None, source: Source, notes: Notes) -> str:
+    """Return the runtime as it is written: an agent that can't have it may not run."""
+    if field is None or field.word in ("", NATIVE):
+        return NATIVE
+    if field.word not in RUNTIMES:
+        known = " and ".join(RUNTIMES)
+        notes.warn(field.line, f"unknown runtime {field.word[:60]!r}; there are {known}")
+    elif source is Source.PROJECT:
+        notes.warn(field.line, "a repository's agent can't choose its runtime; it may not run")
     return field.word
 
 

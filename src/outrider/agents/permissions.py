@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
 
-from outrider.agents.definitions import AgentDefinition, Source
+from outrider.agents.definitions import NATIVE, RUNTIMES, AgentDefinition, Source
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
 from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config, value_of
@@ -139,8 +139,12 @@ def may_run(
         return Clearance.REFUSE, f"{name} is disabled in its file, {definition.path}"
     if name in settings.disabled:
         return Clearance.REFUSE, f"{name} is switched off by subagents.disabled"
+    if definition.runtime not in RUNTIMES:
+        return Clearance.REFUSE, f"{name} names the runtime {definition.runtime[:60]!r}"
     if definition.source is not Source.PROJECT:
         return Clearance.RUN, f"{name} is yours or built in"
+    if definition.runtime != NATIVE:
+        return Clearance.REFUSE, f"{_origin(definition)}, which can't choose its runtime"
     if settings.project_agent_policy == "allow":
         return Clearance.RUN, "subagents.projectAgentPolicy is allow"
     if settings.project_agent_policy != "confirm":
