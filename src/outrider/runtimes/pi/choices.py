@@ -4,6 +4,7 @@ No program of the working tree is run, and no other provider's key is handed ove
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,6 +24,8 @@ WARNING = (
     "the agent runs in pi, which reads files itself, so secrets in them reach its model; the "
     "receipt is what pi reports, without hashes"
 )
+TRUST_VERSION = (0, 79)
+"""Since then pi can be told to pass over what a repository sets."""
 MAX_FILE_BYTES = 1 << 20
 _NAMES = {
     "openai-chat": "openai",
@@ -53,6 +56,30 @@ def find_pi(env: Mapping[str, str], folder: str) -> str | None:
     return Surroundings(env, (folder,)).find("pi")
 
 
+def refusal_of(program: str, folder: str) -> str | None:
+    """Return why a pi can't be kept from the repository's settings, which can run commands."""
+    version = version_of(program)
+    settings = os.path.join(folder, ".pi/settings.json")
+    if is_old(version) and os.path.lexists(settings):
+        return f"pi {version} would follow {settings}. Update it: `{INSTALL}`"
+    return None
+
+
+def is_old(version: str) -> bool:
+    """Whether a version, where it is known, is older than the trust in projects."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) < TRUST_VERSION
+
+
+def version_of(program: str) -> str:
+    """Return the version of a pi as its package states it; empty where there is none."""
+    for folder in Path(os.path.realpath(program)).parents:
+        package = _file(folder / "package.json")
+        if str(package.get("name")).endswith("/pi-coding-agent"):
+            return str(package.get("version"))
+    return ""
+
+
 def surroundings(env: Mapping[str, str], folder: str) -> dict[str, str]:
     """Return the environment of pi: no path in it leads into `folder`."""
     return Surroundings(env, (folder,)).for_server()
@@ -72,7 +99,7 @@ def choose_pi_model(
 ) -> ModelChoice:
     """Return the model that pi is told to use; one without a name leaves that to pi."""
     agent = ALIASES.get((agent or "").strip().lower(), agent)
-    own = _read(env, "settings.json")
+    own = _file(agent_folder(env) / "settings.json")
     default = [own.get("defaultProvider"), own.get("defaultModel")]
     for name, reason in (
         (flag, "flag"),
@@ -101,7 +128,7 @@ def _named(name: str, reason: str, env: Mapping[str, str]) -> ModelChoice:
 def _variables(provider: str, env: Mapping[str, str]) -> dict[str, str]:
     """Return what pi reads for a provider, beside what we do: the user's models.json tells, too."""
     name = _NAMES.get(provider, provider)
-    entry = _object(_object(_read(env, "models.json").get("providers")).get(name))
+    entry = _object(_object(_file(agent_folder(env) / "models.json").get("providers")).get(name))
     written = (entry.get("apiKey"), *_object(entry.get("headers")).values())
     words = (*_KEYS.get(name, ()), *re.findall(r"\w+", " ".join(map(str, written))))
     return {word: env[word] for word in words if word in env}
@@ -121,10 +148,10 @@ def agent_folder(env: Mapping[str, str]) -> Path:
     return Path(named) if named else home(env) / ".pi/agent"
 
 
-def _read(env: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Return one of the user's files of pi; empty where it can't be read."""
+def _file(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; empty where it can't be read."""
     try:
-        with open(agent_folder(env) / name, "rb") as file:
+        with open(path, "rb") as file:
             return _object(json.loads(file.read(MAX_FILE_BYTES)))
     except (OSError, ValueError, RecursionError):
         return {}

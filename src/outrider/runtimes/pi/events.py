@@ -29,6 +29,7 @@ TOOL_TIMEOUT_MS = 120_000
 CUT = "The model's answer was cut at its token limit."
 EMPTY = "The model gave an empty answer."
 FAILED = "The model's provider failed, and pi says no more than that."
+UNSURE = "The answer may be cut: no usage came after it, and this pi doesn't tell. Update pi."
 NO_PRICE = "pi knows no price of the model, so subagents.budget.maxCost can't be kept."
 # Known by how they begin: they repeat all that was said, and can be of any length.
 REPEATING = (b'{"type":"agent_end"', b'{"type":"turn_end"')
@@ -48,6 +49,7 @@ class Translator:
         self._retrying = False
         self._calls: dict[str, tuple[float, Any]] = {}
         self._ended = False
+        self._tells_cuts = True
         self.answer = ""
         """The text of the model's last message."""
         self._text = ""
@@ -56,9 +58,9 @@ class Translator:
     def events(self, line: bytes) -> Iterator[ours.Event]:
         """Yield what a line stands for; nothing where it isn't one of pi's events."""
         if line.startswith(REPEATING):
-            if line.startswith(REPEATING[0]):
-                self._ended = True
-            yield ours.TurnEndEvent(self._turn, self._budget.usage)
+            self._ended = line.startswith(REPEATING[0])
+            turn_end = ours.TurnEndEvent(self._turn, self._budget.usage)
+            yield self._at_work() if self._ended else turn_end
             return
         try:
             data: Any = jsonl.decode(line)
@@ -113,6 +115,8 @@ class Translator:
 
     def _message_start(self, message: dict[str, Any]) -> Iterator[ours.Event]:
         self._ended = False
+        # 0.73 says "stop" from the start, so also of a stream that ends without an end.
+        self._tells_cuts = message.get("stopReason") == "pending"
         names = [_text(message.get("provider")), _text(message.get("model"))]
         if all(names) and self._model.partition(":")[2] != names[1]:
             self._model = ":".join(names)
@@ -134,6 +138,8 @@ class Translator:
         self._error = _line(message.get("errorMessage"))
         usage = _usage(message.get("usage"), turns=0 if self._retrying else 1)
         self._retrying = False
+        if said == "stop" and not usage.output and not self._tells_cuts:
+            self._stop_reason, self._error = "error", UNSURE
         self._budget.usage += usage
         yield ours.MessageEndEvent(self._turn, text, calls, self._stop_reason, usage)
         if over := self._budget.forbids_tool_calls(len(calls)) if calls else None:

@@ -25,7 +25,15 @@ from outrider.runtimes.native.following import Following
 from outrider.runtimes.native.links import PYTHON, StartFailed, with_links
 from outrider.runtimes.native.runtime import mark_of
 from outrider.runtimes.pi import schema
-from outrider.runtimes.pi.choices import INSTALL, find_pi, model_options, surroundings
+from outrider.runtimes.pi.choices import (
+    INSTALL,
+    find_pi,
+    is_old,
+    model_options,
+    refusal_of,
+    surroundings,
+    version_of,
+)
 from outrider.runtimes.pi.events import REPEATING, Translator
 from outrider.runtimes.runtime import ChildExit, Listener
 
@@ -37,7 +45,7 @@ ALONE = "You work alone: nobody answers questions, and only your last message is
 # Nothing of the repository's counts, and nothing is asked of anybody.
 QUIET = (
     "--mode", "json", "--no-extensions", "--no-skills", "--no-prompt-templates", "--no-themes",
-    "--no-context-files", "--no-approve",
+    "--no-context-files",
 )  # fmt: skip
 VARIABLES = {"PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
 
@@ -120,8 +128,9 @@ class PiRuntime:
     ) -> ChildExit:
         """Run one task and return when pi and everything it started are gone."""
         program = find_pi(environment, brief.cwd)
-        if program is None:
-            return ChildExit(started=False, reason=NOT_INSTALLED)
+        reason = refusal_of(program, brief.cwd) if program else NOT_INSTALLED
+        if program is None or reason:
+            return ChildExit(started=False, reason=reason or "")
         spill = Path(brief.spill_folder or brief.cwd)
         try:
             with private_file(spill, "session") as session:
@@ -189,8 +198,9 @@ class _Run:
                 opened.append(files.enter_context(private_file(self._spill, "task.md", task)))
                 message = [f"@{opened[-1].path}", "Do the task in this file."]
             tools = ("--tools", ",".join(brief.tools)) if brief.tools else ("--no-tools",)
+            approval = () if is_old(version_of(self._program)) else ("--no-approve",)
             command = (
-                *(self._program, *QUIET, *model_options(brief.model), *tools),
+                *(self._program, *QUIET, *approval, *model_options(brief.model), *tools),
                 *("--session", self._session.path, "--system-prompt", role.path),
                 *("--append-system-prompt", ALONE, *message),
             )
