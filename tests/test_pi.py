@@ -1,11 +1,7 @@
 """A task in the real pi ends as it does in a child of our own, and leaves nothing behind."""
 
 import asyncio
-import json
 import os
-import re
-import stat
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from conftest import wait_until
-from outrider import subagent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
 from outrider.protocol.results import SingleResult, ToolResult

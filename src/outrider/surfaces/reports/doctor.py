@@ -38,6 +38,7 @@ from outrider.protocol.envelope import ToolFault, is_success
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import WithheldTool
 from outrider.records.runs import find_run
+from outrider.runtimes.pi.choices import find_pi
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import SEARCH_PROVIDERS, Config, LspConfig
@@ -159,6 +160,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield web, "converter", partial(_converter, config)
     yield system, "ripgrep", partial(_program, lambda: ripgrep([str(folder)]))
     yield system, "git", partial(_program, lambda: _git(folder))
+    yield system, "pi", partial(_program, lambda: find_pi(os.environ, str(folder)))
     for server in configured(config.lsp):
         yield servers, server.name, partial(_language_server, server, project)
     yield system, "state folder", partial(_state_folder, runs)

@@ -1,0 +1,62 @@
+"""`outrider pi`: puts Outrider's extension to where pi finds it, or takes it away."""
+
+import json
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from outrider.delegation.request import invalid
+from outrider.runtimes.pi.choices import agent_folder
+from outrider.surfaces.cli import output
+from outrider.surfaces.parser import CommandParser
+
+EXAMPLES = """\
+In pi, the extension adds the tool subagent, the command /toolkit and the policy
+on when to delegate. It calls this installation of Outrider.
+
+examples:
+  outrider pi install
+  outrider pi uninstall
+"""
+NAME = "outrider.ts"
+MARK = "/**\n * Outrider in pi:"
+COMMAND = 'const OUTRIDER: string[] = ["outrider"];'
+PACKAGE = Path(__file__).parents[2]
+PLACES = (PACKAGE / "runtimes/pi" / NAME, PACKAGE.parents[1] / "integrations/pi" / NAME)
+"""Where the extension is in an installed package, and in a checkout."""
+
+
+def configure(parser: CommandParser) -> None:
+    """Declare the arguments of `pi`."""
+    parser.add_argument("action", choices=("install", "uninstall"), metavar="install|uninstall")
+
+
+def execute(arguments: Namespace) -> None:
+    """Install or remove the extension, and say what was done."""
+    place = agent_folder(os.environ) / "extensions" / NAME
+    try:
+        there = place.read_text(errors="replace") if place.exists() else None
+        if there is not None and not there.startswith(MARK):
+            raise invalid(f"{place} isn't Outrider's: move it away, or remove it yourself.")
+        if arguments.action == "install":
+            _install(place)
+            words = (
+                f"{'written anew' if there else 'installed'}: {place}. pi loads it when it starts"
+            )
+        else:
+            place.unlink(missing_ok=True)
+            words = f"removed: {place}" if there else f"there was none: {place}"
+    except OSError as error:
+        raise invalid(f"{place} can't be changed: {error.strerror}.") from None
+    if arguments.json:
+        output.write_json({"action": arguments.action, "path": str(place), "was": bool(there)})
+    else:
+        output.write(f"{words}.\n")
+
+
+def _install(place: Path) -> None:
+    source = next(one for one in PLACES if one.exists()).read_text()
+    called = json.dumps([sys.executable, "-P", "-m", "outrider"])
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(source.replace(COMMAND, f"const OUTRIDER: string[] = {called};", 1))
