@@ -71,7 +71,9 @@ def write_models(home: Path, servers: Mapping[str, str], **settings: object) -> 
     folder = home / ".pi/agent"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "models.json").write_text(json.dumps({"providers": providers}))
-    (folder / "settings.json").write_text(json.dumps({"retry": {"baseDelayMs": 10}, **settings}))
+    # 0.73 would also let the SDK of its provider repeat requests, which nobody hears of.
+    retry = {"baseDelayMs": 10, "provider": {"maxRetries": 0}}
+    (folder / "settings.json").write_text(json.dumps({"retry": retry, **settings}))
 
 
 def write_agent(home: Path, name: str, *lines: str, runtime: str = "pi") -> Path:

@@ -1,7 +1,9 @@
 """A task in the real pi ends as it does in a child of our own, and leaves nothing behind."""
 
 import asyncio
+import json
 import os
+import stat
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from outrider import subagent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
 from outrider.protocol.results import SingleResult, ToolResult
@@ -80,7 +83,7 @@ TABLE = {
     "a cancellation": Case((silence_after("So far. " * 500),), while_it_runs="cancel"),
 }
 RECORD = {"session.jsonl", "output.md", "result.json", "pi-session.jsonl"}
-OPEN_ENDED = ("the hard deadline", "a flood")
+OPEN_ENDED = ("the hard deadline", "a flood", "a kill", "a cancellation")
 """Of these it can't be said how much came before the end."""
 
 
@@ -140,8 +143,8 @@ def told(name: str, result: ToolResult) -> dict[str, Any]:
         "timeout": run.timeout_reason,
         "attempts": run.attempts,
         "turns": run.usage.turns,
-        "tokens": 0 if streamed else run.usage.tokens,
-        "output": bool(run.output) if streamed else run.output,
+        "tokens": run.usage.tokens,
+        "output": "" if streamed else run.output,
         "items": [item["type"] for item in run.display_items],
         "calls": (run.receipt["toolCalls"], run.receipt["toolErrors"]),
         "read": run.receipt["filesRead"],
@@ -184,3 +187,134 @@ async def test_a_run_in_pi_ends_as_one_of_our_own_does(world: Path) -> None:
     for pi in map(installed, PACKAGES):
         os.environ["PATH"] = pi.path
         assert await all_cases("finder", home) == own, pi.version
+
+
+async def test_what_a_repository_has_for_pi_does_not_count(pi: Pi, world: Path) -> None:
+    """Nor do other providers' keys, and a child is known as one."""
+    agent = world / ".pi"
+    (agent / "extensions").mkdir(parents=True)
+    (agent / "extensions/evil.ts").write_text(
+        f"import {{ writeFileSync }} from 'node:fs';\n"
+        f"export default () => writeFileSync({str(world / 'ran')!r}, '');\n"
+    )
+    for name in ("SYSTEM.md", "APPEND_SYSTEM.md", "prompts/p.md", "skills/s/SKILL.md"):
+        (agent / name).parent.mkdir(parents=True, exist_ok=True)
+        (agent / name).write_text("---\nname: s\ndescription: EVIL\n---\nEVIL")
+    (world / "AGENTS.md").write_text("EVIL")
+    (world / "bin").mkdir()
+    fake = world / "bin/pi"
+    fake.write_text(f"#!/bin/sh\ntouch {world / 'ran'}\n")
+    fake.chmod(0o755)
+    os.environ.update(
+        PATH=f"{world / 'bin'}:bin:{pi.path}", ANTHROPIC_API_KEY=KEY, PI_TEST_KEY="k1"
+    )
+    write_agent(Path(os.environ["HOME"]), "runner", "tools: bash, lsp", "model: mine/scripted")
+    seen = tool_call("bash", {"command": "env"})
+    with ScriptedModel([seen, answer("Done.")]) as server:
+        write_models(Path(os.environ["HOME"]), {"mine": server.base_url})
+        result = await subagent("runner", "Show it.", config={"subagents.allowWrite": True})
+    run = single(result)
+    assert result.completed, result.text
+    assert not (world / "ran").exists()
+    assert "EVIL" not in json.dumps([request.body for request in server.requests])
+    assert [tool["function"]["name"] for tool in server.requests[0].body["tools"]] == ["bash"]
+    assert [(one.tool, one.reason) for one in run.withheld] == [("lsp", "pi has no such tool")]
+    env = str(server.requests[1].messages[-1]["content"])
+    assert "PI_SUBAGENT_CHILD=1" in env and "PI_TEST_KEY=k1" in env
+    assert KEY not in env
+    assert run.receipt["commands"] == [{"command": "env", "exitCode": 0}]
+    assert any("pi" in warning and "secrets" in warning for warning in run.warnings)
+
+
+async def test_an_older_pi_is_not_run_beside_a_repositorys_settings(world: Path) -> None:
+    use(installed("0.73.1"))
+    (world / ".pi").mkdir()
+    (world / ".pi/settings.json").write_text('{"shellPath": "./evil"}')
+    run = single(await subagent("finder", "Look.", model="mine:scripted"))
+    assert run.outcome == "failed" and "would follow" in (run.error or "")
+
+
+async def test_its_files_have_no_name_and_its_session_stays_masked(newest: Pi, world: Path) -> None:
+    (world / "key.txt").write_text(f"OPENAI_API_KEY={KEY}\n")
+    found: dict[str, Any] = {}
+
+    def updated(partial: ToolResult) -> None:
+        if found or not partial.details.streaming or not partial.details.streaming.turn_count:
+            return
+        child = processes_of(partial.details.run_id or "")[1]
+        for link in Path(f"/proc/{child.pid}/fd").iterdir():
+            if "/spill/" in os.readlink(link):
+                found[os.readlink(link)] = os.stat(link)
+
+    steps = [tool_call("read", {"path": "key.txt"}), answer("Seen. " * 400, delay=0.02)]
+    with ScriptedModel(steps) as server:
+        write_models(Path(os.environ["HOME"]), {"mine": server.base_url})
+        caller = Caller(dict(os.environ), on_update=updated)
+        result = await perform(Request("finder", "x" * 9_000, model="mine:scripted"), caller)
+    assert result.completed
+    assert len(found) == 3  # the prompt, the task, the session
+    for path, file in found.items():
+        assert path.endswith(" (deleted)") and file.st_nlink == 0
+        assert stat.S_IMODE(file.st_mode) == 0o600
+    folder = Path(single(result).session_file or "").parent
+    session = folder / "pi-session.jsonl"
+    assert stat.S_IMODE(session.stat().st_mode) == 0o600
+    assert "[masked:" in session.read_text()
+    assert all(KEY not in path.read_text() for path in folder.iterdir())
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "value"),
+    [
+        (['{"n": 1}'], "completed", {"n": 1}),
+        (["I think it is 2.", '```json\n{"n": 2}\n```'], "completed", {"n": 2}),
+        (['{"n": "x"}', '{"n": "y"}'], "schema_failed", None),
+    ],
+)
+async def test_an_answer_has_to_fit_the_schema_at_the_second_attempt(
+    newest: Pi, world: Path, answers: list[str], outcome: str, value: Any
+) -> None:
+    with ScriptedModel([answer(text) for text in answers]) as server:
+        write_models(Path(os.environ["HOME"]), {"mine": server.base_url})
+        result = await subagent("finder", "How many?", model="mine:scripted", output_schema=SCHEMA)
+    run = single(result)
+    assert (run.outcome, run.structured_output) == (outcome, value)
+    assert run.usage.turns == len(answers) == len(server.requests)
+    assert '"required": ["n"]' in str(server.requests[0].messages[0]["content"])
+    if len(answers) == 2:  # in the same session, with what was wrong
+        said = json.dumps(server.requests[1].messages)
+        assert "How many?" in said and "can't be delivered" in said
+    if outcome != "completed":
+        assert run.schema_faults is not None and run.schema_faults[0]["path"] == "$.n"
+        assert run.last_report == {"n": "y"}
+
+
+async def test_without_pi_the_result_says_how_to_install_it(world: Path) -> None:
+    write_agent(Path(os.environ["HOME"]), "finder")
+    os.environ["PATH"] = "/usr/bin:/bin"
+    result = await subagent("finder", "Look.", model="mine:scripted")
+    assert result.details.error is not None
+    assert result.details.error.code == "SUBAGENT_FAILED"
+    assert "npm install -g @earendil-works/pi-coding-agent" in result.text
+
+
+@pytest.mark.parametrize("runtime", ["pi", "docker"])
+async def test_a_repositorys_agent_cannot_choose_its_runtime(world: Path, runtime: str) -> None:
+    agents = world / ".outrider/agents"
+    agents.mkdir(parents=True)
+    (agents / "theirs.md").write_text(f"---\nname: theirs\nruntime: {runtime}\n---\nHi.")
+    config = {"subagents.projectAgentPolicy": "allow", "subagents.trustedProjects": [str(world)]}
+    result = await subagent("theirs", "Look.", model="embedded", config=config)
+    assert result.details.error is not None and not result.details.results
+    assert result.details.error.code == "SUBAGENT_DISABLED"
+    assert "runtime" in result.text
+
+
+async def test_pi_does_not_run_the_embedded_model(world: Path) -> None:
+    write_agent(Path(os.environ["HOME"]), "finder")
+    result = await subagent("finder", "Look.", model="embedded")
+    assert result.details.error is not None and "embedded" in result.text
+    assert result.details.error.code == "INVALID_INPUT"
