@@ -49,9 +49,9 @@ END = {"type": "agent_end", "messages": []}
 def test_an_answer_counts_once_pi_has_ended_its_work() -> None:
     translator = Translator(brief())
     translated(translator, *said())
-    assert translator.end() is None
+    assert translator.end(0) is None
     translated(translator, END)
-    finish = translator.end()
+    finish = translator.end(0)
     assert finish is not None and finish.outcome is Outcome.COMPLETED
     assert (finish.usage.input, finish.usage.output, finish.usage.turns) == (9, 3, 1)
 
@@ -70,7 +70,7 @@ def test_an_answer_counts_once_pi_has_ended_its_work() -> None:
 def test_no_other_end_is_a_success(text: str, reason: str, words: str) -> None:
     translator = Translator(brief())
     translated(translator, *said("Looking."), *said(text, reason), END)
-    finish = translator.end()
+    finish = translator.end(0)
     assert finish is not None and finish.outcome is Outcome.FAILED
     assert words in (finish.error or "")
 
@@ -78,7 +78,7 @@ def test_no_other_end_is_a_success(text: str, reason: str, words: str) -> None:
 def test_a_last_message_that_calls_a_tool_is_no_end() -> None:
     translator = Translator(brief())
     translated(translator, *said("I'll look.", "toolUse"), END)
-    assert translator.end() is None
+    assert translator.end(0) is None
 
 
 def test_an_older_pi_that_got_no_usage_is_not_believed() -> None:
@@ -86,14 +86,14 @@ def test_an_older_pi_that_got_no_usage_is_not_believed() -> None:
     start, begun, end, turn_end = said(usage={"input": 0, "output": 0})
     begun["message"]["stopReason"] = "stop"
     translated(translator, start, begun, end, turn_end, END)
-    finish = translator.end()
+    finish = translator.end(0)
     assert finish is not None and "may be cut" in (finish.error or "")
 
 
 def test_the_model_that_answers_is_told() -> None:
     model = {"provider": "other", "model": "real"}
     message = {"type": "message_start", "message": {"role": "assistant", **model}}
-    (event,) = translated(Translator(brief()), message)
+    event = translated(Translator(brief()), message)[0]
     assert isinstance(event, SessionEvent) and event.model == "other:real"
 
 
@@ -241,7 +241,7 @@ def test_a_line_without_end_is_handed_on_and_a_repetition_is_not_held() -> None:
     for _ in range(100):
         relay.on_events(b"x" * 100)
     relay.on_events(b"]}\n")
-    finish = translator.end()
+    finish = translator.end(0)
     assert finish is not None and finish.outcome is Outcome.COMPLETED
 
 
@@ -256,23 +256,22 @@ def test_a_line_without_end_is_handed_on_and_a_repetition_is_not_held() -> None:
 def test_a_model_is_written_as_ours_or_as_pis(
     given: str, expected: str, options: list[str]
 ) -> None:
-    choice = choose_pi_model(flag=given, agent=None, configured=None, env={"HOME": "/none"})
+    choice = choose_pi_model(given, None, None, {"HOME": "/none"})
     assert choice.model == expected and choice.problem is None
     assert model_options(choice.model) == options
 
 
 def test_without_a_model_pis_settings_count_then_a_key_then_pi_itself(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "MISTRAL_API_KEY": "k", "GROQ_API_KEY": "g"}
-    none = {"flag": None, "agent": None, "configured": None}
-    choice = choose_pi_model(**none, env=env)
+    choice = choose_pi_model(None, None, None, env)
     assert (choice.model, model_options(choice.model)) == ("mistral:", [])
     assert "GROQ_API_KEY" not in choice.environment(env)
     folder = tmp_path / ".pi/agent"
     folder.mkdir(parents=True)
     settings = {"defaultProvider": "mine", "defaultModel": "m"}
     (folder / "settings.json").write_text(json.dumps(settings))
-    assert choose_pi_model(**none, env=env).model == "mine:m"
-    assert choose_pi_model(**none, env={"HOME": "/none"}).model == "pi:"
+    assert choose_pi_model(None, None, None, env).model == "mine:m"
+    assert choose_pi_model(None, None, None, {"HOME": "/none"}).model == "pi:"
 
 
 @pytest.mark.parametrize("sample", ["pi-0.73.1", "pi-0.87.1"])

@@ -141,7 +141,7 @@ def test_in_a_terminal_a_run_is_shown_cancelled_and_reported_on(door: Door, pi: 
             screen.enter("/toolkit agents")
             screen.see(r"finder")
             screen.enter("/toolkit doctor")
-            screen.see(r"ripgrep")
+            screen.see(r"state folder")
             screen.enter("Delegate it.")
             screen.see(r"subagent finder: Find it\.")
             screen.see(r"turn 1 ·")
@@ -160,10 +160,10 @@ def test_install_says_what_it_did_and_leaves_other_files_alone(tmp_path: Path) -
         place = door.home / ".pi/agent/extensions/outrider.ts"
         assert str(place) in door.run("pi", "install").out
         assert json.dumps(sys.executable) in place.read_text()
-        assert "anew" in door.run("pi", "install").out
-        assert door.run("pi", "uninstall", "--json").json["was"] is True
+        assert "replaced" in door.run("pi", "install").out
+        assert door.run("pi", "uninstall", "--json").json["done"] == "removed"
         assert not place.exists()
-        assert "none" in door.run("pi", "uninstall").out
+        assert "not there" in door.run("pi", "uninstall").out
         place.write_text("// mine")
         refused = door.run("pi", "install")
         assert refused.code == 2 and "isn't Outrider's" in refused.err

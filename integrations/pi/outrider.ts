@@ -276,8 +276,6 @@ export default function (pi: ExtensionAPI) {
 
   pi.registerCommand("toolkit", {
     description: `Outrider's reports: ${REPORTS.join(", ")}`,
-    getArgumentCompletions: (prefix: string) =>
-      REPORTS.filter((name) => name.startsWith(prefix)).map((name) => ({ value: name, label: name })),
     handler: async (words: string, ctx: ExtensionContext) => {
       if ((await host)?.commands === false) ctx.ui.notify("commands.enabled is off.", "warning");
       else await toolkit(words, ctx, pi);

@@ -191,14 +191,11 @@ def _model(field: Field | None, notes: Notes) -> str | None:
 
 def _runtime(field: Field | None, source: Source, notes: Notes) -> str:
     """Return the runtime as it is written: an agent that can't have it may not run."""
-    if field is None or field.word in ("", NATIVE):
-        return NATIVE
-    if field.word not in RUNTIMES:
-        known = " and ".join(RUNTIMES)
-        notes.warn(field.line, f"unknown runtime {field.word[:60]!r}; there are {known}")
-    elif source is Source.PROJECT:
-        notes.warn(field.line, "a repository's agent can't choose its runtime; it may not run")
-    return field.word
+    word = field.word if field and field.word else NATIVE
+    if field and (word not in RUNTIMES or (source is Source.PROJECT and word != NATIVE)):
+        rule = f"there are {' and '.join(RUNTIMES)}, and a repository's agent can't choose"
+        notes.warn(field.line, f"it may not run: runtime {word[:60]!r}; {rule}")
+    return word
 
 
 def _schema_path(field: Field | None, notes: Notes) -> str | None:

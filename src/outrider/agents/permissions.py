@@ -139,12 +139,11 @@ def may_run(
         return Clearance.REFUSE, f"{name} is disabled in its file, {definition.path}"
     if name in settings.disabled:
         return Clearance.REFUSE, f"{name} is switched off by subagents.disabled"
-    if definition.runtime not in RUNTIMES:
-        return Clearance.REFUSE, f"{name} names the runtime {definition.runtime[:60]!r}"
-    if definition.source is not Source.PROJECT:
+    own = definition.source is not Source.PROJECT
+    if definition.runtime not in (RUNTIMES if own else (NATIVE,)):
+        return Clearance.REFUSE, f"{name} can't choose the runtime {definition.runtime[:60]!r}"
+    if own:
         return Clearance.RUN, f"{name} is yours or built in"
-    if definition.runtime != NATIVE:
-        return Clearance.REFUSE, f"{_origin(definition)}, which can't choose its runtime"
     if settings.project_agent_policy == "allow":
         return Clearance.RUN, "subagents.projectAgentPolicy is allow"
     if settings.project_agent_policy != "confirm":

@@ -79,7 +79,7 @@ class Project:
         """Return the model that answers for `agent`, or for one that names none."""
         named, configured = agent.model if agent else None, self.config.model
         if agent and agent.runtime == PI:
-            return choose_pi_model(flag=flag, agent=named, configured=configured, env=self.env)
+            return choose_pi_model(flag, named, configured, self.env)
         return choose_model(
             flag=flag,
             agent=named,

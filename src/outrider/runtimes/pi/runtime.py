@@ -6,70 +6,45 @@ them but the masked session in the run's folder.
 
 import asyncio
 import os
-import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from outrider.masking import Masker, without_secrets
+from outrider.masking import Masker
 from outrider.processes.reaping import HAS_PROC
 from outrider.processes.shielding import shielded
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, event_to_json
-from outrider.protocol.outcomes import Outcome
 from outrider.runtimes.native.following import Following
-from outrider.runtimes.native.links import PYTHON, StartFailed, with_links
-from outrider.runtimes.native.runtime import mark_of
+from outrider.runtimes.native.links import StartFailed
+from outrider.runtimes.native.runtime import mark_of, start_cold
 from outrider.runtimes.pi import schema
-from outrider.runtimes.pi.choices import (
-    INSTALL,
-    find_pi,
-    is_old,
-    model_options,
-    refusal_of,
-    surroundings,
-    version_of,
-)
+from outrider.runtimes.pi.choices import INSTALL, TRUST_VERSION, find_pi, model_options, version_of
 from outrider.runtimes.pi.events import REPEATING, Translator
 from outrider.runtimes.runtime import ChildExit, Listener
+from outrider.tools.lsp.servers import Surroundings
 
 SESSION = "pi-session.jsonl"
 MAX_TASK_ARGUMENT = 8_000
 MAX_SESSION_BYTES = 64 << 20
-NOT_INSTALLED = f"pi isn't installed, or not on PATH outside the project. Install it: `{INSTALL}`"
 ALONE = "You work alone: nobody answers questions, and only your last message is read."
-# Nothing of the repository's counts, and nothing is asked of anybody.
-QUIET = (
+# Nothing of the repository's counts. APPEND_SYSTEM.md would, were nothing else appended.
+OPTIONS = (
     "--mode", "json", "--no-extensions", "--no-skills", "--no-prompt-templates", "--no-themes",
-    "--no-context-files",
+    "--no-context-files", "--append-system-prompt", ALONE,
 )  # fmt: skip
 VARIABLES = {"PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
 
 
-@dataclass(frozen=True, slots=True)
-class PiStart:
-    """What a pi child is told before it becomes pi."""
-
-    command: tuple[str, ...]
-    environment: dict[str, str]
-    cwd: str
-
-
-@dataclass(frozen=True, slots=True)
-class PrivateFile:
-    """A file that only its descriptor leads to, and how a child that has that opens it."""
-
-    descriptor: int
-    path: str
-
-
 @contextmanager
-def private_file(folder: Path, name: str, text: str = "") -> Generator[PrivateFile]:
-    """Yield a file with this text; without `/proc` it has a name as long as it is needed."""
+def private_file(folder: Path, name: str, text: str = "") -> Generator[tuple[int, str]]:
+    """Yield the descriptor of a file, and a path that leads a child with that descriptor to it.
+
+    Without `/proc` the file has a name for as long as it is needed.
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
     place = folder / name
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -78,7 +53,7 @@ def private_file(folder: Path, name: str, text: str = "") -> Generator[PrivateFi
             place.unlink()
         with open(descriptor, "wb", closefd=False) as file:
             file.write(text.encode(errors="replace"))
-        yield PrivateFile(descriptor, f"/proc/self/fd/{descriptor}" if HAS_PROC else str(place))
+        yield descriptor, f"/proc/self/fd/{descriptor}" if HAS_PROC else str(place)
     finally:
         os.close(descriptor)
         place.unlink(missing_ok=True)
@@ -102,17 +77,18 @@ class Relay:
         """Translate the lines that `data` completes."""
         *whole, self._held = (self._held + data).split(b"\n")
         for line in whole:
-            self.tell(*self._translator.events(line), of=len(line))
+            # What means nothing counts too: so many bytes, of which the listener has a limit.
+            self.tell(*self._translator.events(line), otherwise=b" " * len(line))
         if len(self._held) > self._max_line:
             if self._held.startswith(REPEATING):
                 self._held = self._held[: self._max_line // 2]
-            else:  # one line too long for the listener too, which ends the run
+            else:  # too long for the listener too, which ends the run
                 self._listener.on_events(self._held)
 
-    def tell(self, *events: Event, of: int = 0) -> None:
-        """Send events; for a line that stands for none, as many bytes that mean nothing."""
+    def tell(self, *events: Event, otherwise: bytes = b"") -> None:
+        """Send events."""
         at = round((time.monotonic() - self._begun) * 1000)
-        lines = [jsonl.encode(event_to_json(event, at)) for event in events] or [b" " * of]
+        lines = [jsonl.encode(event_to_json(event, at)) for event in events] or [otherwise]
         self._listener.on_events(b"".join(line + b"\n" for line in lines))
 
 
@@ -127,111 +103,98 @@ class PiRuntime:
         self, brief: Brief, environment: Mapping[str, str], listener: Listener
     ) -> ChildExit:
         """Run one task and return when pi and everything it started are gone."""
-        program = find_pi(environment, brief.cwd)
-        reason = refusal_of(program, brief.cwd) if program else NOT_INSTALLED
-        if program is None or reason:
-            return ChildExit(started=False, reason=reason or "")
         spill = Path(brief.spill_folder or brief.cwd)
+        translator = Translator(brief)
+        relay = Relay(listener, translator, self._max_line)
+        prompt = brief.system_prompt
+        if brief.output_schema is not None:
+            prompt = f"{prompt}\n{schema.rule(brief.output_schema)}"
         try:
-            with private_file(spill, "session") as session:
-                run = _Run(brief, environment, program, session, spill)
-                relay = Relay(listener, run.translator, self._max_line)
+            with (
+                private_file(spill, "prompt.md", prompt) as (role, role_path),
+                private_file(spill, "session") as (session, session_path),
+            ):
+                env = {**Surroundings(environment, (brief.cwd,)).for_server(), **VARIABLES}
+                files = ("--system-prompt", role_path, "--session", session_path)
+                command = [*_command(brief, env), *files]
+                talk = _Talk(brief, spill, command, env, [role, session], relay)
                 try:
-                    return await run.to_the_end(relay)
+                    return await talk.held(translator)
                 finally:
-                    keep = partial(_keep_session, session, spill.parent / SESSION, self._masker)
-                    await shielded(asyncio.to_thread(keep))
+                    place = spill.parent / SESSION
+                    kept = asyncio.to_thread(_keep_session, session, place, self._masker)
+                    await shielded(kept)
         except (OSError, StartFailed) as error:
             return ChildExit(started=False, reason=f"pi can't be started: {error}")
 
 
-class _Run:
-    """One task in pi: an answer, and a second one where the first doesn't fit the schema."""
+def _command(brief: Brief, env: Mapping[str, str]) -> list[str]:
+    """Return how pi is called for a brief; raises `StartFailed`."""
+    program = find_pi(env, brief.cwd)
+    if program is None:
+        raise StartFailed(f"it isn't on PATH outside the project. Install it: `{INSTALL}`")
+    tools = ["--tools", ",".join(brief.tools)] if brief.tools else ["--no-tools"]
+    command = [program, *OPTIONS, *model_options(brief.model), *tools]
+    version, settings = version_of(program), os.path.join(brief.cwd, ".pi/settings.json")
+    if not version or version >= TRUST_VERSION:
+        return [*command, "--no-approve"]
+    if os.path.lexists(settings):  # it can name programs to run
+        raise StartFailed(f"this version would follow {settings}. Update it: `{INSTALL}`")
+    return command
 
-    def __init__(
-        self,
-        brief: Brief,
-        environment: Mapping[str, str],
-        program: str,
-        session: PrivateFile,
-        spill: Path,
-    ) -> None:
-        self.translator = Translator(brief)
-        self._brief = brief
-        self._environment = {**surroundings(environment, brief.cwd), **VARIABLES}
-        self._program = program
-        self._session = session
-        self._spill = spill
-        self._until = time.monotonic() + brief.timeout_ms / 1000
 
-    async def to_the_end(self, relay: Relay) -> ChildExit:
-        """Return how pi ended, after all that it said was told, its end last."""
-        wanted = self._brief.output_schema
-        ended = await self._asked(self._brief.task, relay)
-        finish = self.translator.end() if ended.code == 0 else None
-        if finish is not None and wanted is not None and self._answers(finish.outcome):
-            report = schema.judge(wanted, self.translator.answer)
-            if not report.is_valid:
-                ended = await self._asked(schema.again(report), relay)
-                finish = self.translator.end() if ended.code == 0 else None
-                report = schema.judge(wanted, self.translator.answer)
-            if finish is not None and self._answers(finish.outcome):
-                finish = schema.reported(finish, report)
-        finish = finish or (self.translator.failure() if ended.code is not None else None)
+@dataclass(frozen=True, slots=True)
+class _Talk:
+    """One conversation with pi, in one session."""
+
+    brief: Brief
+    spill: Path
+    command: list[str]
+    env: dict[str, str]
+    files: list[int]
+    relay: Relay
+    begun: float = field(default_factory=time.monotonic)
+
+    async def held(self, translator: Translator) -> ChildExit:
+        """Return how pi ended, once all was told; asked again where its answer doesn't fit."""
+        task, wanted = self.brief.task, self.brief.output_schema
+        ended, finish = ChildExit(started=False), None
+        for _attempt in range(2):
+            ended = await self._asked(task)
+            finish = translator.end(ended.code)
+            if finish is None or wanted is None or not translator.has_answered:
+                break
+            report = schema.judge(wanted, translator.answer)
+            finish = schema.reported(finish, report)
+            if report.is_valid:
+                break
+            task = schema.again(report)
         if finish is not None:
-            relay.tell(finish)
+            self.relay.tell(finish)
         return ended
 
-    def _answers(self, outcome: Outcome) -> bool:
-        """Whether there is an answer to judge; an empty one is, and one that was cut isn't."""
-        return outcome is Outcome.COMPLETED or not self.translator.answer.strip()
-
-    async def _asked(self, task: str, relay: Relay) -> ChildExit:
-        """Run pi once, with all files that it needs, and return how it ended."""
-        brief = self._brief
-        prompt = "\n".join(filter(None, (brief.system_prompt, schema.rule(brief.output_schema))))
-        with ExitStack() as files:
-            role = files.enter_context(private_file(self._spill, "prompt.md", prompt))
-            opened = [self._session, role]
-            message = [f"Task: {task}"]
+    async def _asked(self, task: str) -> ChildExit:
+        with ExitStack() as stack:
+            message, files = [f"Task: {task}"], self.files
             if len(task) > MAX_TASK_ARGUMENT or "\0" in task:
-                opened.append(files.enter_context(private_file(self._spill, "task.md", task)))
-                message = [f"@{opened[-1].path}", "Do the task in this file."]
-            tools = ("--tools", ",".join(brief.tools)) if brief.tools else ("--no-tools",)
-            approval = () if is_old(version_of(self._program)) else ("--no-approve",)
-            command = (
-                *(self._program, *QUIET, *approval, *model_options(brief.model), *tools),
-                *("--session", self._session.path, "--system-prompt", role.path),
-                *("--append-system-prompt", ALONE, *message),
-            )
-            start = PiStart(command, self._environment, brief.cwd)
-            hand_over = partial(self._hand_over, [file.descriptor for file in opened])
-            links = with_links(start, hand_over)
-            return await Following(links, relay, mark_of(brief)).run()
-
-    def _hand_over(self, files: list[int], theirs: tuple[int, ...]) -> "subprocess.Popen[bytes]":
-        start_in, events_out, errors_out, status_out = theirs
-        left_ms = max(0, round((self._until - time.monotonic()) * 1000))
-        depth = self._environment.get("OUTRIDER_SUBAGENT_DEPTH", "1")
-        return subprocess.Popen(
-            [*PYTHON, "outrider.runtimes.pi.launch", str(status_out), str(left_ms), depth],
-            stdin=start_in,
-            stdout=events_out,
-            stderr=errors_out,
-            env=without_secrets(self._environment),
-            pass_fds=(status_out, *files),
-            start_new_session=True,
-        )
+                file, path = stack.enter_context(private_file(self.spill, "task.md", task))
+                message, files = [f"@{path}", "Do the task in this file."], [*files, file]
+            command = [*self.command, *message]
+            start = {"command": command, "environment": self.env, "cwd": self.brief.cwd}
+            spent_ms = round((time.monotonic() - self.begun) * 1000)
+            left_ms = max(0, self.brief.timeout_ms - spent_ms)
+            links = start_cold("outrider.runtimes.pi.launch", start, self.env, left_ms, files)
+            return await Following(links, self.relay, mark_of(self.brief)).run()
 
 
-def _keep_session(session: PrivateFile, place: Path, masker: Masker) -> None:
+def _keep_session(session: int, place: Path, masker: Masker) -> None:
     """Write the session, masked, to where it stays; not at all where that fails."""
-    if not 0 < os.fstat(session.descriptor).st_size <= MAX_SESSION_BYTES:
+    if not 0 < os.fstat(session).st_size <= MAX_SESSION_BYTES:
         return
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with (
-            open(session.descriptor, "rb", closefd=False) as lines,
+            open(session, "rb", closefd=False) as lines,
             open(os.open(place, flags, 0o600), "wb") as kept,
         ):
             lines.seek(0)

@@ -8,7 +8,7 @@ from typing import Any
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.schemas.arguments import read_arguments
-from outrider.schemas.output_schema import Fault, Report, load_schema
+from outrider.schemas.output_schema import Report, load_schema
 
 RULE = """\
 - Your last message must be one JSON value that fits this JSON Schema and nothing else: no words \
@@ -18,24 +18,20 @@ AGAIN = """\
 Your answer can't be delivered:
 {faults}
 Answer once more, with nothing but one JSON value that fits the schema."""
-NO_ANSWER = Fault("$", "there is no answer")
 _FENCED = re.compile(r"```(?:json)?\n(.*)\n```", re.DOTALL)
 
 
 def rule(schema: Any) -> str:
-    """Return what the system prompt says of a schema; nothing where there is none."""
-    return "" if schema is None else RULE.format(schema=json.dumps(schema, ensure_ascii=False))
+    """Return what the system prompt says of a schema."""
+    return RULE.format(schema=json.dumps(schema, ensure_ascii=False))
 
 
 def judge(schema: Any, text: str) -> Report:
     """Return the report that an answer is; a code fence around all of it doesn't count."""
     fenced = _FENCED.fullmatch(text.strip())
-    body = fenced[1] if fenced else text.strip()
-    if not body:
-        return Report("", (NO_ANSWER,))
-    read = read_arguments(body)
+    read = read_arguments(fenced[1] if fenced else text.strip() or "no answer")
     if read.fault is not None:
-        return Report(body, (read.fault,))
+        return Report(text, (read.fault,))
     return Report(read.value, tuple(load_schema(schema).faults(read.value, read.size)))
 
 
@@ -45,20 +41,11 @@ def again(report: Report) -> str:
 
 
 def reported(finish: TaskFinishEvent, report: Report) -> TaskFinishEvent:
-    """Return an end with what was reported, or with what is wrong with that."""
+    """Return the end of a task whose answer is this report."""
     if report.is_valid:
-        return replace(
-            finish,
-            outcome=Outcome.COMPLETED,
-            error=None,
-            structured_output=report.value,
-            has_structured_output=True,
-        )
-    return replace(
-        finish,
-        outcome=Outcome.SCHEMA_FAILED,
-        error="None of 2 answers fitted the output schema.",
-        schema_faults=tuple(fault.to_dict() for fault in report.faults),
-        last_report=report.value,
-        has_last_report=True,
-    )
+        finish = replace(finish, outcome=Outcome.COMPLETED, error=None)
+        return replace(finish, structured_output=report.value, has_structured_output=True)
+    faults = tuple(fault.to_dict() for fault in report.faults)
+    error = "Neither of 2 answers fitted the output schema."
+    finish = replace(finish, outcome=Outcome.SCHEMA_FAILED, error=error, schema_faults=faults)
+    return replace(finish, last_report=report.value, has_last_report=True)

@@ -36,27 +36,26 @@ def execute(arguments: Namespace) -> None:
     """Install or remove the extension, and say what was done."""
     place = agent_folder(os.environ) / "extensions" / NAME
     try:
-        there = place.read_text(errors="replace") if place.exists() else None
-        if there is not None and not there.startswith(MARK):
+        there = place.exists()
+        if there and not place.read_text(errors="replace").startswith(MARK):
             raise invalid(f"{place} isn't Outrider's: move it away, or remove it yourself.")
+        place.unlink(missing_ok=True)
         if arguments.action == "install":
-            _install(place)
-            words = (
-                f"{'written anew' if there else 'installed'}: {place}. pi loads it when it starts"
-            )
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(_extension())
+            done = "replaced" if there else "installed"
         else:
-            place.unlink(missing_ok=True)
-            words = f"removed: {place}" if there else f"there was none: {place}"
+            done = "removed" if there else "not there"
     except OSError as error:
         raise invalid(f"{place} can't be changed: {error.strerror}.") from None
     if arguments.json:
-        output.write_json({"action": arguments.action, "path": str(place), "was": bool(there)})
+        output.write_json({"done": done, "path": str(place)})
     else:
-        output.write(f"{words}.\n")
+        output.write(f"{done}: {place}\n")
 
 
-def _install(place: Path) -> None:
+def _extension() -> str:
+    """Return the extension, with how this installation is called."""
     source = next(one for one in PLACES if one.exists()).read_text()
     called = json.dumps([sys.executable, "-P", "-m", "outrider"])
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(source.replace(COMMAND, f"const OUTRIDER: string[] = {called};", 1))
+    return source.replace(COMMAND, f"const OUTRIDER: string[] = {called};", 1)

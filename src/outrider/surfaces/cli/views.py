@@ -1,7 +1,5 @@
 """What stderr shows of a run: how it began, what it is doing, and how it ended."""
 
-from dataclasses import replace
-
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
 from outrider.protocol import jsonl
@@ -11,7 +9,6 @@ from outrider.protocol.usage import Usage
 from outrider.surfaces.cli import output
 from outrider.surfaces.text import by_reason, count, duration
 
-MAX_ITEMS = 20
 CHOSEN = ("flag", "agent file", "configuration")
 
 
@@ -40,11 +37,7 @@ class UpdatesView(View):
     """Prints each partial result to stdout, for a program that shows how far the run is."""
 
     def updated(self, result: ToolResult) -> None:
-        """Print one line of JSON, with the newest items."""
-        streaming = result.details.streaming
-        if streaming is not None:
-            newest = replace(streaming, display_items=streaming.display_items[-MAX_ITEMS:])
-            result = replace(result, details=replace(result.details, streaming=newest))
+        """Print one line of JSON."""
         output.write_json_text(jsonl.encode(result.to_dict()).decode())
 
 
