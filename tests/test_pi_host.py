@@ -141,7 +141,7 @@ def test_in_a_terminal_a_run_is_shown_cancelled_and_reported_on(door: Door, pi: 
             screen.enter("/toolkit agents")
             screen.see(r"finder")
             screen.enter("/toolkit doctor")
-            screen.see(r"state folder")
+            screen.see(r"pi: 0\.87\.1")
             screen.enter("Delegate it.")
             screen.see(r"subagent finder: Find it\.")
             screen.see(r"turn 1 ·")
