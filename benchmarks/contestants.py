@@ -83,7 +83,7 @@ RUN = "outrider run"
 PI = "pi -p"
 PI_CHILD = "pi as a child"
 PI_SUBAGENTS = "pi-subagents"
-IN_PI = "outrider, runtime: pi"
+IN_PI = "outrider in pi"
 
 CONTESTANTS: dict[str, Contestant] = {
     contestant.name: contestant
