@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import stat
+import sys
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -212,7 +213,9 @@ async def test_what_a_repository_has_for_pi_does_not_count(pi: Pi, world: Path) 
         PATH=f"{world / 'bin'}:bin:{pi.path}", ANTHROPIC_API_KEY=KEY, PI_TEST_KEY="k1"
     )
     write_agent(Path(os.environ["HOME"]), "runner", "tools: bash, lsp", "model: mine/scripted")
-    seen = tool_call("bash", {"command": "env"})
+    # Without its variables, it is still below a child.
+    command = f"env; env -i {sys.executable} -m outrider run explorer Hi 2>&1; echo code=$?"
+    seen = tool_call("bash", {"command": command})
     with ScriptedModel([seen, answer("Done.")]) as server:
         write_models(Path(os.environ["HOME"]), {"mine": server.base_url})
         result = await subagent("runner", "Show it.", config={"subagents.allowWrite": True})
@@ -225,7 +228,8 @@ async def test_what_a_repository_has_for_pi_does_not_count(pi: Pi, world: Path) 
     env = str(server.requests[1].messages[-1]["content"])
     assert "PI_SUBAGENT_CHILD=1" in env and "PI_TEST_KEY=k1" in env
     assert KEY not in env
-    assert run.receipt["commands"] == [{"command": "env", "exitCode": 0}]
+    assert "code=2" in env and "depth" in env
+    assert [ran["exitCode"] for ran in run.receipt["commands"]] == [0]
     assert any("pi" in warning and "secrets" in warning for warning in run.warnings)
 
 
