@@ -86,6 +86,15 @@ TABLE = {
     "a kill": Case((silence_after("So far. " * 500),), while_it_runs="kill"),
     "a cancellation": Case((silence_after("So far. " * 500),), while_it_runs="cancel"),
 }
+NEWEST_ONLY = (
+    "two calls, one of them failing",
+    "an empty answer",
+    "an answer cut at the token limit",
+    "a connection that is closed",
+    "too many turns",
+    "too many tool calls",
+)
+"""What doesn't depend on the format of pi's events; each start of pi costs a second."""
 RECORD = {"session.jsonl", "output.md", "result.json", "pi-session.jsonl"}
 OPEN_ENDED = ("the hard deadline", "a flood", "a kill", "a cancellation")
 """Of these it can't be said how much came before the end."""
@@ -160,8 +169,10 @@ def single(result: ToolResult) -> SingleResult:
     return result.details.results[0]
 
 
-async def all_cases(agent: str, home: Path) -> dict[str, dict[str, Any]]:
-    """Run the whole table, a few at a time, and return what was told of each case."""
+async def all_cases(
+    agent: str, home: Path, left_out: tuple[str, ...] = ()
+) -> dict[str, dict[str, Any]]:
+    """Run the table, a few at a time, and return what was told of each case."""
     room, found = asyncio.Semaphore(3), {}
     with ExitStack() as opened:
         scripts = {name: ScriptedModel(list(case.steps)) for name, case in TABLE.items()}
@@ -177,7 +188,7 @@ async def all_cases(agent: str, home: Path) -> dict[str, dict[str, Any]]:
             kept = Path(single(result).session_file or "").parent.iterdir()
             assert {one.name for one in kept} <= RECORD
 
-        await asyncio.gather(*map(one, TABLE))
+        await asyncio.gather(*(one(name) for name in TABLE if name not in left_out))
         assert "x END" in str(servers["a task of 100 KB"].requests[0].messages)
     return found
 
@@ -190,7 +201,9 @@ async def test_a_run_in_pi_ends_as_one_of_our_own_does(world: Path) -> None:
     own = await all_cases("own", home)
     for pi in map(installed, PACKAGES):
         os.environ["PATH"] = pi.path
-        assert await all_cases("finder", home) == own, pi.version
+        left_out = () if pi.version == "0.87.1" else NEWEST_ONLY
+        expected = {name: what for name, what in own.items() if name not in left_out}
+        assert await all_cases("finder", home, left_out) == expected, pi.version
 
 
 async def test_what_a_repository_has_for_pi_does_not_count(pi: Pi, world: Path) -> None:
