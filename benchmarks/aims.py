@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.contestants import PI, PI_CHILD, RUN, WARM
+from benchmarks.contestants import IN_PI, PI, PI_CHILD, RUN, WARM
 from benchmarks.figures import median, milliseconds, number, ratio, times
 
 Json = dict[str, Any]
@@ -68,6 +68,8 @@ def _speed(results: Json) -> list[JudgedAim]:
     faster, forks = ratio(pi_first, warm), ratio(warm, fork)
     share, against_run = ratio(pi_one, one), ratio(plain_pi, run)
     near = ratio(one, deep)
+    in_pi, as_child = (median(latency.get("one", {}).get(name)) for name in (IN_PI, PI_CHILD))
+    supervised = ratio(in_pi, as_child)
     return [
         _at_least(
             "warm, request to first model request: at least 15 times faster than pi",
@@ -97,6 +99,12 @@ def _speed(results: Json) -> list[JudgedAim]:
             against_run,
             f"{times(against_run)} faster ({milliseconds(run)}, {milliseconds(plain_pi)})",
             lambda found: found > 1,
+        ),
+        _at_most(
+            "`runtime: pi`, one-turn task: supervision costs less than 10 % of pi alone",
+            supervised,
+            1.1,
+            f"{times(supervised)} ({milliseconds(in_pi)}, {milliseconds(as_child)})",
         ),
     ]
 

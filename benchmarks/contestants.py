@@ -50,7 +50,9 @@ def _outrider(mode: str, label: str, **options) -> Contestant:
     )
 
 
-def _pi(mode: str, label: str, packages: tuple[str, ...] = ("pi",), **options) -> Contestant:
+def _pi(
+    mode: str, label: str, packages: tuple[str, ...] = ("pi",), module: str = "pi", **options
+) -> Contestant:
     def install() -> None:
         for package in packages:
             environments.install_node_packages(package)
@@ -65,7 +67,7 @@ def _pi(mode: str, label: str, packages: tuple[str, ...] = ("pi",), **options) -
     settings = {"most_at_once": 100, "most_at_once_quick": 10, "child_mb": 130, "child_s": 0.7}
     return Contestant(
         label,
-        "pi",
+        module,
         environments.outrider_python,
         (mode,),
         isolated=True,
@@ -81,6 +83,7 @@ RUN = "outrider run"
 PI = "pi -p"
 PI_CHILD = "pi as a child"
 PI_SUBAGENTS = "pi-subagents"
+IN_PI = "outrider in pi"
 
 CONTESTANTS: dict[str, Contestant] = {
     contestant.name: contestant
@@ -105,6 +108,7 @@ CONTESTANTS: dict[str, Contestant] = {
         ),
         _pi("print", PI),
         _pi("child", PI_CHILD),
+        _pi("pi", IN_PI, module="outrider"),
         _pi("subagents", PI_SUBAGENTS, ("pi", "pi-subagents"), most_at_once=1, child_s=2.5),
         _python_peer("pydantic-ai-harness"),
         _python_peer("deepagents"),

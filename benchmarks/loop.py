@@ -17,9 +17,9 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import StreamedResponse
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-from outrider.child.budget import Budget
 from outrider.child.main import run_task
 from outrider.protocol.brief import Brief
+from outrider.protocol.budget import Budget
 from outrider.protocol.events import Event, TurnStartEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.settings.keys import BudgetConfig

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import environments
 from benchmarks.aims import FIRST_KEY, PROMPT_TOOLKIT
 from benchmarks.arena import START_LIMIT_SECONDS, Arena, Task, new_task
-from benchmarks.contestants import COLD, CONTESTANTS, PI, PI_CHILD, RUN, WARM
+from benchmarks.contestants import COLD, CONTESTANTS, IN_PI, PI, PI_CHILD, RUN, WARM
 from benchmarks.environments import outrider_python
 from benchmarks.figures import percentile, window
 from benchmarks.first_key import first_key_seconds
@@ -227,7 +227,7 @@ def _cost_of_turns(times: Sequence[float]) -> dict[str, float]:
 def tool(setting: Setting) -> Json:
     """How much text a parent sends to its model in each turn so that it can delegate."""
     found: dict[str, Json] = {}
-    without_tool = (PI, PI_CHILD, RUN, COLD)
+    without_tool = (PI, PI_CHILD, IN_PI, RUN, COLD)
     names = [name for name in setting.commands if name not in without_tool]
     with setting.arena("tool", names) as arena:
         for name in arena.present:

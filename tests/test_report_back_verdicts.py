@@ -16,13 +16,13 @@ from hypothesis_jsonschema import from_schema
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from conftest import is_measured
-from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation, Reply
 from outrider.child.history import History
 from outrider.child.report_back import REPORT_BACK, ReportBackTool, ToolResultItem
 from outrider.child.task import TaskExecutor
 from outrider.child.turn import GRACE_SECONDS, TurnExecutor
 from outrider.delegation.api import subagent
+from outrider.protocol.budget import Budget
 from outrider.protocol.envelope import ToolCode
 from outrider.protocol.events import Event, TaskFinishEvent, ToolResultEndEvent, ToolStartEvent
 from outrider.protocol.outcomes import Outcome

@@ -245,14 +245,14 @@ async def test_a_stopped_fork_server_costs_a_run_none_of_its_time(world: Path) -
 async def test_a_cold_start_gets_the_time_that_is_left(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    briefs: list[Brief] = []
+    given: list[int] = []
 
     async def in_vain(*_: object) -> Links:
         await asyncio.sleep(0.2)
         raise NoForkServer
 
-    def start_cold(brief: Brief, _env: object) -> Links:
-        briefs.append(brief)
+    def start_cold(_module: str, _start: object, _env: object, timeout_ms: int) -> Links:
+        given.append(timeout_ms)
         raise StartFailed("Not here.")
 
     monkeypatch.setattr(HostedForkServer, "start_child", in_vain)
@@ -260,7 +260,7 @@ async def test_a_cold_start_gets_the_time_that_is_left(
     config = {"subagents.timeoutMs": 10_000}
     result = await subagent("explorer", "Go.", model="embedded", config=config)
     assert result.details.results[0].outcome is Outcome.FAILED
-    assert 0 < briefs[0].timeout_ms <= 9_800
+    assert 0 < given[0] <= 9_800
 
 
 # The folder of the user's socket.

@@ -1,14 +1,17 @@
-"""Outrider: `cold` and `warm` through its Python API, `run` as the one-shot command."""
+"""Outrider: `cold`, `warm` and `pi` through its Python API, `run` as the one-shot command."""
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import outrider
+from benchmarks.peers.pi import write_models
 from benchmarks.peers.protocol import MODEL, output_of, serve
 from outrider.delegation.api import subagent
 
 AGENT = "explorer"
+PI_AGENT = "in-pi"
 MODEL_NAME = f"openai-chat:{MODEL}"
 
 
@@ -40,7 +43,8 @@ class Library:
 
     async def delegate(self, task: str) -> str:
         """Return the answer of one delegation; raises `RuntimeError` for any other outcome."""
-        result = await subagent(AGENT, task, model=MODEL_NAME, config=self._settings)
+        agent, model = (AGENT, MODEL_NAME) if self._mode != "pi" else (PI_AGENT, f"bench:{MODEL}")
+        result = await subagent(agent, task, model=model, config=self._settings)
         if not result.completed:
             raise RuntimeError(result.text)
         return result.text
@@ -72,9 +76,24 @@ async def offer(_task: str) -> dict[str, Any]:
     return {"tool": tool.name, "definition": definition, "prompt": delegation_policy(agents)}
 
 
+def prepare_pi() -> None:
+    """Put pi on PATH, and write an agent that runs in it."""
+    write_models()
+    program = Path(os.environ["HOME"], "bin", "pi")
+    program.parent.mkdir()
+    program.symlink_to(os.environ["BENCH_PI"])
+    node = Path(os.environ["BENCH_NODE"]).parent
+    os.environ["PATH"] = f"{program.parent}:{node}:{os.environ['PATH']}"
+    agents = Path(os.environ["HOME"], ".config/outrider/agents")
+    agents.mkdir(parents=True)
+    (agents / f"{PI_AGENT}.md").write_text(f"---\nname: {PI_AGENT}\nruntime: pi\n---\nHelp.\n")
+
+
 def main() -> None:
     """Serve in the mode that the first argument names."""
     mode = sys.argv[1]
+    if mode == "pi":
+        prepare_pi()
     os.chdir(os.environ["BENCH_PROJECT"])
     if mode == "run":
         serve(run_command, version=outrider.__version__, offer=offer)

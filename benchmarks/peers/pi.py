@@ -30,7 +30,7 @@ def main() -> None:
     """Serve in the mode that the first argument names."""
     mode = sys.argv[1]
     pi = [os.environ["BENCH_NODE"], os.environ["BENCH_PI"]]
-    _write_models()
+    write_models()
     os.chdir(os.environ["BENCH_PROJECT"])
     if mode == "subagents":
         extended = [*pi, *PROVIDER, "--no-session", "-e", os.environ["BENCH_PI_SUBAGENTS"]]
@@ -94,7 +94,8 @@ def _is_notice(event: dict[str, Any]) -> bool:
     return event["type"] == "message_end" and message.get("customType") == "subagent-notify"
 
 
-def _write_models() -> None:
+def write_models() -> None:
+    """Name the scripted model among the user's models of pi."""
     models = [{"id": MODEL}]
     provider = {
         "baseUrl": os.environ["OPENAI_BASE_URL"],

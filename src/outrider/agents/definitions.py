@@ -19,7 +19,9 @@ AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("model", False, "Its model, as `provider:name`. `inherit` is the same as no model."),
     ("disabled", False, "`true` or `1`: it is listed but can't be delegated to."),
     ("output_schema", False, "Path of a JSON Schema for its answers, relative to the file."),
+    ("runtime", False, "What runs it: `native`, or `pi`. A repository's agent can't choose."),
 )
+NATIVE, PI = RUNTIMES = ("native", "pi")
 DEFAULT_ROLE = (
     "You are a focused assistant. Do the delegated task and nothing else, and report what you "
     "found, on what evidence, and what you are unsure of."
@@ -59,6 +61,7 @@ class AgentDefinition:
     output_schema: str | None
     source: Source
     path: str
+    runtime: str = NATIVE
 
 
 def one_line(text: str, limit: int) -> str:
@@ -124,6 +127,7 @@ def _definition(
         output_schema=_schema_path(fields.get("output_schema"), notes),
         source=source,
         path=notes.path,
+        runtime=_runtime(fields.get("runtime"), source, notes),
     )
     return definition if name else None
 
@@ -208,6 +212,15 @@ def _model(field: Field | None, notes: Notes) -> str | None:
         notes.warn(field.line, f"{shown} isn't a model, ignored; write `provider:name`")
         return None
     return field.word
+
+
+def _runtime(field: Field | None, source: Source, notes: Notes) -> str:
+    """Return the runtime as it is written: an agent that can't have it may not run."""
+    word = field.word if field and field.word else NATIVE
+    if field and (word not in RUNTIMES or (source is Source.PROJECT and word != NATIVE)):
+        rule = f"there are {' and '.join(RUNTIMES)}, and a repository's agent can't choose"
+        notes.warn(field.line, f"it may not run: runtime {word[:60]!r}; {rule}")
+    return word
 
 
 def _schema_path(field: Field | None, notes: Notes) -> str | None:

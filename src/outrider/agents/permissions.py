@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
 
-from outrider.agents.definitions import AgentDefinition, Source, normal_name
+from outrider.agents.definitions import NATIVE, RUNTIMES, AgentDefinition, Source, normal_name
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
 from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config, value_of
@@ -139,7 +139,10 @@ def may_run(
         return Clearance.REFUSE, f"{name} is disabled in its file, {definition.path}"
     if name in map(normal_name, settings.disabled):
         return Clearance.REFUSE, f"{name} is switched off by subagents.disabled"
-    if definition.source is not Source.PROJECT:
+    own = definition.source is not Source.PROJECT
+    if definition.runtime not in (RUNTIMES if own else (NATIVE,)):
+        return Clearance.REFUSE, f"{name} can't choose the runtime {definition.runtime[:60]!r}"
+    if own:
         return Clearance.RUN, f"{name} is yours or built in"
     if settings.project_agent_policy == "allow":
         return Clearance.RUN, "subagents.projectAgentPolicy is allow"

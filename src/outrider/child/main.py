@@ -14,7 +14,6 @@ from typing import NoReturn
 
 from pydantic_ai.models import Model
 
-from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.exhaustion import on_loop_error
@@ -29,6 +28,7 @@ from outrider.models.providers import build_model, has_price
 from outrider.models.retry import RetryPolicy
 from outrider.processes.reaping import call_oneself, child_name, is_broken, seal
 from outrider.protocol.brief import Brief, Start
+from outrider.protocol.budget import Budget
 from outrider.protocol.catalogue import is_own, reach_network, run_commands
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent

@@ -4,11 +4,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.child.budget import Budget
 from outrider.child.history import History
 from outrider.child.report_back import NO_REPORT, REMINDER
 from outrider.child.turn import TurnExecutor, TurnResult
 from outrider.models.failures import Failure
+from outrider.protocol.budget import Budget
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.schemas.output_schema import Report

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.tools import ToolDefinition
 
-from outrider.child.budget import Budget
 from outrider.child.conversation import Conversation, Reply
 from outrider.child.emitter import Emit
 from outrider.child.history import History
@@ -24,6 +23,7 @@ from outrider.child.report_back import (
     rejected,
 )
 from outrider.models.failures import Failure
+from outrider.protocol.budget import Budget
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import (
     Envelope,

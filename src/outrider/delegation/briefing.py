@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from outrider.agents.definitions import PI
 from outrider.agents.permissions import Permit
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import current_depth
@@ -35,10 +36,11 @@ def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
     """Return all that the child is told."""
     config, retry = prepared.config, prepared.config.subagents.retry
     wants_report, on_the_web = prepared.schema is not None, reach_network(prepared.permit.tools)
+    in_pi = prepared.definition.runtime == PI  # which has no report_back
     brief = Brief(
         run_id=run_id,
         agent=prepared.definition.name,
-        system_prompt=system_prompt(prepared, report_back=wants_report),
+        system_prompt=system_prompt(prepared, report_back=wants_report and not in_pi),
         task=prepared.request.task,
         model=prepared.choice.model,
         cwd=str(prepared.project.folder),

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from outrider.agents.definitions import PI
 from outrider.delegation.admission import admission, max_children
 from outrider.delegation.briefing import brief_for, child_environment
 from outrider.delegation.collecting import Collector
@@ -26,6 +27,7 @@ from outrider.protocol.results import Details, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
 from outrider.records.runs import RunRecorder, prune, pruning_is_due
 from outrider.runtimes.native.runtime import NativeRuntime
+from outrider.runtimes.runtime import Runtime
 from outrider.settings.places import runs_folder, state_home
 
 UPDATE_INTERVAL_SECONDS = 0.05
@@ -136,17 +138,22 @@ async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) 
 
     gate = Gate(prepared.project.masker)
     supervisor = Supervisor(gate, collector, prepared.config, changed, caller.on_request)
-    runtime = NativeRuntime(
-        caller.env,
-        keep_minutes=prepared.config.warm.keep_minutes,
-        one_shot=caller.one_shot,
-    )
+    runtime = _runtime(prepared, caller)
     brief = brief_for(prepared, collector.run.id, collector.run.spill)
     environment = child_environment(prepared, collector.run.id)
     try:
         return await supervisor.run(runtime, brief, environment, caller.cancelled)
     finally:
         updates.close()
+
+
+def _runtime(prepared: Prepared, caller: Caller) -> Runtime:
+    if prepared.definition.runtime == PI:
+        from outrider.runtimes.pi.runtime import PiRuntime
+
+        return PiRuntime(prepared.project.masker, prepared.config.limits.event_bytes)
+    keep_minutes = prepared.config.warm.keep_minutes
+    return NativeRuntime(caller.env, keep_minutes=keep_minutes, one_shot=caller.one_shot)
 
 
 @dataclass(slots=True)

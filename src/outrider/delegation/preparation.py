@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import AgentDefinition, normal_name
+from outrider.agents.definitions import PI, AgentDefinition, normal_name
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Clearance, Permit
 from outrider.delegation.project import Project, open_project
@@ -24,6 +24,7 @@ from outrider.delegation.request import (
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.runtimes.pi.choices import WARNING
 from outrider.settings.keys import Config
 
 Confirm = Callable[[str], bool]
@@ -95,6 +96,7 @@ def assembled(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
+    own = (WARNING,) if definition.runtime == PI else ()
     return Prepared(
         request=request,
         project=project,
@@ -104,7 +106,7 @@ def assembled(
         schema=_schema(request, definition),
         shown_task=project.masker.text(request.task),
         shown_cwd=project.masker.text(str(project.folder)),
-        warnings=(*project.settings.warnings, *problems),
+        warnings=(*project.settings.warnings, *problems, *own),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from outrider.agents.definitions import AgentDefinition, Source
+from outrider.agents.definitions import PI, AgentDefinition, Source
 from outrider.agents.discovery import Discovery, discover
 from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run, permit, trust_in
 from outrider.delegation.request import working_directory
@@ -20,6 +20,7 @@ from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
 from outrider.models.resolution import ModelChoice, choose_model
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry, is_own
+from outrider.runtimes.pi.choices import choose_pi_model, for_pi
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import Config
@@ -67,7 +68,8 @@ class Project:
         """Return the tools that `agent` gets here, and what is wrong with the user's own tools."""
         own, problems = self._own_tools(agent)
         trust = trust_in(self.config, trusted=self.trusted, interactive=interactive)
-        return permit(agent, self.config, trust=trust, tools={**own, **CATALOGUE}), problems
+        given = permit(agent, self.config, trust=trust, tools={**own, **CATALOGUE})
+        return for_pi(given) if agent.runtime == PI else given, problems
 
     def clearance(
         self, agent: AgentDefinition, given: Permit, *, interactive: bool
@@ -81,10 +83,13 @@ class Project:
 
     def choice(self, agent: AgentDefinition | None = None, flag: str | None = None) -> ModelChoice:
         """Return the model that answers for `agent`, or for one that names none."""
+        named, configured = agent.model if agent else None, self.config.model
+        if agent and agent.runtime == PI:
+            return choose_pi_model(flag, named, configured, self.env)
         return choose_model(
             flag=flag,
-            agent=agent.model if agent else None,
-            configured=self.config.model,
+            agent=named,
+            configured=configured,
             env=self.env,
             local_servers=self._local_servers,
         )

@@ -22,7 +22,7 @@ TERMINATE_GRACE_SECONDS = 5.0
 
 
 def run_guarded(
-    child: Callable[[], None], *, lifeline: int, status: int, timeout_ms: int
+    child: Callable[[], None], *, lifeline: int, status: int, timeout_ms: int, name: str = "guard"
 ) -> "NoReturn":
     """Fork, run `child` in the fork, and in the guardian exit once it and all it started ended.
 
@@ -37,7 +37,7 @@ def run_guarded(
         os.write(status, b"exit 1\n")
         os._exit(1)
     os.dup2(2, 1)  # only the child writes events
-    guardian.guard(lifeline, status, timeout_ms)
+    guardian.guard(lifeline, status, timeout_ms, name)
 
 
 class Guardian:
@@ -60,9 +60,9 @@ class Guardian:
         with suppress(OSError):
             os.setpgid(self._child, self._child)
 
-    def guard(self, lifeline: int, status: int, timeout_ms: int) -> "NoReturn":
+    def guard(self, lifeline: int, status: int, timeout_ms: int, name: str = "guard") -> "NoReturn":
         """Exit once nothing of the child is left, and tell `status` how it ended."""
-        call_oneself("guard")
+        call_oneself(name)
         self._watch.hold(lifeline)
         # A backstop behind the parent's own deadline, for a parent that is stopped or stuck.
         self._wait(timeout_ms / 1000 + TERMINATE_GRACE_SECONDS, lifeline)

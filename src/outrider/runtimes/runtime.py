@@ -20,6 +20,8 @@ class ChildExit:
     """The signal that killed it, where one did."""
     reason: str = ""
     """Why it was not started, in words."""
+    code: int | None = None
+    """Its exit code, where it ended by itself."""
 
 
 class Listener(Protocol):

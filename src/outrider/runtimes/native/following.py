@@ -152,6 +152,8 @@ class Following:
         kind, _, number = "".join(last).partition(" ")
         if kind == "signal":
             return ChildExit(self._started, int(number))
+        if kind == "exit":
+            return ChildExit(self._started, code=int(number))
         # The kernel ends the child of a guardian that was killed.
         return ChildExit(self._started, KILL_SIGNAL if self._guardian_was_killed else None)
 

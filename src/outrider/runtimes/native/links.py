@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from outrider.protocol.brief import Start
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import OutriderError
 
@@ -99,10 +98,10 @@ os.register_at_fork(after_in_child=_drop_lifelines)
 HandOver = Callable[[tuple[int, ...]], "subprocess.Popen[bytes] | None"]
 
 
-def with_links(start: Start, hand_over: HandOver) -> Links:
+def with_links(start: object, hand_over: HandOver) -> Links:
     """Return the links to the child that `hand_over` starts with their other ends.
 
-    Raises `StartFailed`.
+    `start` is a dataclass that it reads first. Raises `StartFailed`.
     """
     # JSON in ASCII keeps what is no Unicode: a folder's name, or a variable, can be any bytes.
     data = memoryview(json.dumps(to_json(start)).encode() + b"\n")

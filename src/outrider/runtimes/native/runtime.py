@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from outrider.masking import without_secrets
@@ -40,7 +40,8 @@ class NativeRuntime:
         spent_ms = round((time.monotonic() - begun) * 1000)
         brief = replace(brief, timeout_ms=max(0, brief.timeout_ms - spent_ms))
         try:
-            links = start_cold(brief, environment)
+            start = Start(brief, dict(environment))
+            links = start_cold("outrider.child", start, environment, brief.timeout_ms)
             return await Following(links, listener, mark_of(brief)).run()
         except StartFailed as error:
             return ChildExit(started=False, reason=str(error))
@@ -77,21 +78,23 @@ def mark_of(brief: Brief) -> str:
     return f"{RUN_VARIABLE}={brief.run_id}"
 
 
-def start_cold(brief: Brief, env: Mapping[str, str]) -> Links:
-    """Start a child in an interpreter of its own; raises `StartFailed`."""
+def start_cold(
+    module: str, start: object, env: Mapping[str, str], timeout_ms: int, files: Sequence[int] = ()
+) -> Links:
+    """Start a child in an interpreter of its own, which has `files` open; raises `StartFailed`."""
 
     def hand_over(theirs: tuple[int, ...]) -> "subprocess.Popen[bytes]":
         start_in, events_out, errors_out, status_out = theirs
         # Begun where we are: in the task's folder, a relative PYTHONPATH would lead into that.
         return subprocess.Popen(
-            [*PYTHON, "outrider.child", str(status_out), str(brief.timeout_ms)],
+            [*PYTHON, module, str(status_out), str(timeout_ms)],
             stdin=start_in,
             stdout=events_out,
             stderr=errors_out,
             # Who can see the process can see these; the rest comes with the brief.
             env=without_secrets(env),
-            pass_fds=(status_out,),
+            pass_fds=(status_out, *files),
             start_new_session=True,
         )
 
-    return with_links(Start(brief, dict(env)), hand_over)
+    return with_links(start, hand_over)

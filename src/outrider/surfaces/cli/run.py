@@ -21,8 +21,8 @@ from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.options import add_options, option_flags
-from outrider.surfaces.cli.views import View, summary
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.cli.views import UpdatesView, View, summary
+from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.text import one_line
 
 EXAMPLES = """\
@@ -47,6 +47,8 @@ def configure(parser: CommandParser) -> None:
     add = parser.add_argument
     add("agent", metavar="AGENT", help="who does it; 'outrider agents' lists them")
     add("task", metavar="TASK", help="what to do; - reads it from stdin")
+    updates = "before the result, print how far it is: JSON, one line each; needs --json"
+    add("--updates", action="store_true", help=updates)
     add("--schema", metavar="FILE", help="a JSON Schema for the answer: a file, or the JSON itself")
     add_options(parser)
 
@@ -57,7 +59,9 @@ def execute(arguments: Namespace) -> int:
     schema = None if arguments.schema is None else _schema(arguments.schema)
     task = task_on_stdin() if arguments.task == "-" else arguments.task
     request = Request(arguments.agent, task, schema, arguments.model, arguments.cwd)
-    with closing(_view()) as view:
+    if arguments.updates and not arguments.json:
+        raise bad_call("--updates needs --json", "run")
+    with closing(UpdatesView() if arguments.updates else _view()) as view:
         result = asyncio.run(_perform(request, flags, view))
     code = told(result, as_json=arguments.json)
     if result.result is not None:
@@ -124,6 +128,13 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
             view.stopping()
         cancelled.set()
 
+    def updated(partial: ToolResult) -> None:
+        try:
+            view.updated(partial)
+        except output.OutputLost:  # whoever wanted the result is gone
+            stop()
+            raise
+
     def started(prepared: Prepared, run_id: str) -> None:
         # From now on a signal has to end the child first. Until now Python's own handling was
         # right: while a person is asked for a confirmation, nothing would look at an event.
@@ -136,7 +147,7 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
         env=os.environ,
         flags=flags,
         confirm=_confirm if can_ask else None,
-        on_update=view.updated,
+        on_update=updated,
         on_start=started,
         cancelled=cancelled,
         one_shot=True,

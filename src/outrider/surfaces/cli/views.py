@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
+from outrider.protocol import jsonl
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
@@ -55,6 +56,14 @@ class Row:
         turn = f"turn {done.turn_count}" if done.turn_count else "starting"
         parts = (self.name, turn, *tool, spent(done.usage), f"{seconds // 60}:{seconds % 60:02}")
         return one_line(" · ".join(parts))
+
+
+class UpdatesView(View):
+    """Prints each partial result to stdout, for a program that shows how far the run is."""
+
+    def updated(self, result: ToolResult) -> None:
+        """Print one line of JSON."""
+        output.write_json_text(jsonl.encode(result.to_dict()).decode())
 
 
 def opening(prepared: Prepared, run_id: str) -> str:

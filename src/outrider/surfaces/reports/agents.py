@@ -7,6 +7,7 @@ from typing import Any
 
 from outrider.agents.definitions import AGENT_FIELDS, AgentDefinition, Source, parse_definition
 from outrider.agents.permissions import Clearance
+from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.preparation import find_agent
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import invalid
@@ -108,6 +109,11 @@ def _all(project: Project) -> Report:
         ],
         "diagnostics": [asdict(note) for note in discovery.diagnostics],
         "warnings": list(warnings),
+        "host": {
+            "enabled": project.config.subagents.enabled,
+            "commands": project.config.commands.enabled,
+            "policy": policy_for(project),
+        },
     }
     faults = [{"text": text} for text in lost(project)]
     faults += [

@@ -29,6 +29,7 @@ from outrider.protocol.envelope import ToolFault
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import WithheldTool
 from outrider.records.runs import left_over
+from outrider.runtimes.pi.choices import find_pi
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
@@ -137,6 +138,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         yield row["kind"], row["name"], partial(_service, row, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
     yield "system", "git", lambda: _program(around.find("git"))
+    yield "system", "pi", lambda: _program(find_pi(os.environ, str(folder)))
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
     yield "system", "processes left over", partial(_left_over, project, runs)

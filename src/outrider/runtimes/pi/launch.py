@@ -1,0 +1,25 @@
+"""A pi child: `python -m outrider.runtimes.pi.launch STATUS_FD TIMEOUT_MS`, which becomes pi."""
+
+import json
+import os
+import sys
+
+from outrider.processes.guardian import run_guarded
+from outrider.processes.reaping import child_name
+
+
+def become_pi() -> None:
+    """Read from stdin what to run, and become that."""
+    with open(0, "rb", closefd=False) as start:
+        told = json.loads(start.readline())
+    os.chdir(told["cwd"])
+    # It would read a prompt from a standard input that isn't a terminal.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.execve(told["command"][0], told["command"], told["environment"])  # noqa: S606
+
+
+if __name__ == "__main__":
+    # The name by which the kernel tells how deep a delegation is; pi takes one of its own.
+    name = child_name(int(os.environ["OUTRIDER_SUBAGENT_DEPTH"]))
+    status, timeout_ms = map(int, sys.argv[1:])
+    run_guarded(become_pi, lifeline=0, status=status, timeout_ms=timeout_ms, name=name)
