@@ -805,6 +805,19 @@ def test_a_long_known_secret_is_masked_in_pieces():
     )
 
 
+@pytest.mark.parametrize(
+    "secret",
+    [
+        f"Authorization: AWS4-HMAC-SHA256 Credential=x, Signature={hexadecimal(64)}",
+        f"_password = '{mixed(300)}'",
+    ],
+)
+def test_a_secret_behind_an_endless_name_is_masked_in_pieces(secret: str):
+    text = "x" * 300 + secret + "\nand so on" * 60
+    assert streamed(MASKER, list(text)) == MASKER.text(text)
+    assert "[masked:" in MASKER.text(text)
+
+
 def test_a_stream_leaves_paths_alone_where_only_secrets_are_masked():
     text = "DB_PASSWORD=hunter2secret in /home/alice/project/app.py"
     assert streamed(ONLY_SECRETS, list(text)) == ONLY_SECRETS.text(text)

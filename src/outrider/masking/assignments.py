@@ -98,8 +98,6 @@ _MAX_TAG = 600
 
 def find_assignments(found: Findings) -> None:
     """Note the values of all secret-looking names."""
-    if not worth_searching(found.folded, *_KEYWORDS):
-        return
     for keywords, pattern in _ASSIGNMENTS.items():
         if worth_searching(found.folded, *keywords):
             found.masked_to = 0
@@ -282,7 +280,7 @@ def _judge_bare(
     view = found.view
     word = compiled(style[1]).match(view, position)
     whole = compiled(_WHOLE).match(view, position)
-    before = whole and _before_on_line(view, start, whole.end())
+    before = whole and _before_on_line(found, start, whole.end())
     owns_line = before is not None and style[1] in (BARE, _ENVIRONMENT)
     word = whole if owns_line else word
     if whole is None or word is None:
@@ -303,11 +301,13 @@ def _judge_bare(
         found.leave(start, whole.end())
 
 
-def _before_on_line(view: str, start: int, end: int) -> str | None:
+def _before_on_line(found: Findings, start: int, end: int) -> str | None:
     """Return what comes before a name if that is no code, and nothing follows its value."""
-    if not compiled(rf"[ \t]*+(?:{LINE_END}|\\{{1,8}}r|\Z)").match(view, end):
+    if not compiled(rf"[ \t]*+(?:{LINE_END}|\\{{1,8}}r|\Z)").match(found.view, end):
         return None
-    before = "\n" + view[:start] if start < 80 else view[start - 80 : start]
+    before = found.view[max(0, start - 80) : start]
+    if start < 80 and found.is_start:
+        before = "\n" + before
     line = compiled(r"(?:\n|\\n)([^\n\"'`=(){}\[\],;<&?|\\]*+)\Z").search(before)
     return line and line.group(1)
 

@@ -76,7 +76,7 @@ _ENVIRONMENT_WORDS = word_set(
 )
 
 _TRIVIAL_VALUE = r"""(?ix)
-    true | false | yes | no | on | off | none | null | enabled | disabled | required | optional
+    disabled | required | optional
     | [\d.,:_\-\s]+                                        # numbers, dates, addresses
     | (?:~|\.{1,2})?/[\w.,@+\-/ ]*(?::/[\w.,@+\-/ :]*)?    # paths
     | [a-z]:\\.*

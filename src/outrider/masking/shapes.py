@@ -71,8 +71,6 @@ _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+
 
 def find_shapes(found: Findings) -> None:
     """Note private keys, JWTs and credentials in addresses."""
-    if not worth_searching(found.view, "-----", "eyJ", "//"):
-        return
     if worth_searching(found.view, "-----"):
         _find_private_keys(found)
     if worth_searching(found.view, "eyJ"):

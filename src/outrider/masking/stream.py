@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _HELD_BACK = 200  # enough of any secret to recognise it before its beginning is released
 _CONTEXT = 256  # what was released and still explains what follows: names, operators
+_NAME = 96  # more of a name than is ever looked at
 _STEP = 64  # new characters before the next look
 _MAX_OPEN = 6000
 _OPEN_HEAD = 2600
@@ -90,7 +91,8 @@ class StreamMasker:
             if start < forget < end:
                 forget = start if end - start <= _MAX_OPEN else forget
         # Half a name can mean what the whole doesn't: `next_page_` gone, `token` left.
-        while 0 < forget < cut and self._buffer[forget - 1] in NAME_LETTERS:
+        # Of an endless one its end is kept, by which it is judged.
+        while 0 < forget < cut - _NAME and self._buffer[forget - 1] in NAME_LETTERS:
             forget += 1
         header = ""
         table = next((rows for rows in tables if rows[0] < forget and cut < rows[-1]), None)
