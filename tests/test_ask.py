@@ -350,7 +350,10 @@ def test_near_the_window_the_oldest_results_are_dropped_and_the_user_is_told(doo
     assert dropped["ids"][0] == "call-1"
     tools = [one for one in history_of(session) if one["role"] == "tools"]
     assert tools[0]["results"][0]["dropped"]
-    assert "needle = 1" in json.dumps(tools[0]["results"][0]["envelope"])  # still readable
+    assert "needle = 1" not in json.dumps(tools[0]) and "needle = 1" in json.dumps(tools[2])
+    kept = session.read_text().splitlines()
+    results = [line for line in kept if '"type":"tool_result_end"' in line and "call-1" in line]
+    assert "needle = 1" in results[0]  # still readable
 
 
 def test_without_a_model_it_answers_by_delegating_and_says_so(door):
