@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import termios
 import time
 from collections import deque
 from collections.abc import Callable
@@ -36,9 +37,14 @@ class Moving:
         self._render = render
         self._live: Live | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._mode: list[Any] | None = None
 
     def start(self) -> None:
-        """Begin to draw."""
+        """Begin to draw; what is typed meanwhile isn't shown among the lines."""
+        with suppress(termios.error):
+            self._mode = termios.tcgetattr(0)
+            quiet = [*self._mode[:3], self._mode[3] & ~termios.ECHO, *self._mode[4:]]
+            termios.tcsetattr(0, termios.TCSANOW, quiet)
         self._live = Live(
             console=self.console,
             auto_refresh=False,
@@ -57,10 +63,23 @@ class Moving:
         with suppress(OSError):  # a terminal that is gone must not cost the answer
             if self._live is not None:
                 self._live.stop()
+        if self._mode is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSANOW, self._mode)
 
     def say(self, line: str, *, fits: bool) -> None:
         """Print a line above, whole or only what fits."""
         self.console.print((_line if fits else Text)(line, "dim"))
+
+    def show_markdown(self, block: str) -> None:
+        """Print Markdown above. What looks like HTML is text: it is code more often."""
+        from markdown_it import MarkdownIt
+        from rich.markdown import Markdown
+
+        shown = Markdown("", hyperlinks=False)
+        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+        shown.parsed = parser.parse(block)
+        self.console.print(shown, "")
 
     def _tick(self) -> None:
         with suppress(OSError):
