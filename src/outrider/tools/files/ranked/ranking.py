@@ -182,6 +182,7 @@ def _place(
     return {
         "path": file.path,
         "line": line,
+        "startLine": first,
         "endLine": last,
         "definition": name,
         "lines": [

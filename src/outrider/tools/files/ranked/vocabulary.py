@@ -12,4 +12,6 @@ _pairs = _chinese.split()
 STOP = frozenset(_stop.split())
 WEAK = frozenset(_weak.split())
 GROUPS = tuple(frozenset(group.split()) for group in _groups.split(";"))
-GLOSSARY = {word: english.split(",") for word, english in zip(_pairs[::2], _pairs[1::2], strict=True)}
+GLOSSARY = {
+    word: english.split(",") for word, english in zip(_pairs[::2], _pairs[1::2], strict=True)
+}
