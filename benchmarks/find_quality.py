@@ -158,7 +158,7 @@ def _python(text: str) -> Iterator[tuple[str, str]]:
             first = node.body[0]
             if ast.get_docstring(node) and isinstance(first, ast.Expr):
                 said = ast.get_source_segment(text, first) or ""
-                yield node.name, said.strip("\"'rR \n")
+                yield node.name, re.sub(r"^[rR]?[\"']+|[\"']+$", "", said)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
@@ -281,7 +281,8 @@ def former(tree: Path, commit: str) -> Contestant:
         subprocess.run(pipe, shell=True, cwd=ROOT, check=True)
     command = [sys.executable, "-c", FORMER, str(folder / "src"), str(tree)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
 
     def asked(text: str) -> list[str]:
         process.stdin.write(json.dumps(text) + "\n")
@@ -340,7 +341,8 @@ def report(ranks: dict[tuple[str, str], list[int]], spent: dict[str, float]) -> 
         row = " ".join(f"{one:.2f}" for one in share)
         asked = len(ranks[title, group])
         print(
-            f"{group:16} {title:20} {row}  of {asked}, {spent[title] / len(ranks[title, 'all']):.2f} s"
+            f"{group:16} {title:20} {row}  of {asked}, "
+            f"{spent[title] / len(ranks[title, 'all']):.2f} s"
         )
     ours, theirs = shares["find", "all"], shares.get(("bm25s", "all"))
     met = theirs is None or all(ours[at // 2] >= AIMS[at] * theirs[at // 2] for at in AIMS)

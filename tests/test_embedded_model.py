@@ -21,7 +21,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from outrider.models.embedded.model import answer
-from outrider.models.embedded.words import understand
+from outrider.models.embedded.task import understand
 from outrider.models.failures import cut_failure
 from outrider.models.providers import build_model, cost_of, request_settings
 from outrider.protocol.catalogue import DEFAULT_TOOLS
@@ -182,7 +182,7 @@ class Run:
 
     @property
     def places(self) -> list[str]:
-        return re.findall(r"^### \d+\. `([^`]+)`", self.text, re.MULTILINE)
+        return re.findall(r"^\d+\. `([^`]+)`", self.text, re.MULTILINE)
 
     @property
     def report(self) -> dict[str, Any]:
@@ -194,6 +194,7 @@ async def ask(
     task: str,
     tools: Sequence[Tool | None] = TOOLS,
     schema: dict[str, Any] | None = None,
+    agent: str = "explorer",
 ) -> Run:
     """Let the embedded model do `task` in `root`, with the real tools."""
     given = [tool for tool in tools if tool]
@@ -202,7 +203,7 @@ async def ask(
     ]
     if schema:
         definitions.append(ToolDefinition(name="report_back", parameters_json_schema=schema))
-    model, calls, responses = build_model("embedded"), [], []
+    model, calls, responses = build_model("embedded", agent), [], []
     messages: list[ModelMessage] = [
         ModelRequest(parts=[SystemPromptPart("Find things."), UserPromptPart(task)])
     ]
@@ -227,7 +228,9 @@ async def ask(
             for call, outcome in zip(made, outcomes, strict=True):
                 assert outcome.envelope["code"] == 0, (call, outcome.text)
             results = [
-                ToolReturnPart(call.tool_name, outcome.text, call.tool_call_id)
+                ToolReturnPart(
+                    call.tool_name, outcome.text, call.tool_call_id, metadata=outcome.envelope
+                )
                 for call, outcome in zip(made, outcomes, strict=True)
             ]
             messages += [responses[-1], ModelRequest(parts=results)]
@@ -337,7 +340,7 @@ async def test_every_quoted_line_stands_in_its_file_at_that_number(repository: P
     run = await ask(repository, "Where is the idle timeout enforced?")
     path, quoted = None, 0
     for row in run.text.split("\n"):
-        if heading := re.match(r"### \d+\. `(.+):\d+`", row):
+        if heading := re.match(r"\d+\. `(.+):\d+`", row):
             path = heading[1]
         elif path and (line := re.fullmatch(r" *(\d+)  (.*)", row)):
             assert (repository / path).read_text().split("\n")[int(line[1]) - 1] == line[2]

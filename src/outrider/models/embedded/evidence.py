@@ -58,7 +58,8 @@ class Finding:
         """Return what a docstring or comment says of it; without one, its line."""
         said = [*self._docstring(), *self._comment()]
         text = " ".join(filter(None, (_MARKS.sub("", line).strip() for line in said)))
-        text = re.split(r"(?<=[.!?。])\s", text)[0] or self.lines.get(self.line, "").strip()
+        text = re.split(r"(?<=[.!?。])\s", text)[0] or self.lines.get(self.line, "")
+        text = " ".join(text.replace("`", "'").split())
         return text if len(text) <= MAX_SENTENCE else f"{text[: MAX_SENTENCE - 1]}…"
 
     def _docstring(self) -> Iterator[str]:
@@ -91,13 +92,18 @@ def findings(made: Sequence[Call]) -> list[Finding]:
         if call.name == "read" and call.data and "lines" in call.data:
             window = enumerate(call.data["lines"], call.data["startLine"])
             seen.setdefault(call.data["path"], {}).update(window)
-    return [_finding(place, seen) for place in places(made)]
+    if found := places(made):
+        return [_finding(place, seen) for place in found]
+    read = [(path, min(lines), max(lines), lines) for path, lines in seen.items() if lines]
+    if any(call.name == "find" for call in made):
+        return []  # what was read then is no answer
+    return [Finding(path, first, first, last, None, (), lines) for path, first, last, lines in read]
 
 
 def places(made: Sequence[Call]) -> list[dict[str, Any]]:
     """Return what the first ranked search found, best first."""
     searched = (call.data for call in made if call.name == "find" and "about" in call.arguments)
-    return next((data["places"] for data in searched if data), [])
+    return next((data["places"] for data in searched if data), list[dict[str, Any]]())
 
 
 def _finding(place: Mapping[str, Any], seen: Mapping[str, Mapping[int, str]]) -> Finding:

@@ -36,6 +36,8 @@ def _opening(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterato
     about = task.about if task.about.strip() else " ".join(task.changes)
     if about.strip():
         yield Call("find", {"about": about, "limit": 8})
+    if "find" not in tools:
+        yield from (_read(path, 1, _WINDOW) for path in task.paths)
 
 
 def _closer(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterator[Call]:
@@ -60,7 +62,11 @@ def _closer(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterator
 
 
 def _further(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterator[Call]:
-    listed = [call.data["files"] for call in made if "pattern" in call.arguments and call.data]
+    listed = [
+        call.data["files"]
+        for call in made
+        if call.name == "find" and "pattern" in call.arguments and call.data
+    ]
     for path in sorted((p for paths in listed for p in paths), key=lambda p: p.count("/"))[:1]:
         yield _read(path, 1, 30)
     # A language without a server: the name is looked for as text.

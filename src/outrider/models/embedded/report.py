@@ -91,10 +91,10 @@ def _explorer(task: Task, made: Sequence[Call]) -> Iterator[str]:
         return
     best = found[0]
     inside = f", in `{best.name}`" if best.name else ""
-    yield f"The best match is `{best.place}`{inside}: {_plain(best.sentence())}"
+    yield f"The best match is `{best.place}`{inside}: `{best.sentence()}`"
     for number, finding in enumerate(found, 1):
         inside = f" in `{finding.name}`" if finding.name else ""
-        row = f"{number}. `{finding.place}`{inside}: {_plain(finding.sentence())}"
+        row = f"{number}. `{finding.place}`{inside}: `{finding.sentence()}`"
         yield f"{row}\n\n{_quoted(finding)}" if number <= _MAX_QUOTED else row
     if task.wants_uses:
         yield from _listed("Uses", uses(made))
@@ -172,7 +172,7 @@ def _researcher(task: Task, made: Sequence[Call]) -> Iterator[str]:
     best = sorted(one for one in scored if one[0] <= -1)[:_MAX_SENTENCES]
     if not best:
         yield "No page was found that answers this." if pages or made else "There is no web tool."
-    yield from (f"- {_plain(sentence)} ({url})" for _, _, sentence, url in best)
+    yield from (f"- `{_plain(sentence)}` ({url})" for _, _, sentence, url in best)
     failed = [f"- {page['url']}: {page['error']}" for page in pages if page.get("error")]
     if failed:
         yield "Not read:\n\n" + "\n".join(failed)
@@ -207,7 +207,9 @@ def _around(found: Sequence[Finding], made: Sequence[Call]) -> Iterator[str]:
 
 
 def _described(finding: Finding) -> str:
-    return f"`{finding.name}`: {finding.sentence()}" if finding.name else finding.sentence()
+    return (
+        f"`{finding.name}`: `{finding.sentence()}`" if finding.name else f"`{finding.sentence()}`"
+    )
 
 
 def _edges(finding: Finding) -> Iterator[Place]:
@@ -239,15 +241,17 @@ def _nothing(made: Sequence[Call]) -> Iterator[str]:
         yield f"Nothing could be searched: {faults[0]}"
     elif not searched:
         yield "Nothing was searched: there is no task, or no tool to search with."
-    elif searched[0].data and searched[0].data["words"]:
+    elif searched[0].data["words"]:
         yield f"Nothing was found for this task in {searched[0].data['files']:,} files."
     else:
-        yield "The task has no word that can be looked for. What the folder shows of itself:"
-        for call in made:
-            if call.name == "read" and call.data and call.data.get("lines"):
-                yield f"`{call.data['path']}`:\n\n{_fenced(call.data['lines'][:20])}"
-            elif call.name == "ls" and call.data:
-                yield _fenced([*_tree(call.data.get("entries", ()), "")][:_MAX_LISTING])
+        yield "The task has no word that can be looked for."
+    shown = [call for call in made if call.name in ("read", "ls") and call.data]
+    yield from ["What the folder shows of itself:"] if shown else []
+    for call in shown:
+        if call.data.get("lines"):
+            yield f"`{call.data['path']}`:\n\n{_fenced(call.data['lines'][:20])}"
+        elif entries := call.data.get("entries"):
+            yield _fenced([*_tree(entries, "")][:_MAX_LISTING])
 
 
 def _tree(entries: Sequence[dict[str, object]], indent: str) -> Iterator[str]:
@@ -261,14 +265,9 @@ def _method(made: Sequence[Call]) -> Iterator[str]:
         arguments = ", ".join(
             f"{name} {_plain(str(value))[:80]}" for name, value in call.arguments.items()
         )
-        missing = call.data.get("missing") if isinstance(call.data, dict) else None
-        note = (
-            f": {call.fault}"
-            if call.fault
-            else f"; in no file: {', '.join(missing)}"
-            if missing
-            else ""
-        )
+        missing: list[str] = call.data["missing"] if call.data and "about" in call.arguments else []
+        note = f"; in no file: {', '.join(missing)}" if missing else ""
+        note = f": {call.fault}" if call.fault else note
         yield f"- `{call.name}` {arguments}{note}"
 
 

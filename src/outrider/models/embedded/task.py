@@ -23,6 +23,7 @@ _VERBS = {verb: what for what, verbs in _CANNOT.items() for verb in verbs.split(
 _URL = re.compile(r"\bhttps?://[^\s<>\"')\]]{3,}", re.IGNORECASE)
 _FILE = re.compile(r"^\+\+\+ (?:b/)?([^\t\n]+)", re.MULTILINE)
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)")
+_PATH = re.compile(r"[\w./-]*\w\.[A-Za-z]\w{0,5}\b")
 _USES = re.compile(r"\b(uses?|used|using|calls?|called|callers?|references?|depends?)\b|引用|调用")
 
 
@@ -38,28 +39,32 @@ class Task:
     )
     """By path, the lines that a diff in the task adds."""
     urls: tuple[str, ...] = ()
-    cannot: str | None = None
+    paths: tuple[str, ...] = ()
+    cannot: str = ""
     """What it asks that this model can't do."""
     wants_uses: bool = False
 
 
 def understand(text: str, agent: str) -> Task:
     """Return what the task of an agent asks for; never fails."""
+    text = text.replace("\0", " ").encode(errors="replace").decode()
     start = re.search(r"^(diff --git|--- \S)", text, re.MULTILINE)
     diff = text[start.start() :] if start and _FILE.search(text) else ""
     about = text[: start.start()] if start and diff else text[:MAX_QUESTION]
     words = re.findall(r"[a-z]+", about[:200].lower())
     verb = next((word for word in words if word not in ("please", "can", "could", "you")), "")
-    known = agent if agent in get_args(Role) else _ROLE_OF_VERB.get(verb, "explorer")
-    asked = next((_VERBS[word] for word in words if word in _VERBS and word == verb), None)
-    compared = "compare" if {"compare", "versus", "vs", "better"}.intersection(words) else None
-    by_role = {"reviewer": "judge", "implementer": "decide"}.get(known)
+    role = agent if agent in get_args(Role) else _ROLE_OF_VERB.get(verb, "explorer")
+    urls = tuple(dict.fromkeys(url.rstrip(".,;") for url in _URL.findall(text)))[:5]
+    cannot = [_VERBS.get(verb), {"reviewer": "judge", "implementer": "decide"}.get(role)]
+    cannot += ["compare"] if {"compare", "versus", "vs", "better"}.intersection(words) else []
+    cannot += ["open web addresses"] if urls and role != "researcher" else []
     return Task(
-        role=cast("Role", known),
-        about=about,
+        role=cast("Role", role),
+        about=_URL.sub(" ", about),
         changes=_changes(diff),
-        urls=tuple(dict.fromkeys(url.rstrip(".,;") for url in _URL.findall(text)))[:5],
-        cannot=asked or compared or by_role,
+        urls=urls,
+        paths=tuple(dict.fromkeys(_PATH.findall(about)))[:5],
+        cannot=" or ".join(dict.fromkeys(filter(None, cannot))),
         wants_uses=_USES.search(about.lower()) is not None,
     )
 

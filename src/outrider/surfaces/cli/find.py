@@ -3,6 +3,7 @@
 import asyncio
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from outrider.delegation.project import open_project
 from outrider.protocol.envelope import is_success
@@ -53,7 +54,7 @@ def execute(arguments: Namespace) -> int:
     return 0 if is_success(outcome.envelope) else EXIT_FAILED
 
 
-async def _found(context: ToolContext, asked: dict[str, object]) -> ToolOutcome:
+async def _found(context: ToolContext, asked: dict[str, Any]) -> ToolOutcome:
     tools = [tool for tool in builtin_tools() if tool.name == "find"]
     async with ToolExecutor(tools, context) as executor:
         return await executor.execute("find", asked)

@@ -67,7 +67,7 @@ def places(context: ToolContext, about: str, place: Place, limit: int) -> dict[s
 def _searched(
     context: ToolContext, question: Question, place: Place, folder: OpenFolder
 ) -> tuple[list[str], dict[str, FileHits], int]:
-    """Return the paths of all files, those with hits or a word in their path, and the unreadable."""
+    """Return all paths, the files with hits or a word in their path, and how many can't be read."""
     above = place.path.rstrip("/")
     with searching(context, ["--files", "--null"], folder) as listing:
         found, unreadable = _hits(context, question, folder)

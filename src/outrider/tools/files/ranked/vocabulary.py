@@ -4,9 +4,9 @@ They stand in a file of their own, so that a search in this code doesn't find th
 """
 
 import re
-from importlib.resources import files
+from pathlib import Path
 
-_TEXT = files(__package__).joinpath("vocabulary.txt").read_text("utf-8")
+_TEXT = Path(__file__).with_suffix(".txt").read_text("utf-8")
 _stop, _weak, _groups, _chinese = re.split(r"^# .*\n", _TEXT, flags=re.MULTILINE)[1:]
 _pairs = _chinese.split()
 STOP = frozenset(_stop.split())

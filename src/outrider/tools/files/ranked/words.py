@@ -21,8 +21,8 @@ _NAME = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}|\w_\w|::|\w\.[A-Za-z_]")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+")
 _ENDINGS = (
     ("ations", 4), ("ation", 4), ("ates", 4), ("ated", 4), ("ating", 4), ("ators", 4), ("ator", 4),
-    ("ate", 4), ("ings", 4), ("ing", 3), ("ions", 5), ("ion", 5), ("ers", 4), ("er", 4), ("ments", 6),
-    ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5), ("e", 4),
+    ("ate", 4), ("ings", 4), ("ing", 3), ("ions", 5), ("ion", 5), ("ers", 4), ("er", 4),
+    ("ments", 6), ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5), ("e", 4),
 )  # fmt: skip
 
 
@@ -156,7 +156,7 @@ _KINDS = {
 
 def _add_words(question: Question, words: list[str]) -> None:
     """Add the words that tell something, the most frequent first, and neighbours as one name."""
-    of_kinds = frozenset().union(*_KINDS.values())
+    of_kinds = frozenset[str]().union(*_KINDS.values())
     telling = [w for w in words if len(w) > 1 and w not in STOP and w not in of_kinds]
     strong = [word for word in telling if word not in WEAK]
     for word, _ in Counter(strong).most_common(MAX_TERMS):
