@@ -55,6 +55,15 @@ NOT_SOURCE = re.compile(
 BLOCK = re.compile(r"(?P<comment>/\*[*!]?\s.*?\*/)[ \t]*\n(?P<code>[^\n]+)", re.DOTALL)
 NAME = re.compile(r"(?:function|class|interface|struct|enum|fun|const)\s+(\w+)|(\w+)\s*\(")
 CHANGES = re.compile(r"(changelog|changes|news|history|release)", re.IGNORECASE)
+TELLING = re.compile(r"[A-Za-z]{4,}")
+EMPTY = frozenset(
+    re.findall(
+        r"\w+",
+        """this that these those with when where which from into will have been only used uses using
+        also instead method class function return returns deprecated removed added fixed argument
+        should their them then than some other object given default value values test tests""",
+    )
+)
 Question = tuple[str, str, str, str]
 """Project, kind, text, and the path of the file that answers."""
 
@@ -62,6 +71,12 @@ Question = tuple[str, str, str, str]
 def words(text: str) -> list[str]:
     """Return the words of a text or name, in lower case."""
     return [w.lower() for w in re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", text)]
+
+
+def tells(text: str) -> bool:
+    """Return whether a text has enough words to be a question."""
+    telling = {word.lower() for word in TELLING.findall(text)} - EMPTY
+    return len(telling) >= MIN_WORDS and len(text.split()) <= 40
 
 
 def without(text: str, names: str) -> str:
@@ -140,7 +155,7 @@ def _docstring(path: Path, chance: random.Random) -> str | None:
     text = path.read_text(errors="replace")
     spans = list(_python(text) if path.suffix == ".py" else _blocks(text))
     asked = [(without(first_sentence(said), name), said) for name, said in spans]
-    asked = [(ask, said) for ask, said in asked if MIN_WORDS <= len(ask.split()) <= 30]
+    asked = [(ask, said) for ask, said in asked if tells(ask)]
     if not asked:
         return None
     ask, said = chance.choice(asked)
@@ -174,12 +189,12 @@ def _tests(name: str, tree: Path, files: list[Path], sources: list[Path]) -> lis
         by_name[path.stem.strip("_")].append(path)
     found: list[Question] = []
     for path in (path for path in files if path.name.startswith("test_")):
-        tested = by_name.get(path.stem.removeprefix("test_"), [])
-        if len(tested) == 1:
-            for test in re.findall(r"def test_(\w+)", path.read_text(errors="replace")):
-                text = without(test.replace("_", " "), path.stem)
-                if len(text.split()) >= MIN_WORDS - 1:
-                    found.append((name, "test", text, str(tested[0].relative_to(tree))))
+        tested, text = by_name.get(path.stem.removeprefix("test_"), []), path.read_text()
+        if len(tested) == 1 and f"{tested[0].parent.name}.{tested[0].stem}" in text:
+            for test in re.findall(r"def test_(\w+)", text):
+                asked = without(test.replace("_", " "), path.stem)
+                if len(set(TELLING.findall(asked)) - EMPTY) >= MIN_WORDS - 1:
+                    found.append((name, "test", asked, str(tested[0].relative_to(tree))))
     return found
 
 
@@ -198,10 +213,11 @@ def _changes(name: str, tree: Path, sources: list[Path]) -> list[Question]:
             entry = entry.split("\n\n")[0]
             marked = re.findall(r"[`.~](\w{5,})(?:\(\))?`", entry)
             places = {frozenset(homes[one]) for one in marked if len(homes.get(one, ())) == 1}
-            text = without(
-                re.sub(r":\w+:`[^`]*`|`[^`]*`|\([^)]*\)|#\d+", " ", entry), " ".join(marked)
-            )
-            if len(places) == 1 and 6 <= len(text.split()) <= 40:
+            # Only the name that leads to the answer is taken out, with its words.
+            named = [one for one in marked if len(homes.get(one, ())) == 1]
+            plain = re.sub(r":\w+:|`|~|\(\)|#\d+|<[^>]*>", " ", entry)
+            text = without(" ".join(plain.split()), " ".join(named))
+            if len(places) == 1 and tells(text):
                 found.append((name, "change", text, str(next(iter(*places)).relative_to(tree))))
     return found
 

@@ -20,7 +20,7 @@ _KINDS = {
     ),
     "data": re.compile(r"\.(jsonc?|ya?ml|toml|ini|cfg|conf|csv|xml|css|lock)$"),
 }
-_STANDING = {"generated": 0.1, "test": 0.35, "docs": 0.4, "data": 0.5, "source": 1.0}
+_STANDING = {"generated": 0.1, "test": 0.25, "docs": 0.35, "data": 0.5, "source": 1.0}
 _INDEX = re.compile(r"(^|/)(__init__\.py|index\.\w+|mod\.rs)$")
 DEFINING = [
     "def",
@@ -45,8 +45,12 @@ _ROUTINE = re.compile(
 )
 # A function as in C, Java or TypeScript, without a keyword; or one that is kept in a variable.
 _METHOD = re.compile(
-    r"\s*(?:[\w<>\[\],.?*&:]+\s+){0,5}[*&]*(?P<name>[A-Za-z_$~][\w$:~]*)\s*\([^;{}=]{0,200}"
-    r"(?:\)[^;={}()]{0,80}\{?|,)\s*"
+    r"\s*(?:[\w<>\[\],.?*&:]+\s+){0,5}[*&]*(?P<name>[A-Za-z_$~][\w$:~]*)\s*"
+    r"\([^;{}]{0,200}\)[^;={}()]{0,80}\{\s*"
+)
+# Its body, or more parameters, begin on the next line: then it has a type, and isn't indented.
+_FUNCTION = re.compile(
+    r"(?:[\w<>\[\],.?*&:]+\s+){1,5}[*&]*(?P<name>[A-Za-z_$~][\w$:~]*)\s*\([^;{}=]{0,200}[,)]\s*"
 )
 _VALUE = re.compile(
     r"(?:(?:export|const|let|var|static|#define|final|readonly|public|private|pub)\s+)*"
@@ -59,6 +63,8 @@ _NO_METHOD = re.compile(
 IMPORT = re.compile(
     r"\s*(import\b|from\s+\S+\s+import\b|#\s*include\b|use\s+[\w:{]+|.*\brequire\(|export\s+[*{])"
 )
+TYPE = re.compile(r"\s*(?:\w+\s+){0,3}(class|interface|trait|struct|enum|protocol|type)\s")
+HANDED_ON = re.compile(r"\b(\w+) ?[=:] ?\1\b")
 COMMENT = re.compile(r"\s*(#(?!define|\[)|//|/\*|\*(?!\w)|--|;|\"\"\"|'''|<!--)")
 
 
@@ -71,7 +77,7 @@ def standing(path: str, asked: set[str]) -> float:
     """Return how much a file counts, for a question that asks for some kinds of files."""
     what = kind(path)
     if asked and what != "generated":
-        return 1.0 if what in asked else 0.6 * _STANDING[what]
+        return 1.0 if what in asked else 0.4 * _STANDING[what]
     return _STANDING[what] * (0.8 if _INDEX.search(path) else 1.0)
 
 
@@ -81,7 +87,7 @@ def defined(line: str) -> str | None:
         return found["name"]
     if _NO_METHOD.match(line) or COMMENT.match(line):
         return None
-    found = _METHOD.fullmatch(line) if "(" in line else None
+    found = (_METHOD.fullmatch(line) or _FUNCTION.fullmatch(line)) if "(" in line else None
     found = found or _VALUE.match(line)
     return found["name"] if found else None
 

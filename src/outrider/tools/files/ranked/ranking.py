@@ -10,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.tools.files.ranked.code import COMMENT, IMPORT, defined, enclosing, standing
+from outrider.tools.files.ranked.code import (
+    COMMENT,
+    HANDED_ON,
+    IMPORT,
+    TYPE,
+    defined,
+    enclosing,
+    standing,
+)
 from outrider.tools.files.ranked.words import Question
 
 WINDOW_LINES = 45
@@ -35,7 +43,7 @@ class FileHits:
     path: str
     rows: bytes = b""
     counts: dict[int, float] = field(default_factory=lambda: defaultdict[int, float](float))
-    defined: set[int] = field(default_factory=set[int])
+    defined: dict[int, float] = field(default_factory=dict[int, float])
     size: int = 0
     score: float = 0.0
 
@@ -54,7 +62,7 @@ def taken(question: Question, path: str, rows: bytes) -> FileHits:
         for term, factor in question.counted(name.split()[-1] if name.strip() else ""):
             file.counts[term] += factor * times
             if b" " in match:
-                file.defined.add(term)
+                file.defined[term] = max(file.defined.get(term, 0.0), factor)
     return file
 
 
@@ -92,7 +100,7 @@ def score_file(question: Question, weights: Weights, file: FileHits, average: fl
         weights[term] * count / (count + _SATURATION * long) for term, count in file.counts.items()
     )
     named = sum(weights[term] * share for term, share in in_path(question, file.path).items())
-    definitions = sum(weights[term] for term in file.defined)
+    definitions = sum(weights[term] * factor for term, factor in file.defined.items())
     file.score = (terms + _DEFINED * definitions + _PATH * named) * standing(
         file.path, question.kinds
     )
@@ -105,7 +113,7 @@ class _Line:
     """The terms in one line, and how much the line says."""
 
     terms: dict[int, float] = field(default_factory=dict[int, float])
-    defined: set[int] = field(default_factory=set[int])
+    defined: dict[int, float] = field(default_factory=dict[int, float])
     score: float = 0.0
 
 
@@ -123,11 +131,19 @@ def _lines(
             line.terms[term] = max(line.terms.get(term, 0.0), share)
     for number, line in found.items():
         text = lines[number - 1]
-        if name := defined(text):
-            line.defined = {term for term, _ in question.counted(re.split(r"\W+", name)[-1])}
+        name = defined(text)
+        if name is not None:
+            line.defined = dict(question.counted(re.split(r"\W+", name)[-1]))
         shape = 0.3 if IMPORT.match(text) else 0.8 if COMMENT.match(text) else 1.0
-        own = sum(weights[term] * share for term, share in line.terms.items())
-        line.score = shape * (own + 0.6 * sum(weights[term] for term in line.defined))
+        aside = (name is not None and not line.defined) or HANDED_ON.search(text)
+        shape *= 1.5 if question.wants_type and TYPE.match(text) else 1.0
+        own = sum(
+            # What is only a parameter, or handed on, is done elsewhere.
+            weights[term] * share * (0.5 if aside else 1.0)
+            for term, share in line.terms.items()
+        )
+        named = sum(weights[term] * factor for term, factor in line.defined.items())
+        line.score = shape * (own + 0.6 * named)
     return found
 
 
@@ -140,7 +156,7 @@ def best_place(
     best: tuple[float, int, int] = (0.0, 1, 1)
     for at, first in enumerate(numbers):
         counts: dict[int, float] = defaultdict(float)
-        names: set[int] = set()
+        names: dict[int, float] = {}
         last = first
         for number in numbers[at:]:
             if number >= first + WINDOW_LINES:
@@ -150,7 +166,7 @@ def best_place(
                 counts[term] += share
             names |= found[number].defined
         score = sum(weights[t] * count / (count + _SATURATION) for t, count in counts.items())
-        score += _DEFINED * sum(weights[term] for term in names)
+        score += _DEFINED * sum(weights[term] * factor for term, factor in names.items())
         best = max(best, (score, -first, last))
     score, first, last = best[0], -best[1] if best[1] < 0 else 1, best[2]
     inside = [number for number in numbers if first <= number <= last]

@@ -60,6 +60,7 @@ class Question:
     """What may be a path or the end of one."""
     kinds: set[str] = field(default_factory=set[str])
     """The kinds of files that are asked for: `test`, `docs`."""
+    wants_type: bool = False
     _forms: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
     """By what a word may look like in a file: its term, and how much it counts."""
     _known: dict[str, tuple[tuple[int, float], ...]] = field(
@@ -70,7 +71,8 @@ class Question:
         """Add a term with its forms; a form that another term has stays with that."""
         new = [(form, factor) for form, factor in forms if form not in self._forms]
         if new and len(self.terms) < MAX_TERMS:
-            self._forms |= {form: (len(self.terms), factor) for form, factor in new}
+            for form, factor in new:
+                self._forms.setdefault(form, (len(self.terms), factor))
             self.terms.append(text)
             self.weights.append(weight)
 
@@ -140,12 +142,14 @@ def understood(text: str) -> Question:
         words += [word for part in parts for word in split_name(part) or [part.lower()]]
     plain = [word for word in words if not _UNSPACED.match(word)]
     question.kinds = {kind for kind, asked in _KINDS.items() if asked.intersection(words)}
+    question.wants_type = not _TYPES.isdisjoint(words)
     for run in _UNSPACED.findall("".join(f"{word} " for word in words)):
         _add_unspaced(question, run)
     _add_words(question, plain)
     return question
 
 
+_TYPES = frozenset(("class", "classes", "exception", "interface", "struct", "type", "types"))
 _KINDS = {
     "test": frozenset(("test", "tests", "tested", "testing", "spec", "specs", "测试")),
     "docs": frozenset(
