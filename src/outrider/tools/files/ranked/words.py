@@ -22,13 +22,14 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+
 _ENDINGS = (
     ("ations", 4), ("ation", 4), ("ates", 4), ("ated", 4), ("ating", 4), ("ators", 4), ("ator", 4),
     ("ate", 4), ("ings", 4), ("ing", 3), ("ions", 5), ("ion", 5), ("ers", 4), ("er", 4),
-    ("ments", 6), ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5), ("e", 4),
+    ("ments", 6), ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5),
 )  # fmt: skip
 
 
 def stem(word: str) -> str:
     """Return what the forms and spellings of a word share: `retries` and `retry` give `retri`."""
     root = _without_ending(word)
+    root = re.sub(r"(?<=...)e$", "", root)
     root = re.sub(r"(?<=..)our$", "or", re.sub(r"(?<=...)is$", "iz", root))
     return re.sub(r"(?<=..)y$", "i", root)
 
@@ -43,6 +44,9 @@ def _without_ending(word: str) -> str:
         doubled = len(root) > 3 and root[-1] == root[-2] and root[-1] not in "lszeo"
         return root[:-1] if doubled else root
     return word
+
+
+_ALIKE_WORDS = tuple(frozenset(map(stem, group)) for group in GROUPS)
 
 
 def split_name(name: str) -> list[str]:
@@ -165,7 +169,7 @@ def _add_words(question: Question, words: list[str]) -> None:
     strong = [word for word in telling if word not in WEAK]
     for word, _ in Counter(strong).most_common(MAX_TERMS):
         root = stem(word)
-        alike = next((group for group in GROUPS if root in group), ())
+        alike = next((group for group in _ALIKE_WORDS if root in group), ())
         question.add(word, _WORD, (root, 1.0), *((one, _ALIKE) for one in alike))
     for first, second in pairwise(words):
         if first in strong and second in strong:
@@ -180,7 +184,7 @@ def _add_unspaced(question: Question, run: str) -> None:
     while at < len(run):
         known = next((run[at : at + n] for n in (5, 4, 3, 2) if run[at : at + n] in GLOSSARY), "")
         for word in GLOSSARY.get(known, ()):
-            alike = next((group for group in GROUPS if stem(word) in group), ())
+            alike = next((group for group in _ALIKE_WORDS if stem(word) in group), ())
             question.add(word, _WORD, (stem(word), 1.0), *((one, _ALIKE) for one in alike))
         at += len(known) or 1
     for first, second in pairwise(run):
