@@ -108,6 +108,8 @@ def enclosing(lines: Sequence[str], number: int) -> tuple[str | None, int, int]:
     last, depth = first, _indent(lines[first - 1])
     while last < len(lines) and (not lines[last].strip() or _indent(lines[last]) > depth):
         last += 1
+    while last > first and not lines[last - 1].strip():
+        last -= 1
     return name, first, max(last, number)
 
 

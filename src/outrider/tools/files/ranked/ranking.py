@@ -23,10 +23,12 @@ from outrider.tools.files.ranked.words import Question
 
 WINDOW_LINES = 45
 MAX_LINES_SHOWN = 3
+AVERAGE_BYTES = 10_000
+"""What counts as a file of ordinary length: a constant, so that it tells nothing of other files."""
 MAX_LINE_CHARACTERS = 120
 _SATURATION = 1.2
 _LENGTH = 0.6
-_FILE, _DEFINED, _PATH, _LINE = 0.5, 0.4, 0.3, 0.3
+_FILE, _DEFINED, _PATH, _LINE = 1.0, 0.4, 0.3, 0.3
 _NAMED = 4.0
 _ROW = re.compile(rb"^(\d+):(.*)$", re.MULTILINE)
 _MATCH = re.compile(rb"^\d+:(.*)$", re.MULTILINE)
@@ -47,6 +49,21 @@ class FileHits:
     size: int = 0
     score: float = 0.0
 
+    def count(self, question: Question, match: str, times: int = 1) -> None:
+        """Count one name; behind a keyword it is defined."""
+        *keyword, name = match.split() or [""]
+        for term, factor in question.counted(name):
+            self.counts[term] += factor * times
+            if keyword:
+                self.defined[term] = max(self.defined.get(term, 0.0), factor)
+
+    def recount(self, question: Question, hits: Iterable[Hit]) -> None:
+        """Count only these hits."""
+        self.counts.clear()
+        self.defined.clear()
+        for _, match in hits:
+            self.count(question, match)
+
     def hits(self) -> list[Hit]:
         """Return its hits in the order of lines."""
         return [
@@ -58,11 +75,7 @@ def taken(question: Question, path: str, rows: bytes) -> FileHits:
     """Return a file with the hits that ripgrep printed for it."""
     file = FileHits(path, rows)
     for match, times in Counter(_MATCH.findall(rows)).items():
-        name = match.decode(errors="replace")
-        for term, factor in question.counted(name.split()[-1] if name.strip() else ""):
-            file.counts[term] += factor * times
-            if b" " in match:
-                file.defined[term] = max(file.defined.get(term, 0.0), factor)
+        file.count(question, match.decode(errors="replace"), times)
     return file
 
 
@@ -93,9 +106,9 @@ def in_path(question: Question, path: str) -> dict[int, float]:
     return found
 
 
-def score_file(question: Question, weights: Weights, file: FileHits, average: float) -> None:
+def score_file(question: Question, weights: Weights, file: FileHits) -> None:
     """Set a file's score: its terms by BM25, what it defines, its path, and its kind."""
-    long = 1 - _LENGTH + _LENGTH * (file.size / average if average else 1.0)
+    long = 1 - _LENGTH + _LENGTH * file.size / AVERAGE_BYTES
     terms = sum(
         weights[term] * count / (count + _SATURATION * long) for term, count in file.counts.items()
     )
@@ -151,6 +164,7 @@ def best_place(
     question: Question, weights: Weights, file: FileHits, hits: list[Hit], lines: Sequence[str]
 ) -> dict[str, Any]:
     """Return the part of a file that is most about the question, with its score."""
+    score_file(question, weights, file)
     found = _lines(question, weights, hits, lines)
     numbers = sorted(found)
     best: tuple[float, int, int] = (0.0, 1, 1)

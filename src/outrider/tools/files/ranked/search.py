@@ -7,7 +7,7 @@ rounded. So a guess at a hidden secret changes nothing in the answer (no oracle)
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,12 +40,11 @@ def places(context: ToolContext, about: str, place: Place, limit: int) -> dict[s
         listed, found, unreadable = _searched(context, question, place, folder)
         frequency = ranking.frequencies(question, found.values())
         chosen = _chosen(context, question, found, frequency, len(listed), folder)
-        seen = list(_seen(context, chosen, folder))
-        frequency = _visible(context, question, frequency, seen)
+        seen = list(_seen(context, question, chosen, folder))
+        frequency = _visible(context, frequency, [file for file, _, _ in seen])
         weights = ranking.weighed(question, frequency, len(listed))
-        best = [
-            ranking.best_place(question, weights, file, hits, lines) for file, hits, lines in seen
-        ]
+        best = [ranking.best_place(question, weights, *one) for one in seen]
+        best = [one for one in best if one["score"] > 0]
         large = (
             0 if best else sum((folder.size(n) or 0) > MAX_FILE_BYTES for n in listed[:MAX_SIZED])
         )
@@ -54,7 +53,8 @@ def places(context: ToolContext, about: str, place: Place, limit: int) -> dict[s
         file = context.workspace.below(place, one["path"])
         one["path"] = file.shown
         context.effects.file_read(file.path)
-    missing = [term for term, there in zip(question.terms, frequency, strict=True) if not there]
+    terms = zip(question.terms, frequency, strict=True)
+    missing = [term for term, there in terms if not there and " " not in term]
     return data | {
         "places": shown,
         "files": len(listed),
@@ -122,14 +122,12 @@ def _chosen(
     """Return the files worth reading: the best, and where masking is on all with a rare word."""
     weights = ranking.weighed(question, frequency, total)
     for file in found.values():
-        ranking.score_file(question, weights, file, 0)
+        ranking.score_file(question, weights, file)
     best = sorted(found.values(), key=lambda file: (-file.score, file.path))[:MAX_SIZED]
     for file in sorted(best, key=lambda file: file.path):
         raise_if_stopped(context.stop)
         file.size = folder.size(file.path) or 0
-    average = sum(file.size for file in best) / max(len(best), 1)
-    for file in best:
-        ranking.score_file(question, weights, file, average)
+        ranking.score_file(question, weights, file)
     best.sort(key=lambda file: (-file.score, file.path))
     rare = {term for term, there in enumerate(frequency) if there <= RARE_FILES}
     also = [f for f in found.values() if not rare.isdisjoint(f.counts)] if context.mask else []
@@ -138,7 +136,7 @@ def _chosen(
 
 
 def _seen(
-    context: ToolContext, files: Iterable[FileHits], folder: OpenFolder
+    context: ToolContext, question: Question, files: Iterable[FileHits], folder: OpenFolder
 ) -> Iterator[tuple[FileHits, list[Hit], list[str]]]:
     """Yield files as they may be seen: their hits, and their lines."""
     mask = context.mask and replace(context.mask, only_secrets=True)
@@ -152,27 +150,24 @@ def _seen(
         if block is None or block.is_too_long:
             continue
         hidden = block.hide_secrets(mask) if mask else {}
-        lines = block.content.decode(errors="replace").split("\n")
+        lines = block.content.decode(errors="replace").split("\n")[:-1]
         for number, text in block.shown.items():
             lines[number - 1] = text
         hits = [hit for hit in file.hits() if hit[0] not in hidden]
         for number, line in hidden.items():
             hits += [(number, name) for name in _NAMES.findall(line.decode(errors="replace"))]
+        file.recount(question, hits)
         yield file, sorted(hits), lines
 
 
-def _visible(
-    context: ToolContext, question: Question, frequency: list[int], seen: list[Any]
-) -> list[int]:
+def _visible(context: ToolContext, frequency: list[int], seen: Sequence[FileHits]) -> list[int]:
     """Return in how many files each term is, as far as that may be told."""
     if context.mask is None:
         return frequency
-    counts = [0] * len(frequency)
-    for _, hits, _ in seen:
-        for term in {term for _, name in hits for term, _ in question.counted(name.split()[-1])}:
-            counts[term] += 1
     return [
-        counts[term] if there <= RARE_FILES else 1 << there.bit_length() - 1
+        sum(term in file.counts for file in seen)
+        if there <= RARE_FILES
+        else 1 << there.bit_length() - 1
         for term, there in enumerate(frequency)
     ]
 

@@ -11,7 +11,9 @@ from outrider.tools.files.ranked.vocabulary import GLOSSARY, GROUPS, STOP, WEAK
 
 MAX_QUESTION_CHARACTERS = 20_000
 MAX_TERMS = 24
-_EXACT, _WORD, _JOINED, _ALIKE, _PAIR, _WEAK = 2.0, 1.0, 0.6, 0.4, 0.7, 0.3
+MAX_WORD_CHARACTERS = 80
+_EXACT, _WORD, _COMMON, _JOINED, _PAIR, _WEAK = 2.0, 1.0, 0.5, 0.3, 0.7, 0.3
+_ALIKE = 0.2
 _MIN_PREFIX = 4
 
 _TOKEN = re.compile(r"[A-Za-z0-9_$À-ɏ][A-Za-z0-9_$À-ɏ./:-]*|[^\W\d_A-Za-zÀ-ɏ]+")
@@ -136,6 +138,7 @@ def understood(text: str) -> Question:
     """Return what a question asks for; one without any word that tells something has no terms."""
     question = Question()
     tokens = [t.rstrip(".:/-") for t in _TOKEN.findall(text[:MAX_QUESTION_CHARACTERS])]
+    tokens = [token for token in tokens if len(token) <= MAX_WORD_CHARACTERS]
     question.names = [t for t in tokens if re.search(r"[./]", t) and len(t) > 2][:20]
     words: list[str] = []
     for token in tokens:
@@ -168,14 +171,20 @@ def _add_words(question: Question, words: list[str]) -> None:
     telling = [w for w in words if len(w) > 1 and w not in STOP and w not in of_kinds]
     strong = [word for word in telling if word not in WEAK]
     for word, _ in Counter(strong).most_common(MAX_TERMS):
-        root = stem(word)
-        alike = next((group for group in _ALIKE_WORDS if root in group), ())
-        question.add(word, _WORD, (root, 1.0), *((one, _ALIKE) for one in alike))
+        _add_word(question, word)
     for first, second in pairwise(words):
         if first in strong and second in strong:
             question.add(f"{first} {second}", _JOINED, (stem(first + second), 1.0))
     for word in telling if len(question.terms) < 2 else ():
         question.add(word, _WEAK, (stem(word), 1.0))
+
+
+def _add_word(question: Question, word: str) -> None:
+    """Add a word; one that code has other words for tells less."""
+    root = stem(word)
+    alike = next((group for group in _ALIKE_WORDS if root in group), ())
+    weight = _COMMON if alike else _WORD
+    question.add(word, weight, (root, 1.0), *((one, _ALIKE) for one in alike))
 
 
 def _add_unspaced(question: Question, run: str) -> None:
@@ -184,8 +193,7 @@ def _add_unspaced(question: Question, run: str) -> None:
     while at < len(run):
         known = next((run[at : at + n] for n in (5, 4, 3, 2) if run[at : at + n] in GLOSSARY), "")
         for word in GLOSSARY.get(known, ()):
-            alike = next((group for group in _ALIKE_WORDS if stem(word) in group), ())
-            question.add(word, _WORD, (stem(word), 1.0), *((one, _ALIKE) for one in alike))
+            _add_word(question, word)
         at += len(known) or 1
     for first, second in pairwise(run):
         if first not in STOP and second not in STOP:
