@@ -28,8 +28,9 @@ AVERAGE_BYTES = 10_000
 MAX_LINE_CHARACTERS = 120
 _SATURATION = 1.2
 _LENGTH = 0.6
-_FILE, _DEFINED, _PATH, _LINE = 1.0, 0.4, 0.3, 0.3
+_FILE, _DEFINED, _PATH, _LINE = 1.0, 0.4, 0.45, 0.1
 _NAMED = 4.0
+_MIN_RARITY = 0.01
 _ROW = re.compile(rb"^(\d+):(.*)$", re.MULTILINE)
 _MATCH = re.compile(rb"^\d+:(.*)$", re.MULTILINE)
 
@@ -91,7 +92,7 @@ def frequencies(question: Question, files: Iterable[FileHits]) -> list[int]:
 def weighed(question: Question, frequency: Sequence[int], files: int) -> Weights:
     """Return what each term weighs in a tree: the fewer files have it, the more."""
     return [
-        weight * math.log(1 + (max(files, there) - there + 0.5) / (there + 0.5))
+        weight * max(_MIN_RARITY, math.log(1 + (max(files, there) - there + 0.5) / (there + 0.5)))
         for weight, there in zip(question.weights, frequency, strict=True)
     ]
 

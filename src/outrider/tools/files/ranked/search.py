@@ -44,7 +44,7 @@ def places(context: ToolContext, about: str, place: Place, limit: int) -> dict[s
         frequency = _visible(context, frequency, [file for file, _, _ in seen])
         weights = ranking.weighed(question, frequency, len(listed))
         best = [ranking.best_place(question, weights, *one) for one in seen]
-        best = [one for one in best if one["score"] > 0]
+        best = [one for one in best if one["score"]]
         large = (
             0 if best else sum((folder.size(n) or 0) > MAX_FILE_BYTES for n in listed[:MAX_SIZED])
         )

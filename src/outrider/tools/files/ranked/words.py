@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 from outrider.tools.files.ranked.code import DEFINING
@@ -28,6 +29,7 @@ _ENDINGS = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
     """Return what the forms and spellings of a word share: `retries` and `retry` give `retri`."""
     root = _without_ending(word)
