@@ -358,8 +358,8 @@ async def test_it_says_what_it_is_and_what_it_did(repository: Path):
     run = await ask(repository, "Where is the idle timeout enforced?")
     assert "embedded model" in run.text and "doesn't reason" in run.text
     assert "OPENAI_API_KEY" in run.text
-    assert "- `find` about Where is the idle timeout enforced?" in run.text
-    assert "- `read` path ferry/supervisor.py" in run.text
+    assert "- `find` about `Where is the idle timeout enforced?`" in run.text
+    assert "- `read` path `ferry/supervisor.py`" in run.text
 
 
 async def test_its_turns_are_ordinary_ones(repository: Path):

@@ -87,7 +87,9 @@ async def test_other_scripts_are_found_too(tmp_path: Path):
 
 
 async def test_a_place_has_its_range_its_definition_its_lines_and_its_reason(tmp_path: Path):
-    text = "class A:\n    def tick(self):\n        if self.idle > self.timeout:\n            die()\n"
+    text = (
+        "class A:\n    def tick(self):\n        if self.idle > self.timeout:\n            die()\n"
+    )
     write(tmp_path, watch_dot_py=text)
     tools = FileTools(tmp_path)
     [place] = (await tools.data("find", about="idle timeout"))["places"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_SENTENCE = 160
-MAX_WIDTH = 160
 _LINES_BEFORE = 2
 _LINES_AFTER = 7
 _TEST = re.compile(r"(^|[/._-])(tests?|specs?|__tests__)([/._-]|$)|[a-z]Tests?\.")
@@ -59,8 +58,7 @@ class Finding:
         said = [*self._docstring(), *self._comment()]
         text = " ".join(filter(None, (_MARKS.sub("", line).strip() for line in said)))
         text = re.split(r"(?<=[.!?。])\s", text)[0] or self.lines.get(self.line, "")
-        text = " ".join(text.replace("`", "'").split())
-        return text if len(text) <= MAX_SENTENCE else f"{text[: MAX_SENTENCE - 1]}…"
+        return code(text)
 
     def _docstring(self) -> Iterator[str]:
         for number in range(self.start, min(self.end, self.start + 12)):
@@ -130,18 +128,23 @@ def uses(made: Sequence[Call]) -> list[tuple[str, int, str]]:
             for line in file["lines"]:
                 found[file["path"], line["line"]] = line["text"]
     own = {(place["path"], place["startLine"]) for place in places(made)}
-    return [(*at, text) for at, text in sorted(found.items()) if at not in own]
+    return [(*at, code(text)) for at, text in sorted(found.items()) if at not in own]
 
 
 def diagnostics(made: Sequence[Call]) -> list[tuple[str, int, str]]:
     """Return what language servers find wrong."""
     return [
-        (file["path"], line["line"], line["label"])
+        (file["path"], line["line"], code(line["label"]))
         for call in made
         if call.arguments.get("action") == "diagnostics" and call.data
         for file in call.data["files"]
         for line in file["lines"]
     ]
+
+
+def code(text: str) -> str:
+    """Return foreign text as code on one line, so that it can't pass for the report's own."""
+    return f"`{' '.join(text.replace('`', chr(39)).split())[:MAX_SENTENCE]}`"
 
 
 def is_test(path: str) -> bool:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from outrider.models.embedded.evidence import (
-    MAX_WIDTH,
     Call,
     Finding,
+    code,
     diagnostics,
     findings,
     is_test,
@@ -24,6 +24,7 @@ ABOUT = (
     "with `--model`."
 )
 _NOT_DONE = "**Not done:** the embedded model can't {what}; it finds and quotes."
+MAX_WIDTH = 160
 _MAX_QUOTED = 2
 _MAX_ROWS = 8
 _MAX_SENTENCES = 8
@@ -36,18 +37,10 @@ Section = Callable[[Task, Sequence[Call]], Iterator[str]]
 _CHECKS = (
     (r"\.py$", r"\s*except\s*:", "a bare `except` also swallows KeyboardInterrupt"),
     (r"\.py$", r".*except\b.*:\s*pass\s*$", "an error is swallowed"),
-    (
-        r"\.py$",
-        r"\s*(async )?def .*=\s*(\[\]|\{\}|set\(\))",
-        "a mutable default is shared by calls",
-    ),
+    (r"\.py$", r"\s*(async )?def .*=\s*(\[\]|\{\}|set\(\))", "a mutable default is shared"),
     (r"\.py$", r".*[=!]=\s*None\b", "None is compared by `==` instead of `is`"),
     (r"\.py$", r".*\bshell\s*=\s*True", "a shell gets the text of a command"),
-    (
-        r"\.py$",
-        r".*\b(pickle\.loads?|yaml\.load)\((?!.*Loader)",
-        "data is loaded that can run code",
-    ),
+    (r"\.py$", r".*\b(pickle\.loads?|yaml\.load)\((?!.*Loader)", "loaded data can run code"),
     (r"\.[cm]?[jt]sx?$", r".*catch\s*(\([^)]*\))?\s*\{\s*\}", "an error is swallowed"),
     (r"\.[cm]?[jt]sx?$", r".*(\.innerHTML\s*=|dangerouslySetInnerHTML)", "text becomes HTML"),
     (r"\.c(c|pp)?$", r".*\b(gets|strcpy|sprintf)\(", "a buffer is filled without its size"),
@@ -58,15 +51,9 @@ _CHECKS = (
     (r"", r".*\b(TODO|FIXME|XXX)\b", "marked as unfinished"),
 )
 _EDGES = (
-    (
-        r"\b(int|float|number|u?int\d*|size_t|usize|i32|u64|long|double)\b",
-        "0, 1, negative, very large",
-    ),
+    (r"\b(int|float|number|[iu]\d+|size_t|usize|long)\b", "0, 1, negative, very large"),
     (r"\b(str|string|String|char|text)\b", "empty, very long, in other scripts"),
-    (
-        r"\b(list|tuple|set|Sequence|Iterable|Array|Vec|List)\b|\[\]",
-        "empty, one entry, many, doubles",
-    ),
+    (r"\b([lL]ist|tuple|set|Sequence|Iterable|Array|Vec)\b|\[\]", "empty, one, many, doubles"),
     (r"\b(dict|Mapping|Map|HashMap|Record|object)\b", "empty, a key that is missing"),
     (r"\b(Path|path|file|folder|dir)", "missing, a folder, without permission"),
     (r"\b(bool|boolean)\b", "both values"),
@@ -79,22 +66,18 @@ _EDGES = (
 def write_report(task: Task, made: Sequence[Call]) -> str:
     """Return the whole report, in Markdown."""
     sections = [_NOT_DONE.format(what=task.cannot)] if task.cannot else []
-    sections += _SECTIONS[task.role](task, made)
+    found = task.changes or task.role == "researcher" or findings(made)
+    sections += _SECTIONS[task.role](task, made) if found else _nothing(made)
     method = "\n".join(_method(made)) or "- called no tool"
     return "\n\n".join([*sections, f"---\n\n## How this was found\n\n{method}", ABOUT]) + "\n"
 
 
 def _explorer(task: Task, made: Sequence[Call]) -> Iterator[str]:
     found = findings(made)
-    if not found:
-        yield from _nothing(made)
-        return
-    best = found[0]
-    inside = f", in `{best.name}`" if best.name else ""
-    yield f"The best match is `{best.place}`{inside}: `{best.sentence()}`"
+    yield f"The best match is `{found[0].place}`: {found[0].sentence()}"
     for number, finding in enumerate(found, 1):
         inside = f" in `{finding.name}`" if finding.name else ""
-        row = f"{number}. `{finding.place}`{inside}: `{finding.sentence()}`"
+        row = f"{number}. `{finding.place}`{inside}: {finding.sentence()}"
         yield f"{row}\n\n{_quoted(finding)}" if number <= _MAX_QUOTED else row
     if task.wants_uses:
         yield from _listed("Uses", uses(made))
@@ -102,13 +85,10 @@ def _explorer(task: Task, made: Sequence[Call]) -> Iterator[str]:
 
 def _reviewer(task: Task, made: Sequence[Call]) -> Iterator[str]:
     found = findings(made)
-    if not found and not task.changes:
-        yield from _nothing(made)
-        return
     read = {path: dict(added) for path, added in task.changes.items()}
     read = read or {finding.path: dict(finding.lines) for finding in found}
     checked = [
-        (path, number, f"{why}: `{_plain(text.strip())}`")
+        (path, number, f"{why}: {code(text)}")
         for path, lines in read.items()
         for number, text in sorted(lines.items())
         for ending, pattern, why in _CHECKS
@@ -131,9 +111,6 @@ def _reviewer(task: Task, made: Sequence[Call]) -> Iterator[str]:
 
 def _tester(task: Task, made: Sequence[Call]) -> Iterator[str]:
     found = [finding for finding in findings(made) if not is_test(finding.path)]
-    if not found:
-        yield from _explorer(task, made)
-        return
     tested = " ".join(text for path, _, text in uses(made) if is_test(path))
     rows = [
         (one.path, one.line, f"`{one.name}` is in no test that was found")
@@ -141,20 +118,15 @@ def _tester(task: Task, made: Sequence[Call]) -> Iterator[str]:
         if one.name and not re.search(rf"\b{re.escape(one.name)}\b", tested)
     ]
     yield from _listed("Without a test", rows)
-    yield from _listed(
-        "Edges that the signatures show", [row for f in found[:3] for row in _edges(f)]
-    )
+    yield from _listed("Edges of signatures", [row for f in found[:3] for row in _edges(f)])
     yield from _listed("Errors to provoke", [row for f in found[:3] for row in _raised(f)])
     yield from _around(found, made)
 
 
 def _implementer(task: Task, made: Sequence[Call]) -> Iterator[str]:
     found = findings(made)
-    if not found:
-        yield from _nothing(made)
-        return
-    code = [one for one in found if not is_test(one.path)] or found
-    rows = [(one.path, one.line, _described(one)) for one in code]
+    source = [one for one in found if not is_test(one.path)] or found
+    rows = [(one.path, one.line, _described(one)) for one in source]
     yield from _listed("Places to touch", rows)
     yield from _around(found, made)
 
@@ -172,7 +144,7 @@ def _researcher(task: Task, made: Sequence[Call]) -> Iterator[str]:
     best = sorted(one for one in scored if one[0] <= -1)[:_MAX_SENTENCES]
     if not best:
         yield "No page was found that answers this." if pages or made else "There is no web tool."
-    yield from (f"- `{_plain(sentence)}` ({url})" for _, _, sentence, url in best)
+    yield from (f"- {code(sentence)} ({url})" for _, _, sentence, url in best)
     failed = [f"- {page['url']}: {page['error']}" for page in pages if page.get("error")]
     if failed:
         yield "Not read:\n\n" + "\n".join(failed)
@@ -207,9 +179,7 @@ def _around(found: Sequence[Finding], made: Sequence[Call]) -> Iterator[str]:
 
 
 def _described(finding: Finding) -> str:
-    return (
-        f"`{finding.name}`: `{finding.sentence()}`" if finding.name else f"`{finding.sentence()}`"
-    )
+    return f"`{finding.name}`: {finding.sentence()}" if finding.name else f"{finding.sentence()}"
 
 
 def _edges(finding: Finding) -> Iterator[Place]:
@@ -217,14 +187,14 @@ def _edges(finding: Finding) -> Iterator[Place]:
         name = re.match(r"\W*(?:(?:const|final|mut)\s+)?(\w+)", part)
         values = [values for pattern, values in _EDGES if re.search(pattern, part)]
         if name and name[1] not in ("self", "cls", "this") and values:
-            yield finding.path, finding.start, f"`{_plain(part.strip())}`: {'; '.join(values)}"
+            yield finding.path, finding.start, f"{code(part)}: {'; '.join(values)}"
 
 
 def _raised(finding: Finding) -> Iterator[Place]:
     for number in range(finding.start, finding.end + 1):
         text = finding.lines.get(number, "")
         if re.match(r".*\b(raise|throw)\s+\w|.*\b(panic!|Err)\(", text):
-            yield finding.path, number, f"`{_plain(text.strip())}`"
+            yield finding.path, number, code(text)
 
 
 def _listed(title: str, rows: Sequence[Place]) -> Iterator[str]:
@@ -263,7 +233,7 @@ def _tree(entries: Sequence[dict[str, object]], indent: str) -> Iterator[str]:
 def _method(made: Sequence[Call]) -> Iterator[str]:
     for call in made:
         arguments = ", ".join(
-            f"{name} {_plain(str(value))[:80]}" for name, value in call.arguments.items()
+            f"{name} {code(str(value))}" for name, value in call.arguments.items()
         )
         missing: list[str] = call.data["missing"] if call.data and "about" in call.arguments else []
         note = f"; in no file: {', '.join(missing)}" if missing else ""
@@ -273,10 +243,6 @@ def _method(made: Sequence[Call]) -> Iterator[str]:
 
 def _quoted(finding: Finding) -> str:
     return _fenced(f"{number:>5}  {text[:MAX_WIDTH]}" for number, text in finding.quoted())
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.replace("`", "'").split())
 
 
 def _fenced(rows: Iterable[str]) -> str:
