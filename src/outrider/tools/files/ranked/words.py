@@ -146,7 +146,8 @@ def understood(text: str) -> Question:
     for token in tokens:
         if _NAME.search(token):
             name = re.split(r"::|[./]", token)[-1]
-            question.add(name, _EXACT, (f"={name}", 1.0))
+            if "." not in token or len(name) > 4:  # else it is the ending of a file's name
+                question.add(name, _EXACT, (f"={name}", 1.0))
         parts = re.split(r"[./:-]+", token)
         words += [word for part in parts for word in split_name(part) or [part.lower()]]
     plain = [word for word in words if not _UNSPACED.match(word)]
