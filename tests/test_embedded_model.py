@@ -21,7 +21,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from outrider.models.embedded.model import answer
-from outrider.models.embedded.words import understand
+from outrider.models.embedded.task import understand
 from outrider.models.failures import cut_failure
 from outrider.models.providers import build_model, cost_of, request_settings
 from outrider.protocol.catalogue import DEFAULT_TOOLS
@@ -182,7 +182,7 @@ class Run:
 
     @property
     def places(self) -> list[str]:
-        return re.findall(r"^### \d+\. `([^`]+)`", self.text, re.MULTILINE)
+        return re.findall(r"^\d+\. `([^`]+)`", self.text, re.MULTILINE)
 
     @property
     def report(self) -> dict[str, Any]:
@@ -194,6 +194,7 @@ async def ask(
     task: str,
     tools: Sequence[Tool | None] = TOOLS,
     schema: dict[str, Any] | None = None,
+    agent: str = "explorer",
 ) -> Run:
     """Let the embedded model do `task` in `root`, with the real tools."""
     given = [tool for tool in tools if tool]
@@ -202,7 +203,7 @@ async def ask(
     ]
     if schema:
         definitions.append(ToolDefinition(name="report_back", parameters_json_schema=schema))
-    model, calls, responses = build_model("embedded"), [], []
+    model, calls, responses = build_model("embedded", agent), [], []
     messages: list[ModelMessage] = [
         ModelRequest(parts=[SystemPromptPart("Find things."), UserPromptPart(task)])
     ]
@@ -227,7 +228,9 @@ async def ask(
             for call, outcome in zip(made, outcomes, strict=True):
                 assert outcome.envelope["code"] == 0, (call, outcome.text)
             results = [
-                ToolReturnPart(call.tool_name, outcome.text, call.tool_call_id)
+                ToolReturnPart(
+                    call.tool_name, outcome.text, call.tool_call_id, metadata=outcome.envelope
+                )
                 for call, outcome in zip(made, outcomes, strict=True)
             ]
             messages += [responses[-1], ModelRequest(parts=results)]
@@ -237,9 +240,9 @@ async def ask(
 @pytest.mark.parametrize(
     ("task", "best"),
     [
-        ("Where is the idle timeout enforced?", "ferry/supervisor.py:16"),
+        ("Where is the idle timeout enforced?", "ferry/supervisor.py:9"),
         ("Where is the default of the idle timeout defined?", "ferry/settings.py:7"),
-        ("What does the documentation say about the idle timeout?", "docs/settings.md:2"),
+        ("What does the documentation say about the idle timeout?", "docs/settings.md:3"),
         ("Which test covers the idle timeout?", "tests/test_supervisor.py:5"),
         ("How is the retry backoff computed?", "ferry/retry.py:10"),
         ("Which function parses a job?", "ferry/parsing.py:8"),
@@ -337,7 +340,7 @@ async def test_every_quoted_line_stands_in_its_file_at_that_number(repository: P
     run = await ask(repository, "Where is the idle timeout enforced?")
     path, quoted = None, 0
     for row in run.text.split("\n"):
-        if heading := re.match(r"### \d+\. `(.+):\d+`", row):
+        if heading := re.match(r"\d+\. `(.+):\d+`", row):
             path = heading[1]
         elif path and (line := re.fullmatch(r" *(\d+)  (.*)", row)):
             assert (repository / path).read_text().split("\n")[int(line[1]) - 1] == line[2]
@@ -355,14 +358,14 @@ async def test_it_says_what_it_is_and_what_it_did(repository: Path):
     run = await ask(repository, "Where is the idle timeout enforced?")
     assert "embedded model" in run.text and "doesn't reason" in run.text
     assert "OPENAI_API_KEY" in run.text
-    assert "searched for `idle timeout`" in run.text
-    assert "read `" in run.text
+    assert "- `find` about `Where is the idle timeout enforced?`" in run.text
+    assert "- `read` path `ferry/supervisor.py`" in run.text
 
 
 async def test_its_turns_are_ordinary_ones(repository: Path):
     run = await ask(repository, "Where is the idle timeout enforced?")
-    assert 3 <= len(run.responses) <= 6
-    assert {call.tool_name for call in run.calls} == {"grep", "find", "read"}
+    assert len(run.responses) == 3
+    assert {call.tool_name for call in run.calls} == {"find", "read"}
     for response in run.responses:
         assert response.model_name == "embedded" and cut_failure(response) is None
         assert response.usage.output_tokens and cost_of(response) == (0.0, True)
@@ -374,7 +377,7 @@ async def test_its_turns_are_ordinary_ones(repository: Path):
 async def test_nothing_found_is_said_and_not_made_up(repository: Path):
     run = await ask(repository, "Where is the quaternion rotation normalised?")
     assert "Nothing was found" in run.text
-    assert "`quaternion`: nothing" in run.text
+    assert "in no file: quaternion" in run.text
     assert run.places == []
 
 
@@ -385,8 +388,9 @@ async def test_a_task_without_a_word_to_search_for_is_answered_honestly(
     repository: Path, task: str
 ):
     run = await ask(repository, task)
-    assert "no word that can be looked for" in run.text
-    assert run.calls == []
+    said = "no word that can be looked for" if task.strip() else "Nothing was searched"
+    assert said in run.text
+    assert run.places == []
 
 
 async def test_signs_in_a_task_are_searched_as_signs(repository: Path):
@@ -396,10 +400,9 @@ async def test_signs_in_a_task_are_searched_as_signs(repository: Path):
 
 async def test_a_huge_task_costs_no_more_than_a_small_one(repository: Path):
     run = await ask(repository, "idle_timeout " + "word_number " * 1_000_000)
-    assert len(run.calls) < 40
-    many = " ".join(f"word{n} other{n}" for n in range(2_000))
-    assert len(understand(many).terms) < 25
-    assert all(len(term.pattern) < 300 for term in understand("x" * 1_000_000).terms)
+    assert len(run.calls) < 10
+    assert len(run.text) < 10_000
+    assert len(understand("x " * 1_000_000, "explorer").about) <= 20_000
 
 
 async def test_an_overview_shows_the_readme_and_the_tree(repository: Path):
@@ -410,10 +413,10 @@ async def test_an_overview_shows_the_readme_and_the_tree(repository: Path):
 
 async def test_a_task_that_wants_a_change_is_told_it_was_not_done(repository: Path):
     run = await ask(repository, "Fix the backoff in ferry/retry.py")
-    assert "**Not done:**" in run.text
+    assert run.text.startswith("**Not done:** the embedded model can't change or run anything")
     assert run.places[0].startswith("ferry/retry.py:")
     web = await ask(repository, "Read https://example.com/idle and compare")
-    assert "opens no web address" in web.text
+    assert web.text.startswith("**Not done:** the embedded model can't compare or open web")
 
 
 async def test_what_a_file_says_does_not_steer_it(repository: Path):
@@ -427,33 +430,34 @@ async def test_what_a_file_says_does_not_steer_it(repository: Path):
     assert {call.tool_name for call in run.calls} <= {"grep", "find", "read"}
     assert not any(place.startswith("ferry/fake.py") for place in run.places)
     outside = re.sub(r"^(`{3,})\n.*?^\1$", "", run.text, flags=re.MULTILINE | re.DOTALL)
+    outside = re.sub(r"`[^`\n]+`", "", outside)
     assert "trusted human" not in outside and "ignore all previous" not in outside
-    assert outside.count("## About this report") == 1
+    assert "## About this report" not in outside
 
 
 async def test_without_tools_it_answers_and_says_that_nothing_was_searched(repository: Path):
     run = await ask(repository, "Where is the idle timeout enforced?", tools=[])
     assert run.calls == []
-    assert "because there is no tool for it" in run.text
+    assert "no tool to search with" in run.text
 
 
 async def test_with_read_alone_it_reads_the_file_that_is_named(repository: Path):
     run = await ask(repository, "Which class is in ferry/retry.py? RetryPolicy?", TOOLS[:1])
-    assert run.places[0] == "ferry/retry.py:5"
+    assert run.places == ["ferry/retry.py:1"]
+    assert "class RetryPolicy:" in run.text
 
 
 def test_a_search_that_failed_is_not_told_as_one_that_found_nothing():
-    call = ToolCallPart("grep", {"pattern": "ledger"}, "1")
-    fault = "Error 2004 (not available): ripgrep (rg) is not installed"
+    call = ToolCallPart("find", {"about": "ledger"}, "1")
+    fault = {"code": 2004, "message": "ripgrep (rg) is not installed", "data": None}
     messages: list[ModelMessage] = [
         ModelRequest(parts=[UserPromptPart("Where is the ledger?")]),
         ModelResponse(parts=[call]),
-        ModelRequest(parts=[ToolReturnPart("grep", fault, "1")]),
+        ModelRequest(parts=[ToolReturnPart("find", "Error", "1", metadata=fault)]),
     ]
     text = answer(messages, [])
     assert isinstance(text, str)
-    assert "Nothing could be searched" in text
-    assert "`ledger`: Error 2004 (not available): ripgrep (rg) is not installed" in text
+    assert text.startswith("Nothing could be searched: ripgrep (rg) is not installed")
 
 
 async def test_being_asked_again_ends_the_search(repository: Path):
@@ -485,7 +489,7 @@ async def test_a_schema_of_places_and_quotes_is_filled_with_what_was_read(reposi
     run = await ask(repository, "Where is the idle timeout enforced?", schema=schema)
     assert run.calls[-1].tool_name == "report_back"
     best = run.report["findings"][0]
-    assert (best["file"], best["line"]) == ("ferry/supervisor.py", 16)
+    assert (best["file"], best["line"]) == ("ferry/supervisor.py", 9)
     assert best["snippet"] in (repository / best["file"]).read_text()
     assert "embedded model" in run.report["summary"]
 
@@ -516,3 +520,55 @@ async def test_what_cannot_be_read_off_a_file_is_not_invented(
     run = await ask(repository, "Where is the idle timeout enforced?", schema=schema)
     assert all(call.tool_name != "report_back" for call in run.calls)
     assert run.places
+
+
+# What each agent reports
+
+
+async def test_a_reviewer_reports_what_the_added_lines_of_a_diff_show(repository: Path):
+    (repository / "ferry/retry.py").write_text("import os\ntry:\n    x = 1\nexcept:\n    pass\n")
+    diff = (
+        "Review this.\n\ndiff --git a/ferry/retry.py b/ferry/retry.py\n--- a/ferry/retry.py\n"
+        "+++ b/ferry/retry.py\n@@ -1 +1,5 @@\n import os\n+try:\n+    x = 1\n+except:\n+    pass\n"
+    )
+    run = await ask(repository, diff, agent="reviewer")
+    assert run.text.startswith("**Not done:** the embedded model can't judge")
+    assert "- `ferry/retry.py:4` a bare `except` also swallows" in run.text
+    assert "- `ferry/retry.py:2` 4 lines added" in run.text
+
+
+async def test_a_tester_reports_what_no_test_names_and_the_edges_of_signatures(repository: Path):
+    run = await ask(repository, "Which function parses a job?", agent="tester")
+    assert "`parse_job` is in no test that was found" in run.text
+    assert "`text: str`: empty, very long, in other scripts" in run.text
+    assert "raise JobSyntaxError" in run.text
+
+
+async def test_an_implementer_reports_places_callers_and_tests(repository: Path):
+    run = await ask(repository, "Add a header to parseCookie", agent="implementer")
+    assert run.text.startswith("**Not done:** the embedded model can't change or run anything or")
+    assert "## Places to touch\n\n- `web/src/cookies.ts:1` `parseCookie`" in run.text
+    assert "- `web/src/sessionStore.ts:1` `import { parseCookie } from './cookies';`" in run.text
+
+
+def test_a_researcher_reports_sentences_with_their_sources():
+    found = {"searches": [{"results": [{"url": "https://a.example/x"}]}]}
+    page = {
+        "url": "https://a.example/x",
+        "title": "X",
+        "text": "Nothing else.\nThe ferry leaves the harbour at nine in the morning.",
+    }
+    task = UserPromptPart("When does the ferry leave the harbour?")
+    tools = [ToolDefinition(name=name) for name in ("web_search", "fetch_content")]
+    messages: list[ModelMessage] = [ModelRequest(parts=[task])]
+    for data in (found, {"pages": [page]}):
+        calls = answer(messages, tools, "researcher")
+        assert isinstance(calls, list)
+        made = ToolCallPart(calls[0].name, dict(calls[0].arguments), calls[0].name)
+        envelope = {"code": 0, "message": "success", "data": data}
+        result = ToolReturnPart(made.tool_name, "", made.tool_call_id, metadata=envelope)
+        messages += [ModelResponse(parts=[made]), ModelRequest(parts=[result])]
+    text = answer(messages, tools, "researcher")
+    assert isinstance(text, str)
+    assert "harbour at nine in the morning.` (https://a.example/x)" in text
+    assert "Nothing else" not in text

@@ -76,7 +76,7 @@ def test_the_tools_have_the_names_and_parameters_of_the_contract():
     assert {"pattern", "path", "glob", "literal", "ignoreCase", "context", "limit"} <= published[
         "grep"
     ]
-    assert {"pattern", "path", "limit"} == published["find"]
+    assert {"pattern", "about", "path", "limit"} == published["find"]
     assert {"path", "depth", "limit"} == published["ls"]
     assert {"path", "content"} == published["write"]
     assert {"path", "edits"} == published["edit"]

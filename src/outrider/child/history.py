@@ -112,4 +112,4 @@ def _bulk(part: object) -> int:
 
 
 def _without_bulk(part: ModelRequestPart) -> ModelRequestPart:
-    return replace(part, content=DROPPED) if _bulk(part) else part
+    return replace(part, content=DROPPED, metadata=None) if _bulk(part) else part

@@ -93,7 +93,8 @@ async def _do(brief: Brief, emit: Emit, start: float, link: int) -> None:
     budget = Budget(brief.budget)
     try:
         parent = Parent(brief, emit, link) if brief.host_tools or brief.ask_before else None
-        finish = await run_task(brief, build_model(brief.model), emit, budget, start, parent)
+        model = build_model(brief.model, brief.agent)
+        finish = await run_task(brief, model, emit, budget, start, parent)
     except ModelUnavailable as error:
         finish = TaskFinishEvent(brief.run_id, error=error.message)
     except Exception as error:

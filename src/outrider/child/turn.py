@@ -246,4 +246,5 @@ def _returned(call: RequestedCall, text: str, envelope: Envelope) -> ToolReturnP
         content=text,
         tool_call_id=call.id,
         outcome="success" if is_success(envelope) else "failed",
+        metadata=envelope,  # no provider sends it; the embedded model reads it
     )

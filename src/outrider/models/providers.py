@@ -30,12 +30,15 @@ _MIN_TOKENS = 12_000
 _SILENCE_SECONDS = 3600.0
 
 
-def build_model(model: str) -> "Model":
-    """Return the model that `provider:name` or `embedded` names, or raise `ModelUnavailable`."""
+def build_model(model: str, agent: str = "") -> "Model":
+    """Return the model that `provider:name` or `embedded` names, or raise `ModelUnavailable`.
+
+    The embedded model reports in the way of the agent that it stands for.
+    """
     if is_embedded(model):
         from outrider.models.embedded.model import EmbeddedModel
 
-        return EmbeddedModel()
+        return EmbeddedModel(agent)
     from pydantic_ai.exceptions import UserError
     from pydantic_ai.models import infer_model
 

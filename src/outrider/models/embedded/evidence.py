@@ -1,92 +1,152 @@
-"""What the tools have shown so far: lines of files with their numbers, parsed from their text.
-
-The only module that knows how `grep`, `read` and `find` write their results. It skips what it
-can't parse; a file's content can add lines to quote, and nothing else.
-"""
+"""What the tools have shown so far, read as data: never from the text that a model gets."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-_MAX_LINE = 400
-
-_NUMBERED = re.compile(r" *(?P<line>\d{1,9})(?:\t|: ?| ?[|│→] ?)(?P<text>.*)")
-_TOTAL = re.compile(r"\[[\d,]+ of (?:more than )?([\d,]+) matching lines")
-_FAULT = re.compile(r"Error \d{4} \(.*")
-_NOTE = re.compile(r"\[.*\]|\?:.*|--|No matches\.|No files match\.|Error \d+ \(.*")
+MAX_SENTENCE = 160
+_LINES_BEFORE = 2
+_LINES_AFTER = 7
+_TEST = re.compile(r"(^|[/._-])(tests?|specs?|__tests__)([/._-]|$)|[a-z]Tests?\.")
+_MARKS = re.compile(r"^\s*(#+|//[/!]?|/\*[*!]?|\*/?|--|\"\"\"|''')\s?|\s*(\*/|\"\"\"|''')\s*$")
+_COMMENT = re.compile(r"\s*(#(?!\[)|//|/\*|\*|--)")
+_DOCSTRING = re.compile(r"\s*[rR]?(\"\"\"|''')")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One tool call, to make or made, with the text that came back."""
+    """One tool call, to make or made, with the data that came back or what went wrong."""
 
     name: str
     arguments: Mapping[str, Any]
-    text: str = field(default="", repr=False)
+    data: Any = field(default=None, repr=False)
+    fault: str | None = field(default=None, repr=False)
 
 
-@dataclass(slots=True)
-class Evidence:
-    """Everything seen: lines by file, file names, hits by pattern, and the faults of searches."""
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A place that answers, with the lines around it that were seen."""
 
-    lines: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
-    files: list[str] = field(default_factory=list[str])
-    hits: dict[str, int] = field(default_factory=dict[str, int])
-    read: dict[str, list[tuple[int, int]]] = field(default_factory=dict[str, list[tuple[int, int]]])
-    listing: list[str] = field(default_factory=list[str])
-    faults: dict[str, str] = field(default_factory=dict[str, str])
+    path: str
+    line: int
+    start: int
+    end: int
+    name: str | None
+    words: tuple[str, ...]
+    lines: Mapping[int, str]
 
+    @property
+    def place(self) -> str:
+        """The place as people write it."""
+        return f"{self.path}:{self.line}"
 
-def collect(calls: Iterable[Call]) -> Evidence:
-    """Return what all of the calls have shown."""
-    evidence = Evidence()
-    for call in calls:
-        rows = [row.rstrip() for row in call.text.split("\n")]
-        entries = [row for row in rows if row and not _NOTE.fullmatch(row.strip())]
-        if call.name == "grep":
-            _take_hits(evidence, call)
-        elif call.name == "read":
-            _take_window(evidence, call)
-        elif call.name == "find":
-            evidence.files += [path for path in entries if path not in evidence.files]
-        elif call.name == "ls":
-            evidence.listing += entries
-    return evidence
+    def quoted(self) -> list[tuple[int, str]]:
+        """Return the lines around it that were seen without gaps, with their numbers."""
+        first = last = self.line
+        while first > self.line - _LINES_BEFORE and first - 1 in self.lines:
+            first -= 1
+        while last < self.line + _LINES_AFTER and last + 1 in self.lines:
+            last += 1
+        shown = [(number, self.lines.get(number, "")) for number in range(first, last + 1)]
+        while len(shown) > 1 and not shown[-1][1].strip():
+            shown.pop()
+        return shown
 
+    def sentence(self) -> str:
+        """Return what a docstring or comment says of it; without one, its line."""
+        said = [*self._docstring(), *self._comment()]
+        text = " ".join(filter(None, (_MARKS.sub("", line).strip() for line in said)))
+        text = re.split(r"(?<=[.!?。])\s", text)[0] or self.lines.get(self.line, "")
+        return code(text)
 
-def _take_hits(evidence: Evidence, call: Call) -> None:
-    """Parse paths, each with rows of `line: text` below it."""
-    pattern, heading, count = str(call.arguments.get("pattern", "")), "", 0
-    for row in call.text.split("\n"):
-        if heading and _take_line(evidence, heading, row) is not None:
-            count += 1
-        elif total := _TOTAL.match(row):
-            count = max(count, int(total[1].replace(",", "")))
-        elif row.strip() and not _NOTE.fullmatch(row.strip()):
-            heading = _plain(row)
-    # A file may be named like an error, but then it has lines.
-    if count == 0 and (fault := _FAULT.match(call.text)):
-        evidence.faults[pattern] = fault.group()
-        return
-    evidence.hits[pattern] = max(count, evidence.hits.get(pattern, 0))
+    def _docstring(self) -> Iterator[str]:
+        for number in range(self.start, min(self.end, self.start + 12)):
+            if _DOCSTRING.match(self.lines.get(number, "")):
+                yield self.lines[number]
+                if self.lines[number].count('"""') < 2 and self.lines.get(number + 1, "").strip():
+                    yield self.lines[number + 1]
+                return
 
+    def _comment(self) -> list[str]:
+        said: list[str] = []
+        number = self.start - 1
+        while _COMMENT.match(self.lines.get(number, "")):
+            said.insert(0, self.lines[number])
+            number -= 1
+        return said
 
-def _take_window(evidence: Evidence, call: Call) -> None:
-    path = _plain(str(call.arguments.get("path", "")))
-    taken = [_take_line(evidence, path, row) for row in call.text.split("\n")]
-    if numbers := [number for number in taken if number is not None]:
-        evidence.read.setdefault(path, []).append((numbers[0], numbers[-1]))
-
-
-def _take_line(evidence: Evidence, path: str, row: str) -> int | None:
-    """Keep the line that a row shows, and return its number."""
-    if (shown := _NUMBERED.fullmatch(row)) is None:
-        return None
-    number = int(shown["line"])
-    evidence.lines.setdefault(path, {})[number] = shown["text"][:_MAX_LINE]
-    return number
+    def signature(self) -> str:
+        """Return its parameters as they are written, or nothing."""
+        text = " ".join(self.lines.get(n, "") for n in range(self.start, self.start + 12))
+        found = re.search(r"\(((?:[^()]|\([^()]*\))*)\)", text)
+        return found[1] if found and self.name else ""
 
 
-def _plain(path: str) -> str:
-    return path.strip().removeprefix("./")
+def findings(made: Sequence[Call]) -> list[Finding]:
+    """Return the places of the first search, with all lines of their files that were seen."""
+    seen: dict[str, dict[int, str]] = {}
+    for call in made:
+        if call.name == "read" and call.data and "lines" in call.data:
+            window = enumerate(call.data["lines"], call.data["startLine"])
+            seen.setdefault(call.data["path"], {}).update(window)
+    if found := places(made):
+        return [_finding(place, seen) for place in found]
+    read = [(path, min(lines), max(lines), lines) for path, lines in seen.items() if lines]
+    if any(call.name == "find" for call in made):
+        return []  # what was read then is no answer
+    return [Finding(path, first, first, last, None, (), lines) for path, first, last, lines in read]
+
+
+def places(made: Sequence[Call]) -> list[dict[str, Any]]:
+    """Return what the first ranked search found, best first."""
+    searched = (call.data for call in made if call.name == "find" and "about" in call.arguments)
+    return next((data["places"] for data in searched if data), list[dict[str, Any]]())
+
+
+def _finding(place: Mapping[str, Any], seen: Mapping[str, Mapping[int, str]]) -> Finding:
+    lines = {**{one["line"]: one["text"] for one in place["lines"]}, **seen.get(place["path"], {})}
+    return Finding(
+        place["path"],
+        place["line"],
+        place["startLine"],
+        place["endLine"],
+        place["definition"],
+        (*place["words"], *(word for word in place["pathWords"] if word not in place["words"])),
+        lines,
+    )
+
+
+def uses(made: Sequence[Call]) -> list[tuple[str, int, str]]:
+    """Return where the things that were found are used: as a language server or `grep` says."""
+    found: dict[tuple[str, int], str] = {}
+    for call in made:
+        if not call.data or call.arguments.get("action") == "diagnostics":
+            continue
+        files = call.data.get({"lsp": "files", "grep": "results"}.get(call.name, ""), [])
+        for file in files:
+            for line in file["lines"]:
+                found[file["path"], line["line"]] = line["text"]
+    own = {(place["path"], place["startLine"]) for place in places(made)}
+    return [(*at, code(text)) for at, text in sorted(found.items()) if at not in own]
+
+
+def diagnostics(made: Sequence[Call]) -> list[tuple[str, int, str]]:
+    """Return what language servers find wrong."""
+    return [
+        (file["path"], line["line"], code(line["label"]))
+        for call in made
+        if call.arguments.get("action") == "diagnostics" and call.data
+        for file in call.data["files"]
+        for line in file["lines"]
+    ]
+
+
+def code(text: str) -> str:
+    """Return foreign text as code on one line, so that it can't pass for the report's own."""
+    return f"`{' '.join(text.replace('`', chr(39)).split())[:MAX_SENTENCE]}`"
+
+
+def is_test(path: str) -> bool:
+    """Whether a path looks like a test's."""
+    return _TEST.search(path) is not None

@@ -3,7 +3,7 @@
 It decides each turn from the conversation alone. What files say is only ever quoted.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -28,53 +28,62 @@ from pydantic_ai.usage import RequestUsage
 
 from outrider.models.catalogue import EMBEDDED
 from outrider.models.embedded.delegating import delegated
-from outrider.models.embedded.evidence import Call, collect
-from outrider.models.embedded.planning import followed, next_calls
-from outrider.models.embedded.ranking import rank
-from outrider.models.embedded.report import fill_report, write_report
-from outrider.models.embedded.words import understand
+from outrider.models.embedded.evidence import Call, findings
+from outrider.models.embedded.filling import fill_report
+from outrider.models.embedded.planning import next_calls
+from outrider.models.embedded.report import write_report
+from outrider.models.embedded.task import understand
 from outrider.protocol.catalogue import REPORT_BACK, SUBAGENT
+from outrider.protocol.envelope import is_success
 
 
-def answer(messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition]) -> str | list[Call]:
+def answer(
+    messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition], agent: str = ""
+) -> str | list[Call]:
     """Return the tool calls to make next, or the report that ends the task."""
     schemas = {tool.name: tool.parameters_json_schema for tool in tools}
     # A prompt that follows an answer is a new question, unless it asks for the report again.
-    prompts, made = _conversation(messages, in_turns=REPORT_BACK not in schemas)
+    messages = messages if REPORT_BACK in schemas else _last_turn(messages)
+    prompts, made = _conversation(messages)
     if SUBAGENT in schemas:
         return delegated("".join(prompts[:1]), made, schemas[SUBAGENT])
-    question = followed(understand(prompts[0] if prompts else ""), made)
-    evidence = collect(made)
+    task = understand("".join(prompts[:1]), agent)
+    rounds = sum(isinstance(message, ModelResponse) for message in messages)
     asked_again = len(prompts) > 1
-    if not asked_again and (calls := next_calls(question, made, evidence, frozenset(schemas))):
+    if not asked_again and (calls := next_calls(task, made, rounds, frozenset(schemas))):
         return calls
-    findings = rank(question, evidence)
     reported = any(call.name == REPORT_BACK for call in made)
     if REPORT_BACK in schemas and not reported:
-        report = fill_report(schemas[REPORT_BACK], evidence, findings)
+        report = fill_report(schemas[REPORT_BACK], findings(made))
         if report is not None:
             return [Call(REPORT_BACK, report)]
-    return write_report(question, evidence, findings)
+    return write_report(task, made)
 
 
-def _conversation(
-    messages: Sequence[ModelMessage], *, in_turns: bool
-) -> tuple[list[str], list[Call]]:
-    """Return what the user said, and the tool calls with their results; of the last turn only."""
+def _last_turn(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+    begins = [i for i, one in enumerate(messages) if _is_question(one)]
+    return messages[begins[-1] if begins else 0 :]
+
+
+def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[Call]]:
+    """Return what the user said, and the tool calls with the data of their results."""
     prompts: list[str] = []
     calls: dict[str, Call] = {}
     made: list[Call] = []
-    begins = [i for i, one in enumerate(messages) if _is_question(one)]
-    start = begins[-1] if in_turns and begins else 0
-    for part in (part for message in messages[start:] for part in message.parts):
+    for part in (part for message in messages for part in message.parts):
         if isinstance(part, UserPromptPart):
             prompts.append(part.content if isinstance(part.content, str) else "")
         elif isinstance(part, ToolCallPart):
             calls[part.tool_call_id] = Call(part.tool_name, part.args_as_dict())
         elif isinstance(part, ToolReturnPart) and part.tool_call_id in calls:
-            text = part.content if isinstance(part.content, str) else ""
-            made.append(replace(calls[part.tool_call_id], text=text))
+            made.append(_returned(calls[part.tool_call_id], part.metadata or {}))
     return prompts, made
+
+
+def _returned(call: Call, envelope: Mapping[str, Any]) -> Call:
+    if is_success(envelope):
+        return replace(call, data=envelope.get("data"))
+    return replace(call, fault=str(envelope.get("message", "no result")))
 
 
 def _is_question(message: ModelMessage) -> bool:
@@ -83,7 +92,14 @@ def _is_question(message: ModelMessage) -> bool:
 
 
 class EmbeddedModel(Model[None]):
-    """Finds and quotes; needs no key, no server and almost no time."""
+    """Finds and quotes; needs no key, no server and almost no time.
+
+    The agent's name says what kind of report is wanted.
+    """
+
+    def __init__(self, agent: str = "") -> None:
+        super().__init__()
+        self._agent = agent
 
     @property
     def model_name(self) -> str:
@@ -102,7 +118,7 @@ class EmbeddedModel(Model[None]):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """Return the answer."""
-        said = answer(messages, model_request_parameters.function_tools)
+        said = answer(messages, model_request_parameters.function_tools, self._agent)
         turn = sum(isinstance(message, ModelResponse) for message in messages) + 1
         calls = [
             ToolCallPart(call.name, dict(call.arguments), f"{EMBEDDED}-{turn}-{number}")

@@ -1,151 +1,100 @@
-"""Which tools to call next: first search for the words of the task, then read around the hits."""
+"""Which tools to call next: search, read the best places, and follow what was found once."""
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import permutations
 
-from outrider.models.embedded.evidence import Call, Evidence
-from outrider.models.embedded.ranking import DEFINING, file_kind, rank, value_name
-from outrider.models.embedded.words import Kind, Question, Term, stem
+from outrider.models.embedded.evidence import Call, places
+from outrider.models.embedded.task import Task
 
-_MAX_HITS = 200
-_MAX_FILES = 50
-_MAX_WINDOWS = 8
-_MAX_FOLLOWED = 3
-_BEFORE = 20
-_WINDOW = 50
-_OPENING = 60
-_BESIDE = 5
-_WORDS = (Kind.WORD, Kind.ACTION, Kind.DEED)
-_NAMES_OF_THINGS = (Kind.QUOTED, Kind.IDENTIFIER, Kind.COMPOUND)
+_MAX_READ = 3
+_MAX_FILES = 5
+_MAX_PAGES = 3
+_ABOVE = 15
+_WINDOW = 60
+_MAX_QUERY = 300
+_CODE = re.compile(r"\.(py|pyi|[cm]?[jt]sx?|go|rs|c|h|cc|cpp|hpp|java)$")
 
 
-def next_calls(
-    question: Question, made: Sequence[Call], evidence: Evidence, tools: frozenset[str]
-) -> list[Call]:
-    """Return what to call next after the calls made so far; nothing if everything is read."""
-    planned: list[Call] = []
-    if not made:
-        planned = _searches(question)
-        if tools.isdisjoint(call.name for call in planned):
-            planned = [Call("read", {"path": path}) for path in question.paths]
-    elif made[-1].name in ("grep", "find", "ls"):
-        planned = _readings(question, evidence)
-    elif made[-1].name == "read" and all(t.kind is not Kind.FOLLOWED for t in question.terms):
-        planned = _follow_ups(question, evidence)
+def next_calls(task: Task, made: Sequence[Call], rounds: int, tools: frozenset[str]) -> list[Call]:
+    """Return what to call in the next round; nothing where all is read."""
+    plans = (_opening, _closer, _further)
+    planned = plans[rounds](task, made, tools) if rounds < len(plans) else ()
     return [call for call in planned if call.name in tools]
 
 
-def _searches(question: Question) -> list[Call]:
-    """Return the calls that search for everything the question names."""
-    calls = [_grep(pattern) for pattern in _patterns(question)]
-    calls += [_find(pattern) for pattern in _name_patterns(question)]
-    if question.about_everything:
-        calls += [Call("ls", {"depth": 2, "limit": 100}), _find("README*")]
-    return calls
+def _opening(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterator[Call]:
+    if task.role == "researcher":
+        query = " ".join(task.about.split())[:_MAX_QUERY]
+        yield (
+            Call("fetch_content", {"urls": list(task.urls)})
+            if task.urls
+            else Call("web_search", {"query": query or "?", "numResults": 5})
+        )
+    for path, added in list(task.changes.items())[:_MAX_FILES]:
+        yield from _diagnosed(path)
+        yield _read(path, max(1, added[0][0] - _ABOVE), added[-1][0] - added[0][0] + _WINDOW)
+    about = task.about if task.about.strip() else " ".join(task.changes)
+    if about.strip():
+        yield Call("find", {"about": about, "limit": 8})
+    if "find" not in tools:
+        yield from (_read(path, 1, _WINDOW) for path in task.paths)
 
 
-def _readings(question: Question, evidence: Evidence) -> list[Call]:
-    """Return the calls that read around the best hits, and the files that the task names."""
-    windows: list[tuple[str, int]] = []
-    for finding in rank(question, evidence):
-        planned = [start for path, start in windows if path == finding.path]
-        covered = any(start <= finding.line < start + _WINDOW - 10 for start in planned)
-        was_read = evidence.read.get(finding.path, ())
-        if not covered and not any(first <= finding.line <= last for first, last in was_read):
-            windows.append((finding.path, max(1, finding.line - _BEFORE)))
-    opened = {*evidence.read, *(path for path, _ in windows)}
-    whole = [path for path in _whole_files(question, evidence) if path not in opened]
-    calls = [_read(path, start, _WINDOW) for path, start in windows]
-    return [*calls, *(_read(path, 1, _OPENING) for path in whole)][:_MAX_WINDOWS]
+def _closer(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterator[Call]:
+    if task.role == "researcher":
+        searches = [
+            call.data["searches"] for call in made if call.name == "web_search" and call.data
+        ]
+        found = [one["url"] for search in searches for part in search for one in part["results"]]
+        if found:
+            yield Call("fetch_content", {"urls": found[:_MAX_PAGES]})
+        return
+    found = places(made)
+    for place in found[:_MAX_READ]:
+        yield _read(place["path"], max(1, place["startLine"] - _ABOVE), _WINDOW)
+        if task.role == "reviewer" and not task.changes:
+            yield from _diagnosed(place["path"])
+    if not found and not task.changes:
+        yield Call("ls", {"depth": 2, "limit": 60})
+        yield Call("find", {"pattern": "README*", "limit": 5})
+    elif task.wants_uses or task.role != "explorer":
+        yield from _followed(found, tools)
 
 
-def _follow_ups(question: Question, evidence: Evidence) -> list[Call]:
-    """Return the searches for other names of a thing that was found.
-
-    Where a line stores the thing in a variable or field of another name, the code that uses it
-    uses that name: `self._grace = config.grace_period`.
-    """
-    if question.intent == "definition" or question.wants_docs or question.wants_tests:
-        return []
-    names = [
-        name
-        for finding in rank(question, evidence)
-        if file_kind(finding.path) == "code"
-        for number, line in sorted(evidence.lines[finding.path].items())
-        if abs(number - finding.line) <= _BESIDE and (name := _kept_as(question, line))
+def _further(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterator[Call]:
+    listed = [
+        call.data["files"]
+        for call in made
+        if call.name == "find" and "pattern" in call.arguments and call.data
     ]
-    return [_grep(rf"\b{name}\b") for name in list(dict.fromkeys(names))[:_MAX_FOLLOWED]]
+    for path in sorted((p for paths in listed for p in paths), key=lambda p: p.count("/"))[:1]:
+        yield _read(path, 1, 30)
+    # A language without a server: the name is looked for as text.
+    if any(call.arguments.get("action") == "references" and not call.data for call in made):
+        yield from _named(places(made))
 
 
-def followed(question: Question, made: Sequence[Call]) -> Question:
-    """Return the question with the names that were followed as further terms."""
-    asked = set(_patterns(question))
-    patterns = [str(call.arguments["pattern"]) for call in made if call.name == "grep"]
-    more = [
-        Term(pattern.removeprefix(r"\b").removesuffix(r"\b"), pattern, Kind.FOLLOWED)
-        for pattern in dict.fromkeys(patterns)
-        if pattern not in asked
-    ]
-    return replace(question, terms=(*question.terms, *more))
+def _followed(found: Sequence[dict[str, str]], tools: frozenset[str]) -> Iterator[Call]:
+    """Yield the search for uses of the best definitions."""
+    best = next((place for place in found if place["definition"]), None)
+    if best and "lsp" in tools and _CODE.search(best["path"]):
+        where = {"path": best["path"], "line": best["startLine"]}
+        name = best["definition"].split(".")[-1]
+        yield Call("lsp", {"action": "references", **where, "symbol": name})
+    else:
+        yield from _named(found)
 
 
-def _kept_as(question: Question, line: str) -> str | None:
-    """Return the new name that a line gives the thing, if it has a word of the question."""
-    name = (value_name(line) or "").rsplit(".", 1)[-1]
-    whole = [term for term in question.terms if term.kind in _NAMES_OF_THINGS]
-    if len(name) < 4 or not name.isidentifier() or any(_matches(term, name) for term in whole):
-        return None
-    has_word = any(_matches(term, name) for term in question.terms if term.kind is Kind.WORD)
-    return name if has_word and any(_matches(term, line) for term in whole) else None
+def _named(found: Sequence[dict[str, str]]) -> Iterator[Call]:
+    names = dict.fromkeys(place["definition"] for place in found[:_MAX_READ] if place["definition"])
+    if words := [re.escape(re.split(r"\W+", name)[-1]) for name in names]:
+        yield Call("grep", {"pattern": rf"\b({'|'.join(words)})\b", "limit": 100})
 
 
-def _matches(term: Term, text: str) -> bool:
-    return re.search(term.pattern, text, re.IGNORECASE) is not None
-
-
-def _whole_files(question: Question, evidence: Evidence) -> Iterator[str]:
-    """Yield files to read from the start: named in the task, or with its words in their names."""
-    files = sorted(evidence.files, key=lambda path: (path.count("/"), path))
-    yield from (path for path in files if question.names(path))
-    if question.about_everything:
-        yield from files[:1]
-    unseen = [path for path in files if path not in evidence.lines]
-    yield from [path for path in unseen if file_kind(path) == "code"][:2]
+def _diagnosed(path: str) -> Iterator[Call]:
+    if _CODE.search(path):
+        yield Call("lsp", {"action": "diagnostics", "path": path})
 
 
 def _read(path: str, offset: int, limit: int) -> Call:
-    return Call("read", {"path": path, "offset": offset, "limit": limit})
-
-
-def _grep(pattern: str) -> Call:
-    return Call("grep", {"pattern": pattern, "ignoreCase": True, "limit": _MAX_HITS})
-
-
-def _find(pattern: str) -> Call:
-    return Call("find", {"pattern": pattern, "limit": _MAX_FILES})
-
-
-def _patterns(question: Question) -> list[str]:
-    """Return everything to search for at first: each term alone, and some together."""
-    patterns = [term.pattern for term in question.terms]
-    words = [term.pattern for term in question.terms if term.kind in _WORDS]
-    if len(words) > 1:
-        # Lines with two of the words; one word may have too many hits.
-        pairs = permutations(words[:4], 2)
-        patterns.append("|".join(f"{first}.*{second}" for first, second in pairs))
-    if words:
-        # Definitions with one of the words in their name.
-        patterns.append(rf"\b{DEFINING}\s+(\([^)]*\)\s*)?[\w$.]*({'|'.join(words)})")
-    return patterns
-
-
-def _name_patterns(question: Question) -> list[str]:
-    """Return globs of file names: the paths in the task, and names with one of its words."""
-    patterns = [path.rsplit("/", 1)[-1] for path in question.paths]
-    words = [term.text for term in question.terms if term.kind in (Kind.IDENTIFIER, Kind.WORD)]
-    roots = [re.sub(r"\W+", "?", stem(word.lower())) for word in words]
-    # The globs of `find` are case-sensitive.
-    forms = [f"{root},{root.capitalize()},{root.upper()}" for root in roots if root.strip("?_")]
-    return [*patterns, "*{" + ",".join(forms[:8]) + "}*"] if forms else patterns
+    return Call("read", {"path": path, "offset": offset, "limit": min(limit, 400)})

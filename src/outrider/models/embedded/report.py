@@ -1,17 +1,21 @@
-"""The answer: what was found, quoted with its place, as text or in the fields of a schema.
+"""The answer in words: what was found, each with its place; what can't be done comes first.
 
-Nothing is invented. Text says how it was found and what wrote it; for a schema that requires a
-value that isn't a place, a quote or a count, there is no report at all.
+The first part fits a screen; how it was found, and by whom, stands below a line.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from outrider.models.embedded.evidence import Evidence
-from outrider.models.embedded.ranking import Finding, routine_name
-from outrider.models.embedded.words import Question
+from outrider.models.embedded.evidence import (
+    Call,
+    Finding,
+    code,
+    diagnostics,
+    findings,
+    is_test,
+    uses,
+)
+from outrider.models.embedded.task import Role, Task
 
 ABOUT = (
     "This report was put together by Outrider's embedded model, which quotes what it finds and "
@@ -19,136 +23,226 @@ ABOUT = (
     "key such as OPENAI_API_KEY or ANTHROPIC_API_KEY, start a local model server, or name a model "
     "with `--model`."
 )
-_NO_CHANGE = (
-    "**Not done:** the task asks for something to be changed or run. The embedded model "
-    "only finds and quotes; what follows is where such work would begin."
+_NOT_DONE = "**Not done:** the embedded model can't {what}; it finds and quotes."
+MAX_WIDTH = 160
+_MAX_QUOTED = 2
+_MAX_ROWS = 8
+_MAX_SENTENCES = 8
+_MAX_LISTING = 30
+
+Place = tuple[str, int, str]
+Section = Callable[[Task, Sequence[Call]], Iterator[str]]
+
+# Each is wrong, or worth a look, wherever it stands: the ending of the path, the line, the reason.
+_CHECKS = (
+    (r"\.py$", r"\s*except\s*:", "a bare `except` also swallows KeyboardInterrupt"),
+    (r"\.py$", r".*except\b.*:\s*pass\s*$", "an error is swallowed"),
+    (r"\.py$", r"\s*(async )?def .*=\s*(\[\]|\{\}|set\(\))", "a mutable default is shared"),
+    (r"\.py$", r".*[=!]=\s*None\b", "None is compared by `==` instead of `is`"),
+    (r"\.py$", r".*\bshell\s*=\s*True", "a shell gets the text of a command"),
+    (r"\.py$", r".*\b(pickle\.loads?|yaml\.load)\((?!.*Loader)", "loaded data can run code"),
+    (r"\.[cm]?[jt]sx?$", r".*catch\s*(\([^)]*\))?\s*\{\s*\}", "an error is swallowed"),
+    (r"\.[cm]?[jt]sx?$", r".*(\.innerHTML\s*=|dangerouslySetInnerHTML)", "text becomes HTML"),
+    (r"\.c(c|pp)?$", r".*\b(gets|strcpy|sprintf)\(", "a buffer is filled without its size"),
+    (r"", r".*(verify\s*=\s*False|rejectUnauthorized:\s*false)", "certificates are not checked"),
+    (r"", r".*(?<![\w.])eval\(", "text is run as code"),
+    (r"", r".*\b(breakpoint\(\)|pdb\.set_trace\(\)|debugger;)", "left over from debugging"),
+    (r"", r"(<{7}|>{7}) ", "a merge conflict is not resolved"),
+    (r"", r".*\b(TODO|FIXME|XXX)\b", "marked as unfinished"),
 )
-_NO_WEB = "**Not done:** the embedded model opens no web address."
-_LINES_BEFORE = 3
-_LINES_AFTER = 8
-_MAX_WIDTH = 200
-_MAX_LISTING = 60
+_EDGES = (
+    (r"\b(int|float|number|[iu]\d+|size_t|usize|long)\b", "0, 1, negative, very large"),
+    (r"\b(str|string|String|char|text)\b", "empty, very long, in other scripts"),
+    (r"\b([lL]ist|tuple|set|Sequence|Iterable|Array|Vec)\b|\[\]", "empty, one, many, doubles"),
+    (r"\b(dict|Mapping|Map|HashMap|Record|object)\b", "empty, a key that is missing"),
+    (r"\b(Path|path|file|folder|dir)", "missing, a folder, without permission"),
+    (r"\b(bool|boolean)\b", "both values"),
+    (r"None|Optional|null|\?:", "left out"),
+    (r"timeout|deadline|seconds|_ms\b", "0, already over"),
+    (r"Callable|callback|=>", "one that raises"),
+)
 
 
-def write_report(question: Question, evidence: Evidence, findings: list[Finding]) -> str:
+def write_report(task: Task, made: Sequence[Call]) -> str:
     """Return the whole report, in Markdown."""
-    sections = [
-        _opening(question, evidence, findings),
-        *[_NO_CHANGE] * question.wants_change,
-        *[_NO_WEB] * question.wants_web,
-        *_findings(evidence, findings),
-        *(_overview(evidence) if question.about_everything else ()),
-        _method(question, evidence),
-        f"## About this report\n\n{ABOUT}",
+    sections = [_NOT_DONE.format(what=task.cannot)] if task.cannot else []
+    found = task.changes or task.role == "researcher" or findings(made)
+    sections += _SECTIONS[task.role](task, made) if found else _nothing(made)
+    method = "\n".join(_method(made)) or "- called no tool"
+    return "\n\n".join([*sections, f"---\n\n## How this was found\n\n{method}", ABOUT]) + "\n"
+
+
+def _explorer(task: Task, made: Sequence[Call]) -> Iterator[str]:
+    found = findings(made)
+    yield f"The best match is `{found[0].place}`: {found[0].sentence()}"
+    for number, finding in enumerate(found, 1):
+        inside = f" in `{finding.name}`" if finding.name else ""
+        row = f"{number}. `{finding.place}`{inside}: {finding.sentence()}"
+        yield f"{row}\n\n{_quoted(finding)}" if number <= _MAX_QUOTED else row
+    if task.wants_uses:
+        yield from _listed("Uses", uses(made))
+
+
+def _reviewer(task: Task, made: Sequence[Call]) -> Iterator[str]:
+    found = findings(made)
+    read = {path: dict(added) for path, added in task.changes.items()}
+    read = read or {finding.path: dict(finding.lines) for finding in found}
+    checked = [
+        (path, number, f"{why}: {code(text)}")
+        for path, lines in read.items()
+        for number, text in sorted(lines.items())
+        for ending, pattern, why in _CHECKS
+        if re.search(ending, path) and re.match(pattern, text)
     ]
-    return "\n\n".join(sections) + "\n"
+    touched = {path: {number for number, _ in added} for path, added in task.changes.items()}
+    told = [one for one in diagnostics(made) if not touched or one[1] in touched.get(one[0], ())]
+    what = "the lines that the diff adds" if task.changes else "the places that fit the task best"
+    if not checked and not told:
+        yield f"The checks found nothing in {what}. That doesn't mean that they are right."
+    yield from _listed("From language servers", told)
+    yield from _listed("From checks of single lines", checked)
+    if task.changes:
+        rows = [
+            (path, added[0][0], f"{len(added)} lines added") for path, added in task.changes.items()
+        ]
+        yield from _listed("What the diff touches", rows)
+    yield from _around(found, made)
 
 
-def snippet(evidence: Evidence, finding: Finding) -> list[tuple[int, str]]:
-    """Return the lines around a finding that were seen without gaps, with their numbers."""
-    lines = evidence.lines[finding.path]
-    first = last = finding.line
-    while first > finding.line - _LINES_BEFORE and first - 1 in lines:
-        first -= 1
-    while last < finding.line + _LINES_AFTER and last + 1 in lines:
-        last += 1
-    shown = [(number, lines[number]) for number in range(first, last + 1)]
-    while len(shown) > 1 and not shown[-1][1].strip():
-        shown.pop()
-    return shown
-
-
-def enclosing(evidence: Evidence, finding: Finding) -> str | None:
-    """Return the name of the function or type that contains a finding, if it was seen."""
-    lines = evidence.lines[finding.path]
-    if name := routine_name(lines[finding.line]):
-        return name
-    indent = _indent(lines[finding.line])
-    number = finding.line - 1
-    while number in lines:
-        text = lines[number]
-        if text.strip() and _indent(text) < indent:
-            if name := routine_name(text):
-                return name
-            # A closing bracket ends a signature that started further up, at the same depth.
-            indent = _indent(text) + text.lstrip().startswith((")", "]", "}"))
-        number -= 1
-    return None
-
-
-def _indent(text: str) -> int:
-    return len(text) - len(text.lstrip())
-
-
-def _opening(question: Question, evidence: Evidence, findings: list[Finding]) -> str:
-    if findings:
-        best = findings[0]
-        inside = enclosing(evidence, best)
-        where = f"`{best.path}:{best.line}`" + (f", in `{inside}`" if inside else "")
-        text = evidence.lines[best.path][best.line].strip()[:_MAX_WIDTH]
-        return f"The best match is {where}:\n\n{_fenced([text])}"
-    if question.about_everything and (evidence.read or evidence.listing):
-        return "What the repository shows of itself:"
-    if not question.terms and not question.paths:
-        return (
-            "Nothing was searched: the task has no word that can be looked for in files. "
-            "Name a thing, a file or an identifier."
-        )
-    if evidence.faults and not evidence.hits:
-        return "Nothing could be searched: the search tool failed, see below."
-    return "Nothing was found for this task in the files that can be read here."
-
-
-def _findings(evidence: Evidence, findings: list[Finding]) -> Iterator[str]:
-    if findings:
-        yield "## Findings"
-    for number, finding in enumerate(findings, 1):
-        inside = enclosing(evidence, finding)
-        title = f"### {number}. `{finding.path}:{finding.line}`"
-        yield f"{title} in `{inside}`" if inside else title
-        yield f"Matches: {', '.join(finding.terms[:8])}"
-        yield _quoted(snippet(evidence, finding))
-
-
-def _overview(evidence: Evidence) -> Iterator[str]:
-    for path, windows in sorted(evidence.read.items())[:1]:
-        first, last = windows[0]
-        shown = range(first, min(last, first + 30) + 1)
-        yield f"### `{path}:{first}`"
-        yield _quoted((at, evidence.lines[path].get(at, "")) for at in shown)
-    if evidence.listing:
-        yield "### Files"
-        yield _fenced(row[:_MAX_WIDTH] for row in evidence.listing[:_MAX_LISTING])
-
-
-def _method(question: Question, evidence: Evidence) -> str:
+def _tester(task: Task, made: Sequence[Call]) -> Iterator[str]:
+    found = [finding for finding in findings(made) if not is_test(finding.path)]
+    tested = " ".join(text for path, _, text in uses(made) if is_test(path))
     rows = [
-        f"- searched for `{_inline(term.text)}`: {_searched(evidence, term.pattern)}"
-        for term in question.terms
+        (one.path, one.line, f"`{one.name}` is in no test that was found")
+        for one in found[:3]
+        if one.name and not re.search(rf"\b{re.escape(one.name)}\b", tested)
     ]
-    rows += [f"- looked for the file `{_inline(path)}`" for path in question.paths]
-    read = [
-        f"`{path}` ({', '.join(f'{first}-{last}' for first, last in sorted(windows))})"
-        for path, windows in sorted(evidence.read.items())
+    yield from _listed("Without a test", rows)
+    yield from _listed("Edges of signatures", [row for f in found[:3] for row in _edges(f)])
+    yield from _listed("Errors to provoke", [row for f in found[:3] for row in _raised(f)])
+    yield from _around(found, made)
+
+
+def _implementer(task: Task, made: Sequence[Call]) -> Iterator[str]:
+    found = findings(made)
+    source = [one for one in found if not is_test(one.path)] or found
+    rows = [(one.path, one.line, _described(one)) for one in source]
+    yield from _listed("Places to touch", rows)
+    yield from _around(found, made)
+
+
+def _researcher(task: Task, made: Sequence[Call]) -> Iterator[str]:
+    pages = [
+        p for call in made if call.name == "fetch_content" and call.data for p in call.data["pages"]
     ]
-    rows.append(f"- read {', '.join(read)}" if read else "- read no file")
-    return "## How this was found\n\n" + "\n".join(rows)
+    words = {word[:5] for word in re.findall(r"\w{4,}", task.about.lower())}
+    scored: list[tuple[float, int, str, str]] = []
+    for page in (page for page in pages if page.get("text")):
+        for place, sentence in enumerate(_sentences(page["text"])):
+            own = {word[:5] for word in re.findall(r"\w{4,}", sentence.lower())}
+            scored.append((-len(own & words) - 1 / (place + 2), place, sentence, page["url"]))
+    best = sorted(one for one in scored if one[0] <= -1)[:_MAX_SENTENCES]
+    if not best:
+        yield "No page was found that answers this." if pages or made else "There is no web tool."
+    yield from (f"- {code(sentence)} ({url})" for _, _, sentence, url in best)
+    failed = [f"- {page['url']}: {page['error']}" for page in pages if page.get("error")]
+    if failed:
+        yield "Not read:\n\n" + "\n".join(failed)
 
 
-def _searched(evidence: Evidence, pattern: str) -> str:
-    if fault := evidence.faults.get(pattern):
-        return fault[:_MAX_WIDTH]
-    if (hits := evidence.hits.get(pattern)) is None:
-        return "not searched, because there is no tool for it"
-    return f"{hits} line{'' if hits == 1 else 's'}" if hits else "nothing"
+_SECTIONS: dict[Role, Section] = {
+    "explorer": _explorer,
+    "reviewer": _reviewer,
+    "tester": _tester,
+    "implementer": _implementer,
+    "researcher": _researcher,
+}
 
 
-def _quoted(lines: Iterable[tuple[int, str]]) -> str:
-    return _fenced(f"{number:>5}  {text[:_MAX_WIDTH]}" for number, text in lines)
+def _sentences(text: str) -> list[str]:
+    lines = (
+        " ".join(line.split())
+        for line in text.split("\n")
+        if not line.startswith(("#", "|", "```"))
+    )
+    return [
+        one for line in lines for one in re.split(r"(?<=[.!?。])\s*", line) if 20 < len(one) < 400
+    ]
 
 
-def _inline(text: str) -> str:
-    return text.replace("`", "'")[:80]
+def _around(found: Sequence[Finding], made: Sequence[Call]) -> Iterator[str]:
+    """Yield who uses what was found, and which tests are near it."""
+    used = uses(made)
+    tests = [(one.path, one.line, _described(one)) for one in found if is_test(one.path)]
+    yield from _listed("Callers and uses", [use for use in used if not is_test(use[0])])
+    yield from _listed("Nearest tests", [*(use for use in used if is_test(use[0])), *tests])
+
+
+def _described(finding: Finding) -> str:
+    return f"`{finding.name}`: {finding.sentence()}" if finding.name else f"{finding.sentence()}"
+
+
+def _edges(finding: Finding) -> Iterator[Place]:
+    for part in re.split(r",\s*(?![^\[(<]*[\])>])", finding.signature()):
+        name = re.match(r"\W*(?:(?:const|final|mut)\s+)?(\w+)", part)
+        values = [values for pattern, values in _EDGES if re.search(pattern, part)]
+        if name and name[1] not in ("self", "cls", "this") and values:
+            yield finding.path, finding.start, f"{code(part)}: {'; '.join(values)}"
+
+
+def _raised(finding: Finding) -> Iterator[Place]:
+    for number in range(finding.start, finding.end + 1):
+        text = finding.lines.get(number, "")
+        if re.match(r".*\b(raise|throw)\s+\w|.*\b(panic!|Err)\(", text):
+            yield finding.path, number, code(text)
+
+
+def _listed(title: str, rows: Sequence[Place]) -> Iterator[str]:
+    if rows:
+        shown = [f"- `{path}:{line}` {text.strip()[:MAX_WIDTH]}" for path, line, text in rows]
+        more = [f"- and {len(rows) - _MAX_ROWS} more"] if len(rows) > _MAX_ROWS else []
+        yield f"## {title}\n\n" + "\n".join([*shown[:_MAX_ROWS], *more])
+
+
+def _nothing(made: Sequence[Call]) -> Iterator[str]:
+    """Yield what can be said where no place was found: what the folder shows of itself."""
+    searched = [call for call in made if call.name == "find" and "about" in call.arguments]
+    if faults := [call.fault for call in searched if call.fault]:
+        yield f"Nothing could be searched: {faults[0]}"
+    elif not searched:
+        yield "Nothing was searched: there is no task, or no tool to search with."
+    elif searched[0].data["words"]:
+        yield f"Nothing was found for this task in {searched[0].data['files']:,} files."
+    else:
+        yield "The task has no word that can be looked for."
+    shown = [call for call in made if call.name in ("read", "ls") and call.data]
+    yield from ["What the folder shows of itself:"] if shown else []
+    for call in shown:
+        if call.data.get("lines"):
+            yield f"`{call.data['path']}`:\n\n{_fenced(call.data['lines'][:20])}"
+        elif entries := call.data.get("entries"):
+            yield _fenced([*_tree(entries, "")][:_MAX_LISTING])
+
+
+def _tree(entries: Sequence[dict[str, object]], indent: str) -> Iterator[str]:
+    for entry in entries:
+        yield f"{indent}{entry['name']}{'/' if entry['kind'] == 'folder' else ''}"
+        yield from _tree(entry.get("entries", ()), indent + "  ")  # pyright: ignore[reportArgumentType]
+
+
+def _method(made: Sequence[Call]) -> Iterator[str]:
+    for call in made:
+        arguments = ", ".join(
+            f"{name} {code(str(value))}" for name, value in call.arguments.items()
+        )
+        missing: list[str] = call.data["missing"] if call.data and "about" in call.arguments else []
+        note = f"; in no file: {', '.join(missing)}" if missing else ""
+        note = f": {call.fault}" if call.fault else note
+        yield f"- `{call.name}` {arguments}{note}"
+
+
+def _quoted(finding: Finding) -> str:
+    return _fenced(f"{number:>5}  {text[:MAX_WIDTH]}" for number, text in finding.quoted())
 
 
 def _fenced(rows: Iterable[str]) -> str:
@@ -158,104 +252,3 @@ def _fenced(rows: Iterable[str]) -> str:
     while fence in body:
         fence += "`"
     return f"{fence}\n{body}\n{fence}"
-
-
-_MAX_DEPTH = 6
-_PATH = re.compile(r"(file|path|filename|filepath|location|source|module)s?", re.IGNORECASE)
-_LINE = re.compile(r"(start|first|begin)?_?(line)(_?(no|number|start))?s?|start", re.IGNORECASE)
-_END = re.compile(r"(end|last)_?(line)?|line_?end", re.IGNORECASE)
-_QUOTE = re.compile(r"(text|snippet|code|quote|content|excerpt|match|evidence)s?", re.IGNORECASE)
-_PROSE = re.compile(
-    r"(summary|answer|result|report|description|explanation|reason|why|note|message|details?)s?",
-    re.IGNORECASE,
-)
-_NAME = re.compile(r"(symbol|function|name|identifier)s?", re.IGNORECASE)
-_COUNT = re.compile(r"(count|total|matches|number)", re.IGNORECASE)
-# A schema with any other keyword restricts its values in a way that isn't handled here.
-_PLAIN_KEYS = frozenset(
-    (
-        "$defs", "$schema", "$id", "additionalProperties", "definitions", "description", "items",
-        "maxItems", "minItems", "minLength", "minimum", "properties", "required", "title", "type",
-    )
-)  # fmt: skip
-
-
-def fill_report(
-    schema: Mapping[str, Any], evidence: Evidence, findings: list[Finding]
-) -> dict[str, Any] | None:
-    """Return arguments for `report_back` that fit `schema`; None if they would be invented."""
-    if not findings:
-        return None
-    value = _Filler(schema, evidence, findings).value(schema, "result", None, 0)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Filler:
-    _root: Mapping[str, Any]
-    _evidence: Evidence
-    _findings: list[Finding]
-
-    def value(self, schema: Any, name: str, finding: Finding | None, depth: int) -> Any:
-        """The value for one place in the schema, or None if it wants what wasn't read.
-
-        `finding` is set inside a list of findings.
-        """
-        schema = self._resolved(schema)
-        if depth > _MAX_DEPTH or not _PLAIN_KEYS.issuperset(schema):
-            return None
-        match schema.get("type"):
-            case "object":
-                return self._object(schema, finding, depth)
-            case "array":
-                return self._array(schema, name, depth)
-            case "string":
-                return self._string(name, finding)
-            case "integer" | "number":
-                return self._number(name, finding)
-            case _:
-                return None
-
-    def _resolved(self, schema: Any) -> dict[str, Any]:
-        if isinstance(schema, dict) and "$ref" in schema:
-            prefix, _, key = str(cast("dict[str, Any]", schema)["$ref"]).rpartition("/")
-            known = prefix in ("#/$defs", "#/definitions")
-            schema = self._root.get(prefix.removeprefix("#/"), {}).get(key) if known else None
-        return cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
-
-    def _object(self, schema: dict[str, Any], finding: Finding | None, depth: int) -> Any:
-        required = set(schema.get("required", []))
-        filled: dict[str, Any] = {}
-        for name, inner in schema.get("properties", {}).items():
-            if (value := self.value(inner, name, finding, depth + 1)) is not None:
-                filled[name] = value
-            elif name in required:
-                return None
-        return filled if filled and filled.keys() >= required else None
-
-    def _array(self, schema: dict[str, Any], name: str, depth: int) -> list[Any] | None:
-        inner = schema.get("items")
-        values = [self.value(inner, name, finding, depth + 1) for finding in self._findings]
-        distinct = [value for i, value in enumerate(values) if value not in values[:i]]
-        return None if None in values else distinct[: schema.get("maxItems", len(distinct))]
-
-    def _string(self, name: str, finding: Finding | None) -> str | None:
-        one = finding or self._findings[0]
-        if _PATH.fullmatch(name):
-            return one.path
-        if _QUOTE.fullmatch(name):
-            return "\n".join(text for _, text in snippet(self._evidence, one))
-        if _NAME.fullmatch(name):
-            return enclosing(self._evidence, one)
-        if _PROSE.fullmatch(name):
-            place = f"{one.path}:{one.line} matches {', '.join(one.terms)}"
-            return place if finding else f"Best match: {place}. {ABOUT}"
-        return None
-
-    def _number(self, name: str, finding: Finding | None) -> int | None:
-        one = finding or self._findings[0]
-        if _END.fullmatch(name):
-            return snippet(self._evidence, one)[-1][0]
-        if _LINE.fullmatch(name):
-            return one.line
-        return len(self._findings) if _COUNT.fullmatch(name) and finding is None else None

@@ -18,6 +18,7 @@ _OWN = {
     "ask": "Ask the main agent one question; it delegates what takes more.",
     "chat": "Talk with the main agent, in this terminal.",
     "show": "Print what a run said, or its whole transcript.",
+    "find": "Find the places in code that a question is about, best first.",
     "web": "Search the web or fetch pages, with the tools that children have.",
     "lsp": "Ask language servers about code, or list them.",
     "pi": "Add Outrider to pi, or remove it from there.",

@@ -1,4 +1,4 @@
-"""The tool `find`: files whose names or paths match a glob, in the order of paths."""
+"""The tool `find`: files whose paths match a glob, or the places that a question is about."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.globs import Glob
+from outrider.tools.files.ranked.search import MAX_FILE_BYTES, places
 from outrider.tools.files.ripgrep import narrowed_to, searching
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
@@ -13,9 +14,12 @@ from outrider.tools.registry import tool
 DEFAULT_FILES = 500
 MAX_FILES = 5_000
 MAX_BYTES = 48_000
+DEFAULT_PLACES = 8
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
+    if "places" in data:
+        return "\n".join([*map(_place, data["places"]), *_place_notes(data)])
     return "\n".join([*(data["files"] or ["No files match."]), *_notes(data)])
 
 
@@ -30,27 +34,65 @@ def _notes(data: Any) -> Iterator[str]:
         yield f"[{data['unreadable']} entries could not be read]"
 
 
+def _place(place: Any) -> str:
+    inside = f" in {place['definition']}" if place["definition"] else ""
+    lines = [f"  {one['line']}: {one['text']}" for one in place["lines"]]
+    return "\n".join(
+        [f"{place['path']}:{place['line']}-{place['endLine']}{inside}{why(place)}", *lines]
+    )
+
+
+def why(place: Any) -> str:
+    """Return for which words a place was found."""
+    path = [word for word in place["pathWords"] if word not in place["words"]]
+    said = ", ".join([*place["words"], *(f"{word} (path)" for word in path)])
+    return f" [{said}]" if said else ""
+
+
+def _place_notes(data: Any) -> Iterator[str]:
+    if not data["words"] and not data["places"]:
+        yield "Nothing to look for: name a thing, a file or an identifier."
+    elif not data["places"]:
+        yield f"Nothing found in {data['files']:,} files."
+    if data["missing"]:
+        yield f"[in no file: {', '.join(data['missing'])}]"
+    if data["large"]:
+        yield f"[{data['large']} files over {MAX_FILE_BYTES >> 20} MB not searched]"
+    if data["unreadable"]:
+        yield f"[{data['unreadable']} entries could not be read]"
+
+
 def _format_short(data: Any, arguments: Arguments) -> str:
+    if "places" in data:
+        return f"find about {arguments.get('about')!r} → {len(data['places'])} places"
     return f"find {arguments.get('pattern')!r} → {data['total']} files"
 
 
 @tool("file:find", name="find", format=Formatter(_format_long, _format_short))
 def find(
     context: ToolContext,
-    pattern: Annotated[str, {"minLength": 1}],
+    pattern: Annotated[str | None, {"minLength": 1}] = None,
+    about: Annotated[str | None, {"minLength": 1}] = None,
     path: Annotated[str, {"minLength": 1}] = ".",
-    limit: Annotated[int, {"minimum": 1, "maximum": MAX_FILES}] = DEFAULT_FILES,
+    limit: Annotated[int | None, {"minimum": 1, "maximum": MAX_FILES}] = None,
 ) -> dict[str, Any]:
-    """Find files by a glob such as *.py, src/**/*.ts or *.{js,jsx}, in the order of their paths.
-    Honours .gitignore; hidden files are included.
+    """Find files by a glob such as *.py, src/**/*.ts or *.{js,jsx}, in the order of their paths;
+    or, with about, the places in files that a question is about, best first. Honours .gitignore;
+    hidden files are included.
 
     Args:
         pattern: The glob: without a slash it is held against names, with one against whole paths.
+        about: A question or a few words, instead of a pattern.
         path: The folder to search in.
-        limit: How many files to show.
+        limit: How many files (500) or places (8) to show.
     """
     workspace = context.workspace
+    if (pattern is None) == (about is None):
+        raise ToolFault(ToolCode.BAD_PARAMETER, "give either pattern or about")
     place = workspace.resolve(path)
+    if pattern is None:
+        return places(context, about or "", place, limit or DEFAULT_PLACES)
+    limit = limit or DEFAULT_FILES
     glob = Glob(_relative(place.path, pattern))
     arguments = ["--files", "--null", *narrowed_to(glob.names())]
     with workspace.open_folder(place) as folder, searching(context, arguments, folder) as search:

@@ -1,0 +1,1 @@
+"""Ranked search: the places in a tree that a question is about, without an index."""

@@ -1,0 +1,226 @@
+"""Which files, and which lines in them, a question is about: BM25 over files and windows.
+
+Pure and deterministic: it knows names and numbers, and opens nothing.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from outrider.tools.files.ranked.code import (
+    COMMENT,
+    HANDED_ON,
+    IMPORT,
+    TYPE,
+    defined,
+    enclosing,
+    standing,
+)
+from outrider.tools.files.ranked.words import Question
+
+WINDOW_LINES = 45
+MAX_LINES_SHOWN = 3
+AVERAGE_BYTES = 10_000
+"""What counts as a file of ordinary length: a constant, so that it tells nothing of other files."""
+MAX_LINE_CHARACTERS = 120
+_SATURATION = 1.2
+_LENGTH = 0.6
+_FILE, _DEFINED, _PATH, _LINE = 1.0, 0.4, 0.45, 0.1
+_NAMED = 4.0
+_MIN_RARITY = 0.01
+_ROW = re.compile(rb"^(\d+):(.*)$", re.MULTILINE)
+_MATCH = re.compile(rb"^\d+:(.*)$", re.MULTILINE)
+
+Weights = list[float]
+Hit = tuple[int, str]
+"""A line's number, and a name in it that counts; after the keyword where it is defined there."""
+
+
+@dataclass(slots=True)
+class FileHits:
+    """A file, and what in it counts: the sum for each term, and rows of `line:name`."""
+
+    path: str
+    rows: bytes = b""
+    counts: dict[int, float] = field(default_factory=lambda: defaultdict[int, float](float))
+    defined: dict[int, float] = field(default_factory=dict[int, float])
+    size: int = 0
+    score: float = 0.0
+
+    def count(self, question: Question, match: str, times: int = 1) -> None:
+        """Count one name; behind a keyword it is defined."""
+        *keyword, name = match.split() or [""]
+        for term, factor in question.counted(name):
+            self.counts[term] += factor * times
+            if keyword:
+                self.defined[term] = max(self.defined.get(term, 0.0), factor)
+
+    def recount(self, question: Question, hits: Iterable[Hit]) -> None:
+        """Count only these hits."""
+        self.counts.clear()
+        self.defined.clear()
+        for _, match in hits:
+            self.count(question, match)
+
+    def hits(self) -> list[Hit]:
+        """Return its hits in the order of lines."""
+        return [
+            (int(line), name.decode(errors="replace")) for line, name in _ROW.findall(self.rows)
+        ]
+
+
+def taken(question: Question, path: str, rows: bytes) -> FileHits:
+    """Return a file with the hits that ripgrep printed for it."""
+    file = FileHits(path, rows)
+    for match, times in Counter(_MATCH.findall(rows)).items():
+        file.count(question, match.decode(errors="replace"), times)
+    return file
+
+
+def frequencies(question: Question, files: Iterable[FileHits]) -> list[int]:
+    """Return in how many of the files each term is."""
+    found = [0] * len(question.terms)
+    for file in files:
+        for term in file.counts:
+            found[term] += 1
+    return found
+
+
+def weighed(question: Question, frequency: Sequence[int], files: int) -> Weights:
+    """Return what each term weighs in a tree: the fewer files have it, the more."""
+    return [
+        weight * max(_MIN_RARITY, math.log(1 + (max(files, there) - there + 0.5) / (there + 0.5)))
+        for weight, there in zip(question.weights, frequency, strict=True)
+    ]
+
+
+def in_path(question: Question, path: str) -> dict[int, float]:
+    """Return the terms in a path; those in the name itself count most."""
+    *folders, name = path.split("/")
+    found: dict[int, float] = {}
+    for part, share in [*((folder, 0.5) for folder in folders[-3:]), (name.split(".")[0], 1.0)]:
+        for term, factor in question.counted(part):
+            found[term] = max(found.get(term, 0.0), factor * share)
+    return found
+
+
+def score_file(question: Question, weights: Weights, file: FileHits) -> None:
+    """Set a file's score: its terms by BM25, what it defines, its path, and its kind."""
+    long = 1 - _LENGTH + _LENGTH * file.size / AVERAGE_BYTES
+    terms = sum(
+        weights[term] * count / (count + _SATURATION * long) for term, count in file.counts.items()
+    )
+    named = sum(weights[term] * share for term, share in in_path(question, file.path).items())
+    definitions = sum(weights[term] * factor for term, factor in file.defined.items())
+    file.score = (terms + _DEFINED * definitions + _PATH * named) * standing(
+        file.path, question.kinds
+    )
+    if any(f"/{file.path}".endswith(f"/{name.removeprefix('./')}") for name in question.names):
+        file.score = (file.score + sum(weights) + 1.0) * _NAMED
+
+
+@dataclass(slots=True)
+class _Line:
+    """The terms in one line, and how much the line says."""
+
+    terms: dict[int, float] = field(default_factory=dict[int, float])
+    defined: dict[int, float] = field(default_factory=dict[int, float])
+    score: float = 0.0
+
+
+def _lines(
+    question: Question, weights: Weights, hits: Iterable[Hit], lines: Sequence[str]
+) -> dict[int, _Line]:
+    found: dict[int, _Line] = defaultdict(_Line)
+    for number, match in hits:
+        if number > len(lines):
+            continue
+        counted = question.counted(match.split()[-1])
+        line, together = found[number], len(counted) > 1
+        for term, factor in counted:
+            share = factor * (1.5 if together else 1.0)
+            line.terms[term] = max(line.terms.get(term, 0.0), share)
+    for number, line in found.items():
+        text = lines[number - 1]
+        name = defined(text)
+        if name is not None:
+            line.defined = dict(question.counted(re.split(r"\W+", name)[-1]))
+        shape = 0.3 if IMPORT.match(text) else 0.8 if COMMENT.match(text) else 1.0
+        aside = (name is not None and not line.defined) or HANDED_ON.search(text)
+        shape *= 1.5 if question.wants_type and TYPE.match(text) else 1.0
+        own = sum(
+            # What is only a parameter, or handed on, is done elsewhere.
+            weights[term] * share * (0.5 if aside else 1.0)
+            for term, share in line.terms.items()
+        )
+        named = sum(weights[term] * factor for term, factor in line.defined.items())
+        line.score = shape * (own + 0.6 * named)
+    return found
+
+
+def best_place(
+    question: Question, weights: Weights, file: FileHits, hits: list[Hit], lines: Sequence[str]
+) -> dict[str, Any]:
+    """Return the part of a file that is most about the question, with its score."""
+    score_file(question, weights, file)
+    found = _lines(question, weights, hits, lines)
+    numbers = sorted(found)
+    best: tuple[float, int, int] = (0.0, 1, 1)
+    for at, first in enumerate(numbers):
+        counts: dict[int, float] = defaultdict(float)
+        names: dict[int, float] = {}
+        last = first
+        for number in numbers[at:]:
+            if number >= first + WINDOW_LINES:
+                break
+            last = number
+            for term, share in found[number].terms.items():
+                counts[term] += share
+            names |= found[number].defined
+        score = sum(weights[t] * count / (count + _SATURATION) for t, count in counts.items())
+        score += _DEFINED * sum(weights[term] * factor for term, factor in names.items())
+        best = max(best, (score, -first, last))
+    score, first, last = best[0], -best[1] if best[1] < 0 else 1, best[2]
+    inside = [number for number in numbers if first <= number <= last]
+    line = max(inside, key=lambda number: (found[number].score, -number), default=1)
+    score += _LINE * found[line].score if inside else 0.0
+    return _place(question, file, found, lines, line, (first, last)) | {
+        "score": round(_FILE * file.score + score * standing(file.path, question.kinds), 4)
+    }
+
+
+def _place(
+    question: Question,
+    file: FileHits,
+    found: dict[int, _Line],
+    lines: Sequence[str],
+    line: int,
+    window: tuple[int, int],
+) -> dict[str, Any]:
+    name, first, last = enclosing(lines, line) if lines else (None, 1, 1)
+    if name is None or last - first > 2 * WINDOW_LINES:
+        first, last = max(line, window[0]), max(line, window[1])
+    near = sorted(
+        (n for n in found if first <= n <= last and n != line), key=lambda n: -found[n].score
+    )
+    shown = sorted({line, *near[: MAX_LINES_SHOWN - 1]}) if line in found else [line]
+    there = {term for n in found if first <= n <= last for term in found[n].terms}
+    words = [question.terms[term] for term in sorted(there)]
+    named = [question.terms[term] for term in sorted(in_path(question, file.path))]
+    return {
+        "path": file.path,
+        "line": line,
+        "startLine": first,
+        "endLine": last,
+        "definition": name,
+        "lines": [
+            {"line": n, "text": lines[n - 1].rstrip()[:MAX_LINE_CHARACTERS]}
+            for n in shown
+            if n <= len(lines)
+        ],
+        "words": words,
+        "pathWords": named,
+    }

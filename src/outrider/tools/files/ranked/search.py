@@ -1,0 +1,181 @@
+"""One pass of ripgrep for all words of a question, and a look into the files that fit best.
+
+Guarantees that nothing is shown of credential files, and nothing that masking hides. A word that
+few files have is counted only where it can be seen; the number of files that have a common word is
+rounded. So a guess at a hidden secret changes nothing in the answer (no oracle).
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from outrider.tools.context import ToolContext
+from outrider.tools.files.ranked import ranking
+from outrider.tools.files.ranked.ranking import FileHits, Hit
+from outrider.tools.files.ranked.words import Question, understood
+from outrider.tools.files.ripgrep import searching
+from outrider.tools.files.visible import blocks_of
+from outrider.workspaces.workspace import OpenFolder, Place, raise_if_stopped
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+MAX_SIZED = 1_000
+MAX_READ = 40
+RARE_FILES = 8
+# How many lines of a file are taken; where that is too much for a large tree, the second number.
+_LINES_OF_FILE = (300, 5)
+_FILE = re.compile(rb"(?:\A|\n\n?)(?:\./)?([^\0]+?)\0\n?((?:\d+:[^\n]*(?:\n|\Z))+)")
+_NAMES = re.compile(r"[A-Za-z0-9_$]+")
+
+
+def places(context: ToolContext, about: str, place: Place, limit: int) -> dict[str, Any]:
+    """Return the places that a question is about, best first, and what was looked for."""
+    question = understood(about)
+    data: dict[str, Any] = {"places": [], "words": question.terms, "files": 0, "unreadable": 0}
+    if not question.terms and not question.names:
+        return data | {"missing": [], "large": 0}
+    with context.workspace.open_folder(place) as folder:
+        listed, found, unreadable = _searched(context, question, place, folder)
+        frequency = ranking.frequencies(question, found.values())
+        chosen = _chosen(context, question, found, frequency, len(listed), folder)
+        seen = list(_seen(context, question, chosen, folder))
+        frequency = _visible(context, frequency, [file for file, _, _ in seen])
+        weights = ranking.weighed(question, frequency, len(listed))
+        best = [ranking.best_place(question, weights, *one) for one in seen]
+        best = [one for one in best if one["score"]]
+        large = (
+            0 if best else sum((folder.size(n) or 0) > MAX_FILE_BYTES for n in listed[:MAX_SIZED])
+        )
+    shown = _distinct(sorted(best, key=lambda one: (-one["score"], one["path"])))[:limit]
+    for one in shown:
+        file = context.workspace.below(place, one["path"])
+        one["path"] = file.shown
+        context.effects.file_read(file.path)
+    terms = zip(question.terms, frequency, strict=True)
+    missing = [term for term, there in terms if not there and " " not in term]
+    return data | {
+        "places": shown,
+        "files": len(listed),
+        "missing": missing,
+        "large": large,
+        "unreadable": unreadable,
+    }
+
+
+def _searched(
+    context: ToolContext, question: Question, place: Place, folder: OpenFolder
+) -> tuple[list[str], dict[str, FileHits], int]:
+    """Return all paths, the files with hits or a word in their path, and how many can't be read."""
+    above = place.path.rstrip("/")
+    with searching(context, ["--files", "--null"], folder) as listing:
+        found, unreadable = _hits(context, question, folder)
+        listed = listing.paths()
+    looks = re.compile(question.path_pattern(), re.IGNORECASE)
+    for path in listed:
+        if path not in found and looks.search(path):
+            found[path] = FileHits(path)
+    for path in [p for p in found if context.workspace.is_credential(f"{above}/{p}")]:
+        del found[path]
+    return listed, found, unreadable
+
+
+def _hits(
+    context: ToolContext, question: Question, folder: OpenFolder
+) -> tuple[dict[str, FileHits], int]:
+    for most in _LINES_OF_FILE:
+        arguments = [
+            "--only-matching", "--heading", "--line-number", "--null", f"--max-count={most}",
+            f"--max-filesize={MAX_FILE_BYTES}", f"--regexp={question.pattern()}",
+        ]  # fmt: skip
+        found, size, rest = dict[str, FileHits](), 0, b""
+        with searching(context, arguments, folder) as search:
+            for chunk in search.chunks():
+                size += len(chunk)
+                if size > MAX_OUTPUT_BYTES and most != _LINES_OF_FILE[-1]:
+                    break
+                whole, cut, rest = (rest + chunk).rpartition(b"\n\n")
+                _take(question, found, whole + cut)
+            else:
+                _take(question, found, rest)
+                return found, search.unreadable()
+    raise AssertionError("the last round takes all there is")
+
+
+def _take(question: Question, found: dict[str, FileHits], output: bytes) -> None:
+    for name, rows in _FILE.findall(output):
+        path = os.fsdecode(name)
+        file = ranking.taken(question, path, rows)
+        if file.counts:
+            found[path] = file
+
+
+def _chosen(
+    context: ToolContext,
+    question: Question,
+    found: dict[str, FileHits],
+    frequency: list[int],
+    total: int,
+    folder: OpenFolder,
+) -> list[FileHits]:
+    """Return the files worth reading: the best, and where masking is on all with a rare word."""
+    weights = ranking.weighed(question, frequency, total)
+    for file in found.values():
+        ranking.score_file(question, weights, file)
+    best = sorted(found.values(), key=lambda file: (-file.score, file.path))[:MAX_SIZED]
+    for file in sorted(best, key=lambda file: file.path):
+        raise_if_stopped(context.stop)
+        file.size = folder.size(file.path) or 0
+        ranking.score_file(question, weights, file)
+    best.sort(key=lambda file: (-file.score, file.path))
+    rare = {term for term, there in enumerate(frequency) if there <= RARE_FILES}
+    also = [f for f in found.values() if not rare.isdisjoint(f.counts)] if context.mask else []
+    chosen = {file.path: file for file in [*best[:MAX_READ], *also]}
+    return [chosen[path] for path in sorted(chosen)]
+
+
+def _seen(
+    context: ToolContext, question: Question, files: Iterable[FileHits], folder: OpenFolder
+) -> Iterator[tuple[FileHits, list[Hit], list[str]]]:
+    """Yield files as they may be seen: their hits, and their lines."""
+    mask = context.mask and replace(context.mask, only_secrets=True)
+    for file in files:
+        raise_if_stopped(context.stop)
+        opened = folder.open(file.path)
+        if opened is None:
+            continue
+        with opened:
+            block = next(blocks_of(file.path, opened, binary=False), None)
+        if block is None or block.is_too_long:
+            continue
+        hidden = block.hide_secrets(mask) if mask else {}
+        lines = block.content.decode(errors="replace").split("\n")[:-1]
+        for number, text in block.shown.items():
+            lines[number - 1] = text
+        hits = [hit for hit in file.hits() if hit[0] not in hidden]
+        for number, line in hidden.items():
+            hits += [(number, name) for name in _NAMES.findall(line.decode(errors="replace"))]
+        file.recount(question, hits)
+        yield file, sorted(hits), lines
+
+
+def _visible(context: ToolContext, frequency: list[int], seen: Sequence[FileHits]) -> list[int]:
+    """Return in how many files each term is, as far as that may be told."""
+    if context.mask is None:
+        return frequency
+    return [
+        sum(term in file.counts for file in seen)
+        if there <= RARE_FILES
+        else 1 << there.bit_length() - 1
+        for term, there in enumerate(frequency)
+    ]
+
+
+def _distinct(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the places without those that say the same in a file of the same name."""
+    said: dict[Any, dict[str, Any]] = {}
+    for one in found:
+        name = one["path"].rpartition("/")[2].split(".")[0]
+        said.setdefault((name, *(line["text"] for line in one["lines"])), one)
+    return list(said.values())

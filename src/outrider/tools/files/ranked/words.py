@@ -1,0 +1,203 @@
+"""What a question asks for: the words to look for, each with its forms and its weight."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+
+from outrider.tools.files.ranked.code import DEFINING
+from outrider.tools.files.ranked.vocabulary import GLOSSARY, GROUPS, STOP, WEAK
+
+MAX_QUESTION_CHARACTERS = 20_000
+MAX_TERMS = 24
+MAX_WORD_CHARACTERS = 80
+_EXACT, _WORD, _COMMON, _JOINED, _PAIR, _WEAK = 2.0, 1.0, 0.5, 0.3, 0.7, 0.3
+_ALIKE = 0.2
+_MIN_PREFIX = 4
+
+_TOKEN = re.compile(r"[A-Za-z0-9_$À-ɏ][A-Za-z0-9_$À-ɏ./:-]*|[^\W\d_A-Za-zÀ-ɏ]+")
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
+_NAME = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}|\w_\w|::|\w\.[A-Za-z_]")
+# Scripts that put no space between words: a pair of characters stands for a word.
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+")
+_ENDINGS = (
+    ("ations", 4), ("ation", 4), ("ates", 4), ("ated", 4), ("ating", 4), ("ators", 4), ("ator", 4),
+    ("ate", 4), ("ings", 4), ("ing", 3), ("ions", 5), ("ion", 5), ("ers", 4), ("er", 4),
+    ("ments", 6), ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5),
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1 << 16)
+def stem(word: str) -> str:
+    """Return what the forms and spellings of a word share: `retries` and `retry` give `retri`."""
+    root = _without_ending(word)
+    root = re.sub(r"(?<=...)e$", "", root)
+    root = re.sub(r"(?<=..)our$", "or", re.sub(r"(?<=...)is$", "iz", root))
+    return re.sub(r"(?<=..)y$", "i", root)
+
+
+def _without_ending(word: str) -> str:
+    for ending, shortest in _ENDINGS:
+        root = word.removesuffix(ending)
+        if root == word or len(root) < shortest or not re.search("[aeiouy]", root):
+            continue
+        if root.endswith(("s", "u", "i") if ending == "s" else "e"):
+            continue
+        doubled = len(root) > 3 and root[-1] == root[-2] and root[-1] not in "lszeo"
+        return root[:-1] if doubled else root
+    return word
+
+
+_ALIKE_WORDS = tuple(frozenset(map(stem, group)) for group in GROUPS)
+
+
+def split_name(name: str) -> list[str]:
+    """Return the words of a name: `sessionStore` and `session_store` have the same two."""
+    return [part.lower() for part in _PART.findall(name)]
+
+
+@dataclass(slots=True)
+class Question:
+    """The terms of a question, and how a word in a file counts towards each of them."""
+
+    terms: list[str] = field(default_factory=list[str])
+    weights: list[float] = field(default_factory=list[float])
+    names: list[str] = field(default_factory=list[str])
+    """What may be a path or the end of one."""
+    kinds: set[str] = field(default_factory=set[str])
+    """The kinds of files that are asked for: `test`, `docs`."""
+    wants_type: bool = False
+    _forms: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
+    """By what a word may look like in a file: its term, and how much it counts."""
+    _known: dict[str, tuple[tuple[int, float], ...]] = field(
+        default_factory=dict[str, tuple[tuple[int, float], ...]]
+    )
+
+    def add(self, text: str, weight: float, *forms: tuple[str, float]) -> None:
+        """Add a term with its forms; a form that another term has stays with that."""
+        new = [(form, factor) for form, factor in forms if form not in self._forms]
+        if new and len(self.terms) < MAX_TERMS:
+            for form, factor in new:
+                self._forms.setdefault(form, (len(self.terms), factor))
+            self.terms.append(text)
+            self.weights.append(weight)
+
+    def counted(self, token: str) -> tuple[tuple[int, float], ...]:
+        """Return the terms that a word or name counts towards, and how much."""
+        if token not in self._known:
+            self._known[token] = tuple(self._counted(token))
+        return self._known[token]
+
+    def _counted(self, token: str) -> Iterator[tuple[int, float]]:
+        if exact := self._forms.get(f"={token}"):
+            yield exact
+        found: dict[int, float] = {}
+        parts = [token] if token in self._forms else split_name(token)
+        for part in [*map(stem, parts), *(stem(a + b) for a, b in pairwise(parts))]:
+            term, factor = self._forms.get(part) or self._beginning(part)
+            found[term] = max(found.get(term, 0.0), factor)
+        yield from ((term, factor) for term, factor in found.items() if factor)
+
+    def _beginning(self, part: str) -> tuple[int, float]:
+        """Return the term that a longer word begins with: `timeout` in `timeoutms`."""
+        for form, (term, factor) in self._forms.items():
+            if len(form) >= _MIN_PREFIX and part.startswith(form):
+                return term, factor / 2
+        return 0, 0.0
+
+    def pattern(self) -> str:
+        """Return a pattern for ripgrep: whole names that may have a term in them.
+
+        Without Unicode classes, which are slow, and with literals that it can look for first.
+        """
+        forms = sorted({_literal(form.removeprefix("=")) for form in self._forms})
+        plain = [re.escape(form) for form in forms if form.isascii()]
+        # Short ones only where a word begins: after a sign, or in capitals within a name.
+        short = [rf"(?i:(?:\b|_){form})|{form.capitalize()}" for form in plain if len(form) < 4]
+        long = [f"(?i:{form})" for form in plain if len(form) >= 4]
+        whole, before = (
+            "[A-Za-z0-9_$]*",
+            rf"(?:{'|'.join(DEFINING)})[ \t]+(?:\([^()\n]{{0,80}}\)[ \t]*)?",
+        )
+        names = f"(?-u:(?:{before})?{whole}(?:{'|'.join([*long, *short])}){whole})"
+        others = [f"(?i:{re.escape(form)})" for form in forms if not form.isascii()]
+        return "|".join([*([names] if plain else []), *others])
+
+    def path_pattern(self) -> str:
+        """Return a pattern for paths that may have a term in them, or that the question names."""
+        forms = [_literal(form.removeprefix("=")) for form in self._forms]
+        return "|".join(map(re.escape, [*forms, *(n.removeprefix("./") for n in self.names)]))
+
+
+def _literal(form: str) -> str:
+    """Return the part of a stem that all its spellings have: `normali` of `normaliz`."""
+    return form[:-1] if len(form) > 3 and form.endswith(("iz", "or", "i")) else form
+
+
+def understood(text: str) -> Question:
+    """Return what a question asks for; one without any word that tells something has no terms."""
+    question = Question()
+    tokens = [t.rstrip(".:/-") for t in _TOKEN.findall(text[:MAX_QUESTION_CHARACTERS])]
+    tokens = [token for token in tokens if len(token) <= MAX_WORD_CHARACTERS]
+    question.names = [t for t in tokens if re.search(r"[./]", t) and len(t) > 2][:20]
+    words: list[str] = []
+    for token in tokens:
+        if _NAME.search(token):
+            name = re.split(r"::|[./]", token)[-1]
+            if "." not in token or len(name) > 4:  # else it is the ending of a file's name
+                question.add(name, _EXACT, (f"={name}", 1.0))
+        parts = re.split(r"[./:-]+", token)
+        words += [word for part in parts for word in split_name(part) or [part.lower()]]
+    plain = [word for word in words if not _UNSPACED.match(word)]
+    question.kinds = {kind for kind, asked in _KINDS.items() if asked.intersection(words)}
+    question.wants_type = not _TYPES.isdisjoint(words)
+    for run in _UNSPACED.findall("".join(f"{word} " for word in words)):
+        _add_unspaced(question, run)
+    _add_words(question, plain)
+    return question
+
+
+_TYPES = frozenset(("class", "classes", "exception", "interface", "struct", "type", "types"))
+_KINDS = {
+    "test": frozenset(("test", "tests", "tested", "testing", "spec", "specs", "测试")),
+    "docs": frozenset(
+        ("docs", "documentation", "documented", "readme", "changelog", "manual", "文档")
+    ),
+}
+
+
+def _add_words(question: Question, words: list[str]) -> None:
+    """Add the words that tell something, the most frequent first, and neighbours as one name."""
+    of_kinds = frozenset[str]().union(*_KINDS.values())
+    telling = [w for w in words if len(w) > 1 and w not in STOP and w not in of_kinds]
+    strong = [word for word in telling if word not in WEAK]
+    for word, _ in Counter(strong).most_common(MAX_TERMS):
+        _add_word(question, word)
+    for first, second in pairwise(words):
+        if first in strong and second in strong:
+            question.add(f"{first} {second}", _JOINED, (stem(first + second), 1.0))
+    for word in telling if len(question.terms) < 2 else ():
+        question.add(word, _WEAK, (stem(word), 1.0))
+
+
+def _add_word(question: Question, word: str) -> None:
+    """Add a word; one that code has other words for tells less."""
+    root = stem(word)
+    alike = next((group for group in _ALIKE_WORDS if root in group), ())
+    weight = _COMMON if alike else _WORD
+    question.add(word, weight, (root, 1.0), *((one, _ALIKE) for one in alike))
+
+
+def _add_unspaced(question: Question, run: str) -> None:
+    """Add the English words for what the glossary knows, and all pairs of characters."""
+    at = 0
+    while at < len(run):
+        known = next((run[at : at + n] for n in (5, 4, 3, 2) if run[at : at + n] in GLOSSARY), "")
+        for word in GLOSSARY.get(known, ()):
+            _add_word(question, word)
+        at += len(known) or 1
+    for first, second in pairwise(run):
+        if first not in STOP and second not in STOP:
+            question.add(first + second, _PAIR, (first + second, 1.0))
