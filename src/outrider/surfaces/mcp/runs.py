@@ -1,0 +1,174 @@
+"""The delegations of one server: each goes on until it ends, its caller leaves, or the server ends.
+
+A run that takes longer than a client waits is answered with a handle. The same request again then
+joins that run. A run that nobody has a handle for is never joined: two equal calls are two runs.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from outrider.delegation.perform import Caller
+from outrider.delegation.preparation import Confirm, Prepared
+from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
+from outrider.delegation.project import Project
+from outrider.protocol import jsonl
+from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
+from outrider.protocol.results import ToolResult, refused
+from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.surfaces.cli.run import hide_secrets
+from outrider.surfaces.mcp.connection import Request
+from outrider.surfaces.mcp.results import handle, told
+from outrider.surfaces.mcp.wire import Json
+from outrider.surfaces.text import as_text, fit, one_line
+
+PROGRESS_EVERY_SECONDS = 10.0
+MAX_PROGRESS_TEXT = 120
+MAX_HANDLES = 64
+"""How many handles of runs that have ended are kept for those who ask again."""
+DEAF_CLIENTS = ("claude-ai",)
+"""Clients that give a token for progress, and give up in time all the same."""
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """A delegation under way."""
+
+    key: bytes
+    """The request that joins it."""
+    id: str = ""
+    """Empty while it waits for admission."""
+    doing: str = "waiting for other subagents to end"
+    watchers: set[Callable[[str], None]] = field(default_factory=set[Callable[[str], None]])
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[ToolResult]" = field(init=False)
+
+    def on_start(self, prepared: Prepared, run_id: str) -> None:
+        """Take in that the child starts."""
+        hide_secrets(prepared)
+        self.id = run_id
+        self._tell(f"{prepared.definition.name} works as run {run_id}")
+
+    def on_event(self, event: Event) -> None:
+        """Tell those who wait of each turn and tool call."""
+        if isinstance(event, TurnStartEvent):
+            self._tell(f"turn {event.turn}")
+        elif isinstance(event, ToolStartEvent):
+            self._tell(f"{event.name} {as_text(event.args)[: MAX_PROGRESS_TEXT * 4]}")
+
+    def _tell(self, what: str) -> None:
+        self.doing = fit(one_line(what), MAX_PROGRESS_TEXT)
+        for tell in self.watchers:
+            tell(self.doing)
+
+    def stop(self) -> None:
+        """End it, with what there is so far."""
+        self.cancelled.set()
+        if not self.id:
+            self.task.cancel()
+
+    async def ended(self, request: Request, seconds: float) -> bool:
+        """Wait so long, with progress on the way; return whether it has ended."""
+        give_up = time.monotonic() + seconds
+        self.watchers.add(request.progress)
+        try:
+            while not self.task.done() and (left := give_up - time.monotonic()) > 0:
+                await asyncio.wait({self.task}, timeout=min(left, PROGRESS_EVERY_SECONDS))
+                request.progress(self.doing)
+        finally:
+            self.watchers.discard(request.progress)
+        return self.task.done()
+
+    def result(self) -> ToolResult:
+        """Return what came of it."""
+        if self.task.cancelled():
+            why = "It was stopped before a child was started."
+            return refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
+        return self.task.result()
+
+
+class Runs:
+    """All runs of a server."""
+
+    def __init__(self) -> None:
+        self._running: set[Run] = set()
+        self._handles: dict[bytes, Run] = {}
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def call(
+        self,
+        request: Request,
+        name: str,
+        arguments: Json,
+        project: Project,
+        confirm: Confirm | None,
+    ) -> Json:
+        """Return the result of a tool that delegates, or a handle where that takes too long."""
+        key = jsonl.encode([str(project.folder), name, sorted(arguments.items())])
+        run = self._handles.get(key) or self._begin(Run(key), name, arguments, project, confirm)
+        try:
+            ended = await run.ended(request, patience(request, project))
+        except asyncio.CancelledError:
+            if key not in self._handles:
+                run.stop()
+            raise
+        if not ended:
+            self._handles[key] = run
+            past = [one for one in self._handles.values() if one.task.done()]
+            for one in past[:-MAX_HANDLES]:
+                del self._handles[one.key]
+            return handle(run.id)
+        self._handles.pop(key, None)
+        return told(run.result().to_dict()["details"], project.config.mcp.result_bytes)
+
+    def find(self, run_id: str) -> Run | None:
+        """Return a run that goes on, by its id."""
+        return next((run for run in self._running if run.id == run_id), None)
+
+    def forget(self, run_id: str) -> None:
+        """Drop the handle of a run whose end was told: the same request is a new one now."""
+        self._handles = {key: run for key, run in self._handles.items() if run.id != run_id}
+
+    def _begin(
+        self, run: Run, name: str, arguments: Json, project: Project, confirm: Confirm | None
+    ) -> Run:
+        caller = Caller(
+            os.environ,
+            confirm=confirm,
+            on_start=run.on_start,
+            on_event=run.on_event,
+            cancelled=run.cancelled,
+        )
+        tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(project.folder, caller))
+        run.task = asyncio.create_task(tool.call(arguments))
+        self._running.add(run)
+        run.task.add_done_callback(lambda _: self._on_end(run, project.config.warm.keep_minutes))
+        return run
+
+    def _on_end(self, run: Run, keep_minutes: int) -> None:
+        self._running.discard(run)
+        if self._idle is not None:
+            self._idle.cancel()
+        # An idle server gives its fork server's memory back.
+        loop = asyncio.get_running_loop()
+        self._idle = loop.call_later(keep_minutes * 60, self._on_idle)
+
+    def _on_idle(self) -> None:
+        if not self._running:
+            hosted_fork_server().kill()
+
+    async def close(self) -> None:
+        """End all runs, and return when their children are gone."""
+        running = list(self._running)
+        for run in running:
+            run.stop()
+        await asyncio.gather(*(run.task for run in running), return_exceptions=True)
+
+
+def patience(request: Request, project: Project) -> float:
+    """Return for how many seconds a client can be kept waiting."""
+    counts = request.token is not None and request.client.name not in DEAF_CLIENTS
+    return float("inf") if counts else project.config.mcp.reply_within_ms / 1000
