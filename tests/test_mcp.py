@@ -46,7 +46,11 @@ async def test_the_sdk_lists_the_tools_in_every_era(door, mode):
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert list(tools) == ["subagent", "subagent_result"]
         assert tools["subagent"].annotations.read_only_hint is True
-        assert set(tools["subagent"].input_schema["properties"]) == {"agent", "task", "output_schema"}
+        assert set(tools["subagent"].input_schema["properties"]) == {
+            "agent",
+            "task",
+            "output_schema",
+        }
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -111,7 +115,9 @@ async def test_a_repository_s_agent_runs_when_the_person_says_so(door, mode, act
 
     with ScriptedModel([answer("Done.")]) as model:
         env = {**model.environment, "OUTRIDER_MODEL": model.model}
-        async with Client(server(door, **env), mode=mode, elicitation_callback=on_question) as client:
+        async with Client(
+            server(door, **env), mode=mode, elicitation_callback=on_question
+        ) as client:
             result = await client.call_tool("subagent", {"agent": "local", "task": "Go."})
     assert len(asked) == 1 and "local is defined by this repository" in asked[0]
     if action == "accept":
@@ -163,7 +169,11 @@ async def test_fastmcp_lists_and_calls(door):
     with ScriptedModel([answer("In app.py.")]) as model:
         env = door.environment({**model.environment, "OUTRIDER_MODEL": model.model})
         transport = StdioTransport(
-            sys.executable, ["-m", "outrider", "mcp"], env=env, cwd=str(door.project), keep_alive=False
+            sys.executable,
+            ["-m", "outrider", "mcp"],
+            env=env,
+            cwd=str(door.project),
+            keep_alive=False,
         )
         async with FastClient(transport) as client:
             assert [tool.name for tool in await client.list_tools()][0] == "subagent"
@@ -195,8 +205,12 @@ async def test_settings_that_cannot_be_read_are_told_and_the_tool_is_there(door)
 
 async def test_descriptions_stay_under_300_tokens_however_many_agents_there_are(door):
     for number in range(60):
-        door.write_agent(f"agent-{number}", f"description: {'Does much and says 如何 it does. ' * 9}")
-    encoding = tiktoken.encoding_for_model("gpt-4o") if os.environ.get("TIKTOKEN_CACHE_DIR") else None
+        door.write_agent(
+            f"agent-{number}", f"description: {'Does much and says 如何 it does. ' * 9}"
+        )
+    encoding = (
+        tiktoken.encoding_for_model("gpt-4o") if os.environ.get("TIKTOKEN_CACHE_DIR") else None
+    )
     async with Client(server(door)) as client:
         for tool in (await client.list_tools()).tools:
             text = tool.description

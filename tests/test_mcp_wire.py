@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from cli_door import PATIENCE_SECONDS, Door, wait_until
+from cli_door import Door, wait_until
 from mcp_door import STATELESS, RawClient
 from outrider.testing import ScriptedModel, answer, drip, silence_after
 
@@ -215,7 +215,7 @@ def test_the_first_answers_load_nothing_heavy():
 import os, sys
 from outrider.surfaces.mcp.start import main
 sys.modules["outrider.surfaces.mcp.server"] = type(sys)("not loaded")
-sys.modules["outrider.surfaces.mcp.server"].run = lambda *_: None
+sys.modules["outrider.surfaces.mcp.server"].serve = lambda *_: None
 main()
 print(*sys.modules, file=sys.stderr)
 """

@@ -20,6 +20,7 @@ _OWN = {
     "show": "Print what a run said, or its whole transcript.",
     "web": "Search the web or fetch pages, with the tools that children have.",
     "lsp": "Ask language servers about code, or list them.",
+    "mcp": "Serve subagents to a host that speaks MCP, or register with one.",
     "warm": "Show or stop the process that makes the next run start fast.",
 }
 COMMANDS = {**_OWN, **{name: said for name, said in REPORTS.items() if name not in _OWN}}

@@ -12,39 +12,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
-from outrider.surfaces.mcp.wire import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    META,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    READ_BYTES,
-    Client,
-    Json,
-    RequestId,
-    RpcError,
-    Session,
-    as_object,
-    encoded,
-    first_root,
-    parsed,
-)
+from outrider.surfaces.mcp import wire
+from outrider.surfaces.mcp.wire import Client, Json, RequestId, RpcError, Session, as_object
 
 MAX_MESSAGE_BYTES = 32 << 20
 MAX_UNREAD_BYTES = 1 << 20
 """How much may wait for a client that doesn't read before progress is left out."""
-MAX_ROOTS_SECONDS = 2.0
-MAX_FLUSH_SECONDS = 2.0
+MAX_WAIT_SECONDS = 2.0
+"""How long a client may take to name its roots, and to read its last answers."""
 WRITE_BYTES = 4096
 """What a pipe takes without blocking once it is writable (PIPE_BUF)."""
-_LISTEN = "subscriptions/listen"
 
 
 class _InputRequired(Exception):
     """A question that a client of the stateless era answers by sending its request again."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Request:
     """One request, and the way back to who sent it."""
 
@@ -61,7 +45,7 @@ class Request:
 
     def progress(self, message: str) -> None:
         """Tell the client how far it is, if it wants to know and reads what it gets."""
-        if self.token is not None and self.connection.unread < MAX_UNREAD_BYTES:
+        if self.token is not None and len(self.connection.outgoing) < MAX_UNREAD_BYTES:
             self._progress += 1
             told = {"progressToken": self.token, "progress": self._progress, "message": message}
             self.connection.notify("notifications/progress", told)
@@ -73,20 +57,14 @@ class Request:
         """
         if not self.client.is_stateless:
             return await self.connection.ask(method, params)
-        answers: Json = {}
-        with suppress(ValueError, TypeError):
-            answers = (
-                as_object(json.loads(self.params["requestState"]))
-                if "requestState" in self.params
-                else {}
-            )
+        answers = as_object(json.loads(str(self.params.get("requestState", "{}"))))
         answers |= as_object(self.params.get("inputResponses"))
-        if key not in answers:
-            # The client sends only its newest answers, and the state that has the earlier ones.
-            state = {"requestState": json.dumps(answers)} if answers else {}
-            asked = {"inputRequests": {key: {"method": method, "params": params}}, **state}
-            raise _InputRequired({"resultType": "input_required", **asked})
-        return as_object(answers[key])
+        if key in answers:
+            return as_object(answers[key])
+        # The client sends its newest answers again, and this state for the earlier ones.
+        asked = {key: {"method": method, "params": params}}
+        state = {"requestState": json.dumps(answers), "inputRequests": asked}
+        raise _InputRequired({"resultType": "input_required", **state})
 
     async def root(self) -> str | None:
         """Return the client's first folder; None where it names none."""
@@ -97,37 +75,44 @@ class Request:
         return await self.connection.root()
 
 
-Handler = Callable[[Request], Awaitable[Json]]
+def first_root(answer: object) -> str | None:
+    """Return the path of the first root that is a folder of this machine."""
+    from urllib.parse import unquote, urlsplit
+
+    for root in cast("list[object]", as_object(answer).get("roots", [])):
+        parts = urlsplit(str(as_object(root).get("uri")))
+        if parts.scheme == "file" and os.path.isdir(path := unquote(parts.path)):
+            return path
+    return None
+
+
+Handlers = Mapping[str, Callable[[Request], Awaitable[Json]]]
 
 
 class Connection:
-    """Answers a client with `handlers`, by method, until it has gone or `closed` is set."""
+    """Answers a client with handlers, by method, until it has gone or `closed` is set."""
 
-    def __init__(
-        self, session: Session, handlers: Mapping[str, Handler], stdin: int, stdout: int
-    ) -> None:
+    def __init__(self, session: Session, handlers: Handlers, stdin: int, stdout: int) -> None:
         self.closed = asyncio.Event()
+        self.outgoing = bytearray()
+        """What waits for the client to read it."""
         self._session = session
-        self._handlers = {**handlers, _LISTEN: self._listen}
+        self._handlers = {**handlers, "subscriptions/listen": self._listen}
         self._stdin, self._stdout = stdin, stdout
         self._loop = asyncio.get_running_loop()
-        self._incoming, self._outgoing = bytearray(), bytearray()
+        self._incoming = bytearray()
         self._is_too_long = False
         self._running: dict[RequestId, asyncio.Task[None]] = {}
         self._asked: dict[str, asyncio.Future[Json | None]] = {}
         self._listeners: dict[RequestId, Json] = {}
         self._number = 0
-        self._root: asyncio.Future[str | None] | None = None
+        self._roots: asyncio.Task[Json | None] | None = None
 
     async def serve(self, pending: bytes = b"") -> None:
         """Answer, beginning with what was read already; end what is under way in the end."""
         self._ask_roots()
         self._feed(pending)
-        try:
-            self._loop.add_reader(self._stdin, self._on_readable)
-        except PermissionError:  # a file, which is always readable
-            while not self.closed.is_set():
-                self._on_readable()
+        self._loop.add_reader(self._stdin, self._on_readable)
         await self.closed.wait()
         self._loop.remove_reader(self._stdin)
         await asyncio.sleep(0)  # what needs no time is answered even now
@@ -135,19 +120,14 @@ class Connection:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        give_up = self._loop.time() + MAX_FLUSH_SECONDS
-        while self._outgoing and self._loop.time() < give_up:
+        give_up = self._loop.time() + MAX_WAIT_SECONDS
+        while self.outgoing and self._loop.time() < give_up:
             await asyncio.sleep(0.005)
-
-    @property
-    def unread(self) -> int:
-        """How many bytes wait for the client to read them."""
-        return len(self._outgoing)
 
     def _on_readable(self) -> None:
         data = b""
         with suppress(OSError):
-            data = os.read(self._stdin, READ_BYTES)
+            data = os.read(self._stdin, wire.READ_BYTES)
         self._feed(data)
         if not data:
             self.closed.set()
@@ -166,51 +146,48 @@ class Connection:
 
     def send(self, message: Json) -> None:
         """Send one message."""
-        if not self._outgoing:
-            try:
-                self._loop.add_writer(self._stdout, self._on_writable)
-            except PermissionError:  # a file, which is always writable
-                os.write(self._stdout, encoded(message))
-                return
-        self._outgoing += encoded(message)
+        if not self.outgoing:
+            self._loop.add_writer(self._stdout, self._on_writable)
+        self.outgoing += wire.encoded(message)
 
     def _on_writable(self) -> None:
         try:
-            del self._outgoing[: os.write(self._stdout, self._outgoing[:WRITE_BYTES])]
+            del self.outgoing[: os.write(self._stdout, self.outgoing[:WRITE_BYTES])]
         except OSError:  # nobody reads any more
-            self._outgoing.clear()
+            self.outgoing.clear()
             self.closed.set()
-        if not self._outgoing:
+        if not self.outgoing:
             self._loop.remove_writer(self._stdout)
 
-    def notify(self, method: str, params: Json | None = None) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification."""
-        self.send({"method": method} | ({"params": params} if params else {}))
+        self.send({"method": method, "params": params})
 
     def _take(self, line: bytes) -> None:
         if self._is_too_long:
             self._is_too_long = False
-            raise RpcError(PARSE_ERROR, f"A message has at most {MAX_MESSAGE_BYTES:,} bytes.")
+            raise RpcError(wire.PARSE_ERROR, f"A message has at most {MAX_MESSAGE_BYTES:,} bytes.")
         if not line.strip():
             return
-        message = parsed(line)
-        if "method" not in message:
-            waiting = self._asked.get(str(message.get("id")))
+        message = wire.parsed(line)
+        request_id, method, params = (message.get(name) for name in ("id", "method", "params"))
+        if method is None:
+            waiting = self._asked.get(str(request_id))
             if waiting is not None and not waiting.done():
                 waiting.set_result(as_object(message["result"]) if "result" in message else None)
-        elif "id" not in message:
-            self._notified(message["method"], message.get("params", {}))
-        elif (request_id := message["id"]) in self._running:
-            raise RpcError(INVALID_REQUEST, f"The id {request_id!r} is in use.")
+        elif request_id is None:
+            self._notified(method, as_object(params))
+        elif request_id in self._running:
+            raise RpcError(wire.INVALID_REQUEST, f"The id {request_id!r} is in use.")
         else:
-            answer = self._answer(request_id, message["method"], message.get("params", {}))
-            task = self._running[request_id] = self._loop.create_task(answer)
+            task = self._loop.create_task(self._answer(request_id, method, as_object(params)))
+            self._running[request_id] = task
             task.add_done_callback(lambda _: self._running.pop(request_id, None))
 
     def _notified(self, method: str, params: Json) -> None:
         if method == "notifications/cancelled":
             with suppress(KeyError, TypeError):  # it has ended, or this can't be an id
-                self._running[cast("RequestId", params["requestId"])].cancel()
+                self._running[params["requestId"]].cancel()
         elif method in ("notifications/initialized", "notifications/roots/list_changed"):
             self._ask_roots()
 
@@ -224,7 +201,7 @@ class Connection:
             answer = {"error": error.answer}
         except Exception as error:
             fault = f"A fault in Outrider: {type(error).__name__}: {error}"
-            answer = {"error": {"code": INTERNAL_ERROR, "message": fault}}
+            answer = {"error": RpcError(wire.INTERNAL_ERROR, fault).answer}
         self.send({"id": request_id, **answer})
 
     async def _result(self, request_id: RequestId, method: str, params: Json) -> Json:
@@ -232,9 +209,9 @@ class Connection:
             return opening
         client, handler = self._session.client_of(method, params), self._handlers.get(method)
         if handler is None:
-            raise RpcError(METHOD_NOT_FOUND, f"There is no method {method!r} here.")
+            raise RpcError(wire.METHOD_NOT_FOUND, f"There is no method {method!r} here.")
         result = await handler(Request(request_id, params, client, self))
-        return self._session.complete(client, method, result)
+        return self._session.complete(client, result)
 
     async def ask(self, method: str, params: Json) -> Json | None:
         """Return the answer of a client of the handshake era; None where it has none."""
@@ -244,32 +221,26 @@ class Connection:
         self.send({"id": request_id, "method": method, "params": params})
         try:
             return await answer
-        except asyncio.CancelledError:
-            self.notify("notifications/cancelled", {"requestId": request_id})
-            raise
         finally:
             del self._asked[request_id]
 
     def _ask_roots(self) -> None:
-        async def ask() -> str | None:
-            return first_root(await self.ask("roots/list", {}))
-
         if self._session.client and "roots" in self._session.client.capabilities:
-            self._root = self._loop.create_task(ask())
+            self._roots = self._loop.create_task(self.ask("roots/list", {}))
 
     async def root(self) -> str | None:
-        """Return the client's first folder; None where it names none in time."""
-        if self._root is None:
+        """Return the folder of a client of the handshake era; None where it names none in time."""
+        if self._roots is None:
             return None
-        await asyncio.wait({self._root}, timeout=MAX_ROOTS_SECONDS)
-        return self._root.result() if self._root.done() else None
+        await asyncio.wait({self._roots}, timeout=MAX_WAIT_SECONDS)
+        return first_root(self._roots.result()) if self._roots.done() else None
 
     async def _listen(self, request: Request) -> Json:
         """Keep a client of the stateless era informed, until it cancels this."""
-        about = {"_meta": {f"{META}subscriptionId": request.id}}
+        about = {"_meta": {f"{wire.META}subscriptionId": request.id}}
         wanted = as_object(request.params.get("notifications")).get("toolsListChanged") is True
-        told = {"toolsListChanged": True} if wanted else {}
-        self.notify("notifications/subscriptions/acknowledged", {**about, "notifications": told})
+        told = {"notifications": {"toolsListChanged": True} if wanted else {}}
+        self.notify("notifications/subscriptions/acknowledged", {**about, **told})
         if wanted:
             self._listeners[request.id] = about
         try:
@@ -279,7 +250,6 @@ class Connection:
 
     def tools_changed(self) -> None:
         """Tell the client that there are other tools now, wherever it wants to know."""
-        if self._session.client is not None:
-            self.notify("notifications/tools/list_changed")
-        for about in self._listeners.values():
+        handshake = [{}] if self._session.client is not None else []
+        for about in (*handshake, *self._listeners.values()):
             self.notify("notifications/tools/list_changed", about)

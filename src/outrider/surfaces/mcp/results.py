@@ -21,7 +21,7 @@ GOES_ON = ("running", "waiting")
 
 def told(details: Mapping[str, Any], max_bytes: int, offset: int = 0) -> Json:
     """Return the result of a tool call, from the `details` of a delegation's result."""
-    run: Json = next(iter(details.get("results", ())), {})
+    run: Json = details["results"][0] if details.get("results") else {}
     said: Json = {"outcome": run.get("outcome", "refused")}
     said |= {name: run[name] for name in ("agent", "usage") if name in run}
     said |= {"runId": details["runId"]} if "runId" in details else {}

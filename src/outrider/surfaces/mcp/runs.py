@@ -5,13 +5,11 @@ joins that run. A run that nobody has a handle for is never joined: two equal ca
 """
 
 import asyncio
-import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from outrider.delegation.perform import Caller
-from outrider.delegation.preparation import Confirm, Prepared
+from outrider.delegation.preparation import Prepared
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
 from outrider.delegation.project import Project
 from outrider.protocol import jsonl
@@ -33,7 +31,7 @@ DEAF_CLIENTS = ("claude-ai",)
 """Clients that give a token for progress, and give up in time all the same."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Run:
     """A delegation under way."""
 
@@ -42,7 +40,7 @@ class Run:
     id: str = ""
     """Empty while it waits for admission."""
     doing: str = "waiting for other subagents to end"
-    watchers: set[Callable[[str], None]] = field(default_factory=set[Callable[[str], None]])
+    watchers: set[Request] = field(default_factory=set[Request])
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[ToolResult]" = field(init=False)
 
@@ -50,19 +48,18 @@ class Run:
         """Take in that the child starts."""
         hide_secrets(prepared)
         self.id = run_id
-        self._tell(f"{prepared.definition.name} works as run {run_id}")
 
     def on_event(self, event: Event) -> None:
         """Tell those who wait of each turn and tool call."""
         if isinstance(event, TurnStartEvent):
-            self._tell(f"turn {event.turn}")
+            self.doing = f"turn {event.turn}"
         elif isinstance(event, ToolStartEvent):
-            self._tell(f"{event.name} {as_text(event.args)[: MAX_PROGRESS_TEXT * 4]}")
-
-    def _tell(self, what: str) -> None:
-        self.doing = fit(one_line(what), MAX_PROGRESS_TEXT)
-        for tell in self.watchers:
-            tell(self.doing)
+            words = f"{event.name} {as_text(event.args)[: MAX_PROGRESS_TEXT * 4]}"
+            self.doing = fit(one_line(words), MAX_PROGRESS_TEXT)
+        else:
+            return
+        for request in self.watchers:
+            request.progress(self.doing)
 
     def stop(self) -> None:
         """End it, with what there is so far."""
@@ -73,21 +70,20 @@ class Run:
     async def ended(self, request: Request, seconds: float) -> bool:
         """Wait so long, with progress on the way; return whether it has ended."""
         give_up = time.monotonic() + seconds
-        self.watchers.add(request.progress)
+        self.watchers.add(request)
         try:
             while not self.task.done() and (left := give_up - time.monotonic()) > 0:
                 await asyncio.wait({self.task}, timeout=min(left, PROGRESS_EVERY_SECONDS))
                 request.progress(self.doing)
         finally:
-            self.watchers.discard(request.progress)
+            self.watchers.discard(request)
         return self.task.done()
 
-    def result(self) -> ToolResult:
-        """Return what came of it."""
-        if self.task.cancelled():
-            why = "It was stopped before a child was started."
-            return refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
-        return self.task.result()
+    def details(self) -> Json:
+        """Return what came of it, as `details` has it."""
+        why = Refusal(ErrorCode.SUBAGENT_CANCELLED, "It was stopped before a child was started.")
+        result = refused(why) if self.task.cancelled() else self.task.result()
+        return result.to_dict()["details"]
 
 
 class Runs:
@@ -99,30 +95,24 @@ class Runs:
         self._idle: asyncio.TimerHandle | None = None
 
     async def call(
-        self,
-        request: Request,
-        name: str,
-        arguments: Json,
-        project: Project,
-        confirm: Confirm | None,
+        self, request: Request, name: str, arguments: Json, project: Project, caller: Caller
     ) -> Json:
         """Return the result of a tool that delegates, or a handle where that takes too long."""
         key = jsonl.encode([str(project.folder), name, sorted(arguments.items())])
-        run = self._handles.get(key) or self._begin(Run(key), name, arguments, project, confirm)
+        run = self._handles.get(key) or self._begin(Run(key), name, arguments, project, caller)
         try:
             ended = await run.ended(request, patience(request, project))
         except asyncio.CancelledError:
             if key not in self._handles:
                 run.stop()
             raise
-        if not ended:
-            self._handles[key] = run
-            past = [one for one in self._handles.values() if one.task.done()]
-            for one in past[:-MAX_HANDLES]:
-                del self._handles[one.key]
-            return handle(run.id)
-        self._handles.pop(key, None)
-        return told(run.result().to_dict()["details"], project.config.mcp.result_bytes)
+        if ended:
+            self._handles.pop(key, None)
+            return told(run.details(), project.config.mcp.result_bytes)
+        self._handles[key] = run
+        for past in [one for one in self._handles.values() if one.task.done()][:-MAX_HANDLES]:
+            del self._handles[past.key]
+        return handle(run.id)
 
     def find(self, run_id: str) -> Run | None:
         """Return a run that goes on, by its id."""
@@ -132,18 +122,12 @@ class Runs:
         """Drop the handle of a run whose end was told: the same request is a new one now."""
         self._handles = {key: run for key, run in self._handles.items() if run.id != run_id}
 
-    def _begin(
-        self, run: Run, name: str, arguments: Json, project: Project, confirm: Confirm | None
-    ) -> Run:
-        caller = Caller(
-            os.environ,
-            confirm=confirm,
-            on_start=run.on_start,
-            on_event=run.on_event,
-            cancelled=run.cancelled,
+    def _begin(self, run: Run, name: str, arguments: Json, project: Project, caller: Caller) -> Run:
+        told = {"on_start": run.on_start, "on_event": run.on_event, "cancelled": run.cancelled}
+        manager = SubAgentManager(project.folder, replace(caller, **told))
+        run.task = asyncio.create_task(
+            SubAgentTool(sub_agent_profile(name), manager).call(arguments)
         )
-        tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(project.folder, caller))
-        run.task = asyncio.create_task(tool.call(arguments))
         self._running.add(run)
         run.task.add_done_callback(lambda _: self._on_end(run, project.config.warm.keep_minutes))
         return run
@@ -152,11 +136,11 @@ class Runs:
         self._running.discard(run)
         if self._idle is not None:
             self._idle.cancel()
-        # An idle server gives its fork server's memory back.
         loop = asyncio.get_running_loop()
         self._idle = loop.call_later(keep_minutes * 60, self._on_idle)
 
     def _on_idle(self) -> None:
+        """Give the fork server's memory back."""
         if not self._running:
             hosted_fork_server().kill()
 

@@ -1,4 +1,4 @@
-"""The MCP server once it is at work: tools that delegate, reports as prompts, agents that change."""
+"""The MCP server at work: tools that delegate, reports as prompts, agents that change."""
 
 import asyncio
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.agents.permissions import Clearance
+from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Confirm
 from outrider.delegation.profiles import sub_agent_profile
 from outrider.delegation.project import Project, open_project
@@ -18,7 +19,7 @@ from outrider.protocol.results import refused
 from outrider.records.runs import find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.mcp.connection import Connection, Request
-from outrider.surfaces.mcp.offer import READER, Listing
+from outrider.surfaces.mcp.offer import READER, Offer
 from outrider.surfaces.mcp.results import handle, recorded, told
 from outrider.surfaces.mcp.runs import Runs, patience
 from outrider.surfaces.mcp.wire import INVALID_PARAMS, Json, RpcError, Session, as_object
@@ -33,26 +34,26 @@ print(*report(sys.argv[1], sys.argv[2:]).lines(100), sep="\\n")
 """
 
 
-def run(session: Session, listing: Listing, pending: bytes, stdout: int) -> None:
+def serve(session: Session, offer: Offer, pending: bytes, stdout: int) -> None:
     """Serve a client that has been greeted, beginning with what it sent meanwhile."""
 
-    async def serve() -> None:
-        await Server(session, listing, stdout).serve(pending)
+    async def answer() -> None:
+        await Server(session, offer, stdout).serve(pending)
 
-    asyncio.run(serve())
+    asyncio.run(answer())
 
 
 class Server:
     """Answers one client."""
 
-    def __init__(self, session: Session, listing: Listing, stdout: int) -> None:
+    def __init__(self, session: Session, offer: Offer, stdout: int) -> None:
         handlers = {
             "tools/call": self._call_tool,
             "prompts/list": self._list_prompts,
             "prompts/get": self._get_prompt,
         }
         self._connection = Connection(session, handlers, 0, stdout)
-        self._listing = listing
+        self._offer = offer
         self._runs = Runs()
         self._confirmed: set[AgentDefinition] = set()
 
@@ -70,19 +71,19 @@ class Server:
         """Tell the client when there are other tools than it was told of."""
         seen: object = None
         while True:
-            self._listing.folder = Path(await self._connection.root() or self._listing.folder)
+            self._offer.folder = Path(await self._connection.root() or self._offer.folder)
             try:
-                found: object = open_project(self._listing.folder).discovery
+                found: object = open_project(self._offer.folder).discovery
             except Refusal as refusal:
                 found = refusal.message
-            if found != seen and self._listing.has_changed():
+            if found != seen and self._offer.has_changed():
                 self._connection.tools_changed()
             seen = found
             await asyncio.sleep(LOOK_EVERY_SECONDS)
 
     async def _call_tool(self, request: Request) -> Json:
         name, arguments = request.params.get("name"), as_object(request.params.get("arguments"))
-        folder = Path(await request.root() or self._listing.folder)
+        folder = Path(await request.root() or self._offer.folder)
         try:
             project = open_project(folder)
             settings = project.config.subagents
@@ -90,10 +91,12 @@ class Server:
                 return await self._read_on(request, arguments, project)
             if name not in settings.tools or not settings.enabled:
                 raise RpcError(INVALID_PARAMS, f"There is no tool {name!r} here.")
-            confirm = await self._confirm(request, name, arguments, project)
+            caller = Caller(
+                os.environ, confirm=await self._confirm(request, name, arguments, project)
+            )
         except Refusal as refusal:
             return told(refused(refusal).to_dict()["details"], 0)
-        return await self._runs.call(request, name, arguments, project, confirm)
+        return await self._runs.call(request, name, arguments, project, caller)
 
     async def _confirm(
         self, request: Request, name: str, arguments: Json, project: Project
@@ -106,7 +109,7 @@ class Server:
             return None
         clearance, reason = project.clearance(agent, interactive=True)
         if clearance is Clearance.ASK and agent not in self._confirmed:
-            form = {"type": "object", "properties": {}}
+            form: Json = {"type": "object", "properties": {}}
             question = {"message": f"{reason}. Let it run?", "requestedSchema": form}
             answer = await request.ask("confirm", "elicitation/create", question)
             if answer is None:
@@ -136,7 +139,7 @@ class Server:
 
     async def _list_prompts(self, _request: Request) -> Json:
         options = {"name": "options", "description": "Words as on the command line."}
-        reports = REPORTS if open_project(self._listing.folder).config.commands.enabled else {}
+        reports = REPORTS if open_project(self._offer.folder).config.commands.enabled else {}
         prompts = [
             {"name": name, "description": what, "arguments": [options]}
             for name, what in reports.items()
@@ -151,7 +154,7 @@ class Server:
         words = str(as_object(request.params.get("arguments")).get("options", "")).split()
         making = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-c", REPORT, name, *words),
-            cwd=await request.root() or self._listing.folder,
+            cwd=await request.root() or self._offer.folder,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

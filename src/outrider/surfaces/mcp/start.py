@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from outrider.surfaces.mcp.offer import Listing
+from outrider.surfaces.mcp.offer import Offer
 from outrider.surfaces.mcp.wire import Session, greeted
 
 
@@ -11,13 +11,14 @@ def main() -> int:
     """Serve the client at stdin and stdout until it leaves, and return the exit code."""
     stdout = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not get between the messages
-    listing = Listing(Path.cwd())
-    session = Session(listing.describe, listing.tools)
+    offer = Offer(Path.cwd())
+    session = Session(offer.describe, offer.tools)
     try:
         pending = greeted(session, 0, stdout)
-        from outrider.surfaces.mcp.server import run
+        if pending is not None:
+            from outrider.surfaces.mcp.server import serve
 
-        run(session, listing, pending, stdout)
+            serve(session, offer, pending, stdout)
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     return 0

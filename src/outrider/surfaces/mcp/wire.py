@@ -1,4 +1,4 @@
-"""What MCP clients of both eras say and want to hear. Nothing here reads, writes or waits.
+"""What MCP clients of both eras say and want to hear, and their first answers.
 
 A client of the handshake era (2025-06-18, 2025-11-25) opens with `initialize`. One of the stateless
 era (2026-07-28) says with each request what it speaks and can do.
@@ -18,10 +18,9 @@ STATELESS_VERSION = "2026-07-28"
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 INVALID_PARAMS, INTERNAL_ERROR, UNSUPPORTED_VERSION = -32602, -32603, -32022
 META = "io.modelcontextprotocol/"
+SERVER = {"name": "outrider", "version": __version__}
 READ_BYTES = 1 << 16
 SILENCE_SECONDS = 0.05
-SERVER = {"name": "outrider", "version": __version__}
-_CACHEABLE = ("server/discover", "tools/list", "prompts/list")
 
 Json = dict[str, Any]
 RequestId = str | int
@@ -30,7 +29,7 @@ RequestId = str | int
 class RpcError(OutriderError):
     """A message that gets an error for an answer."""
 
-    def __init__(self, code: int, message: str, data: Json | None = None) -> None:
+    def __init__(self, code: int, message: str, **data: Any) -> None:
         super().__init__(message)
         self.answer: Json = {"code": code, "message": message} | ({"data": data} if data else {})
 
@@ -38,18 +37,6 @@ class RpcError(OutriderError):
 def as_object(value: object) -> Json:
     """Return a JSON object as it is, and an empty one for anything else."""
     return cast("Json", value) if isinstance(value, dict) else {}
-
-
-def first_root(answer: object) -> str | None:
-    """Return the path of the first root that is a folder of this machine."""
-    from urllib.parse import unquote, urlsplit
-
-    roots = as_object(answer).get("roots")
-    for root in cast("list[object]", roots if isinstance(roots, list) else []):
-        parts = urlsplit(str(as_object(root).get("uri", "")))
-        if parts.scheme == "file" and os.path.isdir(path := unquote(parts.path)):
-            return path
-    return None
 
 
 @dataclass(frozen=True)
@@ -72,40 +59,30 @@ class Client:
         return forms == {} or "form" in as_object(forms)
 
 
+@dataclass
 class Session:
-    """One client: who it is, and the answers to what it opens with, which must not take long.
+    """One client: who it is, and what it is answered to begin with, which must not take long."""
 
-    `describe` returns what the server says of itself, `list_tools` the tools for a client.
-    """
-
-    def __init__(
-        self, describe: Callable[[], Json], list_tools: Callable[[Client], list[Json]]
-    ) -> None:
-        self.client: Client | None = None
-        """Who sent `initialize`; None for a client of the stateless era."""
-        self._describe = describe
-        self._list_tools = list_tools
+    describe: Callable[[], Json]
+    list_tools: Callable[[Client], list[Json]]
+    client: Client | None = None
+    """Who sent `initialize`."""
 
     def answer(self, method: str, params: Json) -> Json | None:
         """Return the result of a request that a client opens with; None for any other."""
         if method == "initialize":
-            return self._initialize(params)
+            wanted = params.get("protocolVersion")
+            version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+            name = as_object(params.get("clientInfo")).get("name")
+            self.client = Client(str(version), as_object(params.get("capabilities")), str(name))
+            return {"protocolVersion": version, "serverInfo": SERVER, **self.describe()}
         client = self.client_of(method, params)
-        if method == "ping":
-            return self.complete(client, method, {})
         if method == "server/discover":
-            about = {"supportedVersions": [STATELESS_VERSION], **self._describe()}
-            return self.complete(client, method, about)
+            about = {"supportedVersions": [STATELESS_VERSION], **self.describe()}
+            return self.complete(client, about)
         if method == "tools/list":
-            return self.complete(client, method, {"tools": self._list_tools(client)})
-        return None
-
-    def _initialize(self, params: Json) -> Json:
-        wanted = params.get("protocolVersion")
-        version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
-        name = as_object(params.get("clientInfo")).get("name")
-        self.client = Client(str(version), as_object(params.get("capabilities")), str(name))
-        return {"protocolVersion": version, "serverInfo": SERVER, **self._describe()}
+            return self.complete(client, {"tools": self.list_tools(client)})
+        return self.complete(client, {}) if method == "ping" else None
 
     def client_of(self, method: str, params: Json) -> Client:
         """Return who sent a request: what it says itself, else what `initialize` said."""
@@ -116,19 +93,18 @@ class Session:
         if version is None and method not in ("ping", "server/discover"):
             raise RpcError(INVALID_REQUEST, "Send `initialize` first.")
         if version not in (None, STATELESS_VERSION):
-            versions = {"supported": [STATELESS_VERSION], "requested": version}
-            raise RpcError(UNSUPPORTED_VERSION, "This version isn't spoken here.", versions)
+            known = {"supported": [STATELESS_VERSION], "requested": version}
+            raise RpcError(UNSUPPORTED_VERSION, "This version isn't spoken here.", **known)
         name = as_object(meta.get(f"{META}clientInfo")).get("name")
         capabilities = as_object(meta.get(f"{META}clientCapabilities"))
         return Client(STATELESS_VERSION, capabilities, str(name))
 
-    def complete(self, client: Client, method: str, result: Json) -> Json:
-        """Return a result as the client's era wants it."""
+    def complete(self, client: Client, result: Json) -> Json:
+        """Return a result as the client's era wants it; nothing of it is to be kept."""
         if not client.is_stateless:
             return result
-        cache = {"ttlMs": 0, "cacheScope": "private"} if method in _CACHEABLE else {}
-        meta = {f"{META}serverInfo": SERVER}
-        return {"resultType": "complete", "_meta": meta, **cache, **result}
+        era = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return {**era, "_meta": {f"{META}serverInfo": SERVER}, **result}
 
 
 def parsed(line: bytes) -> Json:
@@ -137,31 +113,28 @@ def parsed(line: bytes) -> Json:
         message: object = json.loads(line)
     except (ValueError, RecursionError):
         raise RpcError(PARSE_ERROR, "This line isn't JSON.") from None
-    if not isinstance(message, dict):
-        raise RpcError(INVALID_REQUEST, "A message is one JSON object.")
-    checked = cast("Json", message)
-    answers = "result" in checked or "error" in checked
-    if not answers and not isinstance(checked.get("method"), str):
-        raise RpcError(INVALID_REQUEST, "A request needs a method.")
-    if "id" in checked and (
-        isinstance(checked["id"], bool) or not isinstance(checked["id"], RequestId)
-    ):
-        raise RpcError(INVALID_REQUEST, "A request's id is a text or a whole number.")
-    if not isinstance(checked.get("params", {}), dict):
+    known = as_object(message)
+    request_id: object = known.get("id", 0)
+    has_id = isinstance(request_id, RequestId) and not isinstance(request_id, bool)
+    if not has_id or not (isinstance(known.get("method"), str) or {"result", "error"} & set(known)):
+        raise RpcError(
+            INVALID_REQUEST, "A message has a method or a result, and an id that is one."
+        )
+    if not isinstance(known.get("params", {}), dict):
         raise RpcError(INVALID_PARAMS, "The params of a request are a JSON object.")
-    return checked
+    return known
 
 
 def encoded(message: Json) -> bytes:
-    """Return a message as a line; half a character, which no UTF-8 has, is escaped."""
-    text = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":"))
-    return text.encode() + b"\n"
+    """Return a message as a line."""
+    return json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n"
 
 
-def greeted(session: Session, stdin: int, stdout: int) -> bytes:
-    """Answer what a client opens with, before more is loaded; return what was read beyond that.
+def greeted(session: Session, stdin: int, stdout: int) -> bytes | None:
+    """Answer what a client opens with before more is loaded; return what was read beyond that.
 
-    It ends when the client wants something else, when it has its tools and is silent, or is gone.
+    It ends when the client wants something else, or has its tools and is silent. None says that
+    the client has gone.
     """
     from select import select
 
@@ -169,30 +142,27 @@ def greeted(session: Session, stdin: int, stdout: int) -> bytes:
     while len(pending) < READ_BYTES:
         line, newline, rest = pending.partition(b"\n")
         if newline:
-            message = _opening(session, line)
-            if message is None:
+            answer = _opening(session, line)
+            if answer is None:
                 break
-            os.write(stdout, message)
+            os.write(stdout, answer)
             pending, has_tools = rest, has_tools or b'"tools/list"' in line
         elif has_tools and not select([stdin], [], [], SILENCE_SECONDS)[0]:
             break
         elif data := os.read(stdin, READ_BYTES):
             pending += data
         else:
-            break
+            return None
     return pending
 
 
 def _opening(session: Session, line: bytes) -> bytes | None:
-    """Return the answer to a line, if it is one that a client opens with."""
     try:
         message = parsed(line)
-        if message.get("method") == "notifications/initialized":
+        method, params = message.get("method", ""), message.get("params", {})
+        if method == "notifications/initialized":
             return b""
-        if "id" in message and (
-            result := session.answer(message["method"], message.get("params", {}))
-        ):
-            return encoded({"id": message["id"], "result": result})
-    except (RpcError, KeyError):
-        pass
-    return None
+        result = session.answer(method, params) if "id" in message else None
+    except RpcError:
+        return None
+    return None if result is None else encoded({"id": message["id"], "result": result})

@@ -42,6 +42,7 @@ from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import SEARCH_PROVIDERS, Config, LspConfig
 from outrider.settings.layers import Settings
+from outrider.surfaces.mcp import hosts
 from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports import agents as listing, kernel
 from outrider.surfaces.reports.modules import converter_state, model_choices, search_state
@@ -152,6 +153,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield setup, "permissions", partial(_permissions, project)
     yield setup, "tools", _tools
     yield setup, "tools of your own", partial(_own_tools, config)
+    yield setup, "hosts", _hosts
     for title, choice in model_choices(project):
         yield models, title, partial(_model, choice, title, online=online)
     for name in SEARCH_PROVIDERS:
@@ -227,6 +229,14 @@ def _own_tools(config: Config) -> Findings:
         yield "ok", ", ".join(sorted(tool.name for tool in tools))
     for problem in problems:
         yield "warn", problem
+
+
+def _hosts() -> Findings:
+    """Tell with which hosts the MCP server is registered, and try the command that they have."""
+    for host, command in hosts.registered():
+        problem = hosts.problem_of(command)
+        where = f"{host.title} ({host.path})"
+        yield ("warn", f"{where}: {problem}") if problem else ("ok", f"{where}: the server answers")
 
 
 def _model(choice: ModelChoice, title: str, *, online: bool) -> Findings:
