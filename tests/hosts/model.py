@@ -13,6 +13,8 @@ from typing import Any
 
 ARGUMENTS = {"agent": "explorer", "task": "Where is main defined?"}
 QUOTE = "<subagent-output"
+DEFERRED = "mcp__outrider__subagent"
+"""How Qwen Code names the tool, which its model finds by a search."""
 Json = dict[str, Any]
 
 
@@ -68,12 +70,19 @@ class Handler(BaseHTTPRequestHandler):
         seen.requests.append({"path": path, **request})
         tools, results = wire.tools(request), wire.results(request)
         name = next((tool for tool in tools if tool.endswith("subagent")), None)
-        if tools and seen.first_tools is None and name is not None or len(tools) > 3:
-            seen.first_tools = seen.first_tools or tools
+        deferred = DEFERRED if name is None and "tool_call" in tools and DEFERRED in body.decode() else None
+        if len(tools) > 3 and seen.first_tools is None:
+            seen.first_tools = [*tools, deferred] if deferred else tools
         if tools and name is None and "grep" in tools and self.server.hold:
             seen.waiting.set()
             threading.Event().wait(60)
-        if name is None:
+        if deferred and len(results) < 2:
+            steps = [
+                ("tool_search", {"query": f"select:{deferred}"}),
+                ("tool_call", {"name": deferred, "arguments": ARGUMENTS}),
+            ]
+            said = wire.call(*steps[len(results)])
+        elif name is None and not deferred:
             said = wire.text("Nothing to do.")
         elif not results:
             said = wire.call(name)
@@ -238,9 +247,9 @@ class Chat:
         return {"role": "assistant", "content": text}
 
     @staticmethod
-    def call(name: str) -> Json:
-        function = {"name": name, "arguments": json.dumps(ARGUMENTS)}
-        call = {"index": 0, "id": "call_1", "type": "function", "function": function}
+    def call(name: str, arguments: Json = ARGUMENTS) -> Json:
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        call = {"index": 0, "id": f"call_{name}", "type": "function", "function": function}
         return {"role": "assistant", "content": None, "tool_calls": [call]}
 
     @staticmethod

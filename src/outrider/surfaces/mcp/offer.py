@@ -88,6 +88,7 @@ class Offer:
                 "inputSchema": tool.parameters,
                 "outputSchema": OUTPUT_SCHEMA,
                 "annotations": hints,
+                "_meta": {"anthropic/alwaysLoad": True},  # else Claude Code lists only its name
             }
             for tool in offered_tools(config, SubAgentManager(), names)
         ]
