@@ -35,6 +35,9 @@ MAX_RUN_SECONDS = 90
 MAX_END_SECONDS = 20
 BASE = f"http://127.0.0.1:{PORT}"
 
+SLOW = {"OUTRIDER_MODEL": "ollama:fake", "OLLAMA_BASE_URL": f"{BASE}/v1"}
+"""For hosts that pass their environment on; with others a subagent finds the same server."""
+
 
 @dataclass(frozen=True)
 class Driven:
@@ -74,13 +77,29 @@ HOSTS = {
     "claude": Driven(
         "Claude Code",
         "@anthropic-ai/claude-code",
-        ("claude", "-p", PROMPT, "--allowedTools", "mcp__outrider", "--output-format", "stream-json", "--verbose"),
+        (
+            "claude",
+            "-p",
+            PROMPT,
+            "--allowedTools",
+            "mcp__outrider",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+        ),
         {"ANTHROPIC_BASE_URL": BASE, "ANTHROPIC_API_KEY": "x", "IS_SANDBOX": "1", **QUIET},
     ),
     "codex": Driven(
         "Codex",
         "@openai/codex",
-        ("codex", "exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT),
+        (
+            "codex",
+            "exec",
+            "--json",
+            "--skip-git-repo-check",
+            "--dangerously-bypass-approvals-and-sandbox",
+            PROMPT,
+        ),
         {"FAKE_KEY": "x"},
         {".codex/config.toml": CODEX},
     ),
@@ -88,7 +107,11 @@ HOSTS = {
         "Gemini CLI",
         "@google/gemini-cli",
         ("gemini", "-m", "gemini-2.5-flash", "--approval-mode", "yolo", "-p", PROMPT),
-        {"GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": BASE, "GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        {
+            "GEMINI_API_KEY": "x",
+            "GOOGLE_GEMINI_BASE_URL": BASE,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        },
         {".gemini/settings.json": _auth("gemini-api-key")},
     ),
     "qwen": Driven(
@@ -129,11 +152,15 @@ CHECKS = {
 
 def install() -> None:
     """Install the hosts with npm, under node 24: an older one gets older versions of some."""
-    missing = [one.package for one in HOSTS.values() if not (PLACE / "node_modules" / one.package).exists()]
+    missing = [
+        one.package for one in HOSTS.values() if not (PLACE / "node_modules" / one.package).exists()
+    ]
     if missing:
         npm = NODE / "lib/node_modules/npm/bin/npm-cli.js"
         quiet = ("--no-audit", "--no-fund", "--prefix", str(PLACE))
-        subprocess.run([NODE / "bin/node", npm, "install", *quiet, *missing], check=True, env=_env(PLACE))
+        subprocess.run(
+            [NODE / "bin/node", npm, "install", *quiet, *missing], check=True, env=_env(PLACE)
+        )
 
 
 def _env(home: Path, **more: str) -> dict[str, str]:
@@ -168,7 +195,8 @@ def drive(name: str, model: Model) -> dict[str, str]:
         config.unlink()
         model.seen, model.hold = Seen(), True
         with open(output, "wb") as out:
-            found["cancelled"] = _cancelled(_start(host, project, env, out), model.seen, home)
+            process = _start(host, project, {**env, **SLOW}, out)
+            found["cancelled"] = _cancelled(process, model.seen, home)
         _sweep(home)
     return found
 
@@ -204,9 +232,6 @@ def _judge(found: dict[str, str], seen: Seen, home: Path, output: Path) -> None:
     found["arrived"] = "" if runs else f"no run is recorded; it said: {last}"
     given = "".join(seen.results)
     found["answered"] = "" if QUOTE in given and "app.py" in given else f"it got {given[:300]!r}"
-    if os.environ.get("HOSTS_DEBUG"):
-        print([len(one.get("tools") or []) for one in seen.requests], tools, last, given[:2000], file=sys.stderr)
-        print(json.dumps(seen.requests), file=open("/tmp/h-requests.json", "w"))
 
 
 def _cancelled(process: subprocess.Popen[bytes], seen: Seen, home: Path) -> str:
@@ -226,7 +251,9 @@ def _ours(home: Path) -> list[psutil.Process]:
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.environ().get("HOME") == str(home) and "outrider" in " ".join(process.cmdline()):
+            if process.environ().get("HOME") == str(home) and "outrider" in " ".join(
+                process.cmdline()
+            ):
                 found.append(process)
     return found
 
@@ -257,7 +284,11 @@ def page(results: dict[str, dict[str, str]], isolated: bool) -> str:
         for check, reason in found.items()
         if reason
     ]
-    where = "in a network namespace without a way out" if isolated else "with the network of the machine"
+    where = (
+        "in a network namespace without a way out"
+        if isolated
+        else "with the network of the machine"
+    )
     return "\n".join([
         "# Hosts",
         "",
@@ -286,7 +317,9 @@ def main(names: list[str]) -> int:
         inside = [sys.executable, __file__, "--inside", *names]
         if shutil.which("unshare") and not subprocess.run(["unshare", "-rn", "true"]).returncode:
             shell = 'ip link set lo up && exec "$@"'
-            return subprocess.run(["unshare", "-rn", "sh", "-c", shell, "sh", *inside, "--isolated"]).returncode
+            return subprocess.run(
+                ["unshare", "-rn", "sh", "-c", shell, "sh", *inside, "--isolated"]
+            ).returncode
         return subprocess.run(inside).returncode
     wanted = [name for name in HOSTS if name in names] or list(HOSTS)
     results: dict[str, dict[str, str]] = {}

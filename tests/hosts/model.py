@@ -28,7 +28,6 @@ class Seen:
     """What its model got of the tool's result."""
     waiting: threading.Event = field(default_factory=threading.Event)
     """Set when the subagent's own request has arrived."""
-    requests: list[Json] = field(default_factory=list)
 
 
 class Model(ThreadingHTTPServer):
@@ -67,10 +66,13 @@ class Handler(BaseHTTPRequestHandler):
         if wire is None or "count" in path.lower():
             return self._send(b'{"input_tokens": 1, "totalTokens": 1}', "application/json")
         seen = self.server.seen
-        seen.requests.append({"path": path, **request})
         tools, results = wire.tools(request), wire.results(request)
         name = next((tool for tool in tools if tool.endswith("subagent")), None)
-        deferred = DEFERRED if name is None and "tool_call" in tools and DEFERRED in body.decode() else None
+        deferred = (
+            DEFERRED
+            if name is None and "tool_call" in tools and DEFERRED in body.decode()
+            else None
+        )
         if len(tools) > 3 and seen.first_tools is None:
             seen.first_tools = [*tools, deferred] if deferred else tools
         if tools and name is None and "grep" in tools and self.server.hold:
@@ -120,7 +122,11 @@ class Anthropic:
             if isinstance(message["content"], list)
             for part in message["content"]
         ]
-        return [json.dumps(part, ensure_ascii=False) for part in parts if part.get("type") == "tool_result"]
+        return [
+            json.dumps(part, ensure_ascii=False)
+            for part in parts
+            if part.get("type") == "tool_result"
+        ]
 
     @staticmethod
     def text(text: str) -> Json:
@@ -191,7 +197,13 @@ class Responses:
     @staticmethod
     def text(text: str) -> Json:
         content = [{"type": "output_text", "text": text, "annotations": []}]
-        return {"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": content}
+        return {
+            "type": "message",
+            "id": "m1",
+            "role": "assistant",
+            "status": "completed",
+            "content": content,
+        }
 
     @staticmethod
     def call(name: str) -> Json:
@@ -271,7 +283,9 @@ class Chat:
     def streamed(cls, said: Json) -> bytes:
         reason = "tool_calls" if "tool_calls" in said else "stop"
         chunks = [cls._chunk("delta", said, None), cls._chunk("delta", {}, reason)]
-        return "".join(f"data: {json.dumps(one)}\n\n" for one in chunks).encode() + b"data: [DONE]\n\n"
+        return (
+            "".join(f"data: {json.dumps(one)}\n\n" for one in chunks).encode() + b"data: [DONE]\n\n"
+        )
 
 
 class Gemini:
@@ -288,7 +302,9 @@ class Gemini:
     @staticmethod
     def results(request: Json) -> list[str]:
         parts = [part for one in request.get("contents", []) for part in one.get("parts", [])]
-        return [json.dumps(part, ensure_ascii=False) for part in parts if "functionResponse" in part]
+        return [
+            json.dumps(part, ensure_ascii=False) for part in parts if "functionResponse" in part
+        ]
 
     @staticmethod
     def text(text: str) -> Json:

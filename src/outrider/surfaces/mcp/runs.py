@@ -6,12 +6,14 @@ joins that run. A run that nobody has a handle for is never joined: two equal ca
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
 from outrider.delegation.project import Project
+from outrider.processes.reaping import libc
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
@@ -134,6 +136,9 @@ class Runs:
 
     def _on_end(self, run: Run, keep_minutes: int) -> None:
         self._running.discard(run)
+        if not self._running:
+            with suppress(AttributeError):  # it is only in Linux's C library
+                libc().malloc_trim(0)
         if self._idle is not None:
             self._idle.cancel()
         loop = asyncio.get_running_loop()
