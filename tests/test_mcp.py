@@ -176,7 +176,7 @@ async def test_fastmcp_lists_and_calls(door):
             keep_alive=False,
         )
         async with FastClient(transport) as client:
-            assert [tool.name for tool in await client.list_tools()][0] == "subagent"
+            assert next(tool.name for tool in await client.list_tools()) == "subagent"
             result = await client.call_tool("subagent", TASK)
     assert "In app.py." in result.structured_content["answer"]
 

@@ -271,11 +271,14 @@ def version(package: str) -> str:
     return json.loads((PLACE / "node_modules" / package / "package.json").read_text())["version"]
 
 
+def _marks(found: dict[str, str]) -> str:
+    return " | ".join("no" if found[check] else "yes" for check in CHECKS)
+
+
 def page(results: dict[str, dict[str, str]], isolated: bool) -> str:
     """Return the page with what was found."""
-    marks = lambda found: " | ".join("yes" if not found[check] else "no" for check in CHECKS)  # noqa: E731
     rows = [
-        f"| {HOSTS[name].title} | {version(HOSTS[name].package)} | {marks(found)} |"
+        f"| {HOSTS[name].title} | {version(HOSTS[name].package)} | {_marks(found)} |"
         for name, found in results.items()
     ]
     faults = [
@@ -292,14 +295,16 @@ def page(results: dict[str, dict[str, str]], isolated: bool) -> str:
     return "\n".join([
         "# Hosts",
         "",
-        "`python3 dev hosts` installs these hosts from npm, registers the [MCP server](mcp.md) with "
-        "`outrider mcp install`, and runs each headless against a scripted model on loopback. "
+        "`python3 dev hosts` installs these hosts from npm, registers the [MCP server](mcp.md) "
+        "with `outrider mcp install`, and runs each headless against a scripted model on loopback. "
         "It needs some minutes and isn't part of CI. This is its last result, of "
         f"{time.strftime('%Y-%m-%d')}, {where}, on node {NODE_VERSION}.",
         "",
         f"| Host | Version | {' | '.join(CHECKS.values())} |",
         f"|---|---|{'---|' * len(CHECKS)}",
         *rows,
+        "",
+        "Qwen Code shows its model the tool's name and description, and the rest when it searches.",
         *(["", "What didn't hold:", "", *faults] if faults else []),
         "",
     ])  # fmt: skip

@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from outrider.surfaces.cli import output
-from outrider.surfaces.mcp.hosts import HOSTS, PASTED, change, plan
+from outrider.surfaces.mcp.hosts import HOSTS
 from outrider.surfaces.mcp.start import main
 from outrider.surfaces.parser import CommandParser, bad_call
 
@@ -32,9 +32,9 @@ def execute(arguments: Namespace) -> int:
         return main()
     if arguments.host is None:
         raise bad_call(f"{arguments.action} needs a HOST: {', '.join(HOSTS)}", "mcp")
-    verb = VERBS[arguments.action]
-    output.write_text(plan(arguments.host, verb))
+    host, verb = HOSTS[arguments.host], VERBS[arguments.action]
+    output.write_text(host.plan(verb))
     output.flush()
-    if not arguments.print and arguments.host not in PASTED:
-        change(arguments.host, verb)
+    if not arguments.print and not host.is_pasted:
+        host.change(verb)
     return 0

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
+from urllib.parse import unquote, urlsplit
 
 from outrider.surfaces.mcp import wire
 from outrider.surfaces.mcp.wire import Client, Json, RequestId, RpcError, Session, as_object
@@ -77,8 +78,6 @@ class Request:
 
 def first_root(answer: object) -> str | None:
     """Return the path of the first root that is a folder of this machine."""
-    from urllib.parse import unquote, urlsplit
-
     for root in cast("list[object]", as_object(answer).get("roots", [])):
         parts = urlsplit(str(as_object(root).get("uri")))
         if parts.scheme == "file" and os.path.isdir(path := unquote(parts.path)):
@@ -250,6 +249,6 @@ class Connection:
 
     def tools_changed(self) -> None:
         """Tell the client that there are other tools now, wherever it wants to know."""
-        handshake = [{}] if self._session.client is not None else []
-        for about in (*handshake, *self._listeners.values()):
+        handshake = self._session.client is not None
+        for about in (*[Json()][:handshake], *self._listeners.values()):
             self.notify("notifications/tools/list_changed", about)

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,15 +22,15 @@ MAX_ANSWER_SECONDS = 20
 
 @dataclass(frozen=True)
 class Host:
-    """A host: where it keeps its servers, and its own program to add and remove one, if any."""
+    """A host: its file of servers below HOME, the entry that has them, and its own command."""
 
     title: str
     file: str
-    """Below HOME; of VS Code below the project."""
     key: str
-    """The entry of the file that has all servers."""
-    program: str = ""
-    scope: tuple[str, ...] = ()
+    own: str = ""
+    """Adds or removes a server; without one its file is edited."""
+    is_pasted: bool = False
+    """Whether the user edits the file."""
 
     @property
     def path(self) -> Path:
@@ -36,12 +38,12 @@ class Host:
         return home(os.environ) / self.file
 
     def command(self, verb: str) -> list[str]:
-        """Return its own command that adds or removes the server."""
-        start = [self.program, "mcp", verb, *self.scope, NAME]
+        """Return its own command to `add` or `remove` the server."""
         first, *rest = own_command()
-        if verb == "remove":
-            return start
-        return [*start, first, "--", *rest] if self.scope == _USER else [*start, "--", first, *rest]
+        start, _, order = self.own.format(verb).partition(" | ")
+        given = {"first": [first], "rest": rest}
+        words = [word for name in order.split() for word in given.get(name, [name])]
+        return [*start.split(), *(words if verb == "add" else [])]
 
     def entry(self) -> Json:
         """Return the server as the file has it."""
@@ -50,19 +52,55 @@ class Host:
             return {"type": "local", "command": [first, *rest], "enabled": True}
         return {"command": first, "args": rest}
 
+    def plan(self, verb: str) -> str:
+        """Return in words what `change` does, or what the user has to do."""
+        if self.own:
+            return f"run: {shlex.join(self.command(verb))}"
+        if verb == "remove":
+            return f"take {self.key}.{NAME} out of {self.path}"
+        return f"put into {self.path}:\n{json.dumps({self.key: {NAME: self.entry()}}, indent=2)}"
 
-_USER = ("-s", "user")
+    def change(self, verb: str) -> None:
+        """Add or remove the server; raises `Refusal`."""
+        try:
+            if self.own:
+                subprocess.run(self.command(verb), check=True)
+            else:
+                self._edit(verb)
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+            problem = f"{self.title} isn't changed: {error}"
+            hint = "The same command with --print shows what to do by hand."
+            raise Refusal(ErrorCode.INVALID_INPUT, f"{problem}. {hint}") from None
+
+    def _edit(self, verb: str) -> None:
+        data = as_object(json.loads(self.path.read_bytes())) if self.path.exists() else {}
+        servers = {**as_object(data.get(self.key)), NAME: self.entry()}
+        if verb == "remove":
+            del servers[NAME]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            shutil.copy2(self.path, f"{self.path}.backup")
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps({**data, self.key: servers}, indent=2) + "\n")
+        new.replace(self.path)
+
+
+_OWN, _OWN_SCOPED = "mcp {} outrider | -- first rest", "mcp {} -s user outrider | first -- rest"
 HOSTS = {
-    "claude": Host("Claude Code", ".claude.json", "mcpServers", "claude", ("--scope", "user")),
-    "codex": Host("Codex", ".codex/config.toml", "mcp_servers", "codex"),
-    "gemini": Host("Gemini CLI", ".gemini/settings.json", "mcpServers", "gemini", _USER),
-    "qwen": Host("Qwen Code", ".qwen/settings.json", "mcpServers", "qwen", _USER),
-    "copilot": Host("Copilot CLI", ".copilot/mcp-config.json", "mcpServers", "copilot"),
+    "claude": Host(
+        "Claude Code",
+        ".claude.json",
+        "mcpServers",
+        "claude mcp {} -s user outrider | -- first rest",
+    ),
+    "codex": Host("Codex", ".codex/config.toml", "mcp_servers", f"codex {_OWN}"),
+    "gemini": Host("Gemini CLI", ".gemini/settings.json", "mcpServers", f"gemini {_OWN_SCOPED}"),
+    "qwen": Host("Qwen Code", ".qwen/settings.json", "mcpServers", f"qwen {_OWN_SCOPED}"),
+    "copilot": Host("Copilot CLI", ".copilot/mcp-config.json", "mcpServers", f"copilot {_OWN}"),
     "opencode": Host("OpenCode", ".config/opencode/opencode.json", "mcp"),
-    "cursor": Host("Cursor", ".cursor/mcp.json", "mcpServers"),
-    "vscode": Host("VS Code", ".vscode/mcp.json", "servers"),
+    "cursor": Host("Cursor", ".cursor/mcp.json", "mcpServers", is_pasted=True),
+    "vscode": Host("VS Code", ".config/Code/User/mcp.json", "servers", is_pasted=True),
 }
-PASTED = ("cursor", "vscode")
 
 
 def own_command() -> list[str]:
@@ -73,79 +111,21 @@ def own_command() -> list[str]:
     return [*([str(script)] if script.exists() else module), "mcp"]
 
 
-def plan(name: str, verb: str) -> str:
-    """Return in words what `change` will do, or what the user has to."""
-    host = HOSTS[name]
-    if host.program:
-        import shlex
-
-        return f"run: {shlex.join(host.command(verb))}"
-    whole = json.dumps({host.key: {NAME: host.entry()}}, indent=2)
-    does = "paste" if name in PASTED else "add"
-    return (
-        f"{does} this to {host.path}:\n{whole}"
-        if verb == "add"
-        else f"remove {host.key}.{NAME} from {host.path}"
-    )
-
-
-def change(name: str, verb: str) -> None:
-    """Add the server to a host, or remove it; raises `Refusal`."""
-    host = HOSTS[name]
-    if not host.program:
-        return _edit(host, verb)
-    try:
-        subprocess.run(host.command(verb), check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise _failed(f"{host.title} can't be changed: {error}") from None
-    return None
-
-
-def _edit(host: Host, verb: str) -> None:
-    try:
-        data = as_object(json.loads(host.path.read_bytes())) if host.path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise _failed(f"{host.path} can't be read as JSON, so it isn't changed: {error}") from None
-    servers = as_object(data.get(host.key))
-    servers.pop(NAME, None)
-    data[host.key] = servers | ({NAME: host.entry()} if verb == "add" else {})
-    host.path.parent.mkdir(parents=True, exist_ok=True)
-    if host.path.exists():
-        shutil.copy2(host.path, f"{host.path}.backup")
-    new = host.path.with_suffix(".new")
-    new.write_text(json.dumps(data, indent=2) + "\n")
-    new.replace(host.path)
-
-
-def _failed(message: str) -> Refusal:
-    advice = "`outrider mcp install HOST --print` shows what to do by hand."
-    return Refusal(ErrorCode.INVALID_INPUT, f"{message}. {advice}")
-
-
 def registered() -> Iterator[tuple[Host, list[str]]]:
     """Yield the hosts in whose file the server is, with the command that is there."""
     for host in HOSTS.values():
         with suppress(OSError, ValueError):
-            entry = as_object(as_object(_read(host.path).get(host.key)).get(NAME))
-            command = entry.get("command", [])
-            if entry:
-                yield (
-                    host,
-                    [command, *entry.get("args", [])] if isinstance(command, str) else command,
-                )
-
-
-def _read(path: Path) -> Json:
-    if path.suffix != ".toml":
-        return as_object(json.loads(path.read_bytes()))
-    import tomllib
-
-    return tomllib.loads(path.read_text())
+            text = host.path.read_text()
+            read = tomllib.loads(text) if host.path.suffix == ".toml" else json.loads(text)
+            if entry := as_object(as_object(as_object(read).get(host.key)).get(NAME)):
+                command = entry.get("command", [])
+                whole = [command] if isinstance(command, str) else command
+                yield host, [*whole, *entry.get("args", [])]
 
 
 def problem_of(command: list[str]) -> str | None:
     """Return why a server that is registered doesn't answer; None where it does."""
-    hello = encoded({"id": 1, "method": "initialize", "params": {}})
+    hello = encoded({"id": 1, "method": "initialize"})
     try:
         done = subprocess.run(
             command, input=hello, capture_output=True, timeout=MAX_ANSWER_SECONDS, check=True
