@@ -91,7 +91,7 @@ HOSTS = {
         "Claude Code",
         ".claude.json",
         "mcpServers",
-        "claude mcp {} -s user outrider | -- first rest",
+        "claude mcp {} --scope user outrider | -- first rest",
     ),
     "codex": Host("Codex", ".codex/config.toml", "mcp_servers", f"codex {_OWN}"),
     "gemini": Host("Gemini CLI", ".gemini/settings.json", "mcpServers", f"gemini {_OWN_SCOPED}"),
