@@ -129,16 +129,6 @@ def test_a_run_ends_with_its_caller(door, ending):
     assert result["details"]["results"][0]["outcome"] == "cancelled"
 
 
-def test_a_killed_server_leaves_no_child(door):
-    with ScriptedModel([silence_after(TEXT)]) as model:
-        client = RawClient(door, environment(model))
-        client.initialize()
-        client.begin("subagent", TASK)
-        door.wait_for_output("So far, so good.")
-        client.process.kill()
-        door.assert_nothing_left()
-
-
 def test_a_long_run_is_answered_with_a_handle_and_joined_by_the_same_request(door):
     soon = {"OUTRIDER_MCP__REPLY_WITHIN_MS": "1", "OUTRIDER_MCP__RESULT_BYTES": "1024"}
     long_text = "Line of the answer, ümlaut.\n" * 200
