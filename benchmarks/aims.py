@@ -10,6 +10,8 @@ from benchmarks.figures import median, milliseconds, number, ratio, times
 Json = dict[str, Any]
 FIRST_KEY, PROMPT_TOOLKIT = "outrider chat, first key", "import prompt_toolkit"
 MAX_FIRST_KEY_RATIO = 1.5
+MAX_FIRST_ANSWERS_RATIO = 10
+MAX_IDLE_MEGABYTES = 30
 MAX_PARENT_CPU_RATIO = 6.8
 """Two thirds of 10.2, the ratio before the parent's work was optimised."""
 
@@ -40,6 +42,7 @@ def judged_aims(results: Json) -> list[JudgedAim]:
         _queue(results),
         _killed(results),
         _first_key(results),
+        *_mcp(results),
     ]
 
 
@@ -217,6 +220,22 @@ def _first_key(results: Json) -> JudgedAim:
     aim = "`outrider chat` takes the first key: at most 1.5 times `import prompt_toolkit`"
     shown = f"{times(share)} ({milliseconds(taken)}, {milliseconds(bare)})"
     return _at_most(aim, share, MAX_FIRST_KEY_RATIO, shown)
+
+
+def _mcp(results: Json) -> list[JudgedAim]:
+    found = results.get("mcp", {})
+    first, bare = median(found.get("first")), median(found.get("bare"))
+    share = ratio(first, bare)
+    shown = f"{times(share)} ({milliseconds(first)}, {milliseconds(bare)})"
+    answers = "`outrider mcp` answers `initialize` and `tools/list`: at most 10 times a bare Python"
+    memory = "`outrider mcp` is idle: under 30 MB, after two hundred delegations too"
+    most = max(found["idle"], found["after"]) / 1e6 if found else None
+    held = f"{number((found.get('idle') or 0) / 1e6)} MB, then {number(most)} MB after "
+    held += f"{found.get('delegations')} delegations"
+    return [
+        _at_most(answers, share, MAX_FIRST_ANSWERS_RATIO, shown),
+        _judged(memory, most, held, lambda value: value < MAX_IDLE_MEGABYTES),
+    ]
 
 
 def _killed(results: Json) -> JudgedAim:

@@ -22,6 +22,7 @@ from benchmarks.contestants import COLD, CONTESTANTS, IN_PI, PI, PI_CHILD, RUN, 
 from benchmarks.environments import outrider_python
 from benchmarks.figures import percentile, window
 from benchmarks.first_key import first_key_seconds
+from benchmarks.mcp import first_answers_seconds, idle_memory
 from benchmarks.processes import (
     MEGABYTE,
     Broken,
@@ -354,6 +355,21 @@ def killed(setting: Setting) -> Json:
     return {"killed": found}
 
 
+def mcp(setting: Setting) -> Json:
+    """How soon the MCP server gives its first answers, and what it takes when it is idle."""
+    python = outrider_python()
+    found: dict[str, list[float]] = {}
+    for turn in range(setting.scale.startup_rounds + 1):
+        begun = time.monotonic()
+        subprocess.run([python, "-c", "pass"], check=True)
+        bare = time.monotonic() - begun
+        first = first_answers_seconds(python)
+        if turn:  # the first run may have to compile
+            _add(found, "bare", bare)
+            _add(found, "first", first)
+    return {"mcp": {**found, **idle_memory(python, 20 if setting.scale.quick else 200)}}
+
+
 @dataclass(frozen=True)
 class Part:
     """One part of the benchmark, and the contestants it needs."""
@@ -373,4 +389,5 @@ PARTS = {
     "throughput": Part(throughput, ()),
     "queue": Part(queue, (WARM,)),
     "killed": Part(killed, (WARM,)),
+    "mcp": Part(mcp, ()),
 }

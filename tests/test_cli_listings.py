@@ -147,7 +147,7 @@ def test_modules_tell_what_is_on_and_why(door):
     assert found["models", "embedded"] == (True, "it answers: configuration")
     assert ("models", "openai:gpt-6.1-terra") in found
     assert found["converter", "markitdown"][0]
-    assert not found["hosts", "none"][0]
+    assert found["hosts", "Codex"] == (False, "not registered: outrider mcp install codex")
     terminal = door.terminal("modules", columns=60, env=env)
     assert terminal.end() == 0
     assert max(map(len, terminal.screen.splitlines())) <= 60

@@ -1,4 +1,4 @@
-"""The command `outrider`. Its version is told without importing anything else."""
+"""The command `outrider`. Its version is told, and a host is answered, before more is imported."""
 
 import sys
 
@@ -11,6 +11,10 @@ def main() -> int:
     if arguments in (["--version"], ["-V"]):
         sys.stdout.write(f"outrider {__version__}\n")
         return 0
+    if arguments == ["mcp"]:
+        from outrider.surfaces.mcp.start import main as serve
+
+        return serve()
     from outrider.surfaces.cli.main import run_command
 
     return run_command(arguments)

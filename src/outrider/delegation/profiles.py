@@ -3,22 +3,19 @@
 `subagent` is offered by default; `Task` and `Explore` are for models that know those names.
 """
 
-import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outrider.agents.discovery import general_agent
-from outrider.delegation.perform import Caller, perform
-from outrider.delegation.request import Request, invalid
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import SingleResult, ToolResult, refused
-from outrider.schemas.arguments import read_arguments
-from outrider.schemas.values import is_object
 from outrider.settings.keys import Config
+
+if TYPE_CHECKING:  # a host lists its tools before it loads what they need
+    from outrider.delegation.perform import Caller
 
 MAX_NAMED_AGENTS = 12
 
@@ -149,9 +146,9 @@ _register(
 class SubAgentManager:
     """Runs delegations for one caller, in one working directory."""
 
-    def __init__(self, cwd: Path | None = None, caller: Caller | None = None) -> None:
+    def __init__(self, cwd: Path | None = None, caller: "Caller | None" = None) -> None:
         self._cwd = cwd
-        self._caller = caller or Caller(os.environ)
+        self._caller = caller
 
     async def run_sub_agent(self, state: SubAgentState) -> SubAgentResult:
         """Return the short result of delegating `state`, however it ended."""
@@ -168,6 +165,9 @@ class SubAgentManager:
 
     async def run(self, state: SubAgentState) -> ToolResult:
         """Return the tool result of delegating `state`."""
+        from outrider.delegation.perform import perform
+        from outrider.delegation.request import Request, invalid
+
         try:
             agent = state.agent or sub_agent_profile(state.sub_agent_type).agent or ""
         except LookupError as error:
@@ -213,11 +213,17 @@ class SubAgentTool:
 
     def call_sync(self, arguments: str | Mapping[str, Any]) -> ToolResult:
         """Do as `call` does, where there is no event loop."""
+        import asyncio
+
         return asyncio.run(self.call(arguments))
 
 
 def _state(profile: SubAgentProfile, arguments: str | Mapping[str, Any]) -> SubAgentState:
     """Return the request of a call: with all that the profile requires, and nothing unknown."""
+    from outrider.delegation.request import invalid
+    from outrider.schemas.arguments import read_arguments
+    from outrider.schemas.values import is_object
+
     read = read_arguments(arguments)
     if read.fault is not None:
         raise invalid(f"The call can't be read: {read.fault.message}.")

@@ -14,6 +14,7 @@ OutriderError
 ├── NoForkServer          no process to fork a child from
 ├── ForkServerUnfit       a process that must not be forked
 ├── AgentUnusable         an agent file that can't be used
+├── RpcError              a message of an MCP client that gets an error for an answer
 └── OutputLost            standard output that can't take more
 """
 

@@ -223,6 +223,18 @@ class WarmConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class McpConfig:
+    """The MCP server."""
+
+    reply_within_ms: int = _key(
+        50_000,
+        "When a host gets a handle for a run that goes on, if it wants no progress.",
+        minimum=1,
+    )
+    result_bytes: int = _key(16_000, "Bytes of an answer that a host gets at once.", minimum=1024)
+
+
+@dataclass(frozen=True, slots=True)
 class CommandsConfig:
     """Commands in a host's chat."""
 
@@ -244,6 +256,7 @@ class Config:
     runs: RunsConfig = field(default_factory=RunsConfig)
     warm: WarmConfig = field(default_factory=WarmConfig)
     commands: CommandsConfig = field(default_factory=CommandsConfig)
+    mcp: McpConfig = field(default_factory=McpConfig)
 
 
 @dataclass(frozen=True, slots=True)

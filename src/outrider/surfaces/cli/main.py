@@ -22,6 +22,7 @@ _OWN = {
     "web": "Search the web or fetch pages, with the tools that children have.",
     "lsp": "Ask language servers about code, or list them.",
     "pi": "Add Outrider to pi, or remove it from there.",
+    "mcp": "Serve subagents to a host that speaks MCP, or register with one.",
     "warm": "Show or stop the process that makes the next run start fast.",
 }
 COMMANDS = {**_OWN, **{name: said for name, said in REPORTS.items() if name not in _OWN}}

@@ -33,6 +33,7 @@ from outrider.runtimes.pi.choices import find_pi
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
+from outrider.surfaces.mcp import hosts
 from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports import agents as listing, modules
 from outrider.surfaces.reports.lsp import programs
@@ -135,6 +136,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield "setup", "agents", partial(_agents, project)
     yield "setup", "permissions", partial(_permissions, project)
     yield "setup", "tools", partial(_tools, settings.config.tools.modules)
+    yield "setup", "hosts", _hosts
     for row in modules.services(project):
         yield row["kind"], row["name"], partial(_service, row, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
@@ -166,6 +168,14 @@ def _agents(project: Project) -> Findings:
         without = f"; without {listing.without(row)}" if row["withheld"] else ""
         off = f"; it may not run: {row['mayRunReason']}" if row["mayRun"] == "refuse" else ""
         yield "ok", f"{agent.name} gets {', '.join(row['tools']) or 'no tools'}{without}{off}"
+
+
+def _hosts() -> Findings:
+    """Tell with which hosts the MCP server is registered, and try the command that they have."""
+    for host, command in hosts.registered():
+        problem = hosts.problem_of(command)
+        where = f"{host.title} ({host.path})"
+        yield "warn" if problem else "ok", f"{where}: {problem or 'the server answers'}"
 
 
 def _permissions(project: Project) -> Findings:

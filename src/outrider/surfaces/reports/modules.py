@@ -11,6 +11,7 @@ from outrider.delegation.project import Project, open_project
 from outrider.models.resolution import ModelChoice, other_choices
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.settings.keys import SEARCH_PROVIDERS
+from outrider.surfaces.mcp.hosts import HOSTS, registered
 from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports.lsp import COLUMNS, language_servers
 from outrider.surfaces.reports.report import Column, Report, Row, Section, warnings_of
@@ -30,8 +31,7 @@ configure = CommandParser.add_cwd
 def report(arguments: Namespace) -> Report:
     """Return what is on here."""
     project = open_project(arguments.cwd)
-    hosts = _row("hosts", "none", False, "this version connects to no host")
-    rows = [*tools(project), *services(project), hosts]
+    rows = [*tools(project), *services(project), *_hosts()]
     sections = (Section((Column("kind", colour="dim"), *COLUMNS[1:]), rows, wraps=True),)
     return Report("Modules", {"modules": rows}, sections, warnings_of(project.settings.warnings))
 
@@ -65,6 +65,15 @@ def services(project: Project) -> Iterator[Row]:
     why = "it is installed" if on else "convert.enabled is off"
     missing = f"not installed; {INSTALL} lets children read PDF and Office files"
     yield _row("converter", "markitdown", there and on, why if there else missing)
+
+
+def _hosts() -> Iterator[Row]:
+    """Yield the hosts that the MCP server can be registered with."""
+    there = {host.title for host, _ in registered()}
+    for name, host in HOSTS.items():
+        on = host.title in there
+        why = f"registered in {host.path}" if on else f"not registered: outrider mcp install {name}"
+        yield _row("hosts", host.title, on, why)
 
 
 def model_choices(project: Project) -> list[ModelChoice]:

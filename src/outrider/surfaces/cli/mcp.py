@@ -1,0 +1,40 @@
+"""`outrider mcp`: subagents for every host that speaks MCP, and its registration with some."""
+
+from argparse import Namespace
+
+from outrider.surfaces.cli import output
+from outrider.surfaces.mcp.hosts import HOSTS
+from outrider.surfaces.mcp.start import main
+from outrider.surfaces.parser import CommandParser, bad_call
+
+EXAMPLES = f"""\
+Without arguments it serves the host at stdin and stdout. The hosts that it can
+be registered with are {", ".join(HOSTS)}.
+
+examples:
+  outrider mcp install claude
+  outrider mcp install cursor --print
+  outrider mcp uninstall codex
+"""
+VERBS = {"install": "add", "uninstall": "remove"}
+
+
+def configure(parser: CommandParser) -> None:
+    """Declare the arguments of `mcp`."""
+    parser.add_argument("action", nargs="?", choices=("install", "uninstall"), metavar="ACTION")
+    parser.add_argument("host", nargs="?", choices=tuple(HOSTS), metavar="HOST")
+    parser.add_argument("--print", action="store_true", help="only show what would be done")
+
+
+def execute(arguments: Namespace) -> int:
+    """Serve, or change a host after saying how."""
+    if arguments.action is None:
+        return main()
+    if arguments.host is None:
+        raise bad_call(f"{arguments.action} needs a HOST: {', '.join(HOSTS)}", "mcp")
+    host, verb = HOSTS[arguments.host], VERBS[arguments.action]
+    output.write_text(host.plan(verb))
+    output.flush()
+    if not arguments.print and not host.is_pasted:
+        host.change(verb)
+    return 0

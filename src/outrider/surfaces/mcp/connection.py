@@ -1,0 +1,254 @@
+"""A client on stdio: its requests at once, its cancellations, and what it is asked and told.
+
+Neither reading nor writing blocks, and neither changes the mode of a stream that may be another
+process's too.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+from outrider.surfaces.mcp import wire
+from outrider.surfaces.mcp.wire import Client, Json, RequestId, RpcError, Session, as_object
+
+MAX_MESSAGE_BYTES = 32 << 20
+MAX_UNREAD_BYTES = 1 << 20
+"""How much may wait for a client that doesn't read before progress is left out."""
+MAX_WAIT_SECONDS = 2.0
+"""How long a client may take to name its roots, and to read its last answers."""
+WRITE_BYTES = 4096
+"""What a pipe takes without blocking once it is writable (PIPE_BUF)."""
+
+
+class _InputRequired(Exception):
+    """A question that a client of the stateless era answers by sending its request again."""
+
+
+@dataclass(eq=False)
+class Request:
+    """One request, and the way back to who sent it."""
+
+    id: RequestId
+    params: Json
+    client: Client
+    connection: "Connection"
+    _progress: int = 0
+
+    @property
+    def token(self) -> RequestId | None:
+        """What its progress is told under; None where the client doesn't want to know."""
+        return as_object(self.params.get("_meta")).get("progressToken")
+
+    def progress(self, message: str) -> None:
+        """Tell the client how far it is, if it wants to know and reads what it gets."""
+        if self.token is not None and len(self.connection.outgoing) < MAX_UNREAD_BYTES:
+            self._progress += 1
+            told = {"progressToken": self.token, "progress": self._progress, "message": message}
+            self.connection.notify("notifications/progress", told)
+
+    async def ask(self, key: str, method: str, params: Json) -> Json | None:
+        """Return the client's answer to a question, None where it has none.
+
+        Nothing may be done before: a client of the stateless era sends its request again.
+        """
+        if not self.client.is_stateless:
+            return await self.connection.ask(method, params)
+        answers = as_object(json.loads(str(self.params.get("requestState", "{}"))))
+        answers |= as_object(self.params.get("inputResponses"))
+        if key in answers:
+            return as_object(answers[key])
+        # The client sends its newest answers again, and this state for the earlier ones.
+        asked = {key: {"method": method, "params": params}}
+        state = {"requestState": json.dumps(answers), "inputRequests": asked}
+        raise _InputRequired({"resultType": "input_required", **state})
+
+    async def root(self) -> str | None:
+        """Return the client's first folder; None where it names none."""
+        if "roots" not in self.client.capabilities:
+            return None
+        if self.client.is_stateless:
+            return first_root(await self.ask("roots", "roots/list", {}))
+        return await self.connection.root()
+
+
+def first_root(answer: object) -> str | None:
+    """Return the path of the first root that is a folder of this machine."""
+    for root in cast("list[object]", as_object(answer).get("roots", [])):
+        parts = urlsplit(str(as_object(root).get("uri")))
+        if parts.scheme == "file" and os.path.isdir(path := unquote(parts.path)):
+            return path
+    return None
+
+
+Handlers = Mapping[str, Callable[[Request], Awaitable[Json]]]
+
+
+class Connection:
+    """Answers a client with handlers, by method, until it has gone or `closed` is set."""
+
+    def __init__(self, session: Session, handlers: Handlers, stdin: int, stdout: int) -> None:
+        self.closed = asyncio.Event()
+        self.outgoing = bytearray()
+        """What waits for the client to read it."""
+        self._session = session
+        self._handlers = {**handlers, "subscriptions/listen": self._listen}
+        self._stdin, self._stdout = stdin, stdout
+        self._loop = asyncio.get_running_loop()
+        self._incoming = bytearray()
+        self._is_too_long = False
+        self._running: dict[RequestId, asyncio.Task[None]] = {}
+        self._asked: dict[str, asyncio.Future[Json | None]] = {}
+        self._listeners: dict[RequestId, Json] = {}
+        self._number = 0
+        self._roots: asyncio.Task[Json | None] | None = None
+
+    async def serve(self, pending: bytes = b"") -> None:
+        """Answer, beginning with what was read already; end what is under way in the end."""
+        self._ask_roots()
+        self._feed(pending)
+        self._loop.add_reader(self._stdin, self._on_readable)
+        await self.closed.wait()
+        self._loop.remove_reader(self._stdin)
+        await asyncio.sleep(0)  # what needs no time is answered even now
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        give_up = self._loop.time() + MAX_WAIT_SECONDS
+        while self.outgoing and self._loop.time() < give_up:
+            await asyncio.sleep(0.005)
+
+    def _on_readable(self) -> None:
+        data = b""
+        with suppress(OSError):
+            data = os.read(self._stdin, wire.READ_BYTES)
+        self._feed(data)
+        if not data:
+            self.closed.set()
+
+    def _feed(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            whole, self._incoming = bytes(self._incoming + line), bytearray()
+            try:
+                self._take(whole)
+            except RpcError as error:
+                self.send({"id": None, "error": error.answer})
+        self._incoming += rest
+        if len(self._incoming) > MAX_MESSAGE_BYTES:
+            self._is_too_long, self._incoming = True, bytearray()
+
+    def send(self, message: Json) -> None:
+        """Send one message."""
+        if not self.outgoing:
+            self._loop.add_writer(self._stdout, self._on_writable)
+        self.outgoing += wire.encoded(message)
+
+    def _on_writable(self) -> None:
+        try:
+            del self.outgoing[: os.write(self._stdout, self.outgoing[:WRITE_BYTES])]
+        except OSError:  # nobody reads any more
+            self.outgoing.clear()
+            self.closed.set()
+        if not self.outgoing:
+            self._loop.remove_writer(self._stdout)
+
+    def notify(self, method: str, params: Json) -> None:
+        """Send a notification."""
+        self.send({"method": method, "params": params})
+
+    def _take(self, line: bytes) -> None:
+        if self._is_too_long:
+            self._is_too_long = False
+            raise RpcError(wire.PARSE_ERROR, f"A message has at most {MAX_MESSAGE_BYTES:,} bytes.")
+        if not line.strip():
+            return
+        message = wire.parsed(line)
+        request_id, method, params = (message.get(name) for name in ("id", "method", "params"))
+        if method is None:
+            waiting = self._asked.get(str(request_id))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(as_object(message["result"]) if "result" in message else None)
+        elif request_id is None:
+            self._notified(method, as_object(params))
+        elif request_id in self._running:
+            raise RpcError(wire.INVALID_REQUEST, f"The id {request_id!r} is in use.")
+        else:
+            task = self._loop.create_task(self._answer(request_id, method, as_object(params)))
+            self._running[request_id] = task
+            task.add_done_callback(lambda _: self._running.pop(request_id, None))
+
+    def _notified(self, method: str, params: Json) -> None:
+        if method == "notifications/cancelled":
+            with suppress(KeyError, TypeError):  # it has ended, or this can't be an id
+                self._running[params["requestId"]].cancel()
+        elif method in ("notifications/initialized", "notifications/roots/list_changed"):
+            self._ask_roots()
+
+    async def _answer(self, request_id: RequestId, method: str, params: Json) -> None:
+        """Send the answer to a request; a cancelled one gets none."""
+        try:
+            answer = {"result": await self._result(request_id, method, params)}
+        except _InputRequired as required:
+            answer = {"result": required.args[0]}
+        except RpcError as error:
+            answer = {"error": error.answer}
+        except Exception as error:
+            fault = f"A fault in Outrider: {type(error).__name__}: {error}"
+            answer = {"error": RpcError(wire.INTERNAL_ERROR, fault).answer}
+        self.send({"id": request_id, **answer})
+
+    async def _result(self, request_id: RequestId, method: str, params: Json) -> Json:
+        if (opening := self._session.answer(method, params)) is not None:
+            return opening
+        client, handler = self._session.client_of(method, params), self._handlers.get(method)
+        if handler is None:
+            raise RpcError(wire.METHOD_NOT_FOUND, f"There is no method {method!r} here.")
+        result = await handler(Request(request_id, params, client, self))
+        return self._session.complete(client, result)
+
+    async def ask(self, method: str, params: Json) -> Json | None:
+        """Return the answer of a client of the handshake era; None where it has none."""
+        self._number += 1
+        request_id = f"outrider-{self._number}"
+        answer = self._asked[request_id] = self._loop.create_future()
+        self.send({"id": request_id, "method": method, "params": params})
+        try:
+            return await answer
+        finally:
+            del self._asked[request_id]
+
+    def _ask_roots(self) -> None:
+        if self._session.client and "roots" in self._session.client.capabilities:
+            self._roots = self._loop.create_task(self.ask("roots/list", {}))
+
+    async def root(self) -> str | None:
+        """Return the folder of a client of the handshake era; None where it names none in time."""
+        if self._roots is None:
+            return None
+        await asyncio.wait({self._roots}, timeout=MAX_WAIT_SECONDS)
+        return first_root(self._roots.result()) if self._roots.done() else None
+
+    async def _listen(self, request: Request) -> Json:
+        """Keep a client of the stateless era informed, until it cancels this."""
+        about = {"_meta": {f"{wire.META}subscriptionId": request.id}}
+        wanted = as_object(request.params.get("notifications")).get("toolsListChanged") is True
+        told = {"notifications": {"toolsListChanged": True} if wanted else {}}
+        self.notify("notifications/subscriptions/acknowledged", {**about, **told})
+        if wanted:
+            self._listeners[request.id] = about
+        try:
+            return await self._loop.create_future()
+        finally:
+            self._listeners.pop(request.id, None)
+
+    def tools_changed(self) -> None:
+        """Tell the client that there are other tools now, wherever it wants to know."""
+        handshake = self._session.client is not None
+        for about in (*[Json()][:handshake], *self._listeners.values()):
+            self.notify("notifications/tools/list_changed", about)

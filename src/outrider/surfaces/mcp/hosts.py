@@ -1,0 +1,135 @@
+"""The hosts that the server can be registered with, as data, and how that is done with each."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.settings.places import home
+from outrider.surfaces.mcp.wire import Json, as_object, encoded
+
+NAME = "outrider"
+MAX_ANSWER_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host: its file of servers below HOME, the entry that has them, and its own command."""
+
+    title: str
+    file: str
+    key: str
+    own: str = ""
+    """Adds or removes a server; without one its file is edited."""
+    is_pasted: bool = False
+    """Whether the user edits the file."""
+
+    @property
+    def path(self) -> Path:
+        """The file in which it keeps its servers."""
+        return home(os.environ) / self.file
+
+    def command(self, verb: str) -> list[str]:
+        """Return its own command to `add` or `remove` the server."""
+        first, *rest = own_command()
+        start, _, order = self.own.format(verb).partition(" | ")
+        given = {"first": [first], "rest": rest}
+        words = [word for name in order.split() for word in given.get(name, [name])]
+        return [*start.split(), *(words if verb == "add" else [])]
+
+    def entry(self) -> Json:
+        """Return the server as the file has it."""
+        first, *rest = own_command()
+        if self.key == "mcp":
+            return {"type": "local", "command": [first, *rest], "enabled": True}
+        return {"command": first, "args": rest}
+
+    def plan(self, verb: str) -> str:
+        """Return in words what `change` does, or what the user has to do."""
+        if self.own:
+            return f"run: {shlex.join(self.command(verb))}"
+        if verb == "remove":
+            return f"take {self.key}.{NAME} out of {self.path}"
+        return f"put into {self.path}:\n{json.dumps({self.key: {NAME: self.entry()}}, indent=2)}"
+
+    def change(self, verb: str) -> None:
+        """Add or remove the server; raises `Refusal`."""
+        try:
+            if self.own:
+                subprocess.run(self.command(verb), check=True)
+            else:
+                self._edit(verb)
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+            problem = f"{self.title} isn't changed: {error}"
+            hint = "The same command with --print shows what to do by hand."
+            raise Refusal(ErrorCode.INVALID_INPUT, f"{problem}. {hint}") from None
+
+    def _edit(self, verb: str) -> None:
+        data = as_object(json.loads(self.path.read_bytes())) if self.path.exists() else {}
+        servers = {**as_object(data.get(self.key)), NAME: self.entry()}
+        if verb == "remove":
+            del servers[NAME]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            shutil.copy2(self.path, f"{self.path}.backup")
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps({**data, self.key: servers}, indent=2) + "\n")
+        new.replace(self.path)
+
+
+_OWN, _OWN_SCOPED = "mcp {} outrider | -- first rest", "mcp {} -s user outrider | first -- rest"
+HOSTS = {
+    "claude": Host(
+        "Claude Code",
+        ".claude.json",
+        "mcpServers",
+        "claude mcp {} --scope user outrider | -- first rest",
+    ),
+    "codex": Host("Codex", ".codex/config.toml", "mcp_servers", f"codex {_OWN}"),
+    "gemini": Host("Gemini CLI", ".gemini/settings.json", "mcpServers", f"gemini {_OWN_SCOPED}"),
+    "qwen": Host("Qwen Code", ".qwen/settings.json", "mcpServers", f"qwen {_OWN_SCOPED}"),
+    "copilot": Host("Copilot CLI", ".copilot/mcp-config.json", "mcpServers", f"copilot {_OWN}"),
+    "opencode": Host("OpenCode", ".config/opencode/opencode.json", "mcp"),
+    "cursor": Host("Cursor", ".cursor/mcp.json", "mcpServers", is_pasted=True),
+    "vscode": Host("VS Code", ".config/Code/User/mcp.json", "servers", is_pasted=True),
+}
+
+
+def own_command() -> list[str]:
+    """Return the command of this server, as it works in any folder."""
+    script = Path(sys.executable).parent / "outrider"
+    # With -P, no folder that a host happens to be in can bring a module of the same name.
+    module = [sys.executable, "-P", "-m", "outrider"]
+    return [*([str(script)] if script.exists() else module), "mcp"]
+
+
+def registered() -> Iterator[tuple[Host, list[str]]]:
+    """Yield the hosts in whose file the server is, with the command that is there."""
+    for host in HOSTS.values():
+        with suppress(OSError, ValueError):
+            text = host.path.read_text()
+            read = tomllib.loads(text) if host.path.suffix == ".toml" else json.loads(text)
+            if entry := as_object(as_object(as_object(read).get(host.key)).get(NAME)):
+                command = entry.get("command", [])
+                whole = [command] if isinstance(command, str) else command
+                yield host, [*whole, *entry.get("args", [])]
+
+
+def problem_of(command: list[str]) -> str | None:
+    """Return why a server that is registered doesn't answer; None where it does."""
+    hello = encoded({"id": 1, "method": "initialize"})
+    try:
+        done = subprocess.run(
+            command, input=hello, capture_output=True, timeout=MAX_ANSWER_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return None if b'"serverInfo"' in done.stdout else "it doesn't answer as a server"

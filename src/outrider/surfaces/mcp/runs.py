@@ -1,0 +1,163 @@
+"""The delegations of one server: each goes on until it ends, its caller leaves, or the server ends.
+
+A run that takes longer than a client waits is answered with a handle. The same request again then
+joins that run. A run that nobody has a handle for is never joined: two equal calls are two runs.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from outrider.delegation.perform import Caller
+from outrider.delegation.preparation import Prepared
+from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
+from outrider.delegation.project import Project
+from outrider.processes.reaping import libc
+from outrider.protocol import jsonl
+from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
+from outrider.protocol.results import ToolResult, refused
+from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.surfaces.cli.run import hide_secrets
+from outrider.surfaces.mcp.connection import Request
+from outrider.surfaces.mcp.results import handle, told
+from outrider.surfaces.mcp.wire import Json
+from outrider.surfaces.text import as_text, fit, one_line
+
+PROGRESS_EVERY_SECONDS = 10.0
+MAX_PROGRESS_TEXT = 120
+MAX_HANDLES = 64
+"""How many handles of runs that have ended are kept for those who ask again."""
+DEAF_CLIENTS = ("claude-ai",)
+"""Clients that give a token for progress, and give up in time all the same."""
+
+
+@dataclass(eq=False)
+class Run:
+    """A delegation under way."""
+
+    key: bytes
+    """The request that joins it."""
+    id: str = ""
+    """Empty while it waits for admission."""
+    doing: str = "waiting for other subagents to end"
+    watchers: set[Request] = field(default_factory=set[Request])
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[ToolResult]" = field(init=False)
+
+    def on_start(self, prepared: Prepared, run_id: str) -> None:
+        """Take in that the child starts."""
+        hide_secrets(prepared)
+        self.id = run_id
+
+    def on_event(self, event: Event) -> None:
+        """Tell those who wait of each turn and tool call."""
+        if isinstance(event, TurnStartEvent):
+            self.doing = f"turn {event.turn}"
+        elif isinstance(event, ToolStartEvent):
+            words = f"{event.name} {as_text(event.args)[: MAX_PROGRESS_TEXT * 4]}"
+            self.doing = fit(one_line(words), MAX_PROGRESS_TEXT)
+        else:
+            return
+        for request in self.watchers:
+            request.progress(self.doing)
+
+    def stop(self) -> None:
+        """End it, with what there is so far."""
+        self.cancelled.set()
+        if not self.id:
+            self.task.cancel()
+
+    async def ended(self, request: Request, seconds: float) -> bool:
+        """Wait so long, with progress on the way; return whether it has ended."""
+        give_up = time.monotonic() + seconds
+        self.watchers.add(request)
+        try:
+            while not self.task.done() and (left := give_up - time.monotonic()) > 0:
+                await asyncio.wait({self.task}, timeout=min(left, PROGRESS_EVERY_SECONDS))
+                request.progress(self.doing)
+        finally:
+            self.watchers.discard(request)
+        return self.task.done()
+
+    def details(self) -> Json:
+        """Return what came of it, as `details` has it."""
+        why = Refusal(ErrorCode.SUBAGENT_CANCELLED, "It was stopped before a child was started.")
+        result = refused(why) if self.task.cancelled() else self.task.result()
+        return result.to_dict()["details"]
+
+
+class Runs:
+    """All runs of a server."""
+
+    def __init__(self) -> None:
+        self._running: set[Run] = set()
+        self._handles: dict[bytes, Run] = {}
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def call(
+        self, request: Request, name: str, arguments: Json, project: Project, caller: Caller
+    ) -> Json:
+        """Return the result of a tool that delegates, or a handle where that takes too long."""
+        key = jsonl.encode([str(project.folder), name, sorted(arguments.items())])
+        run = self._handles.get(key) or self._begin(Run(key), name, arguments, project, caller)
+        try:
+            ended = await run.ended(request, patience(request, project))
+        except asyncio.CancelledError:
+            if key not in self._handles:
+                run.stop()
+            raise
+        if ended:
+            self._handles.pop(key, None)
+            return told(run.details(), project.config.mcp.result_bytes)
+        self._handles[key] = run
+        for past in [one for one in self._handles.values() if one.task.done()][:-MAX_HANDLES]:
+            del self._handles[past.key]
+        return handle(run.id)
+
+    def find(self, run_id: str) -> Run | None:
+        """Return a run that goes on, by its id."""
+        return next((run for run in self._running if run.id == run_id), None)
+
+    def forget(self, run_id: str) -> None:
+        """Drop the handle of a run whose end was told: the same request is a new one now."""
+        self._handles = {key: run for key, run in self._handles.items() if run.id != run_id}
+
+    def _begin(self, run: Run, name: str, arguments: Json, project: Project, caller: Caller) -> Run:
+        told = {"on_start": run.on_start, "on_event": run.on_event, "cancelled": run.cancelled}
+        manager = SubAgentManager(project.folder, replace(caller, **told))
+        run.task = asyncio.create_task(
+            SubAgentTool(sub_agent_profile(name), manager).call(arguments)
+        )
+        self._running.add(run)
+        run.task.add_done_callback(lambda _: self._on_end(run, project.config.warm.keep_minutes))
+        return run
+
+    def _on_end(self, run: Run, keep_minutes: int) -> None:
+        self._running.discard(run)
+        if not self._running:
+            with suppress(AttributeError):  # it is only in Linux's C library
+                libc().malloc_trim(0)
+        if self._idle is not None:
+            self._idle.cancel()
+        loop = asyncio.get_running_loop()
+        self._idle = loop.call_later(keep_minutes * 60, self._on_idle)
+
+    def _on_idle(self) -> None:
+        """Give the fork server's memory back."""
+        if not self._running:
+            hosted_fork_server().kill()
+
+    async def close(self) -> None:
+        """End all runs, and return when their children are gone."""
+        running = list(self._running)
+        for run in running:
+            run.stop()
+        await asyncio.gather(*(run.task for run in running), return_exceptions=True)
+
+
+def patience(request: Request, project: Project) -> float:
+    """Return for how many seconds a client can be kept waiting."""
+    counts = request.token is not None and request.client.name not in DEAF_CLIENTS
+    return float("inf") if counts else project.config.mcp.reply_within_ms / 1000

@@ -1,0 +1,177 @@
+"""The MCP server at work: tools that delegate, reports as prompts, agents that change."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+from outrider.agents.definitions import AgentDefinition, normal_name
+from outrider.agents.permissions import Clearance
+from outrider.delegation.perform import Caller
+from outrider.delegation.preparation import Confirm
+from outrider.delegation.profiles import sub_agent_profile
+from outrider.delegation.project import Project, open_project
+from outrider.delegation.request import invalid
+from outrider.protocol.errors import Refusal
+from outrider.protocol.results import refused
+from outrider.records.runs import find_run
+from outrider.settings.places import runs_folder
+from outrider.surfaces.mcp.connection import Connection, Request
+from outrider.surfaces.mcp.offer import READER, Offer
+from outrider.surfaces.mcp.results import handle, recorded, told
+from outrider.surfaces.mcp.runs import Runs, patience
+from outrider.surfaces.mcp.wire import INVALID_PARAMS, Json, RpcError, Session, as_object
+from outrider.surfaces.reports import REPORTS
+
+LOOK_EVERY_SECONDS = 2.0
+"""How often it is looked whether agent files have changed."""
+REPORT = """\
+import sys
+from outrider.surfaces.reports import report
+print(*report(sys.argv[1], sys.argv[2:]).lines(100), sep="\\n")
+"""
+
+
+def serve(session: Session, offer: Offer, pending: bytes, stdout: int) -> None:
+    """Serve a client that has been greeted, beginning with what it sent meanwhile."""
+
+    async def answer() -> None:
+        await Server(session, offer, stdout).serve(pending)
+
+    asyncio.run(answer())
+
+
+class Server:
+    """Answers one client."""
+
+    def __init__(self, session: Session, offer: Offer, stdout: int) -> None:
+        handlers = {
+            "tools/call": self._call_tool,
+            "prompts/list": self._list_prompts,
+            "prompts/get": self._get_prompt,
+        }
+        self._connection = Connection(session, handlers, 0, stdout)
+        self._offer = offer
+        self._runs = Runs()
+        self._confirmed: set[AgentDefinition] = set()
+
+    async def serve(self, pending: bytes) -> None:
+        """Answer until the client leaves or a signal comes; then end every run."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._connection.closed.set)
+        looking = loop.create_task(self._look())
+        await self._connection.serve(pending)
+        looking.cancel()
+        await self._runs.close()
+
+    async def _look(self) -> None:
+        """Tell the client when there are other tools than it was told of."""
+        seen: object = None
+        while True:
+            self._offer.folder = Path(await self._connection.root() or self._offer.folder)
+            try:
+                found: object = open_project(self._offer.folder).discovery
+            except Refusal as refusal:
+                found = refusal.message
+            if found != seen and self._offer.has_changed():
+                self._connection.tools_changed()
+            seen = found
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+    async def _call_tool(self, request: Request) -> Json:
+        name, arguments = request.params.get("name"), as_object(request.params.get("arguments"))
+        folder = Path(await request.root() or self._offer.folder)
+        try:
+            project = open_project(folder)
+            settings = project.config.subagents
+            if name == READER and settings.enabled:
+                return await self._read_on(request, arguments, project)
+            if name not in settings.tools or not settings.enabled:
+                raise RpcError(INVALID_PARAMS, f"There is no tool {name!r} here.")
+            caller = Caller(
+                os.environ, confirm=await self._confirm(request, name, arguments, project)
+            )
+        except Refusal as refusal:
+            return told(refused(refusal).to_dict()["details"], 0)
+        return await self._runs.call(request, name, arguments, project, caller)
+
+    async def _confirm(
+        self, request: Request, name: str, arguments: Json, project: Project
+    ) -> Confirm | None:
+        """Ask the person about a repository's agent; None where the policy has to decide."""
+        profile = sub_agent_profile(name)
+        called = str(arguments.get(profile.agent_arg or "", profile.agent))
+        agent = project.discovery.agents.get(normal_name(called))
+        if agent is None or not request.client.can_ask:
+            return None
+        given, _ = project.permit(agent, interactive=True)
+        clearance, reason = project.clearance(agent, given, interactive=True)
+        if clearance is Clearance.ASK and agent not in self._confirmed:
+            form: Json = {"type": "object", "properties": {}}
+            question = {"message": f"{reason}. Let it run?", "requestedSchema": form}
+            answer = await request.ask("confirm", "elicitation/create", question)
+            if answer is None:
+                return None
+            if answer.get("action") == "accept":
+                self._confirmed.add(agent)
+        return lambda _reason: agent in self._confirmed
+
+    async def _read_on(self, request: Request, given: Json, project: Project) -> Json:
+        """Return a page of a run's answer, when it has ended; a handle where it hasn't in time."""
+        config, run_id = project.config, str(given.get("runId"))
+        if not re.fullmatch("[0-9a-f]{8}", run_id):
+            raise invalid("runId has to be the id of a run: eight digits and letters.")
+        limit = min(_number(given, "limit", config.mcp.result_bytes), config.limits.result_bytes)
+        wait_ms = _number(given, "waitMs", config.mcp.reply_within_ms)
+        running = self._runs.find(run_id)
+        if running is not None:
+            seconds = min(wait_ms / 1000, patience(request, project))
+            if given.get("stop") is True:
+                running.stop()
+                seconds = float("inf")
+            if not await running.ended(request, seconds):
+                return handle(run_id)
+        self._runs.forget(run_id)
+        details = recorded(find_run(runs_folder(os.environ), run_id))
+        return told(details, limit, _number(given, "offset", 0))
+
+    async def _list_prompts(self, _request: Request) -> Json:
+        options = {"name": "options", "description": "Words as on the command line."}
+        reports = REPORTS if open_project(self._offer.folder).config.commands.enabled else {}
+        prompts = [
+            {"name": name, "description": what, "arguments": [options]}
+            for name, what in reports.items()
+        ]
+        return {"prompts": prompts}
+
+    async def _get_prompt(self, request: Request) -> Json:
+        """Return a report, made in a process of its own: it loads much, and may take long."""
+        name = str(request.params.get("name"))
+        if name not in REPORTS:
+            raise RpcError(INVALID_PARAMS, f"There is no prompt {name!r} here.")
+        words = str(as_object(request.params.get("arguments")).get("options", "")).split()
+        making = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", REPORT, name, *words),
+            cwd=await request.root() or self._offer.folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            made, problem = await making.communicate()
+        finally:
+            if making.returncode is None:
+                making.kill()
+        report = (problem if making.returncode else made).decode(errors="replace")
+        text = f"Show me this report of Outrider as it is:\n\n{report}"
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+
+
+def _number(given: Json, name: str, default: int) -> int:
+    value = given.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise invalid(f"{name} has to be a whole number from 0 on.")
+    return value

@@ -1,0 +1,38 @@
+"""The beginning of `outrider mcp`: the first answers, with nothing loaded that they don't need."""
+
+import os
+import sys
+from pathlib import Path
+
+from outrider.surfaces.mcp.offer import Offer
+from outrider.surfaces.mcp.wire import Session, greeted
+
+
+def main() -> int:
+    """Serve the client at stdin and stdout until it leaves, and return the exit code."""
+    stdout = os.dup(1)
+    os.dup2(2, 1)  # what a library prints must not get between the messages
+    offer = Offer(Path.cwd())
+    session = Session(offer.describe, offer.tools)
+    try:
+        pending = greeted(session, 0, stdout)
+        if pending is not None:
+            _load_asyncio()
+            from outrider.surfaces.mcp.server import serve
+
+            serve(session, offer, pending, stdout)
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass
+    return 0
+
+
+def _load_asyncio() -> None:
+    """Load asyncio and hashlib without OpenSSL, which they can do without: a server idles long."""
+    absent = [name for name in ("ssl", "_hashlib") if name not in sys.modules]
+    for name in absent:
+        sys.modules[name] = None  # pyright: ignore[reportArgumentType]
+    import asyncio as asyncio
+    import hashlib as hashlib
+
+    for name in absent:
+        del sys.modules[name]

@@ -1,0 +1,168 @@
+"""What MCP clients of both eras say and want to hear, and their first answers.
+
+A client of the handshake era (2025-06-18, 2025-11-25) opens with `initialize`. One of the stateless
+era (2026-07-28) says with each request what it speaks and can do.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from outrider import __version__
+from outrider.protocol.errors import OutriderError
+
+HANDSHAKE_VERSIONS = ("2025-06-18", "2025-11-25")
+STATELESS_VERSION = "2026-07-28"
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
+INVALID_PARAMS, INTERNAL_ERROR, UNSUPPORTED_VERSION = -32602, -32603, -32022
+META = "io.modelcontextprotocol/"
+SERVER = {"name": "outrider", "version": __version__}
+READ_BYTES = 1 << 16
+SILENCE_SECONDS = 0.05
+
+Json = dict[str, Any]
+RequestId = str | int
+
+
+class RpcError(OutriderError):
+    """A message that gets an error for an answer."""
+
+    def __init__(self, code: int, message: str, **data: Any) -> None:
+        super().__init__(message)
+        self.answer: Json = {"code": code, "message": message} | ({"data": data} if data else {})
+
+
+def as_object(value: object) -> Json:
+    """Return a JSON object as it is, and an empty one for anything else."""
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True)
+class Client:
+    """What is known of the client that sent a request."""
+
+    version: str
+    capabilities: Json = field(default_factory=dict[str, Any])
+    name: str = ""
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether it is of the stateless era."""
+        return self.version == STATELESS_VERSION
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether it can put a question to the person."""
+        forms = self.capabilities.get("elicitation")
+        return forms == {} or "form" in as_object(forms)
+
+
+@dataclass
+class Session:
+    """One client: who it is, and what it is answered to begin with, which must not take long."""
+
+    describe: Callable[[], Json]
+    list_tools: Callable[[Client], list[Json]]
+    client: Client | None = None
+    """Who sent `initialize`."""
+
+    def answer(self, method: str, params: Json) -> Json | None:
+        """Return the result of a request that a client opens with; None for any other."""
+        if method == "initialize":
+            wanted = params.get("protocolVersion")
+            version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+            name = as_object(params.get("clientInfo")).get("name")
+            self.client = Client(str(version), as_object(params.get("capabilities")), str(name))
+            return {"protocolVersion": version, "serverInfo": SERVER, **self.describe()}
+        client = self.client_of(method, params)
+        if method == "server/discover":
+            about = {"supportedVersions": [STATELESS_VERSION], **self.describe()}
+            return self.complete(client, about)
+        if method == "tools/list":
+            return self.complete(client, {"tools": self.list_tools(client)})
+        return self.complete(client, {}) if method == "ping" else None
+
+    def client_of(self, method: str, params: Json) -> Client:
+        """Return who sent a request: what it says itself, else what `initialize` said."""
+        meta = as_object(params.get("_meta"))
+        version = meta.get(f"{META}protocolVersion")
+        if version is None and self.client is not None:
+            return self.client
+        if version is None and method not in ("ping", "server/discover"):
+            raise RpcError(INVALID_REQUEST, "Send `initialize` first.")
+        if version not in (None, STATELESS_VERSION):
+            known = {"supported": [STATELESS_VERSION], "requested": version}
+            raise RpcError(UNSUPPORTED_VERSION, "This version isn't spoken here.", **known)
+        name = as_object(meta.get(f"{META}clientInfo")).get("name")
+        capabilities = as_object(meta.get(f"{META}clientCapabilities"))
+        return Client(STATELESS_VERSION, capabilities, str(name))
+
+    def complete(self, client: Client, result: Json) -> Json:
+        """Return a result as the client's era wants it; nothing of it is to be kept."""
+        if not client.is_stateless:
+            return result
+        era = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return {**era, "_meta": {f"{META}serverInfo": SERVER}, **result}
+
+
+def parsed(line: bytes) -> Json:
+    """Return the message on a line; raises `RpcError`."""
+    try:
+        message: object = json.loads(line)
+    except (ValueError, RecursionError):
+        raise RpcError(PARSE_ERROR, "This line isn't JSON.") from None
+    known = as_object(message)
+    request_id: object = known.get("id", 0)
+    has_id = isinstance(request_id, RequestId) and not isinstance(request_id, bool)
+    if not has_id or not (isinstance(known.get("method"), str) or {"result", "error"} & set(known)):
+        raise RpcError(
+            INVALID_REQUEST, "A message has a method or a result, and an id that is one."
+        )
+    if not isinstance(known.get("params", {}), dict):
+        raise RpcError(INVALID_PARAMS, "The params of a request are a JSON object.")
+    return known
+
+
+def encoded(message: Json) -> bytes:
+    """Return a message as a line."""
+    return json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n"
+
+
+def greeted(session: Session, stdin: int, stdout: int) -> bytes | None:
+    """Answer what a client opens with before more is loaded; return what was read beyond that.
+
+    It ends when the client wants something else, or has its tools and is silent. None says that
+    the client has gone.
+    """
+    from select import select
+
+    pending, has_tools = b"", False
+    while len(pending) < READ_BYTES:
+        line, newline, rest = pending.partition(b"\n")
+        if newline:
+            answer = _opening(session, line)
+            if answer is None:
+                break
+            os.write(stdout, answer)
+            pending, has_tools = rest, has_tools or b'"tools/list"' in line
+        elif has_tools and not select([stdin], [], [], SILENCE_SECONDS)[0]:
+            break
+        elif data := os.read(stdin, READ_BYTES):
+            pending += data
+        else:
+            return None
+    return pending
+
+
+def _opening(session: Session, line: bytes) -> bytes | None:
+    try:
+        message = parsed(line)
+        method, params = message.get("method", ""), message.get("params", {})
+        if method == "notifications/initialized":
+            return b""
+        result = session.answer(method, params) if "id" in message else None
+    except RpcError:
+        return None
+    return None if result is None else encoded({"id": message["id"], "result": result})
