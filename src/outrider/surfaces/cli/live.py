@@ -38,6 +38,7 @@ class Moving:
         self._live: Live | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._mode: list[Any] | None = None
+        self._begun = time.monotonic()
 
     def start(self) -> None:
         """Begin to draw; what is typed meanwhile isn't shown among the lines."""
@@ -53,6 +54,7 @@ class Moving:
             redirect_stderr=False,
             get_renderable=self._group,
         )
+        self._begun = time.monotonic()
         self._live.start()
         self._tick()
 
@@ -88,7 +90,8 @@ class Moving:
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
     def _group(self) -> Group:
-        spinner = SPINNER[int(time.monotonic() / REFRESH_SECONDS) % len(SPINNER)]
+        elapsed = time.monotonic() - self._begun
+        spinner = SPINNER[int(elapsed / REFRESH_SECONDS) % len(SPINNER)]
         return Group(*(_line(text, style) for text, style in self._render(spinner)))
 
 
