@@ -11,6 +11,11 @@ def main() -> int:
     if arguments in (["--version"], ["-V"]):
         sys.stdout.write(f"outrider {__version__}\n")
         return 0
+    import signal
+
+    # Ctrl-C during the imports is no error to be traced: the process just ends.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from outrider.surfaces.cli.main import run_command
 
     return run_command(arguments)

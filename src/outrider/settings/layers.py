@@ -13,6 +13,7 @@ from typing import Any, cast
 from outrider.protocol.data import from_json
 from outrider.protocol.errors import OutriderError
 from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule
+from outrider.settings.quantities import QuantityError, number_for
 
 
 class SettingError(OutriderError, ValueError):
@@ -69,6 +70,11 @@ def _check_choices(key: Key, names: Iterable[str]) -> None:
 
 def _check_number(key: Key, value: object) -> float:
     whole = key.kind is int
+    if isinstance(value, str):
+        try:
+            value = number_for(key.name, value)
+        except QuantityError as bad:
+            raise SettingError(str(bad)) from None
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         raise SettingError(f"{value!r} is not a {'whole ' if whole else ''}number")
     # NaN fails every comparison, so it is refused here too.

@@ -11,8 +11,9 @@ from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.chat.board import Board, board
+from outrider.surfaces.cli.inputs import whole_task
 from outrider.surfaces.cli.options import add_main_options, option_flags
-from outrider.surfaces.cli.run import hide_secrets, task_on_stdin, told
+from outrider.surfaces.cli.run import hide_secrets, told
 from outrider.surfaces.cli.views import opening
 from outrider.surfaces.parser import CommandParser
 
@@ -36,7 +37,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Ask, and print the answer."""
-    question = task_on_stdin() if arguments.question == "-" else arguments.question
+    question = whole_task(arguments.question, ())
     shown = board(shows_answer=False)
     result = asyncio.run(_asked(main_session(arguments, shown), shown, question))
     code = told(result, as_json=arguments.json)

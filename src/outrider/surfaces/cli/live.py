@@ -1,66 +1,104 @@
-"""The live view of a run on a terminal: its last steps, turns, tool calls, tokens and time."""
+"""The live view of a run on a terminal: its last steps, the answer as it comes, and where it is."""
 
 import asyncio
+import os
 import sys
+import termios
 import time
-from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, TextIO
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.segment import SegmentLines
 from rich.text import Text
 
 from outrider.delegation.preparation import Prepared
-from outrider.protocol.results import Streaming, ToolResult
-from outrider.surfaces.cli.views import View, spent
-from outrider.surfaces.text import as_text, count, one_line
+from outrider.surfaces.cli.views import View
+from outrider.surfaces.markdown import Answer
+from outrider.surfaces.text import one_line
 
 REFRESH_SECONDS = 0.1
-MAX_STEPS = 5
-MAX_TEXT = 2_000
-MAX_ARGUMENTS = 500
+MAX_DRAWN = 4_000
+"""How many characters of an unfinished answer are drawn: as many as a screen holds."""
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-# The argument that says most about a call, in this order; without one, all are shown.
-MAIN_ARGUMENTS = ("path", "pattern", "command", "url", "query")
 _line = partial(Text, no_wrap=True, overflow="ellipsis")
+
+
+class Moving:
+    """Lines at the bottom of a terminal, drawn anew ten times a second; others go above them.
+
+    `render` is given a spinner. What is typed meanwhile is not shown.
+    """
+
+    def __init__(self, file: TextIO, render: Callable[[str], list[RenderableType]]) -> None:
+        self.console = Console(file=file, highlight=False, emoji=False)
+        self._render = render
+        self._live: Live | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._mode: list[Any] | None = None
+
+    def start(self) -> None:
+        """Begin to draw."""
+        with suppress(OSError, termios.error):
+            self._mode = mode = termios.tcgetattr(2)
+            self._set_mode([*mode[:3], mode[3] & ~termios.ECHO, *mode[4:]])
+        self._live = Live(
+            console=self.console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            get_renderable=self._group,
+        )
+        self._live.start()
+        self._tick()
+
+    def stop(self) -> None:
+        """Remove the lines."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with suppress(OSError, termios.error):  # a terminal that is gone must not cost the answer
+            if self._live is not None:
+                self._live.stop()
+                self._set_mode(self._mode)
+
+    def _set_mode(self, mode: list[Any] | None) -> None:
+        # A job in the background would be stopped for it.
+        if mode is not None and os.tcgetpgrp(2) == os.getpgrp():
+            termios.tcsetattr(2, termios.TCSANOW, mode)
+
+    def _tick(self) -> None:
+        with suppress(OSError):
+            if self._live is not None:
+                self._live.refresh()
+        self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
+
+    def _group(self) -> Group:
+        return Group(*self._render(SPINNER[int(time.monotonic() / REFRESH_SECONDS) % len(SPINNER)]))
 
 
 class LiveView(View):
     """A few moving lines on stderr while the run lasts; they disappear when it ends."""
 
     def __init__(self) -> None:
-        self._console = Console(file=sys.stderr, highlight=False, emoji=False)
-        self._steps = Steps()
-        self._name = self._model = ""
-        self._streaming = Streaming()
-        self._begun = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._live = Live(
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            get_renderable=self._render,
-        )
+        super().__init__()
+        self._moving = Moving(sys.stderr, self._render)
+        self._drawn = ("", SegmentLines(()))
+        self._is_running = False
 
     def started(self, prepared: Prepared, run_id: str) -> None:
         """Begin to show the run."""
         super().started(prepared, run_id)
-        self._name, self._model = prepared.definition.name, prepared.choice.model
-        self._begun = time.monotonic()
-        self._live.start()
-        self._tick()
+        self._is_running = True
+        self._moving.start()
 
-    def updated(self, result: ToolResult) -> None:
-        """Take in a partial result; the next tick shows it."""
-        streaming = result.details.streaming
-        if streaming is not None:
-            self._streaming, items = streaming, streaming.display_items
-            # Text that is still being written is the last item.
-            self._steps.take_in(items[:-1] if result.text else items, result.text)
+    def tell(self, line: str) -> None:
+        """Print how the run begins; what comes then is in the moving lines."""
+        if not self._is_running:
+            super().tell(line)
 
     def stopping(self) -> None:
         """Show that Ctrl-C has arrived."""
@@ -68,63 +106,26 @@ class LiveView(View):
 
     def close(self) -> None:
         """Remove the moving lines."""
-        if self._timer is not None:
-            self._timer.cancel()
-        with suppress(OSError):  # a terminal that is gone must not cost the answer
-            self._live.stop()
+        super().close()
+        self._moving.stop()
 
-    def _tick(self) -> None:
-        with suppress(OSError):
-            self._live.refresh()
-        self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
-
-    def _render(self) -> Group:
-        steps = self._steps.last(min(MAX_STEPS, max(self._console.height - 2, 0)))
-        return Group(*(_line(f"  {step}", "dim") for step in steps), _line(self._status(), "bold"))
-
-    def _status(self) -> str:
-        elapsed = time.monotonic() - self._begun
-        spinner = SPINNER[int(elapsed / REFRESH_SECONDS) % len(SPINNER)]
-        parts = [
-            f"{spinner} {self._name}",
-            f"{int(elapsed) // 60}:{int(elapsed) % 60:02}",
-            f"turn {turns}" if (turns := self._streaming.turn_count) else "starting",
-            count(self._steps.calls, "tool call"),
-            spent(self._streaming.usage),
-            self._model,
+    def _render(self, spinner: str) -> list[RenderableType]:
+        room = max(self._moving.console.height - 2, 0)
+        steps = list(self.steps)[-room:] if room else []
+        retry = one_line(self.retry())
+        return [
+            *(_line(f"  {step}", "dim") for step in steps),
+            *([self._answer(left)] if (left := room - len(steps) - 1) > 0 else []),
+            *([_line(retry, "yellow")] if retry else []),
+            _line(f"{spinner} {self.status()}", "bold"),
         ]
-        return one_line(" · ".join(parts))
 
-
-class Steps:
-    """The last things that a run did, as lines, and how many tools it called."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self._lines: deque[str] = deque(maxlen=MAX_STEPS)
-        self._last: dict[str, Any] | None = None
-        self._text = ""
-
-    def take_in(self, items: tuple[dict[str, Any], ...], text: str) -> None:
-        """Take in the run's items; only those after the last known one are new."""
-        # By identity, from the end: the list is bounded, so positions in it change.
-        known = next((n for n in range(len(items), 0, -1) if items[n - 1] is self._last), 0)
-        for item in items[known:]:
-            if item.get("type") == "toolCall":
-                self.calls += 1
-                self._lines.append(call_line(str(item.get("name")), item.get("args")))
-            self._last = item
-        self._text = text[-MAX_TEXT:]
-
-    def last(self, number: int) -> list[str]:
-        """Return the last lines, ending with the newest line of the model's own text."""
-        said = [line for line in self._text.splitlines() if line.strip()]
-        lines = [*self._lines, *map(one_line, said[-1:])]
-        return lines[-number:] if number else []
-
-
-def call_line(name: str, args: object) -> str:
-    """Return a tool call as one line: `grep idleTimeout`."""
-    values = cast("dict[str, object]", args) if isinstance(args, dict) else {}
-    shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
-    return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
+    def _answer(self, room: int) -> SegmentLines:
+        """Return the last lines of what the model has written so far."""
+        if self.text != self._drawn[0]:
+            text, start = self.text, max(0, len(self.text) - MAX_DRAWN)
+            start = text.find("\n", start) + 1 if start else 0
+            fence = "```\n" if text.count("\n```", 0, start) % 2 else ""
+            lines = self._moving.console.render_lines(Answer(fence + text[start:]), pad=False)
+            self._drawn = text, SegmentLines(lines[-room:], new_lines=True)
+        return self._drawn[1] if self.text else SegmentLines(())

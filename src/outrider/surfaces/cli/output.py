@@ -47,7 +47,8 @@ def terminal_columns() -> int | None:
 
 def is_plain(stream: TextIO) -> bool:
     """Whether `stream` gets neither colour nor a live view."""
-    return not stream.isatty() or os.environ.get("TERM") == "dumb"
+    draws = stream.isatty() and "utf" in stream.encoding.lower()
+    return not draws or os.environ.get("TERM") == "dumb"
 
 
 def coloured(text: str, colour: str | None) -> str:
@@ -94,6 +95,16 @@ def write_text(text: str) -> None:
     """Write any text to stdout, cleaned, with a newline at its end."""
     cleaned = clean(text)
     write(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
+
+
+def write_answer(text: str) -> None:
+    """Write an answer to stdout: Markdown that is drawn on a terminal, as it is in a pipe."""
+    if is_plain(sys.stdout):
+        return write_text(text)
+    from outrider.surfaces.markdown import draw
+
+    with _stdout() as stdout:
+        return draw(text, stdout)
 
 
 def write_json(value: Any) -> None:

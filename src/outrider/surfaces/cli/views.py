@@ -1,28 +1,79 @@
 """What stderr shows of a run: how it began, what it is doing, and how it ended."""
 
+import asyncio
+import math
+import time
+from collections import deque
+
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
+from outrider.protocol import events
 from outrider.protocol.outcomes import Outcome
-from outrider.protocol.results import SingleResult, ToolResult
+from outrider.protocol.results import SingleResult
 from outrider.protocol.usage import Usage
+from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
-from outrider.surfaces.text import by_reason, count, duration
+from outrider.surfaces.text import as_text, by_reason, count, duration, one_line
 
 CHOSEN = ("flag", "agent file", "configuration")
+MAX_SILENCE_SECONDS = 15
+MAX_LINE = 200
+MAX_STEPS = 5
+MAX_TEXT = 100_000
+MAX_ARGUMENTS = 500
+# The argument that says most about a call, in this order; without one, all are shown.
+MAIN_ARGUMENTS = ("path", "pattern", "command", "agent", "url", "query")
 
 
 class View:
-    """Follows a run. This one is for a pipe or a log: it shows no progress."""
+    """Follows a run. This one is for a pipe or a log: a line for each turn, and now and then."""
+
+    def __init__(self) -> None:
+        self.steps: deque[str] = deque(maxlen=MAX_STEPS)
+        self.text = ""
+        self._name = self._model = self._failure = ""
+        self._turn = self._calls = 0
+        self._usage = Usage()
+        self._begun = self._again_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     def started(self, prepared: Prepared, run_id: str) -> None:
         """Show what the run has to do without, which model answers, and the run's id."""
-        name = prepared.definition.name
-        without = (f"{name} works without {tools}" for tools in by_reason(prepared.permit.withheld))
-        output.warn((*prepared.warnings, *without))
-        output.say(opening(prepared, run_id))
+        self._name, self._model = prepared.definition.name, prepared.choice.model
+        self._begun = time.monotonic()
+        without = by_reason(prepared.permit.withheld)
+        output.warn((*prepared.warnings, *(f"{self._name} works without {one}" for one in without)))
+        self.tell(opening(prepared, run_id))
 
-    def updated(self, result: ToolResult) -> None:
-        """Take in a partial result."""
+    def updated(self, event: events.Event) -> None:
+        """Take in what the child does."""
+        match event:
+            case events.TurnStartEvent(turn=turn):
+                self._turn, self.text = turn, ""
+            case events.MessageUpdateEvent(delta=delta):
+                self.text, self._failure = (self.text + delta)[-MAX_TEXT:], ""
+            case events.MessageEndEvent(tool_calls=calls, usage=usage):
+                self._usage += usage  # until the turn's end brings the sum
+                self._calls, self._failure = self._calls + len(calls), ""
+                lines = [call_line(call.name, call.args) for call in calls]
+                self.steps.extend(lines)
+                if lines:
+                    self.tell(f"turn {self._turn} · {', '.join(lines)}"[:MAX_LINE])
+            case events.TurnEndEvent(usage=usage):
+                self._usage = usage
+            case events.RetryEvent(message=message, delay_ms=delay, attempt=attempt):
+                self._failure, self.text = f"attempt {attempt} follows: {message}", ""
+                self._again_at = time.monotonic() + delay / 1000
+                self.tell(self.retry())
+            case _:
+                pass
+
+    def tell(self, line: str) -> None:
+        """Print a line; if none follows for a while, another one says that the run goes on."""
+        output.say(line)
+        View.close(self)
+        wait = asyncio.get_running_loop().call_later
+        self._timer = wait(MAX_SILENCE_SECONDS, lambda: self.tell(self.status()))
 
     def stopping(self) -> None:
         """Show that a signal to stop has arrived."""
@@ -30,6 +81,28 @@ class View:
 
     def close(self) -> None:
         """Leave the terminal as it was."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def retry(self) -> str:
+        """`again in 12 s · attempt 2 follows: …`, while a request waits to be sent again."""
+        left = max(0, math.ceil(self._again_at - time.monotonic()))
+        return f"again in {left} s · {self._failure}" if self._failure else ""
+
+    def status(self) -> str:
+        """`explorer · 0:07 · turn 2 · 1 tool call · 1,234 tokens · openai:gpt-6.1-terra`."""
+        seconds = int(time.monotonic() - self._begun)
+        turn = f"turn {self._turn}" if self._turn else "starting"
+        calls, used = count(self._calls, "tool call"), spent(self._usage)
+        time_spent = f"{seconds // 60}:{seconds % 60:02}"
+        return one_line(" · ".join((self._name, time_spent, turn, calls, used, self._model)))
+
+
+def call_line(name: str, args: object) -> str:
+    """Return a tool call as one line: `grep idleTimeout`."""
+    values = args if is_object(args) else {}
+    shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
+    return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
 
 
 def opening(prepared: Prepared, run_id: str) -> str:
@@ -50,6 +123,7 @@ def summary(result: SingleResult, run_id: str) -> list[str]:
         count(calls, "tool call") + (f" ({errors} failed)" if errors else ""),
         spent(result.usage),
         duration(result.duration_ms),
+        *([count(result.attempts, "attempt")] if result.attempts > 1 else []),
         f"run {run_id}",
     ]
     if result.outcome is Outcome.COMPLETED:

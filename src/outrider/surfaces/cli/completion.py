@@ -1,0 +1,98 @@
+"""`outrider completion`: what a shell asks when Tab is pressed, answered from the parsers."""
+
+from argparse import REMAINDER, SUPPRESS, Namespace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from outrider.protocol.errors import Refusal
+from outrider.surfaces.cli import output
+from outrider.surfaces.cli.main import COMMANDS, parser_of
+from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.reports import report
+from outrider.surfaces.text import one_line
+
+EXAMPLES = """\
+examples:
+  eval "$(outrider completion bash)"            in ~/.bashrc
+  eval "$(outrider completion zsh)"             in ~/.zshrc, after compinit
+  outrider completion fish | source             in ~/.config/fish/config.fish
+"""
+# Each of them hands over the words up to the cursor, and takes a value and its meaning a line.
+# Where we have nothing to offer, a shell completes the names of files.
+SCRIPTS = {
+    "bash": r"""
+_outrider() {
+    local IFS=$'\n'
+    COMPREPLY=($(outrider completion --words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+    COMPREPLY=("${COMPREPLY[@]%%$'\t'*}")
+}
+complete -o default -F _outrider outrider
+""",
+    "zsh": r"""
+_outrider() {
+    local tab=$'\t'
+    local -a found
+    found=(${(f)"$(outrider completion --words "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    (( $#found )) || { _files; return }
+    found=("${(@)found//:/\\:}")
+    found=("${(@)found/$tab/:}")
+    _describe outrider found
+}
+compdef _outrider outrider
+""",
+    "fish": r"""
+function __outrider_complete
+    set -l words (commandline -opc) (commandline -ct | string collect -a)
+    set -l found (outrider completion --words $words[2..-1] 2>/dev/null)
+    if set -q found[1]
+        string join \n $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c outrider -f -a "(__outrider_complete)"
+""",
+}
+
+
+def configure(parser: CommandParser) -> None:
+    """Declare the arguments of `completion`."""
+    parser.add_argument("shell", metavar="SHELL", nargs="?", choices=[*SCRIPTS], help="which one")
+    parser.add_argument("--words", nargs=REMAINDER, help=SUPPRESS)
+
+
+def execute(arguments: Namespace) -> None:
+    """Print the script, or what the last of the words could become."""
+    if arguments.shell:
+        return output.write(SCRIPTS[arguments.shell].lstrip())
+    if not arguments.words:
+        raise bad_call(f"completion needs SHELL: {', '.join(SCRIPTS)}", "completion")
+    *before, last = arguments.words
+    with suppress(Refusal):  # a shell has nowhere to show it
+        for value, meaning in _values(before, last).items():
+            if value.startswith(last):
+                output.write(f"{one_line(value)}\t{one_line(meaning)}\n")
+    return None
+
+
+def _values(before: Sequence[str], last: str) -> Mapping[str, str]:
+    """Return what can stand behind these words, each with its meaning."""
+    if not before or before[0] not in COMMANDS:
+        return {} if before else COMMANDS
+    parser = parser_of(before[0])
+    expected = parser.expected(before[1:])
+    if last.startswith("-") and not (expected and expected.option_strings):
+        return {name: option.help or "" for name, option in parser.options.items()}
+    if expected and expected.choices:
+        return dict.fromkeys(map(str, expected.choices), "")
+    match expected and expected.metavar:
+        case "COMMAND":
+            return COMMANDS
+        case "AGENT":
+            agents = report("agents", []).data["agents"]
+            return {agent["name"]: agent["description"] for agent in agents}
+        case "RUN":
+            runs = report("runs", []).data["runs"]
+            return {"last": "the newest"} | {run["runId"]: run["task"] for run in runs}
+        case _:
+            return {}
