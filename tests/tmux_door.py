@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -28,6 +28,7 @@ class Screen:
         env: Mapping[str, str] | None = None,
         columns: int = 100,
         term: str | None = None,
+        program: Sequence[str] = COMMAND,
     ) -> None:
         if not shutil.which("tmux"):
             pytest.skip("tmux isn't installed, which draws the terminal")
@@ -39,7 +40,7 @@ class Screen:
         self._ended.unlink(missing_ok=True)
         given = {**door.environment(env), "TERM": term or "screen-256color"}
         command = shlex.join(
-            ["env", "-i", *(f"{key}={value}" for key, value in given.items()), *COMMAND, *arguments]
+            ["env", "-i", *(f"{key}={value}" for key, value in given.items()), *program, *arguments]
         )
         size = ("-x", str(columns), "-y", "30")
         place = ("-c", str(door.project))

@@ -42,10 +42,10 @@ compdef _outrider outrider
 """,
     "fish": r"""
 function __outrider_complete
-    set -l words (commandline -opc) (commandline -ct | string collect -a)
+    set -l words (commandline -opc) "$(commandline -ct)"
     set -l found (outrider completion --words $words[2..-1] 2>/dev/null)
     if set -q found[1]
-        string join \n $found
+        string join -- \n $found
     else
         __fish_complete_path (commandline -ct)
     end
@@ -82,7 +82,8 @@ def _values(before: Sequence[str], last: str) -> Mapping[str, str]:
     parser = parser_of(before[0])
     expected = parser.expected(before[1:])
     if last.startswith("-") and not (expected and expected.option_strings):
-        return {name: option.help or "" for name, option in parser.options.items()}
+        options = parser.options.items()
+        return {name: one.help or "" for name, one in options if one.help != SUPPRESS}
     if expected and expected.choices:
         return dict.fromkeys(map(str, expected.choices), "")
     match expected and expected.metavar:

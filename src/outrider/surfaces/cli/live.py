@@ -37,11 +37,13 @@ class Moving:
         self.console = Console(file=file, highlight=False, emoji=False)
         self._render = render
         self._live: Live | None = None
+        self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._mode: list[Any] | None = None
 
     def start(self) -> None:
         """Begin to draw."""
+        self._begun = time.monotonic()
         with suppress(OSError, termios.error):
             self._mode = mode = termios.tcgetattr(2)
             self._set_mode([*mode[:3], mode[3] & ~termios.ECHO, *mode[4:]])
@@ -77,7 +79,8 @@ class Moving:
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
     def _group(self) -> Group:
-        return Group(*self._render(SPINNER[int(time.monotonic() / REFRESH_SECONDS) % len(SPINNER)]))
+        ticks = int((time.monotonic() - self._begun) / REFRESH_SECONDS)
+        return Group(*self._render(SPINNER[ticks % len(SPINNER)]))
 
 
 class LiveView(View):
