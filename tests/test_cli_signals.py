@@ -1,6 +1,7 @@
 """Ctrl-C and its like: the child is stopped, and what there is gets printed."""
 
 import signal
+import subprocess
 from contextlib import closing
 
 import pytest
@@ -60,3 +61,21 @@ def test_killed_command_leaves_a_run_that_says_so(door):
     (run,) = door.run("runs", "--json").json["runs"]
     assert (run["state"], run["agent"], run["task"]) == ("interrupted", "explorer", "Tell me.")
     assert door.run("show", run["runId"]).out.startswith("So far, so good. ")
+
+
+@pytest.mark.parametrize("module", ["argparse", "asyncio", "outrider.surfaces.cli.run"])
+def test_ctrl_c_while_the_command_is_being_loaded_shows_no_traceback(door, module):
+    """Python tells of each module that it has imported: at that moment the signal comes."""
+    options = {"env": {"PYTHONPROFILEIMPORTTIME": "1"}, "stdout": subprocess.PIPE}
+    process = door.start("run", "explorer", "x", "-m", "embedded", **options)
+    lines = []
+    for line in process.stderr:
+        lines.append(line.decode())
+        if lines[-1].rstrip().endswith(f"| {module}") or lines[-1].split()[-1] == module:
+            process.send_signal(signal.SIGINT)
+            break
+    _, rest = process.communicate(timeout=PATIENCE_SECONDS)
+    said = [line for line in rest.decode().splitlines() if not line.startswith("import time:")]
+    assert process.returncode in (130, -signal.SIGINT)  # a shell says 130 of both
+    assert not [line for line in said if "Traceback" in line or "Error" in line]
+    door.assert_nothing_left()
