@@ -30,8 +30,7 @@ EXAMPLES = """\
 examples:
   outrider run "Where is the idle timeout enforced?"
   git diff | outrider run reviewer "Review this diff" --timeout 5m
-  outrider run tester "What is untested?" --file src/app.py -m ollama:qwen3
-  outrider run explorer "List the error codes" --json --schema codes.json
+  outrider run tester "What is untested?" --file src/app.py --schema gaps.json
 
 Exit codes: 0 completed, 1 failed, 2 refused, 124 timed out, 130 cancelled.
 """
@@ -55,14 +54,12 @@ def execute(arguments: Namespace) -> int:
     """Delegate, and print the result."""
     flags = option_flags(arguments)
     schema = None if arguments.schema is None else schema_from(arguments.schema)
-    agent = arguments.agent
-    if agent is None:
+    if arguments.agent is None:
         _check_is_task(arguments.task, arguments.cwd)
-        output.say(f"no agent is named, so {DEFAULT_AGENT} takes the task.")
-    task = whole_task(arguments.task, arguments.file)
-    request = Request(agent or DEFAULT_AGENT, task, schema, arguments.model, arguments.cwd)
+    agent, task = arguments.agent or DEFAULT_AGENT, whole_task(arguments.task, arguments.file)
+    request = Request(agent, task, schema, arguments.model, arguments.cwd)
     with closing(_view()) as view:
-        result = asyncio.run(_perform(request, flags, view))
+        result = asyncio.run(_perform(request, flags, view, is_named=bool(arguments.agent)))
     code = told(result, as_json=arguments.json)
     if result.result is not None:
         for line in summary(result.result, result.details.run_id or ""):
@@ -86,7 +83,9 @@ def _view() -> View:
     return LiveView()
 
 
-async def _perform(request: Request, flags: dict[str, object], view: View) -> ToolResult:
+async def _perform(
+    request: Request, flags: dict[str, object], view: View, *, is_named: bool
+) -> ToolResult:
     cancelled = asyncio.Event()
 
     def stop() -> None:
@@ -99,6 +98,8 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
         # right: while a person is asked for a confirmation, nothing would look at an event.
         _on_signals(stop)
         hide_secrets(prepared)
+        if not is_named:
+            output.say(f"no agent is named, so {request.agent} takes the task.")
         view.started(prepared, run_id)
 
     can_ask = sys.stdin.isatty() and sys.stderr.isatty()
