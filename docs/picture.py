@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import closing
+from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
@@ -78,27 +79,20 @@ class Terminal:
         self._tmux("kill-server")
 
 
-@contextmanager
-def terminal():
-    steps = [tool_calls(CALLS, usage=(2100, 64)), drip(ANSWER, 0.05)]
-    with tempfile.TemporaryDirectory(prefix="or") as folder:
-        with ScriptedModel(steps, name="my-model") as server:
-            window = Terminal(folder, server)
-            try:
-                yield window
-            finally:
-                window.close()
-
-
 def svg() -> str:
     """Return the picture: the command, the live view, and what stays when the run has ended."""
-    with terminal() as window:
+    steps = [tool_calls(CALLS, usage=(2100, 64)), drip(ANSWER, 0.05)]
+    with (
+        tempfile.TemporaryDirectory(prefix="or") as folder,
+        ScriptedModel(steps, name="my-model") as server,
+        closing(Terminal(folder, server)) as window,
+    ):
         live = window.frame(r"_check_idleness ends(.*\n)+.*turn 2")
         end = window.frame(r"completed · 2 turns")
     # The answer, and how it ended: the lines before stand above the live view already.
     begun = max(number for number, line in enumerate(end) if "works as run" in line) + 1
     lines = [f'$ outrider run "{TASK}"', *live, "", *end[begun:]]
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"), color_system="256")
+    console = Console(record=True, width=COLUMNS, file=StringIO(), color_system="256")
     for line in lines:
         for pattern, steady in STEADY.items():
             line = re.sub(pattern, steady, line)

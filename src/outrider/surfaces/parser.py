@@ -3,11 +3,13 @@
 import argparse
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import NoReturn
 
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.quantities import QuantityError, milliseconds
 
+_HELP = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28)
 _HOW_OFTEN = {"?": "[{}]", "*": "[{} …]", "+": "{} …"}
 _REQUIRED = "the following arguments are required: "
 
@@ -33,19 +35,6 @@ def time_span(given: str) -> int:
         raise argparse.ArgumentTypeError(str(bad)) from None
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Names an option's value once, behind its last name."""
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        value = f" {_name(action)}" if action.nargs != 0 else ""
-        return f"{', '.join(action.option_strings)}{value}".strip()
-
-
-def _name(action: argparse.Action) -> str:
-    """Return what stands for an argument's value."""
-    return str(action.metavar or "|".join(map(str, action.choices or ())))
-
-
 class CommandParser(argparse.ArgumentParser):
     """A parser that raises `Refusal` instead of printing usage and exiting."""
 
@@ -54,7 +43,7 @@ class CommandParser(argparse.ArgumentParser):
             prog=f"outrider {command}",
             description=summary,
             epilog=epilog,
-            formatter_class=_Help,
+            formatter_class=_HELP,
             allow_abbrev=False,
             add_help=False,
         )
@@ -93,7 +82,7 @@ class CommandParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Return the help; it fits a screen."""
         places = [one for one in self._actions if not one.option_strings]
-        call = [_HOW_OFTEN.get(str(one.nargs), "{}").format(_name(one)) for one in places]
+        call = [_HOW_OFTEN.get(str(one.nargs), "{}").format(one.metavar) for one in places]
         self.usage = " ".join([self.prog, *call, "[OPTION …]"])
         return super().format_help()
 

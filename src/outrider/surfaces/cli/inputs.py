@@ -6,13 +6,12 @@ import select
 import stat
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from outrider.delegation.request import MAX_TASK_BYTES, invalid
 from outrider.surfaces.cli import output
 from outrider.surfaces.text import count
 
-MAX_SCHEMA_BYTES = 1 << 20
 MAX_ADDED_BYTES = 1 << 20
 STDIN_WAIT_SECONDS = 2.0
 """How long a pipe may say nothing before it counts as one that nobody writes to."""
@@ -25,8 +24,7 @@ def whole_task(task: str, files: Sequence[str]) -> str:
     """
     parts = [task_on_stdin() if task == "-" else task]
     for path in files:
-        raw = _read(path, MAX_ADDED_BYTES, f"--file {path!r} can't be read")
-        parts.append(_added(raw, path))
+        parts.append(_added(_read(path, "--file"), path))
     if task != "-" and (piped := _piped()).strip():
         parts.append(_added(piped, "stdin"))
     return "\n\n".join(parts)
@@ -35,24 +33,27 @@ def whole_task(task: str, files: Sequence[str]) -> str:
 def _added(raw: bytes, name: str) -> str:
     from outrider.tools.web.marking import untrusted
 
-    if len(raw) > MAX_ADDED_BYTES:
-        raise invalid(
-            f"{name} has more than {MAX_ADDED_BYTES:,} bytes, too many to add to a task. "
-            "Name the file in the task, so that the agent reads what it needs."
-        )
     if b"\0" in raw:
         raise invalid(f"{name} can't be added to the task: it isn't text.")
     output.say(f"{count(len(raw), 'byte')} of {name} are added to the task.")
     return untrusted(name, raw.decode("utf-8-sig", errors="replace"))
 
 
-def _read(path: str, limit: int, problem: str) -> bytes:
+def _read(path: str, option: str, problem: str = "can't be read") -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(limit + 1)
+            return _bounded(file, f"{option} {path!r}")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise invalid(f"{problem}: {reason}.") from None
+        raise invalid(f"{option} {path!r} {problem}: {reason}.") from None
+
+
+def _bounded(file: BinaryIO, name: str) -> bytes:
+    raw = file.read(MAX_ADDED_BYTES + 1)
+    if len(raw) > MAX_ADDED_BYTES:
+        advice = "Name the file in the task, so that the agent reads what it needs."
+        raise invalid(f"{name} has more than {MAX_ADDED_BYTES:,} bytes. {advice}")
+    return raw
 
 
 def _piped() -> bytes:
@@ -64,7 +65,7 @@ def _piped() -> bytes:
         if not select.select([0], [], [], STDIN_WAIT_SECONDS)[0]:
             output.say("nothing comes from stdin, so the task goes without it; - waits for it.")
             return b""
-        return sys.stdin.buffer.read(MAX_ADDED_BYTES + 1)
+        return _bounded(sys.stdin.buffer, "stdin")
     except OSError:
         return b""  # it can't be read: opened for writing, or a socket that is gone
 
@@ -90,16 +91,10 @@ def task_on_stdin() -> str:
 
 def schema_from(given: str) -> Any:
     """Return the JSON Schema that is given as JSON, or as the path of a file that holds it."""
-    inline = given.strip()
-    if inline.startswith("{") or inline in ("true", "false"):
-        return _parsed(inline.encode(errors="replace"), "--schema")
-    raw = _read(given, MAX_SCHEMA_BYTES, f"--schema {given!r} is neither JSON nor a file")
-    if len(raw) > MAX_SCHEMA_BYTES:
-        raise invalid(f"--schema {given!r} is larger than {MAX_SCHEMA_BYTES:,} bytes.")
-    return _parsed(raw, f"--schema {given!r}")
-
-
-def _parsed(raw: bytes, label: str) -> Any:
+    inline, label = given.strip(), "--schema"
+    raw = inline.encode(errors="replace")
+    if not inline.startswith("{") and inline not in ("true", "false"):
+        raw, label = _read(given, label, "is neither JSON nor a file"), f"{label} {given!r}"
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -109,16 +109,18 @@ def _command(name: str, words: Sequence[str]) -> int:
 def _report(name: str, words: Sequence[str]) -> int:
     arguments = parser_of(name).read(words)
     helps = name == "help"
-    made = helping.report(arguments, GROUPS) if helps else report(name, words)
+    made = helping.report(arguments, COMMANDS) if helps else report(name, words)
     if arguments.json:
         output.write_json(made.to_json())
     elif helps:
-        lines = made.table((output.terminal_columns() or 80) - 2)
-        shown = (line if line in ("", *GROUPS) else f"  {line}" for line in lines)
-        output.write(OVERVIEW.format(commands="\n".join(shown)))
+        output.write(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
     else:
         output.write_report(made)
     return 0
+
+
+def _listed(group: str) -> str:
+    return "\n".join((group, *(f"  {name:<10}  {said}" for name, said in GROUPS[group].items())))
 
 
 def _unknown(name: str) -> str:

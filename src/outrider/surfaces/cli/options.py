@@ -16,7 +16,7 @@ def add_options(parser: CommandParser) -> None:
     add("--max-turns", metavar="N", dest="subagents.budget.maxTurns", help=turns)
     add("--max-cost", metavar="USD", dest="subagents.budget.maxCost", help=cost)
     parser.add_cwd()
-    setting = "any setting; 'outrider config' lists them; repeatable"
+    setting = "any of 'outrider config'; repeatable"
     add("--set", metavar="KEY=VALUE", action="append", default=[], help=setting)
     cold = "start cold, leave no warm process behind"
     add("--no-warm", action="store_const", const=0, dest="warm.keepMinutes", help=cold)
@@ -25,7 +25,7 @@ def add_options(parser: CommandParser) -> None:
 def add_main_options(parser: CommandParser) -> None:
     """Declare what `ask` and `chat` have in common."""
     add_options(parser)
-    allow = "let the main agent write and run commands without asking"
+    allow = "let it write and run commands without asking"
     parser.add_argument("--allow-write", action="store_true", help=allow)
 
 

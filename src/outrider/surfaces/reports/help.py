@@ -8,8 +8,7 @@ from outrider.surfaces.reports import REPORTS
 from outrider.surfaces.reports.report import Column, Report, Section
 
 EXAMPLES = "examples:\n  outrider help\n  outrider help run\n"
-GROUPS = {"": REPORTS}
-COLUMNS = (Column(entry="name", colour="cyan", least=10), Column(entry="summary"))
+COLUMNS = (Column(entry="name", colour="cyan"), Column(entry="summary"))
 
 
 def configure(parser: CommandParser) -> None:
@@ -17,11 +16,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("name", metavar="COMMAND", nargs="?", help="show the help of this one")
 
 
-def report(arguments: Namespace, groups: Mapping[str, Mapping[str, str]] = GROUPS) -> Report:
-    """Return the commands with a line each: the reports, or those of another surface in groups."""
-    rows = {
-        title: [{"name": name, "summary": summary} for name, summary in group.items()]
-        for title, group in groups.items()
-    }
-    sections = tuple(Section(COLUMNS, group, title, wraps=True) for title, group in rows.items())
-    return Report("Help", {"commands": [row for group in rows.values() for row in group]}, sections)
+def report(arguments: Namespace, commands: Mapping[str, str] = REPORTS) -> Report:
+    """Return the list of commands: the reports, or those of another surface."""
+    rows = [{"name": name, "summary": summary} for name, summary in commands.items()]
+    return Report("Help", {"commands": rows}, (Section(COLUMNS, rows, wraps=True),))

@@ -14,7 +14,6 @@ from outrider.surfaces.reports.report import Column, Report, Section, warnings_o
 
 EXAMPLES = """\
 The first one answers where neither --model nor the agent's file names another.
-For a provider that has a key, it is the one that is taken if none is named.
 
 examples:
   outrider models
@@ -46,11 +45,8 @@ def report(arguments: Namespace) -> Report:
 
 
 def _choices(project: Project) -> Iterator[ModelChoice]:
-    """Yield the one that answers, those with a key, those of agents and servers, the embedded."""
+    """Yield the one that answers, those with a key, those of servers here, and the embedded one."""
     yield from (choice for _, choice in model_choices(project))
-    for agent in project.discovery.agents.values():
-        if agent.model and (choice := project.choice(agent)).reason == "agent file":
-            yield ModelChoice(choice.model, f"{agent.name} names it", choice.problem)
     for kind in WELL_KNOWN:
         if server := probe_local_servers([kind]):
             yield ModelChoice(server.model, f"{server.title} at {server.address}")
