@@ -298,6 +298,37 @@ def test_ctrl_c_stops_the_children_first_and_the_turn_second(door):
     door.assert_nothing_left()
 
 
+def test_a_turn_that_is_stopped_tells_of_the_subagents_that_were_stopped_with_it(door):
+    with scripted(tool_call(*delegate()), child=silence()) as server:
+        process = door.start(
+            "ask", "Why?", "--json", "--model", server.model, env=server.environment
+        )
+        server.wait_for_requests(2)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    details = json.loads(out)["details"]
+    assert (process.returncode, details["results"][0]["outcome"]) == (130, "cancelled")
+    [one] = details["delegations"]
+    assert (one["agent"], one["outcome"]) == ("explorer", "cancelled")
+    recorded = json.loads((door.runs / one["runId"] / "result.json").read_text())
+    assert recorded["details"]["results"][0]["outcome"] == "cancelled"
+    door.assert_nothing_left()
+
+
+def test_ctrl_c_stops_the_subagents_too_that_have_not_begun(door):
+    both = tool_calls([delegate(task="one"), delegate(task="two")])
+    arguments = ("ask", "Why?", "--set", "subagents.maxConcurrent=1")
+    with scripted(both, answer("Stopped."), child=silence()) as server:
+        process = door.start(*arguments, "--model", server.model, env=server.environment)
+        server.wait_for_requests(2)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        first, second = (one["content"] for one in main_requests(server)[1].messages[-2:])
+    assert (process.returncode, out) == (0, b"Stopped.\n")
+    assert "(cancelled)" in first and "stopped this before it began" in second
+    assert len(server.requests) == 3
+
+
 def test_near_the_window_the_oldest_results_are_dropped_and_the_user_is_told(door):
     (door.project / "big.py").write_text("needle = 1\n" * 200)
     look = [tool_call("grep", {"pattern": "needle"}, id=f"call-{n}") for n in (1, 2)]
@@ -346,6 +377,25 @@ async def test_a_session_that_another_process_works_in_is_refused(world):
         result = await session.turn("Second?")
     assert result.details.error.code == "INVALID_INPUT"
     assert "at work in another process" in result.text
+
+
+async def test_a_turn_knows_what_another_process_has_added_before_it(world, monkeypatch):
+    """Only who holds the record reads the conversation: until then another may add to it."""
+    with RunRecorder.create(runs_folder(os.environ)) as run:
+        run.add_event({"type": "run", "task": "First?", "folder": str(world)})
+    reopen, seen = RunRecorder.reopen, []
+
+    def late(folder):
+        with reopen(folder) as other:
+            other.add_event({"type": "run", "task": "Of another?", "folder": str(world)})
+        return reopen(folder)
+
+    monkeypatch.setattr(RunRecorder, "reopen", late)
+    use(monkeypatch, Foreign(TaskFinishEvent("", "Done.", outcome=Outcome.COMPLETED)))
+    caller = Caller(os.environ, on_start=lambda prepared, _: seen.append(prepared.main["history"]))
+    session = MainSession(caller, lambda *_: None, folder=run.folder)
+    assert (await session.turn("Second?")).completed
+    assert [message["text"] for message in seen[0]] == ["First?", "Of another?"]
 
 
 def test_an_empty_question_is_refused_in_its_own_words(door):

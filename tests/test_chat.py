@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from cli_door import Door, wait_until
+from outrider.surfaces.chat.prompt import MAX_HISTORY_BYTES, MaskedHistory
 from outrider.testing import (
     answer,
     drip,
@@ -84,8 +85,8 @@ def test_two_delegations_at_once_are_shown_live_folded_and_opened_again(door):
     with scripted(both, answer("Both."), child=child) as server, chatting(door, server) as screen:
         screen.enter("Go.")
         screen.see_now(
-            r"explorer [0-9a-f]{8} · turn \d+ · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
-            r"reviewer [0-9a-f]{8} · turn \d+ · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
+            r"explorer [0-9a-f]{8} · turn \d+ · grep of-one · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
+            r"reviewer [0-9a-f]{8} · turn \d+ · grep of-two · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
             r"main · turn 1 · subagent"
         )
         go_on.set()
@@ -290,15 +291,58 @@ def test_a_dumb_terminal_gets_plain_lines_and_no_colour_is_honoured(door):
         assert leave(screen) == 0
 
 
-def test_a_model_cannot_steer_the_terminal(door):
+EVIL = "\x1b]0;owned\x07\x1b[2Jx\u202ey"
+
+
+def test_neither_a_model_nor_a_child_can_steer_the_terminal_and_code_is_no_html(door):
+    steps = iter([tool_call("grep", {"pattern": EVIL}), answer(EVIL)])
+    told = answer(f"{EVIL} List<String>, not <b>bold</b>.")
     with (
-        scripted(answer("\x1b]0;owned\x07\x1b[2Jx\u202ey")) as server,
+        scripted(tool_call(*delegate()), told, child=lambda _: next(steps)) as server,
         chatting(door, server) as screen,
     ):
         screen.enter("Go.")
         screen.see(r"main [0-9a-f]{8}: completed")
         assert "␛" in screen.all and "\u202e" not in screen.all
+        assert "List<String>, not <b>bold</b>." in screen.all
+        screen.see_now(PROMPT)
+        [run] = re.findall(r"explorer ([0-9a-f]{8}): completed", screen.all)
+        screen.enter(f"/show {run}")
+        screen.see_now(r"· grep .*␛.*(.|\n)*␛\]0;owned")
+        assert "\u202e" not in screen.all
+        screen.type("q")
         assert leave(screen) == 0
+
+
+def test_ctrl_c_ends_the_wait_for_a_report_and_nothing_else(door):
+    """Nobody has to wait for a check that hangs, here for a tool module that doesn't load."""
+    folder = door.home / "modules"
+    folder.mkdir()
+    wait = "while not (here / 'go').exists(): time.sleep(0.02)"
+    code = f"import pathlib, time\nhere = pathlib.Path({str(folder)!r})\n(here / 'began').touch()\n"
+    (folder / "slow_tools.py").write_text(f"{code}{wait}\n")
+    door.write_config({"tools": {"modules": ["slow_tools"]}})
+    env = {"PYTHONPATH": str(folder)}
+    with scripted() as server, chatting(door, server, env=env) as screen:
+        screen.enter("/toolkit modules")
+        wait_until((folder / "began").exists)
+        screen.type("", "C-c")
+        screen.see_now(PROMPT)
+        (folder / "go").touch()
+        assert leave(screen) == 0
+
+
+def test_inputs_are_kept_whole_masked_and_not_without_end(tmp_path):
+    secret = "sk-proj-" + "a1B2c3D4e5" * 4
+    history = MaskedHistory(tmp_path / "state/chat-history")
+    history.pastes["[paste 1]"] = "pasted\ntext"
+    for number in range(30):
+        history.store_string(f"{number} {'x' * 100_000}")
+    history.store_string(f"{secret} [paste 1]")
+    assert (tmp_path / "state/chat-history").stat().st_size < 2 * MAX_HISTORY_BYTES
+    newest, before, *_ = MaskedHistory(tmp_path / "state/chat-history").load_history_strings()
+    assert newest.endswith(" pasted\ntext") and secret not in newest
+    assert before == f"29 {'x' * 100_000}"
 
 
 def test_chat_needs_a_terminal(door):

@@ -104,8 +104,11 @@ class Collector:
         """Return since when nothing has moved: no event came, and no tool was within its time."""
         return max([self._seen_at, *self._waiting.values()])
 
-    def answered(self, request: str) -> None:
-        """Take note that a request has its answer."""
+    def answered(self, request: str, answer: Any) -> None:
+        """Take note of the answer to a request; that to a delegation says how it went."""
+        data = answer.get("data") if is_object(answer) else None
+        if is_object(data) and data.keys() >= DELEGATION_KEYS:
+            self.delegations.append({key: data[key] for key in sorted(DELEGATION_KEYS)})
         self._waiting.pop(f"request {request}", None)
         self._seen_at = time.monotonic()
         self._requests.discard(request)
@@ -169,8 +172,6 @@ class Collector:
                 self._waiting.pop(event.id, None)
                 if call := self._calls.pop(event.id, None):
                     self._add_activity(call, event.envelope)
-                if delegated := _delegation_of(event.envelope):
-                    self.delegations.append(delegated)
                 if event.name != REPORT_BACK:  # handing over the result is not work done
                     self.receipt.add(event.effects, failed=not is_success(event.envelope))
             case events.RequestEvent():
@@ -197,14 +198,6 @@ class Collector:
     def _show(self, item: dict[str, Any]) -> None:
         self.display_items.append(item)
         del self.display_items[:-MAX_DISPLAY_ITEMS]
-
-
-def _delegation_of(envelope: Any) -> dict[str, Any] | None:
-    """Return what a main agent's tool result says of a delegation; None for any other result."""
-    data = envelope.get("data") if is_object(envelope) else None
-    if not is_object(data) or not data.keys() >= DELEGATION_KEYS:
-        return None
-    return {key: data[key] for key in sorted(DELEGATION_KEYS)}
 
 
 def _arguments(args: Any) -> dict[str, Any]:

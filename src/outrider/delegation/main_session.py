@@ -38,7 +38,7 @@ from outrider.protocol.errors import Refusal
 from outrider.protocol.events import Event, RequestEvent
 from outrider.protocol.jsonl import without_surrogates
 from outrider.protocol.results import ToolResult, refused
-from outrider.records.runs import SESSION, RecordedRun, RunRecorder, find_run, recorded_runs
+from outrider.records.runs import RecordedRun, RunRecorder, find_run, recorded_runs
 from outrider.settings.places import runs_folder
 
 MAX_TURN_MS = 86_400_000
@@ -72,6 +72,8 @@ class MainSession:
     _allowed: set[str] = field(default_factory=set[str])
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _children: int = 0
+    _queued: "set[asyncio.Future[ToolResult]]" = field(default_factory=set)
+    """Those that wait for their turn: no child has begun yet."""
     _stop_children: asyncio.Event = field(default_factory=asyncio.Event)
     _stop_turn: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -87,14 +89,17 @@ class MainSession:
     async def turn(self, text: str) -> ToolResult:
         """Return the result of one turn, however it ended."""
         self._stop_turn.clear()
+        watch = partial(self.watch, "")
         caller = replace(
             self.caller,
-            on_event=partial(self.watch, ""),
+            on_event=watch,
+            on_update=watch,
             on_request=self._on_request,
             cancelled=self._stop_turn,
         )
         try:
-            return await recorded(self._prepared(text), caller, self._record)
+            prepared = self._prepared(text)
+            return await recorded(prepared, caller, partial(self._record, prepared.main or {}))
         except Refusal as refusal:
             return refused(refusal)
 
@@ -103,6 +108,8 @@ class MainSession:
         stops = self._children > 0 and not self._stop_children.is_set()
         if stops:
             self._stop_children.set()
+            for child in self._queued:
+                child.cancel()
         return stops
 
     def stop(self) -> None:
@@ -120,12 +127,14 @@ class MainSession:
         self.folder = run.folder
         return run
 
-    def _record(self, runs: Path) -> RunRecorder:
+    def _record(self, main: dict[str, Any], runs: Path) -> RunRecorder:
+        """Open the session's record. Who holds it is alone: only now the conversation is whole."""
         try:
             run = RunRecorder.reopen(self.folder) if self.folder else RunRecorder.create(runs)
         except BlockingIOError:
             raise invalid("This session is at work in another process.") from None
         self.folder = run.folder
+        main["history"] = history_of(run.session_file)
         return run
 
     def _prepared(self, text: str) -> Prepared:
@@ -147,7 +156,6 @@ class MainSession:
         main = {
             "system_prompt": "\n\n".join(filter(None, parts)),
             "timeout_ms": MAX_TURN_MS,
-            "history": history_of(self.folder / SESSION) if self.folder else (),
             "host_tools": tuple(HostTool(t.name, t.description, t.parameters) for t in tools),
             "ask_before": tuple(name for name in given.tools if CATALOGUE[name].writes),
         }
@@ -187,28 +195,38 @@ class MainSession:
         return build_error_response(ToolCode.UPSTREAM_FAILED, failed, data)
 
     async def _child(self, event: RequestEvent) -> ToolResult:
-        key, profile = event.id, sub_agent_profile(event.name)
-        asks = self.decide is not None
-        confirmed = asks and await self._is_confirmed(event, profile.agent_arg)
-        begun = self.caller.on_start
+        """Return a subagent's result. When the turn is over before it, it is stopped as well."""
+        profile, watch = sub_agent_profile(event.name), partial(self.watch, event.id)
+        confirmed = self.decide and await self._is_confirmed(event, profile.agent_arg)
 
         def started(prepared: Prepared, run_id: str) -> None:
-            if begun is not None:
-                begun(prepared, run_id)
-            self.watch(key, f"{prepared.definition.name} {run_id}")
+            self._queued.discard(child)
+            if self.caller.on_start is not None:
+                self.caller.on_start(prepared, run_id)
+            watch(f"{prepared.definition.name} {run_id}")
 
         def confirm(_reason: str) -> bool:
-            return confirmed
+            return bool(confirmed)
 
         caller = replace(
             self.caller,
-            confirm=confirm if asks else None,
+            confirm=None if confirmed is None else confirm,
             on_start=started,
-            on_event=partial(self.watch, key),
+            on_update=watch,
             cancelled=self._stop_children,
         )
         manager = SubAgentManager(Path(self.cwd) if self.cwd else None, caller)
-        return await SubAgentTool(profile, manager).call(event.args)
+        child = asyncio.ensure_future(SubAgentTool(profile, manager).call(event.args))
+        self._queued.add(child)
+        try:
+            return await asyncio.shield(child)
+        except asyncio.CancelledError:
+            self._stop_children.set()
+            if child in self._queued and not child.cancel():
+                return refused(invalid("The user stopped this before it began."))
+            return await child
+        finally:
+            self._queued.discard(child)
 
     async def _is_confirmed(self, event: RequestEvent, agent_arg: str | None) -> bool:
         """Return whether an agent may run; of a repository's own, the person decides."""

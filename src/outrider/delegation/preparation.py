@@ -41,7 +41,7 @@ class Prepared:
     shown_cwd: str
     """The task and the folder as records and results show them, masked."""
     warnings: tuple[str, ...] = ()
-    main: Mapping[str, Any] | None = None
+    main: dict[str, Any] | None = None
     """What the brief of a main agent says otherwise; None for all that are delegated to."""
 
     @property

@@ -127,7 +127,7 @@ class Supervisor:
 
     async def _answered(self, event: RequestEvent, on_request: OnRequest) -> None:
         answer = await on_request(event)
-        self._collector.answered(event.id)
+        self._collector.answered(event.id, answer)
         self._send(jsonl.encode({"id": event.id, "answer": answer}) + b"\n")
 
     def _on_answered(self, answer: asyncio.Future[None]) -> None:

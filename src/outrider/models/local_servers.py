@@ -1,13 +1,14 @@
 """Model servers on this machine: which of the well-known ones answers within 150 ms."""
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 _DEADLINE_SECONDS = 0.15
 _MAX_BYTES = 1 << 20
+_PATIENCE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +109,35 @@ def first_model(answer: bytes) -> str | None:
 def _usable(name: str) -> bool:
     plain = all(char.isalnum() or char in "._:/@+-" for char in name)
     return plain and name.isascii() and 0 < len(name) <= 200 and "embed" not in name.lower()
+
+
+def ask_server(variables: Mapping[str, str]) -> str | None:
+    """Ask the server that a provider's variables name for its models; None where they name none.
+
+    Raises `OSError` or `ValueError`. No redirect is followed with the key.
+    """
+    import http.client
+    from urllib.parse import urlsplit
+
+    ends = ("_BASE_URL", "_API_KEY")
+    base, key = (next((variables[one] for one in variables if one.endswith(e)), "") for e in ends)
+    if not base:
+        return None
+    address = urlsplit(base)
+    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+    host = address.netloc.rpartition("@")[2]  # without a user's name and password
+    if not host or address.scheme not in kinds:
+        raise ValueError("the server's address isn't an http address")
+    place = f"the server at {address.scheme}://{host}"
+    connection = kinds[address.scheme](host, timeout=_PATIENCE_SECONDS)
+    try:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        connection.request("GET", f"{address.path.rstrip('/')}/models", headers=headers)
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        raise OSError(f"{place} gives no answer: {error}") from None
+    finally:
+        connection.close()
+    if status in (401, 403):
+        raise OSError(f"{place} refuses the key (status {status})")
+    return f"{place} answers"

@@ -3,7 +3,7 @@
 A child gets the variables of its own provider and no other secret: see `provider_environment`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -66,6 +66,20 @@ def choose_model(
         return ModelChoice(server.model, reason, variables=server.variables)
     reasons = [f"{key} is set, but {_install(keyed[key])} is needed to use it" for key in keyed]
     return ModelChoice(EMBEDDED, (reasons or ["no key and no server"])[0])
+
+
+def other_choices(chosen: ModelChoice, env: Mapping[str, str]) -> Iterator[ModelChoice]:
+    """Yield what each provider with a key would answer with, other than that of `chosen`."""
+    seen = set(needs(chosen.model))
+    for name, provider in PROVIDERS.items():
+        if (key := _first_set(provider.keys, env)) and key not in seen:
+            seen.add(key)
+            problem = _missing_package(provider)
+            if provider.default and not problem:
+                yield _default_of(provider, f"{key} is set", env)
+            else:
+                problem = problem or "it has no default model: name one"
+                yield ModelChoice(f"{name}:", f"{key} is set", problem)
 
 
 def is_embedded(model: str) -> bool:

@@ -7,14 +7,17 @@ host and path.
 import fcntl
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import quantiles
 from types import NoneType
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from outrider.protocol import jsonl
+from outrider.protocol.envelope import ToolCode
 from outrider.protocol.results import SingleResult
 
 KINDS = {
@@ -27,6 +30,8 @@ KINDS = {
 MAX_FILE_BYTES = 2 << 20
 MAX_WORDS = 200
 MAX_SUBJECTS = 20
+_NOT_ASKED = (ToolCode.NOT_AVAILABLE, ToolCode.NOT_AUTHORISED)
+"""How a search provider ends that has no key, or a wrong one."""
 _FIELDS: dict[str, Any] = {
     "at": int | float,
     "kind": str,
@@ -124,6 +129,48 @@ def of_run(result: SingleResult, run_id: str) -> dict[str, Any]:
         "code": result.exit_code,
         "ms": result.duration_ms,
     }
+
+
+def summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the sums of all calls, by `kinds` and in each by provider, and of runs by `agents`."""
+    calls = _grouped((line["kind"], line) for line in lines if line["kind"] != "run")
+    runs = _grouped((str(line["what"][0]), line) for line in lines if line["kind"] == "run")
+    kinds = {kind: {**_sums(found), "providers": _providers(found)} for kind, found in calls}
+    agents = {
+        agent: {**_sums(found), "outcomes": Counter(str(one.get("outcome")) for one in found)}
+        for agent, found in runs
+    }
+    return {"kinds": kinds, "agents": agents}
+
+
+def _grouped(lines: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
+    groups: dict[str, list[Any]] = {}
+    for name, line in lines:
+        groups.setdefault(name, []).append(line)
+    return sorted(groups.items())
+
+
+def _sums(lines: list[Any]) -> dict[str, Any]:
+    succeeded = sum(line.get("code") == 0 for line in lines)
+    times = [line["ms"] for line in lines if line.get("ms") is not None]
+    # Twice, for there must be two of them at least.
+    shares = quantiles(times * 2, n=100, method="inclusive") if times else []
+    return {
+        "calls": len(lines),
+        "succeeded": succeeded,
+        "successRate": round(succeeded / len(lines), 3),
+        "medianMs": round(shares[49], 1) if shares else None,
+        "p95Ms": round(shares[94], 1) if shares else None,
+        "bytes": sum(line.get("bytes") or 0 for line in lines),
+    }
+
+
+def _providers(lines: list[Any]) -> dict[str, Any]:
+    """Return the sums of each provider: the calls that it answered, and those it failed."""
+    named: list[tuple[str, Any]] = [(one["provider"], one) for one in lines if one.get("provider")]
+    for name, code in (other for line in lines for other in _object(line.get("others")).items()):
+        named += [(name, {"code": code})] if code not in _NOT_ASKED else []
+    return {name: _sums(found) for name, found in _grouped(named)}
 
 
 def host_and_path(address: str) -> str:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
-from outrider.processes.reaping import libc
+from outrider.processes.reaping import libc, marked
 from outrider.protocol import jsonl
+from outrider.protocol.brief import RUN_VARIABLE
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.keys import RunsConfig
 
@@ -222,6 +223,15 @@ def delete_run(folder: Path) -> bool:
         return False
     shutil.rmtree(folder, ignore_errors=True)
     return not folder.exists()
+
+
+def left_over(runs: Path) -> Iterator[tuple[int, str]]:
+    """Yield the processes of runs that have ended, by the variable that all of a run's have."""
+    for pid, run_id in marked(RUN_VARIABLE):
+        with suppress(Refusal, OSError):
+            run = find_run(runs, run_id)
+            if run.id == run_id and run.state != "running":
+                yield pid, run_id
 
 
 def _folders(runs: Path) -> Iterator[Path]:

@@ -1,16 +1,20 @@
 """Web tools as a person calls them: by the rules of a child's, and recorded like a child's."""
 
+import asyncio
 import os
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from outrider.masking import Masker, secret_environment_values
-from outrider.protocol.envelope import Envelope, is_success
+from outrider.protocol.envelope import Envelope, ToolCode, ToolFault, is_success
 from outrider.records.activity import ActivityLog, of_call
 from outrider.settings.keys import Config
 from outrider.settings.places import state_home
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
+from outrider.tools.formatting import error_line
 from outrider.tools.loading import builtin_tools
 from outrider.tools.web.leaks import OutgoingGuard
 from outrider.tools.web.session import WebSession
@@ -45,6 +49,16 @@ async def call_tool(
     args, envelope = masker.value([args, outcome.envelope])[0]
     ActivityLog(state).add(of_call(tool, args, envelope))
     return outcome.envelope, text
+
+
+def search_once(provider: str, config: Config) -> str:
+    """Ask one search provider a small question; raises `ToolFault` where it gives no answer."""
+    config = replace(config, web=replace(config.web, provider=provider))
+    with tempfile.TemporaryDirectory(prefix="outrider-web-") as folder:
+        envelope, _ = asyncio.run(call_tool(TOOLS["search"], {"query": "weather"}, config, folder))
+    if not is_success(envelope):
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, error_line(envelope))
+    return "it answers"
 
 
 def pages_of(envelope: Envelope) -> list[dict[str, Any]]:

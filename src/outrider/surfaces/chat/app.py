@@ -9,6 +9,13 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.application import Application
+from prompt_toolkit.filters import has_focus
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import HSplit, Layout, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.widgets import SearchToolbar, TextArea
+
 from outrider.protocol.errors import Refusal
 from outrider.protocol.outcomes import EXIT_CANCELLED
 from outrider.settings.places import state_home
@@ -33,7 +40,7 @@ async def run_chat(arguments: Namespace) -> int:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
         return await task
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except asyncio.CancelledError:
         return EXIT_CANCELLED
 
 
@@ -41,11 +48,12 @@ class Chat:
     """Takes inputs one after the other. All that is heavy is loaded while the first is typed."""
 
     def __init__(self, arguments: Namespace) -> None:
-        folder, history = Path(arguments.cwd or "."), state_home(os.environ) / "chat-history"
-        self._folder = folder
-        self._prompt = Prompt(folder, history)
-        self._loading = asyncio.ensure_future(asyncio.to_thread(_load, arguments))
-        self._loading.add_done_callback(self._on_loaded)
+        self._arguments = arguments
+        self._folder = Path(arguments.cwd or ".")
+        self._has_toolkit = True
+        self._prompt = Prompt(self._folder, state_home(os.environ) / "chat-history")
+        self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+        self._loading.add_done_callback(self._prompt.wake)
 
     async def run(self) -> int:
         """Return the exit code, when the person has left."""
@@ -57,41 +65,53 @@ class Chat:
             conversation = await self._loading
             if text == "/exit":
                 return 0
-            if text:
-                self._prompt.history.keep(conversation.masked(text))
-                try:
-                    await self._answer(conversation, text)
-                except Refusal as refusal:
-                    output.say(refusal.message)
-            self._prompt.words.runs = conversation.runs
+            try:
+                await self._answer(conversation, text)
+            except Refusal as refusal:
+                output.say(refusal.message)
 
-    def _on_loaded(self, loading: "asyncio.Future[Conversation]") -> None:
-        if loading.cancelled():
-            return
-        if (error := loading.exception()) is None:
-            self._prompt.words.agents = loading.result().agents
-            self._prompt.greeting = loading.result().greeting
-        self._prompt.wake(error)  # a refusal is told at once, not behind the first input
+    def _load(self) -> "Conversation":
+        """Return the session that the arguments ask for; raises `Refusal`."""
+        from outrider.surfaces.chat.conversation import Conversation
+        from outrider.surfaces.text import one_line
+
+        arguments, conversation = self._arguments, Conversation(self._arguments, shows_answer=True)
+        project = conversation.session.project()
+        self._has_toolkit = project.config.commands.enabled
+        self._prompt.words.agents = tuple(project.discovery.agents)
+        if arguments.resume or arguments.go_on:
+            run = conversation.session.resume(arguments.resume)
+            task = one_line(str(run.opening.get("task")))
+            self._prompt.greeting = f"session {run.id} goes on: {task}"
+        return conversation
 
     async def _answer(self, conversation: "Conversation", text: str) -> None:
+        loop = asyncio.get_running_loop()
         match text.split():
+            case []:
+                pass
             case ["/help"]:
                 await _show("Help", HELP)
             case ["/show", run]:
-                await _show(f"Run {run}", conversation.record(run))
-            case ["/toolkit", name, *words] if name in REPORTS and conversation.has_toolkit:
-                lines = await asyncio.to_thread(_report, name, words, self._folder)
-                await _show(" ".join((name, *words)), lines)
+                from outrider.surfaces.cli.show import summary_lines
+
+                await _show(f"Run {run}", summary_lines(run))
+            case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:
+                making = asyncio.ensure_future(
+                    asyncio.to_thread(_report, name, words, self._folder)
+                )
+                loop.add_signal_handler(signal.SIGINT, making.cancel)
+                await asyncio.wait({making})
+                loop.remove_signal_handler(signal.SIGINT)
+                if not making.cancelled():
+                    await _show(" ".join((name, *words)), making.result())
             case [word, *_] if word.startswith("/") and word.count("/") == 1:
                 output.say(f"{text[:80]!r} is no command here; /help lists them.")
             case _:
-                await conversation.turn(text)
-
-
-def _load(arguments: Namespace) -> "Conversation":
-    from outrider.surfaces.chat.conversation import Conversation
-
-    return Conversation(arguments)
+                result = await conversation.turn(text, [signal.SIGINT])
+                runs = [one["runId"] for one in result.details.delegations or ()]
+                self._prompt.words.runs += runs
+                conversation.board.end(result)
 
 
 def _report(name: str, words: list[str], folder: Path) -> list[str]:
@@ -106,9 +126,22 @@ def _report(name: str, words: list[str], folder: Path) -> list[str]:
 
 
 async def _show(title: str, lines: list[str]) -> None:
+    """Show clean lines on the whole screen, to scroll and to search, until the person leaves."""
     if output.is_plain(sys.stdout):
         output.write("\n".join(lines) + "\n")
-        return output.flush()
-    from outrider.surfaces.chat.panel import show_panel
+        output.flush()
+        return
+    search, keys = SearchToolbar(ignore_case=True), KeyBindings()
+    text = TextArea(
+        "\n".join(lines), read_only=True, scrollbar=True, search_field=search, wrap_lines=False
+    )
 
-    return await show_panel(title, lines)
+    @keys.add("q", filter=has_focus(text))
+    @keys.add("c-c")
+    @keys.add("c-d")
+    def close(event: KeyPressEvent) -> None:
+        event.app.exit()
+
+    head = FormattedTextControl(f" {title} · / search · n next · q close")
+    body = HSplit([Window(head, height=1, style="reverse"), text, search])
+    await Application[None](Layout(body, text), key_bindings=keys, full_screen=True).run_async()

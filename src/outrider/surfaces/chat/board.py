@@ -2,11 +2,10 @@
 
 import asyncio
 import os
+import re
 import sys
 import termios
-import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 from outrider.delegation.main_session import Decision
@@ -16,105 +15,73 @@ from outrider.protocol.results import ToolResult
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
-from outrider.surfaces.cli.views import spent, summary
+from outrider.surfaces.cli.views import Row, spent, summary
 from outrider.surfaces.text import as_text, clean, count, one_line
 
 MAX_SHOWN = 4_000
+MAX_TAIL_LINES = 6
 CHOICES = "Allow it? [o]nce, for this [s]ession, [N]o: "
 ANSWERS: dict[str, Decision] = {"o": "once", "y": "once", "yes": "once", "s": "session"}
-MAIN_ARGUMENTS = ("path", "pattern", "command", "agent", "query", "url")
-
-
-@dataclass(slots=True)
-class Row:
-    """One agent at work, and how far it is."""
-
-    name: str
-    turn: int = 0
-    tool: str = ""
-    usage: Usage = field(default_factory=Usage)
-    begun: float = field(default_factory=time.monotonic)
-
-    def take(self, event: object) -> None:
-        """Take in what it does now."""
-        match event:
-            case events.TurnStartEvent(turn=turn):
-                self.turn, self.tool = turn, ""
-            case events.ToolStartEvent(name=name, args=args):
-                known = args if is_object(args) else {}
-                shown = next((known[key] for key in MAIN_ARGUMENTS if key in known), "")
-                self.tool = f"{name} {as_text(shown)[:200]}"
-            case events.TurnEndEvent(usage=usage):
-                self.usage = usage
-            case _:
-                pass
-
-    def line(self) -> str:
-        """Return what it does, its tokens and its time."""
-        seconds = int(time.monotonic() - self.begun)
-        turn = f"turn {self.turn}" if self.turn else "starting"
-        parts = (self.name, turn, self.tool, spent(self.usage))
-        return one_line(" · ".join([*filter(None, parts), f"{seconds // 60}:{seconds % 60:02}"]))
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 
 class Board:
-    """Shows a session in plain lines: for a pipe, a log or a dumb terminal."""
+    """Shows a session: rows that move, or plain lines for a pipe, a log or a dumb terminal."""
 
-    moves = False
-
-    def __init__(self, *, shows_answer: bool = False) -> None:
-        self.rows: dict[str, Row] = {}
+    def __init__(self, *, shows_answer: bool) -> None:
         self._shows_answer = shows_answer
+        self._rows: dict[str, Row] = {}
+        self._block: list[str] = []
+        self._line = ""
+        self._is_fenced = False
+        self._moving = None
+        if not output.is_plain(sys.stderr):
+            from outrider.surfaces.cli.live import Moving
+
+            self._moving = Moving(sys.stdout if shows_answer else sys.stderr, self._render)
 
     def __enter__(self) -> Self:
-        self.rows = {"": Row("main")}
-        self.resume()
+        self._rows = {"": Row("main")}
+        self._resume()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end_message()
-        self.pause()
+        self._end_message()
+        self._pause()
 
-    def resume(self) -> None:
-        """Begin to move."""
+    def _resume(self) -> None:
+        """Show what moves; what is typed meanwhile is for the next prompt."""
+        if self._moving is not None:
+            self._moving.start()
 
-    def pause(self) -> None:
+    def _pause(self) -> None:
         """Leave the terminal as it was."""
+        if self._moving is not None:
+            self._moving.stop()
 
     def say(self, line: str, *, fits: bool = False) -> None:
         """Show a line of ours, whole or only what fits."""
-        output.say(line)
-
-    def write(self, text: str) -> None:
-        """Show a piece of the answer, which is clean."""
-        print(text, end="", flush=True)
-
-    def end_message(self) -> None:
-        """Show the rest of a message."""
-        if self._shows_answer:
-            print(flush=True)
+        if self._moving is None:
+            output.say(line)
+        else:
+            self._moving.say(one_line(line), fits=fits)
 
     def watch(self, key: str, news: str | events.Event | ToolResult) -> None:
         """Take in what happens in a session."""
         match news:
             case str():
-                self.rows[key] = Row(news)
-                if not self.moves:
+                self._rows[key] = Row(news)
+                if self._moving is None:
                     self.say(f"{news} begins")
+            case ToolResult(details=details) if details.streaming is not None:
+                self._rows[key].streaming = details.streaming
             case ToolResult():
-                self.rows.pop(key, None)
+                self._rows.pop(key, None)
                 self.end(news)
-            case _:
-                self.rows[key].take(news)
-                if not key:
-                    self._tell(news)
-
-    def _tell(self, event: events.Event) -> None:
-        match event:
             case events.MessageUpdateEvent(delta=delta) if self._shows_answer:
-                self.write(clean(delta))
+                self._write(clean(delta))
             case events.MessageEndEvent():
-                self.end_message()
+                self._end_message()
             case events.RetryEvent(message=message, delay_ms=delay):
                 self.say(f"{message} Again in {delay / 1000:.1f} s.")
             case events.DroppedEvent(ids=ids):
@@ -134,22 +101,53 @@ class Board:
             used = sum((from_json(Usage, one["usage"]) for one in children), Usage())
             self.say(f"beside that, {count(len(children), 'subagent')}: {spent(used)}")
 
+    def _write(self, text: str) -> None:
+        """Show a piece of the answer: as it is, until its block of Markdown is whole."""
+        if self._moving is None:
+            print(text, end="", flush=True)
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._block.append(line)
+            self._is_fenced ^= _FENCE.match(line) is not None
+            if not line.strip() and not self._is_fenced:
+                self._end_block()
+
+    def _end_message(self) -> None:
+        if self._line and self._moving is None:
+            print(flush=True)
+        self._block.append(self._line)
+        self._line, self._is_fenced = "", False
+        self._end_block()
+
+    def _end_block(self) -> None:
+        block, self._block = "\n".join(self._block), []
+        if block.strip() and self._moving is not None:
+            from outrider.surfaces.markdown import Answer
+
+            self._moving.console.print(Answer(block), "")
+
+    def _render(self, spinner: str) -> list[tuple[str, str]]:
+        tail = [*self._block, self._line][-MAX_TAIL_LINES:]
+        rows = [*(row for key, row in self._rows.items() if key), self._rows[""]]
+        said = [(line, "") for line in tail if line]
+        return [*said, *((f"{spinner} {row.line()}", "bold") for row in rows)]
+
     async def decide(self, name: str, args: Any) -> Decision:
         """Return what the person says to a call, which they see whole or are told they don't."""
         command = args.get("command") if is_object(args) else None
         text = clean(command if isinstance(command, str) else as_text(args))
         more = len(text) - MAX_SHOWN
         hidden = f"\n[{more:,} MORE CHARACTERS ARE NOT SHOWN]" if more > 0 else ""
-        self.pause()
+        # Indented, so that no line of a call looks like one of ours.
+        shown = f"{text[:MAX_SHOWN]}{hidden}".replace("\n", "\n  ")
+        self._pause()
         try:
             with suppress(termios.error):  # what was typed before they saw it is no answer
                 termios.tcflush(0, termios.TCIFLUSH)
-            # Indented, so that no line of a call looks like one of ours.
-            shown = f"{text[:MAX_SHOWN]}{hidden}".replace("\n", "\n  ")
-            asked = f"main wants to use {one_line(name)}:\n  {shown}\n{CHOICES}"
-            return ANSWERS.get((await read_line(asked)).strip().lower(), "no")
+            said = await read_line(f"main wants to use {one_line(name)}:\n  {shown}\n{CHOICES}")
+            return ANSWERS.get(said.strip().lower(), "no")
         finally:
-            self.resume()
+            self._resume()
 
 
 async def read_line(question: str) -> str:
@@ -162,12 +160,3 @@ async def read_line(question: str) -> str:
         return os.read(0, 4096).decode(errors="replace")
     finally:
         loop.remove_reader(0)
-
-
-def board(*, shows_answer: bool) -> Board:
-    """Return what fits the terminal."""
-    if output.is_plain(sys.stderr) or "utf" not in sys.stderr.encoding.lower():
-        return Board(shows_answer=shows_answer)
-    from outrider.surfaces.chat.live_board import LiveBoard
-
-    return LiveBoard(shows_answer=shows_answer)

@@ -1,70 +1,64 @@
-"""The session behind `chat`: its turns, and what Ctrl-C stops in them."""
+"""A session of the main agent with a person in front of it, for `ask` and `chat`."""
 
 import asyncio
 import os
 import signal
+import sys
 from argparse import Namespace
+from collections.abc import Sequence
 
-from outrider.delegation.session_history import recorded_events
+from outrider.delegation.main_session import MainSession
+from outrider.delegation.perform import Caller
+from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import ToolResult
-from outrider.records.runs import OUTPUT, SESSION, find_run
-from outrider.settings.places import runs_folder
-from outrider.surfaces.chat.board import board
-from outrider.surfaces.cli.ask import main_session
-from outrider.surfaces.text import as_text, clean, one_line
+from outrider.surfaces.chat.board import Board
+from outrider.surfaces.cli.options import option_flags
+from outrider.surfaces.cli.run import hide_secrets
+from outrider.surfaces.cli.views import opening
 
 
 class Conversation:
-    """One session of the main agent, with a person in front of it."""
+    """Turns of a session as a person sees and stops them."""
 
-    def __init__(self, arguments: Namespace) -> None:
-        """Begin or resume the session that the arguments ask for; raises `Refusal`."""
-        self._board = board(shows_answer=True)
-        self._session = main_session(arguments, self._board)
-        project = self._session.project()
-        self.agents = tuple(project.discovery.agents)
-        self.has_toolkit = project.config.commands.enabled
-        self.masked = project.masker.text
-        self.runs: list[str] = []
-        self.greeting = ""
-        if arguments.resume or arguments.go_on:
-            run = self._session.resume(arguments.resume)
-            self.greeting = f"session {run.id} goes on: {one_line(str(run.opening.get('task')))}"
+    def __init__(self, arguments: Namespace, *, shows_answer: bool) -> None:
+        self.board = Board(shows_answer=shows_answer)
+        flags = option_flags(arguments) | ({"model": arguments.model} if arguments.model else {})
+        caller = Caller(os.environ, flags=flags, on_start=self._on_start, one_shot=True)
+        decide = self.board.decide if sys.stdin.isatty() and sys.stderr.isatty() else None
+        self.session = MainSession(
+            caller, self.board.watch, arguments.cwd, arguments.allow_write, decide
+        )
 
-    async def turn(self, text: str) -> None:
-        """Show one turn, until its end or until Ctrl-C has stopped it."""
-        loop, turn = asyncio.get_running_loop(), asyncio.ensure_future(self._shown(text))
-        is_stopping = False
+    def _on_start(self, prepared: Prepared, run_id: str) -> None:
+        hide_secrets(prepared)
+        if prepared.main and not prepared.main["history"]:
+            warnings = (f"warning: {warning}." for warning in prepared.warnings)
+            for line in (*warnings, opening(prepared, run_id)):
+                self.board.say(line)
 
-        def interrupt() -> None:
-            nonlocal is_stopping
-            if self._session.stop_children():
-                self._board.say("stopping the subagents; Ctrl-C again stops the turn")
-            elif is_stopping:
-                turn.cancel()
-            else:
-                is_stopping = True
-                self._session.stop()
+    async def turn(self, text: str, signals: Sequence[signal.Signals]) -> ToolResult:
+        """Return how a turn ended, or was stopped by a signal.
 
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+        SIGINT stops the subagents first, the turn second, the program third.
+        """
+        loop, interrupts = asyncio.get_running_loop(), 0
+
+        def stop(number: signal.Signals) -> None:
+            nonlocal interrupts
+            if number == signal.SIGINT and self.session.stop_children():
+                self.board.say("stopping the subagents; Ctrl-C again stops the turn")
+                return
+            interrupts += number == signal.SIGINT
+            if interrupts > 1:
+                raise KeyboardInterrupt
+            self.session.stop()
+
+        caught = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]  # nohup
+        for number in caught:
+            loop.add_signal_handler(number, stop, number)
         try:
-            result = await turn
+            with self.board:
+                return await self.session.turn(text)
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-        self.runs += [one["runId"] for one in result.details.delegations or ()]
-        self._board.end(result)
-
-    async def _shown(self, text: str) -> ToolResult:
-        with self._board:
-            return await self._session.turn(text)
-
-    def record(self, name: str) -> list[str]:
-        """Return the lines of a run's record: its task, its steps, then what it said."""
-        run = find_run(runs_folder(os.environ), name)
-        lines = [f"{run.id} · {run.state} · {as_text(run.opening.get('task'))}"]
-        for event in recorded_events(run.folder / SESSION):
-            if event.get("type") == "tool_start":
-                lines.append(f"· {event.get('name')} {as_text(event.get('args'))}")
-        output = run.folder / OUTPUT
-        said = output.read_text(errors="replace") if output.exists() else "[no output]"
-        return [*map(one_line, lines), "", *clean(said).splitlines()]
+            for number in caught:
+                loop.remove_signal_handler(number)

@@ -3,17 +3,21 @@
 It imports nothing heavy: how soon it takes the first key is measured.
 """
 
+import asyncio
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -22,6 +26,7 @@ from outrider.surfaces.cli import output
 MAX_PASTE_SHOWN = 1_000
 """A longer paste stands in the prompt as a mark, and is sent whole."""
 MAX_PATHS = 50
+MAX_HISTORY_BYTES = 1 << 20
 REPORTS = ("agents", "doctor", "modules", "logs", "activity", "lsp", "runs", "help")
 COMMANDS = {
     "/toolkit": f"reports: {', '.join(REPORTS)}",
@@ -32,16 +37,31 @@ COMMANDS = {
 
 
 class MaskedHistory(FileHistory):
-    """Inputs of earlier sessions. They are written by `keep`, once they can be masked."""
+    """Inputs of earlier sessions: masked, private, and of bounded size."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._path = path
+        self.pastes: dict[str, str] = {}
 
     def store_string(self, string: str) -> None:
-        """Write nothing yet."""
+        """Write an input, whole; the older half goes when there is too much."""
+        from outrider.masking import Masker, secret_environment_values
 
-    def keep(self, text: str) -> None:
-        """Write an input that is masked."""
-        os.makedirs(os.path.dirname(self.filename), mode=0o700, exist_ok=True)
-        os.close(os.open(self.filename, os.O_CREAT | os.O_WRONLY, 0o600))
-        super().store_string(text)
+        masker, path = Masker(secrets=secret_environment_values(os.environ)), self._path
+        with suppress(OSError):  # a disk that is full must not end the session
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            if path.stat().st_size > MAX_HISTORY_BYTES:
+                newer = path.read_bytes()[-MAX_HISTORY_BYTES // 2 :]
+                path.write_bytes(b"".join(newer.partition(b"\n# ")[1:]))
+            super().store_string(masker.text(self.whole(string)))
+
+    def whole(self, text: str) -> str:
+        """Return an input with what was pasted in place of its marks."""
+        for mark, pasted in self.pastes.items():
+            text = text.replace(mark, pasted)
+        return text
 
 
 class Words(Completer):
@@ -68,31 +88,23 @@ class Words(Completer):
                 yield Completion(one, -len(word), display_meta=COMMANDS.get(one, ""))
 
     def _arguments(self, before: list[str]) -> Iterable[str]:
-        match before:
-            case []:
-                return COMMANDS
-            case ["/toolkit"]:
-                return REPORTS
-            case ["/toolkit", name, *_] if name in REPORTS:
-                from outrider.surfaces.reports import parser_for
+        if before[:1] == ["/toolkit"] and before[1:2] and before[1] in REPORTS:
+            from outrider.surfaces.reports import parser_for
 
-                return (*(self.agents if name == "agents" else ()), *parser_for(name).options)
-            case ["/show"]:
-                return reversed(self.runs)
-            case _:
-                return ()
+            agents = self.agents if before[1] == "agents" else ()
+            return (*agents, *parser_for(before[1]).options)
+        known = {"": COMMANDS, "/toolkit": REPORTS, "/show": self.runs[::-1]}
+        return known.get(" ".join(before), ())
 
-    def _paths(self, word: str) -> Iterator[str]:
+    def _paths(self, word: str) -> list[str]:
         folder, slash, name = word.rpartition("/")
-        try:
-            found = sorted(os.scandir(self._folder / folder), key=lambda one: one.name)
-        except OSError:
-            return
-        is_hidden = not name.startswith(".")
-        shown = [one for one in found if not (is_hidden and one.name.startswith("."))]
-        for entry in [one for one in shown if one.name.startswith(name)][:MAX_PATHS]:
-            if entry.name.isprintable():
-                yield f"{folder}{slash}{entry.name}{'/' * entry.is_dir()}"
+        found: list[str] = []
+        with suppress(OSError), os.scandir(self._folder / folder) as entries:
+            for one in entries:
+                is_meant = one.name.startswith(name or one.name.lstrip("."))
+                if is_meant and one.name.isprintable():
+                    found.append(f"{folder}{slash}{one.name}{'/' * one.is_dir()}")
+        return sorted(found)[:MAX_PATHS]
 
 
 class Prompt:
@@ -100,9 +112,8 @@ class Prompt:
 
     def __init__(self, folder: Path, history: Path) -> None:
         self.words = Words(folder)
-        self.history = MaskedHistory(str(history))
         self.greeting = ""
-        self._pastes: dict[str, str] = {}
+        self._history = MaskedHistory(history)
         self._session = None if output.is_plain(sys.stdout) else self._made()
 
     async def read(self) -> str:
@@ -115,19 +126,15 @@ class Prompt:
             return line
         text = await self._session.prompt_async()
         self.greeting = ""
-        for mark, pasted in self._pastes.items():
-            text = text.replace(mark, pasted)
-        return text
+        return self._history.whole(text)
 
-    def wake(self, error: BaseException | None) -> None:
-        """Show a prompt that waits anew, or let it end with an error."""
+    def wake(self, loading: "asyncio.Future[Any]") -> None:
+        """Draw a prompt anew that waits; an error is told at once, not behind the first input."""
         app = self._session.app if self._session else None
-        if app is None or not app.is_running or app.is_done:
-            return
-        if error is None:
+        if app is not None and app.is_running and not app.is_done and not loading.cancelled():
             app.invalidate()
-        else:
-            app.exit(exception=error)
+            if error := loading.exception():
+                app.exit(exception=error)
 
     def _made(self) -> PromptSession[str]:
         terminal = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"))
@@ -137,7 +144,7 @@ class Prompt:
             multiline=True,
             prompt_continuation="  ",
             completer=self.words,
-            history=self.history,
+            history=self._history,
             key_bindings=self._keys(),
             include_default_pygments_style=False,
             output=terminal,
@@ -148,9 +155,7 @@ class Prompt:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
 
-        @keys.add("enter")
-        def send(event: KeyPressEvent) -> None:
-            event.current_buffer.validate_and_handle()
+        keys.add("enter")(get_by_name("accept-line"))
 
         @keys.add("escape", "enter")
         @keys.add("c-j")
@@ -167,8 +172,9 @@ class Prompt:
         def paste(event: KeyPressEvent) -> None:
             text = event.data.replace("\r\n", "\n").replace("\r", "\n")
             if len(text) > MAX_PASTE_SHOWN:
-                mark = f"[paste {len(self._pastes) + 1}: {len(text):,} characters]"
-                self._pastes[mark], text = text, mark
+                pastes = self._history.pastes
+                mark = f"[paste {len(pastes) + 1}: {len(text):,} characters]"
+                pastes[mark], text = text, mark
             event.current_buffer.insert_text(text)
 
         return keys

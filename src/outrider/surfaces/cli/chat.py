@@ -4,7 +4,7 @@ import asyncio
 import sys
 from argparse import Namespace
 
-from outrider.surfaces.cli.options import add_main_options
+from outrider.surfaces.cli.options import add_options
 from outrider.surfaces.parser import CommandParser, bad_call
 
 EXAMPLES = """\
@@ -23,7 +23,7 @@ def configure(parser: CommandParser) -> None:
     add = parser.add_argument
     add("--continue", dest="go_on", action="store_true", help="go on with the last session here")
     add("--resume", metavar="RUN", help="go on with the session of this id")
-    add_main_options(parser)
+    add_options(parser, main=True)
 
 
 def execute(arguments: Namespace) -> int:

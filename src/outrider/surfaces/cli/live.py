@@ -5,12 +5,12 @@ import os
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.segment import SegmentLines
 from rich.text import Text
@@ -24,16 +24,18 @@ REFRESH_SECONDS = 0.1
 MAX_DRAWN = 4_000
 """How many characters of an unfinished answer are drawn: as many as a screen holds."""
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+Drawn = tuple[str, str] | SegmentLines
 _line = partial(Text, no_wrap=True, overflow="ellipsis")
 
 
 class Moving:
     """Lines at the bottom of a terminal, drawn anew ten times a second; others go above them.
 
-    `render` is given a spinner. What is typed meanwhile is not shown.
+    `render` returns lines with their styles, or what else can be drawn; it is given a spinner.
+    What is typed meanwhile is not shown.
     """
 
-    def __init__(self, file: TextIO, render: Callable[[str], list[RenderableType]]) -> None:
+    def __init__(self, file: TextIO, render: Callable[[str], Sequence[Drawn]]) -> None:
         self.console = Console(file=file, highlight=False, emoji=False)
         self._render = render
         self._live: Live | None = None
@@ -67,6 +69,10 @@ class Moving:
                 self._live.stop()
                 self._set_mode(self._mode)
 
+    def say(self, line: str, *, fits: bool) -> None:
+        """Print a line above, whole or only what fits."""
+        self.console.print((_line if fits else Text)(line, "dim"))
+
     def _set_mode(self, mode: list[Any] | None) -> None:
         # A job in the background would be stopped for it.
         if mode is not None and os.tcgetpgrp(2) == os.getpgrp():
@@ -80,7 +86,8 @@ class Moving:
 
     def _group(self) -> Group:
         ticks = int((time.monotonic() - self._begun) / REFRESH_SECONDS)
-        return Group(*self._render(SPINNER[ticks % len(SPINNER)]))
+        drawn = self._render(SPINNER[ticks % len(SPINNER)])
+        return Group(*(_line(*one) if isinstance(one, tuple) else one for one in drawn))
 
 
 class LiveView(View):
@@ -112,15 +119,15 @@ class LiveView(View):
         super().close()
         self._moving.stop()
 
-    def _render(self, spinner: str) -> list[RenderableType]:
+    def _render(self, spinner: str) -> list[Drawn]:
         room = max(self._moving.console.height - 2, 0)
         steps = list(self.steps)[-room:] if room else []
         retry = one_line(self.retry())
         return [
-            *(_line(f"  {step}", "dim") for step in steps),
+            *((f"  {step}", "dim") for step in steps),
             *([self._answer(left)] if (left := room - len(steps) - 1) > 0 else []),
-            *([_line(retry, "yellow")] if retry else []),
-            _line(f"{spinner} {self.status()}", "bold"),
+            *([(retry, "yellow")] if retry else []),
+            (f"{spinner} {self.status()}", "bold"),
         ]
 
     def _answer(self, room: int) -> SegmentLines:

@@ -6,8 +6,8 @@ from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.surfaces.parser import CommandParser, time_span
 
 
-def add_options(parser: CommandParser) -> None:
-    """Declare what `run`, `ask` and `chat` have in common."""
+def add_options(parser: CommandParser, *, main: bool = False) -> None:
+    """Declare what `run`, `ask` and `chat` have in common, and what only a main agent takes."""
     add = parser.add_argument
     add("-m", "--model", metavar="MODEL", help="the model; 'outrider models' lists them")
     limit = "end it after this time: 90s, 5m, 1h30m"
@@ -20,13 +20,9 @@ def add_options(parser: CommandParser) -> None:
     add("--set", metavar="KEY=VALUE", action="append", default=[], help=setting)
     cold = "start cold, leave no warm process behind"
     add("--no-warm", action="store_const", const=0, dest="warm.keepMinutes", help=cold)
-
-
-def add_main_options(parser: CommandParser) -> None:
-    """Declare what `ask` and `chat` have in common."""
-    add_options(parser)
-    allow = "let it write and run commands without asking"
-    parser.add_argument("--allow-write", action="store_true", help=allow)
+    if main:
+        allow = "let it write and run commands without asking"
+        add("--allow-write", action="store_true", help=allow)
 
 
 def option_flags(arguments: Namespace) -> dict[str, object]:

@@ -9,12 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from outrider.delegation.session_history import recorded_events
 from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.reports.runs import record
-from outrider.surfaces.text import as_text, fit, one_line, pad
+from outrider.surfaces.text import as_text, clean, fit, one_line, pad
 
 EXAMPLES = """\
 examples:
@@ -47,6 +48,19 @@ def execute(arguments: Namespace) -> None:
         _write_output(run, lines)
     if problem := run.details.get("recordProblem"):
         output.say(str(problem))
+
+
+def summary_lines(name: str) -> list[str]:
+    """Return a run in lines: its task, its steps, then what it said; raises `Refusal`."""
+    run = find_run(runs_folder(os.environ), name)
+    steps = [
+        f"· {_words('tool_start', event)}"
+        for event in recorded_events(run.folder / SESSION)
+        if event.get("type") == "tool_start"
+    ]
+    task = f"{run.id} · {run.state} · {as_text(run.opening.get('task'))}"
+    said = [clean(line.rstrip("\n")) for _, line in _lines(run.folder / OUTPUT)]
+    return [*map(one_line, (task, *steps)), "", *(said or ["[no output]"])]
 
 
 def _line_numbers(given: str) -> range:

@@ -4,12 +4,13 @@ import asyncio
 import math
 import time
 from collections import deque
+from dataclasses import dataclass, field
 
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
 from outrider.protocol import events
 from outrider.protocol.outcomes import Outcome
-from outrider.protocol.results import SingleResult
+from outrider.protocol.results import SingleResult, Streaming
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
@@ -103,6 +104,24 @@ def call_line(name: str, args: object) -> str:
     values = args if is_object(args) else {}
     shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
     return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
+
+
+@dataclass(slots=True)
+class Row:
+    """An agent at work among others, and how far it is."""
+
+    name: str
+    streaming: Streaming = field(default_factory=Streaming)
+    begun: float = field(default_factory=time.monotonic)
+
+    def line(self) -> str:
+        """Return its turn, what it does, its tokens and its time."""
+        done, seconds = self.streaming, int(time.monotonic() - self.begun)
+        calls = [one for one in done.display_items if one["type"] == "toolCall"][-1:]
+        tool = [call_line(one["name"], one["args"]) for one in calls]
+        turn = f"turn {done.turn_count}" if done.turn_count else "starting"
+        parts = (self.name, turn, *tool, spent(done.usage), f"{seconds // 60}:{seconds % 60:02}")
+        return one_line(" · ".join(parts))
 
 
 def opening(prepared: Prepared, run_id: str) -> str:

@@ -46,7 +46,7 @@ def report(arguments: Namespace) -> Report:
 
 def _choices(project: Project) -> Iterator[ModelChoice]:
     """Yield the one that answers, those with a key, those of servers here, and the embedded one."""
-    yield from (choice for _, choice in model_choices(project))
+    yield from model_choices(project)
     for kind in WELL_KNOWN:
         if server := probe_local_servers([kind]):
             yield ModelChoice(server.model, f"{server.title} at {server.address}")

@@ -17,6 +17,7 @@ Paint = Callable[[str, str | None], str]
 """Returns a text in a colour, where there is one."""
 Piece = tuple[str, str | None]
 """A clean text and its colour."""
+EMPTY: Piece = ("", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +67,27 @@ class Section:
         if room is not None:
             least = min(sizes[last], MIN_TEXT_COLUMNS)
             sizes = [min(size, max(room * 2 // 5, 10)) for size in sizes]
-            while (left := room - sum(sizes[n] + 2 for n in shown)) < least:
-                spare = [n for n in shown if self.columns[n].optional]
-                if not spare:
-                    yield from (line for row in rows for line in self._stacked(row, room, paint))
-                    return
-                shown.remove(spare[-1])
+            spare = [n for n in shown if self.columns[n].optional]
+            while (left := room - sum(sizes[n] + 2 for n in shown)) < least and spare:
+                shown.remove(spare.pop())
+            if left < least:
+                yield from (line for row in rows for line in self._stacked(row, room, paint))
+                return
             sizes[last] = left
         for row in table:
             cells = [[(fit(text, sizes[n]), colour) for text, colour in row[n]] for n in shown]
-            cells.append(self._bounded(row[last], sizes[last]))
-            for line in zip_longest(*cells, fillvalue=("", None)):
+            for line in zip_longest(*cells, self._bounded(row[last], sizes[last]), fillvalue=EMPTY):
                 padded = zip(line, [sizes[n] for n in (*shown, last)], strict=True)
                 yield "  ".join(paint(pad(text, size), colour) for (text, colour), size in padded)
 
     def _stacked(self, row: Sequence[list[Piece]], room: int, paint: Paint) -> Iterator[str]:
         """Yield a row for a narrow terminal: what it is about, and its text below."""
-        needed = zip(self.columns[:-1], row[:-1], strict=True)
-        about = [cell[0][0] for column, cell in needed if cell[0][0] and not column.optional]
-        colour = row[0][0][1]
-        for number, line in enumerate(wrapped(" · ".join(about), room - 2) if about else ()):
-            yield "  " * (number > 0) + paint(line, colour)
+        heads = [
+            cell[0] for column, cell in zip(self.columns, row, strict=True) if not column.optional
+        ]
+        about = " · ".join(text for text, _ in heads[:-1] if text)
+        for number, line in enumerate(wrapped(about, room - 2) if about else ()):
+            yield "  " * (number > 0) + paint(line, heads[0][1])
         for line, colour in self._bounded(row[-1], room - 2):
             yield f"  {paint(line, colour)}"
 

@@ -36,6 +36,16 @@ def convert_bytes(context: ToolContext, data: bytes, name: str) -> str:
         return convert_file(context, file, name)
 
 
+def try_converter(config: ConvertConfig) -> str:
+    """Convert a small table, and say so; raises `ToolFault` where that fails."""
+    with tempfile.TemporaryDirectory(prefix="outrider-convert-") as folder:
+        context = ToolContext(cwd=Path(folder), convert=config)
+        text = convert_bytes(context, b"six,seven\n6,7\n", "small.csv")
+    if "| 6 | 7 |" not in text:
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, f"of a small table it made {text[:80]!r}")
+    return "it has converted a small table"
+
+
 def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
     """Return an open document as Markdown, its secrets masked; raises `ToolFault`. It blocks."""
     config = context.convert

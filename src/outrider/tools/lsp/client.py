@@ -7,8 +7,10 @@ of its root. A question that meets it loading is asked again when it has loaded.
 import asyncio
 import os
 import time
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
 from functools import reduce
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -299,3 +301,12 @@ class LanguageServer:
         elif method == "textDocument/publishDiagnostics":
             told = (params["diagnostics"], params.get("version"), time.monotonic())
             self._reports |= {one: told for one in self._documents if one == path_of(params["uri"])}
+
+
+async def version_of(program: Program, env: Mapping[str, str], config: LspConfig) -> str:
+    """Start a server in an empty folder, and return its version; raises `ToolFault`."""
+    with TemporaryDirectory(prefix="outrider-lsp-") as folder:
+        context = ToolContext(cwd=Path(folder), environment=env)
+        async with aclosing(LanguageServer(program, folder, context, config)) as server:
+            await server.start()
+    return str(member(server.info, "version") or "")

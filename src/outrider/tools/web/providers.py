@@ -15,6 +15,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import orjson
 
 from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.records.activity import host_and_path
+from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import MAX_URL_CHARACTERS, web_address
 from outrider.tools.web.client import Request, Response
 
@@ -91,6 +93,22 @@ class Provider:
         if self.base is None:
             return None if endpoints.get(self.name) else f"no {self.variable} or web.endpoints"
         return f"no {self.variable}"
+
+    def state(self, keys: Mapping[str, str], web: WebConfig) -> tuple[bool, str]:
+        """Return whether it is asked under these settings, and why."""
+        unlisted = web.provider == "auto" and self.name not in web.provider_priority
+        obstacles = {
+            f"{self.variable} is not set": self.missing(keys, web.endpoints),
+            "web.enabled is off": not web.enabled,
+            f"web.provider is {web.provider}": web.provider not in ("auto", self.name),
+            "web.providerPriority doesn't name it": unlisted,
+        }
+        for words, holds in obstacles.items():
+            if holds:
+                return False, f"not used: {words}"
+        if address := web.endpoints.get(self.name):
+            return True, f"it is at {host_and_path(address)}"
+        return True, f"{self.variable} is set" if self.variable else "needs no key"
 
     def query(
         self, text: str, count: int, keys: Mapping[str, str], endpoints: Mapping[str, str]

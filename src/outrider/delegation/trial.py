@@ -1,0 +1,41 @@
+"""A small delegation, to see whether one works here: away from the user's settings and runs."""
+
+import asyncio
+import os
+import site
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from outrider.agents.discovery import general_agent
+from outrider.delegation.perform import Caller, perform
+from outrider.delegation.request import Request
+from outrider.models.resolution import is_embedded
+from outrider.protocol.envelope import ToolCode, ToolFault
+
+TIMEOUT_MS = 60_000
+
+
+def try_delegation(model: str, **variables: str) -> float:
+    """Return how many milliseconds a small task takes; raises `ToolFault` where it fails."""
+    # A model that is only asked whether it answers needs no tools.
+    asked = None if is_embedded(model) else replace(general_agent(), tools=())
+    task = "Answer with the word yes." if asked else "Where does the stethoscope hang?"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")}
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="outrider-trial-") as place:
+        work = Path(place, "work")
+        work.mkdir()
+        (work / "notes.txt").write_text("The doctor's stethoscope hangs in the hall.\n")
+        moved = {"HOME": place, "XDG_CONFIG_HOME": f"{place}/config", "OUTRIDER_HOME": place}
+        # With another HOME, Python wouldn't find what was installed for this user only.
+        env = {**kept, **variables, **moved, "PYTHONUSERBASE": site.getuserbase()}
+        flags = {"subagents.timeoutMs": TIMEOUT_MS, "warm.keepMinutes": 0}
+        request = Request("explorer", task, model=model, cwd=work, definition=asked)
+        result = asyncio.run(perform(request, Caller(env, flags=flags)))
+    if not result.completed or not (asked or "notes.txt" in result.text):
+        error = result.details.error
+        reason = error.message if error else "it answered, but didn't find what it was asked for"
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, f"a small task failed: {reason}")
+    return (time.monotonic() - begun) * 1000
