@@ -82,7 +82,8 @@ class CommandParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Return the help; it fits a screen."""
         places = [one for one in self._actions if not one.option_strings]
-        call = [_HOW_OFTEN.get(str(one.nargs), "{}").format(one.metavar) for one in places]
+        names = ((one.nargs, one.metavar or one.dest.upper()) for one in places)
+        call = (_HOW_OFTEN.get(str(often), "{}").format(name) for often, name in names)
         self.usage = " ".join([self.prog, *call, "[OPTION …]"])
         return super().format_help()
 

@@ -1,8 +1,12 @@
-"""`outrider completion`: what a shell asks when Tab is pressed, answered from the parsers."""
+"""`outrider completion`: what a shell asks when Tab is pressed, answered from the parsers.
+
+The scripts for the shells are the files of the same name beside this one.
+"""
 
 from argparse import REMAINDER, SUPPRESS, Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from outrider.protocol.errors import Refusal
 from outrider.surfaces.cli import output
@@ -17,56 +21,21 @@ examples:
   eval "$(outrider completion zsh)"             in ~/.zshrc, after compinit
   outrider completion fish | source             in ~/.config/fish/config.fish
 """
-# Each of them hands over the words up to the cursor, and takes a value and its meaning a line.
-# Where we have nothing to offer, a shell completes the names of files.
-SCRIPTS = {
-    "bash": r"""
-_outrider() {
-    local IFS=$'\n'
-    COMPREPLY=($(outrider completion --words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
-    COMPREPLY=("${COMPREPLY[@]%%$'\t'*}")
-}
-complete -o default -F _outrider outrider
-""",
-    "zsh": r"""
-_outrider() {
-    local tab=$'\t'
-    local -a found
-    found=(${(f)"$(outrider completion --words "${(@)words[2,CURRENT]}" 2>/dev/null)"})
-    (( $#found )) || { _files; return }
-    found=("${(@)found//:/\\:}")
-    found=("${(@)found/$tab/:}")
-    _describe outrider found
-}
-compdef _outrider outrider
-""",
-    "fish": r"""
-function __outrider_complete
-    set -l words (commandline -opc) "$(commandline -ct)"
-    set -l found (outrider completion --words $words[2..-1] 2>/dev/null)
-    if set -q found[1]
-        string join -- \n $found
-    else
-        __fish_complete_path (commandline -ct)
-    end
-end
-complete -c outrider -f -a "(__outrider_complete)"
-""",
-}
+SHELLS = ("bash", "zsh", "fish")
 
 
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `completion`."""
-    parser.add_argument("shell", metavar="SHELL", nargs="?", choices=[*SCRIPTS], help="which one")
+    parser.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help="which one")
     parser.add_argument("--words", nargs=REMAINDER, help=SUPPRESS)
 
 
 def execute(arguments: Namespace) -> None:
     """Print the script, or what the last of the words could become."""
     if arguments.shell:
-        return output.write(SCRIPTS[arguments.shell].lstrip())
+        return output.write(Path(__file__).with_suffix(f".{arguments.shell}").read_text())
     if not arguments.words:
-        raise bad_call(f"completion needs SHELL: {', '.join(SCRIPTS)}", "completion")
+        raise bad_call(f"completion needs SHELL: {', '.join(SHELLS)}", "completion")
     *before, last = arguments.words
     with suppress(Refusal):  # a shell has nowhere to show it
         for value, meaning in _values(before, last).items():

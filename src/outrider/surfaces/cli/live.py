@@ -1,8 +1,7 @@
-"""The live view of a run on a terminal: its last steps, the answer as it comes, and where it is."""
+"""What moves at the bottom of a terminal while agents are at work."""
 
 import asyncio
 import os
-import sys
 import termios
 import time
 from collections.abc import Callable, Sequence
@@ -15,10 +14,7 @@ from rich.live import Live
 from rich.segment import SegmentLines
 from rich.text import Text
 
-from outrider.delegation.preparation import Prepared
-from outrider.surfaces.cli.views import View
 from outrider.surfaces.markdown import Answer
-from outrider.surfaces.text import one_line
 
 REFRESH_SECONDS = 0.1
 MAX_DRAWN = 4_000
@@ -42,6 +38,7 @@ class Moving:
         self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._mode: list[Any] | None = None
+        self._answered = ("", 0, SegmentLines(()))
 
     def start(self) -> None:
         """Begin to draw."""
@@ -69,6 +66,16 @@ class Moving:
                 self._live.stop()
                 self._set_mode(self._mode)
 
+    def answer(self, text: str, room: int) -> SegmentLines:
+        """Return the last lines of an answer that is still being written, drawn as Markdown."""
+        if (text, room) != self._answered[:2]:
+            start = max(0, len(text) - MAX_DRAWN)
+            start = text.find("\n", start) + 1 if start else 0
+            fence = "```\n" if text.count("\n```", 0, start) % 2 else ""
+            lines = self.console.render_lines(Answer(fence + text[start:]), pad=False)[-room:]
+            self._answered = text, room, SegmentLines(lines if text else (), new_lines=True)
+        return self._answered[2]
+
     def say(self, line: str, *, fits: bool) -> None:
         """Print a line above, whole or only what fits."""
         self.console.print((_line if fits else Text)(line, "dim"))
@@ -88,54 +95,3 @@ class Moving:
         ticks = int((time.monotonic() - self._begun) / REFRESH_SECONDS)
         drawn = self._render(SPINNER[ticks % len(SPINNER)])
         return Group(*(_line(*one) if isinstance(one, tuple) else one for one in drawn))
-
-
-class LiveView(View):
-    """A few moving lines on stderr while the run lasts; they disappear when it ends."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._moving = Moving(sys.stderr, self._render)
-        self._drawn = ("", SegmentLines(()))
-        self._is_running = False
-
-    def started(self, prepared: Prepared, run_id: str) -> None:
-        """Begin to show the run."""
-        super().started(prepared, run_id)
-        self._is_running = True
-        self._moving.start()
-
-    def tell(self, line: str) -> None:
-        """Print how the run begins; what comes then is in the moving lines."""
-        if not self._is_running:
-            super().tell(line)
-
-    def stopping(self) -> None:
-        """Show that Ctrl-C has arrived."""
-        self._name = "stopping"
-
-    def close(self) -> None:
-        """Remove the moving lines."""
-        super().close()
-        self._moving.stop()
-
-    def _render(self, spinner: str) -> list[Drawn]:
-        room = max(self._moving.console.height - 2, 0)
-        steps = list(self.steps)[-room:] if room else []
-        retry = one_line(self.retry())
-        return [
-            *((f"  {step}", "dim") for step in steps),
-            *([self._answer(left)] if (left := room - len(steps) - 1) > 0 else []),
-            *([(retry, "yellow")] if retry else []),
-            (f"{spinner} {self.status()}", "bold"),
-        ]
-
-    def _answer(self, room: int) -> SegmentLines:
-        """Return the last lines of what the model has written so far."""
-        if self.text != self._drawn[0]:
-            text, start = self.text, max(0, len(self.text) - MAX_DRAWN)
-            start = text.find("\n", start) + 1 if start else 0
-            fence = "```\n" if text.count("\n```", 0, start) % 2 else ""
-            lines = self._moving.console.render_lines(Answer(fence + text[start:]), pad=False)
-            self._drawn = text, SegmentLines(lines[-room:], new_lines=True)
-        return self._drawn[1] if self.text else SegmentLines(())

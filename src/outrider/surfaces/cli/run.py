@@ -58,7 +58,7 @@ def execute(arguments: Namespace) -> int:
         _check_is_task(arguments.task, arguments.cwd)
     agent, task = arguments.agent or DEFAULT_AGENT, whole_task(arguments.task, arguments.file)
     request = Request(agent, task, schema, arguments.model, arguments.cwd)
-    with closing(_view()) as view:
+    with closing(View()) as view:
         result = asyncio.run(_perform(request, flags, view, is_named=bool(arguments.agent)))
     code = told(result, as_json=arguments.json)
     if result.result is not None:
@@ -73,14 +73,6 @@ def _check_is_task(word: str, cwd: str | None) -> None:
         near = get_close_matches(word.strip().lower(), open_project(cwd).discovery.agents, 1)
         if near:
             raise bad_call(f"run needs TASK: {word.strip()!r} names the agent {near[0]}", "run")
-
-
-def _view() -> View:
-    if output.is_plain(sys.stderr):
-        return View()
-    from outrider.surfaces.cli.live import LiveView
-
-    return LiveView()
 
 
 async def _perform(

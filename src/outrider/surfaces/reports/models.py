@@ -7,7 +7,7 @@ from typing import Any
 from outrider.delegation.project import Project, open_project
 from outrider.models.catalogue import EMBEDDED
 from outrider.models.local_servers import WELL_KNOWN, probe_local_servers
-from outrider.models.resolution import ModelChoice, is_embedded
+from outrider.models.resolution import ModelChoice
 from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports.modules import model_choices
 from outrider.surfaces.reports.report import Column, Report, Section, warnings_of
@@ -25,7 +25,6 @@ COLUMNS = (
     Column("is", lambda row: "off" if row["problem"] else "first" if row["answers"] else "there"),
     Column("why", lambda row: row["problem"] or row["why"]),
 )
-NOTHING = "no key is set and no server answers: set OPENAI_API_KEY or another, or start Ollama."
 
 configure = CommandParser.add_cwd
 
@@ -39,8 +38,6 @@ def report(arguments: Namespace) -> Report:
         rows.setdefault(choice.model, row | {"problem": choice.problem})
     models = list(rows.values())
     notes = warnings_of(project.settings.warnings)
-    if all(is_embedded(row["model"]) for row in models):
-        notes = (*notes, NOTHING)
     return Report("Models", {"models": models}, (Section(COLUMNS, models, wraps=True),), notes)
 
 
