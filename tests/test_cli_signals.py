@@ -62,7 +62,7 @@ def test_killed_command_leaves_a_run_that_says_so(door):
     assert door.run("show", run["runId"]).out.startswith("So far, so good. ")
 
 
-@pytest.mark.parametrize("module", ["argparse", "asyncio", "outrider.surfaces.cli.run"])
+@pytest.mark.parametrize("module", ["argparse", "asyncio", "outrider.delegation.perform"])
 def test_ctrl_c_while_the_command_is_being_loaded_shows_no_traceback(door, module):
     """Python tells of each module that it has imported: at that moment the signal comes."""
     with ScriptedModel([silence()], repeat=True) as server:
