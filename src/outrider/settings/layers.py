@@ -11,13 +11,8 @@ from functools import reduce
 from typing import Any, cast
 
 from outrider.protocol.data import from_json
-from outrider.protocol.errors import OutriderError
 from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule
-from outrider.settings.quantities import QuantityError, number_for
-
-
-class SettingError(OutriderError, ValueError):
-    """A value that its key can't take; the message says which values it takes."""
+from outrider.settings.quantities import SettingError, number_for
 
 
 def check(key: Key, value: object) -> Any:
@@ -71,10 +66,7 @@ def _check_choices(key: Key, names: Iterable[str]) -> None:
 def _check_number(key: Key, value: object) -> float:
     whole = key.kind is int
     if isinstance(value, str):
-        try:
-            value = number_for(key.name, value)
-        except QuantityError as bad:
-            raise SettingError(str(bad)) from None
+        value = number_for(key.name, value)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         raise SettingError(f"{value!r} is not a {'whole ' if whole else ''}number")
     # NaN fails every comparison, so it is refused here too.

@@ -17,8 +17,8 @@ UNIT_OF_KEY = {"Ms": "ms", "Minutes": "m", "Days": "d"}
 _PART = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]*)", re.ASCII)
 
 
-class QuantityError(OutriderError, ValueError):
-    """A text that is no duration or no size; the message says how to write one."""
+class SettingError(OutriderError, ValueError):
+    """A value that its key can't take; the message says which values it takes."""
 
 
 def milliseconds(text: str, unit: str) -> float:
@@ -43,5 +43,5 @@ def _read(text: str, units: Mapping[str, int], bare: str, what: str) -> float:
     # A number without a unit stands alone: what is 30 in `1h30`?
     named = [(number, unit or (bare if len(parts) == 1 else "")) for number, unit in parts]
     if not named or not whole or any(unit not in units for _, unit in named):
-        raise QuantityError(f"{text!r} is no {what}")
+        raise SettingError(f"{text!r} is no {what}")
     return sum(float(number) * units[unit] for number, unit in named)

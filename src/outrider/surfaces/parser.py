@@ -7,7 +7,7 @@ from functools import partial
 from typing import NoReturn
 
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.settings.quantities import QuantityError, milliseconds
+from outrider.settings.quantities import SettingError, milliseconds
 
 _HELP = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28)
 _HOW_OFTEN = {"?": "[{}]", "*": "[{} …]", "+": "{} …"}
@@ -31,7 +31,7 @@ def time_span(given: str) -> int:
     """Return a duration in milliseconds; a bare number counts seconds."""
     try:
         return round(milliseconds(given, "s"))
-    except QuantityError as bad:
+    except SettingError as bad:
         raise argparse.ArgumentTypeError(str(bad)) from None
 
 

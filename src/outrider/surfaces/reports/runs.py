@@ -10,7 +10,7 @@ from typing import Any
 from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import RecordedRun, delete_run, find_run, recorded_runs
 from outrider.settings.places import project_name, runs_folder
-from outrider.settings.quantities import QuantityError, milliseconds
+from outrider.settings.quantities import SettingError, milliseconds
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.reports.logs import local_time
 from outrider.surfaces.reports.report import Column, Report, Row, Section
@@ -53,7 +53,7 @@ def _moment(given: str) -> float:
         pass
     try:
         return time.time() - milliseconds(given, "s") / 1000
-    except QuantityError:
+    except SettingError:
         problem = f"{given!r} is no time: write 90m, 2d or 2026-11-16"
         raise ArgumentTypeError(problem) from None
 
