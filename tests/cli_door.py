@@ -147,7 +147,11 @@ class Door:
         return home == str(self.home) or cwd == str(self.project)
 
     def assert_nothing_left(self) -> None:
-        wait_until(lambda: not self.processes())
+        try:
+            wait_until(lambda: not self.processes())
+        except AssertionError:
+            left = [one.as_dict(["pid", "ppid", "status", "cmdline"]) for one in self.processes()]
+            raise AssertionError(f"these processes are left: {left}") from None
 
 
 def wait_until(reached: Callable[[], bool]) -> None:

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -348,7 +350,10 @@ def test_near_the_window_the_oldest_results_are_dropped_and_the_user_is_told(doo
     assert dropped["ids"][0] == "call-1"
     tools = [one for one in history_of(session) if one["role"] == "tools"]
     assert tools[0]["results"][0]["dropped"]
-    assert "needle = 1" in json.dumps(tools[0]["results"][0]["envelope"])  # still readable
+    assert "needle = 1" not in json.dumps(tools[0]) and "needle = 1" in json.dumps(tools[2])
+    kept = session.read_text().splitlines()
+    results = [line for line in kept if '"type":"tool_result_end"' in line and "call-1" in line]
+    assert "needle = 1" in results[0]  # still readable
 
 
 def test_without_a_model_it_answers_by_delegating_and_says_so(door):
@@ -396,6 +401,26 @@ async def test_a_turn_knows_what_another_process_has_added_before_it(world, monk
     session = MainSession(caller, lambda *_: None, folder=run.folder)
     assert (await session.turn("Second?")).completed
     assert [message["text"] for message in seen[0]] == ["First?", "Of another?"]
+
+
+SEALED = """
+import os
+from outrider.processes.reaping import libc, seal
+from outrider.processes.surroundings import surroundings
+libc()
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+before = surroundings()
+seal()
+assert surroundings() == before, "the next turn would start cold"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a process can be sealed")
+def test_an_ordinary_user_s_next_turn_finds_the_fork_server_after_commands_were_allowed():
+    subprocess.run([sys.executable, "-c", SEALED], check=True, timeout=60)
 
 
 def test_an_empty_question_is_refused_in_its_own_words(door):

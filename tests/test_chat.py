@@ -308,7 +308,7 @@ def test_neither_a_model_nor_a_child_can_steer_the_terminal_and_code_is_no_html(
         screen.see_now(PROMPT)
         [run] = re.findall(r"explorer ([0-9a-f]{8}): completed", screen.all)
         screen.enter(f"/show {run}")
-        screen.see_now(r"· grep .*␛.*(.|\n)*␛\]0;owned")
+        screen.see_now(r"· grep .*u001b(.|\n)*␛\]0;owned")
         assert "\u202e" not in screen.all
         screen.type("q")
         assert leave(screen) == 0

@@ -28,7 +28,8 @@ def history_of(session: Path) -> tuple[Message, ...]:
                 results[call]["envelope"] = envelope
             case {"type": "dropped", "ids": ids}:
                 for result in filter(None, map(results.get, ids)):
-                    result["dropped"] = True
+                    # Its text stays in the record: a brief that has all of them would only grow.
+                    result |= {"dropped": True, "envelope": {**result["envelope"], "data": None}}
             case {"type": "end", "partialOutput": text} if text and text != _last_text(messages):
                 messages.append({"role": "assistant", "text": text, "toolCalls": []})
             case _:

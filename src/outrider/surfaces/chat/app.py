@@ -19,18 +19,12 @@ from prompt_toolkit.widgets import SearchToolbar, TextArea
 from outrider.protocol.errors import Refusal
 from outrider.protocol.outcomes import EXIT_CANCELLED
 from outrider.settings.places import state_home
-from outrider.surfaces.chat.prompt import COMMANDS, REPORTS, Prompt
+from outrider.surfaces.chat.prompt import HELP, Prompt
 from outrider.surfaces.cli import output
+from outrider.surfaces.reports import REPORTS, parser_for, report
 
 if TYPE_CHECKING:
     from outrider.surfaces.chat.conversation import Conversation
-
-HELP = [
-    *(f"{command:<10} {meaning}" for command, meaning in COMMANDS.items()),
-    "@name      a file, a folder, or an agent to delegate to",
-    "Alt-Enter  a new line; Ctrl-R searches in earlier inputs",
-    "Ctrl-C     stops the subagents, then the turn, then the program",
-]
 
 
 async def run_chat(arguments: Namespace) -> int:
@@ -91,7 +85,7 @@ class Chat:
             case []:
                 pass
             case ["/help"]:
-                await _show("Help", HELP)
+                await _show("Help", [f"{word:<10} {meaning}" for word, meaning in HELP.items()])
             case ["/show", run]:
                 from outrider.surfaces.cli.show import summary_lines
 
@@ -103,7 +97,9 @@ class Chat:
                 loop.add_signal_handler(signal.SIGINT, making.cancel)
                 await asyncio.wait({making})
                 loop.remove_signal_handler(signal.SIGINT)
-                if not making.cancelled():
+                if making.cancelled():
+                    output.end_line()  # behind the terminal's own ^C
+                else:
                     await _show(" ".join((name, *words)), making.result())
             case [word, *_] if word.startswith("/") and word.count("/") == 1:
                 output.say(f"{text[:80]!r} is no command here; /help lists them.")
@@ -116,8 +112,6 @@ class Chat:
 
 def _report(name: str, words: list[str], folder: Path) -> list[str]:
     """Return the lines of a report on a folder, for this terminal; raises `Refusal`."""
-    from outrider.surfaces.reports import parser_for, report
-
     parser = parser_for(name)
     if {"--help", "-h"} & set(words):
         return parser.format_help().splitlines()

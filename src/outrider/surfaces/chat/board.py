@@ -42,20 +42,12 @@ class Board:
 
     def __enter__(self) -> Self:
         self._rows = {"": Row("main")}
-        self._resume()
+        if self._moving is not None:
+            self._moving.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end_message()
-        self._pause()
-
-    def _resume(self) -> None:
-        """Show what moves; what is typed meanwhile is for the next prompt."""
-        if self._moving is not None:
-            self._moving.start()
-
-    def _pause(self) -> None:
-        """Leave the terminal as it was."""
         if self._moving is not None:
             self._moving.stop()
 
@@ -122,9 +114,7 @@ class Board:
     def _end_block(self) -> None:
         block, self._block = "\n".join(self._block), []
         if block.strip() and self._moving is not None:
-            from outrider.surfaces.markdown import Answer
-
-            self._moving.console.print(Answer(block), "")
+            self._moving.show_markdown(block)
 
     def _render(self, spinner: str) -> list[tuple[str, str]]:
         tail = [*self._block, self._line][-MAX_TAIL_LINES:]
@@ -140,14 +130,16 @@ class Board:
         hidden = f"\n[{more:,} MORE CHARACTERS ARE NOT SHOWN]" if more > 0 else ""
         # Indented, so that no line of a call looks like one of ours.
         shown = f"{text[:MAX_SHOWN]}{hidden}".replace("\n", "\n  ")
-        self._pause()
+        if self._moving is not None:
+            self._moving.stop()
         try:
             with suppress(termios.error):  # what was typed before they saw it is no answer
                 termios.tcflush(0, termios.TCIFLUSH)
             said = await read_line(f"main wants to use {one_line(name)}:\n  {shown}\n{CHOICES}")
             return ANSWERS.get(said.strip().lower(), "no")
         finally:
-            self._resume()
+            if self._moving is not None:
+                self._moving.start()
 
 
 async def read_line(question: str) -> str:

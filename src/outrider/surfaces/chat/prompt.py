@@ -22,17 +22,23 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from outrider.surfaces.cli import output
+from outrider.surfaces.reports import REPORTS, parser_for
 
 MAX_PASTE_SHOWN = 1_000
 """A longer paste stands in the prompt as a mark, and is sent whole."""
 MAX_PATHS = 50
 MAX_HISTORY_BYTES = 1 << 20
-REPORTS = ("agents", "doctor", "modules", "logs", "activity", "lsp", "runs", "help")
 COMMANDS = {
     "/toolkit": f"reports: {', '.join(REPORTS)}",
     "/show": "what a run said and did",
     "/help": "what can be typed here",
     "/exit": "leave; Ctrl-D does too",
+}
+HELP = {
+    **COMMANDS,
+    "@name": "a file, a folder, or an agent to delegate to",
+    "Alt-Enter": "a new line; Ctrl-R searches in earlier inputs",
+    "Ctrl-C": "stops the subagents, then the turn, then the program",
 }
 
 
@@ -89,8 +95,6 @@ class Words(Completer):
 
     def _arguments(self, before: list[str]) -> Iterable[str]:
         if before[:1] == ["/toolkit"] and before[1:2] and before[1] in REPORTS:
-            from outrider.surfaces.reports import parser_for
-
             agents = self.agents if before[1] == "agents" else ()
             return (*agents, *parser_for(before[1]).options)
         known = {"": COMMANDS, "/toolkit": REPORTS, "/show": self.runs[::-1]}

@@ -80,6 +80,10 @@ class Moving:
         """Print a line above, whole or only what fits."""
         self.console.print((_line if fits else Text)(line, "dim"))
 
+    def show_markdown(self, block: str) -> None:
+        """Print Markdown above."""
+        self.console.print(Answer(block), "")
+
     def _set_mode(self, mode: list[Any] | None) -> None:
         # A job in the background would be stopped for it.
         if mode is not None and os.tcgetpgrp(2) == os.getpgrp():

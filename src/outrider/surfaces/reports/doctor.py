@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,9 +25,9 @@ from outrider.models.local_servers import ask_server
 from outrider.models.resolution import is_embedded, needs
 from outrider.processes.confinement import kernel_offers
 from outrider.processes.reaping import command_line
+from outrider.protocol.catalogue import CATALOGUE
 from outrider.protocol.envelope import ToolFault
 from outrider.protocol.errors import Refusal
-from outrider.protocol.results import WithheldTool
 from outrider.records.runs import left_over
 from outrider.settings import places
 from outrider.settings.files import load_settings
@@ -36,10 +36,11 @@ from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports import agents as listing, modules
 from outrider.surfaces.reports.lsp import programs
 from outrider.surfaces.reports.report import Column, Report, Row, Section
-from outrider.surfaces.text import as_text, by_reason, duration
+from outrider.surfaces.text import as_text, count, duration
 from outrider.surfaces.web_calls import search_once
 from outrider.tools.documents.conversion import try_converter
 from outrider.tools.files.ripgrep import ripgrep
+from outrider.tools.loading import load_tools
 from outrider.tools.lsp.client import version_of
 from outrider.tools.lsp.servers import Surroundings
 
@@ -63,7 +64,7 @@ TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 PERMISSIONS = ("allowWrite", "projectAgentPolicy", "allowLspTools", "allowedLspActions")
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 COLUMNS = (
-    Column("", "status", lambda check: COLOURS[check["status"]], least=4),
+    Column("", lambda check: f"{check['status']:<4}", lambda check: COLOURS[check["status"]]),
     Column("", lambda check: f"{check['name']}: {check['message']}"),
 )
 Findings = Iterable[tuple[str, str]]
@@ -132,7 +133,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield "setup", "configuration", partial(_configuration, project, problem)
     yield "setup", "agents", partial(_agents, project)
     yield "setup", "permissions", partial(_permissions, project)
-    yield "setup", "tools", partial(_tools, project)
+    yield "setup", "tools", partial(_tools, settings.config.tools.modules)
     for row in modules.services(project):
         yield row["kind"], row["name"], partial(_service, row, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
@@ -172,13 +173,10 @@ def _permissions(project: Project) -> Findings:
     yield "ok", f"this project is {'' if project.trusted else 'not '}in subagents.trustedProjects"
 
 
-def _tools(project: Project) -> Findings:
-    rows = list(modules.tools(project))
-    absent = [WithheldTool(one["name"], one["why"]) for one in rows if not one["on"]]
-    there = ", ".join(one["name"] for one in rows if one["on"])
-    # Not a warning: a tool that is off or isn't installed is not a broken one.
-    yield "ok", "; without ".join([there, *by_reason(one for one in absent if one.tool != "?")])
-    yield from (("warn", one.reason) for one in absent if one.tool == "?")
+def _tools(names: Sequence[str]) -> Findings:
+    own, problems = load_tools(names)
+    yield "ok", f"{count(len(CATALOGUE), 'tool')} built in, {len(own)} of your own"
+    yield from (("warn", problem) for problem in problems)
 
 
 def _service(row: Row, project: Project, online: bool) -> Findings:

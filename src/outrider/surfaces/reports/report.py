@@ -31,8 +31,6 @@ class Column:
     form: Callable[[Any], str] = as_text
     optional: bool = False
     """Left out where there is little room, the last one first."""
-    least: int = 0
-    """How wide it is at least, so that sections are aligned."""
 
     def cell(self, row: Row) -> list[Piece]:
         """Return the lines for a row; the first one is in the column's colour."""
@@ -60,8 +58,8 @@ class Section:
         if room is not None and any(column.heading for column in self.columns):
             table = [[[(column.heading, "dim")] for column in self.columns], *rows]
         sizes = [
-            max(column.least, *(width(text) for row in table for text, _ in row[number]))
-            for number, column in enumerate(self.columns)
+            max(width(text) for row in table for text, _ in row[number])
+            for number in range(len(self.columns))
         ]
         *shown, last = range(len(sizes))
         if room is not None:
