@@ -6,10 +6,12 @@ A table stands between `<!-- generated:NAME -->` and `<!-- /generated -->`.
 import dataclasses
 import inspect
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from unittest.mock import patch
 
 from outrider import testing
 from outrider.agents.definitions import AGENT_FIELDS
@@ -20,7 +22,7 @@ from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import EVENTS
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, EXIT_REFUSED, Outcome, exit_code
 from outrider.settings.keys import KEYS
-from outrider.surfaces.cli.main import COMMANDS
+from outrider.surfaces.cli.main import COMMANDS, parser_of
 from outrider.tools.lsp.servers import SERVERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,6 +61,13 @@ def commands() -> str:
     return table(
         ("Command", "What it does"), ((f"`{name}`", what) for name, what in COMMANDS.items())
     )
+
+
+def command_help() -> str:
+    """The help of every command, as a terminal of 80 columns shows it."""
+    with patch.dict(os.environ, COLUMNS="80"):
+        helps = {name: parser_of(name).format_help().rstrip() for name in COMMANDS}
+    return "\n".join(f"### {name}\n\n```text\n{text}\n```\n" for name, text in helps.items())
 
 
 def error_codes() -> str:
@@ -145,6 +154,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "agent-fields": agent_fields,
     "builtin-agents": agents,
     "commands": commands,
+    "command-help": command_help,
     "error-codes": error_codes,
     "tool-codes": tool_codes,
     "outcomes": outcomes,

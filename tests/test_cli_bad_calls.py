@@ -1,12 +1,13 @@
 """Every bad call: one clear line, the right code, exit 2, and never a traceback."""
 
 import os
+import re
 from contextlib import closing
 
 import pytest
 
 from cli_door import Door
-from outrider.surfaces.cli.main import COMMANDS
+from outrider.surfaces.cli.main import COMMANDS, GROUPS
 
 TASK_LIMIT = 4 << 20
 INVALID = "INVALID_INPUT"
@@ -17,8 +18,22 @@ CALLS = {
     "unknown command": (("rnu",), "did you mean run?", INVALID),
     "strange command": (("xyzzy",), "the commands are run, ask", INVALID),
     "option first": (("--jsonn", "run"), "options come after the command", INVALID),
-    "nothing to run": (("run",), "run needs AGENT and TASK", INVALID),
-    "no task": (("run", "explorer"), "run needs TASK", INVALID),
+    "nothing to run": (("run",), "run needs TASK", INVALID),
+    "no task": (("run", "explorer"), "run needs TASK: 'explorer' names the agent", INVALID),
+    "no task, and a typo": (("run", "Explorr"), "names the agent explorer", INVALID),
+    "time that is none": (("run", "Where is x?", "--timeout", "soon"), "write 90s", INVALID),
+    "turns in words": (("run", "Where is x?", "--max-turns", "few"), "maxTurns", INVALID),
+    "size that is none": (
+        ("run", "Where is x?", "--set", "limits.resultBytes=1 YB"),
+        "10 MB",
+        INVALID,
+    ),
+    "file that isn't there": (
+        ("run", "Where is x?", "--file", "nowhere"),
+        "can't be read",
+        INVALID,
+    ),
+    "no shell": (("completion",), "completion needs SHELL", INVALID),
     "empty task": (("run", "explorer", "  "), "task is empty", INVALID),
     "no run": (("show",), "show needs RUN", INVALID),
     "unknown option": (("run", "explorer", "x", "--modle", "y"), "did you mean --model?", INVALID),
@@ -178,15 +193,22 @@ def test_help_tells_by_example_and_fits_a_screen(door, command):
     ended = door.run(*command.split(), "--help")
     assert ended.code == 0
     assert ended.err == ""
-    assert f"  outrider {command}".rstrip() in ended.out
+    assert re.search(rf"examples:\n(.*\n)*  .*outrider {command}", ended.out)
     assert max(map(len, ended.out.splitlines())) <= 80
-    assert len(ended.out.splitlines()) <= 40
+    assert len(ended.out.splitlines()) <= (24 if command else 36)
+
+
+def test_overview_reads_like_a_table_of_contents(door):
+    out = door.run("--help").out
+    for title, group in GROUPS.items():
+        lines = [f"  {name:<10}  {said}" for name, said in group.items()]
+        assert "\n".join(["", title, *lines, ""]) in out  # one line each, none of them broken
 
 
 def test_help_lists_every_command_and_shows_that_of_one(door):
     ended = door.run("help")
     assert ended.out == door.run("--help").out
-    listed = [line.split()[0] for line in ended.out.splitlines() if line.startswith("  ")]
+    listed = re.findall(r"(?m)^  (\S+)", ended.out)
     assert listed[: len(COMMANDS)] == list(COMMANDS)
     assert door.run("help", "logs").out == door.run("logs", "--help").out
     commands = door.run("help", "--json").json["commands"]

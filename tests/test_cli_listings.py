@@ -156,6 +156,25 @@ def test_modules_tell_what_is_on_and_why(door):
     assert [one["on"] for one in servers if one["name"] == "ty"] == [True]
 
 
+# models
+
+
+def test_models_tell_what_could_answer_and_which_one_does(door):
+    env = {**KEY, "ANTHROPIC_API_KEY": "x", "XAI_API_KEY": "x"}
+    models = door.run("models", "--json", env=env).json["models"]
+    assert [one["answers"] for one in models] == [True, *[False] * (len(models) - 1)]
+    found = {one["model"]: one for one in models}
+    assert models[0]["model"] == "openai:gpt-6.1-terra"
+    assert found["anthropic:claude-sonnet-5-5"]["why"] == "ANTHROPIC_API_KEY is set"
+    assert found["xai:"]["problem"]
+    assert models[-1]["model"] == "embedded"
+    named = door.run("models", env={**env, "OUTRIDER_MODEL": "embedded"})
+    assert named.out.splitlines()[0].split() == ["embedded", "first", "configuration"]
+    terminal = door.terminal("models", columns=50, env=env)
+    assert terminal.end() == 0
+    assert max(map(len, terminal.screen.splitlines())) <= 50
+
+
 # config
 
 

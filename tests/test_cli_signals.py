@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from cli_door import PATIENCE_SECONDS, Door
-from outrider.testing import ScriptedModel, silence_after
+from outrider.testing import ScriptedModel, silence, silence_after
 
 # Long enough for its beginning to be let through: the last words could be half a secret.
 TEXT = "So far, so good. " * 50
@@ -60,3 +60,17 @@ def test_killed_command_leaves_a_run_that_says_so(door):
     (run,) = door.run("runs", "--json").json["runs"]
     assert (run["state"], run["agent"], run["task"]) == ("interrupted", "explorer", "Tell me.")
     assert door.run("show", run["runId"]).out.startswith("So far, so good. ")
+
+
+@pytest.mark.parametrize("module", ["argparse", "asyncio", "outrider.delegation.perform"])
+def test_ctrl_c_while_the_command_is_being_loaded_shows_no_traceback(door, module):
+    """Python tells of each module that it has imported: at that moment the signal comes."""
+    with ScriptedModel([silence()], repeat=True) as server:
+        env = {**server.environment, "PYTHONPROFILEIMPORTTIME": "1"}
+        process = door.start("run", "explorer", "x", "-m", server.model, env=env)
+        assert any(line.split()[-1].decode() == module for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode in (130, -signal.SIGINT)  # a shell says 130 of both
+    assert b"Traceback" not in rest and b"KeyboardInterrupt" not in rest
+    door.assert_nothing_left()

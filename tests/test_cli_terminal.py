@@ -1,14 +1,24 @@
 """What a person sees on a real terminal: the live view, questions, Ctrl-C."""
 
 import re
+import shlex
 import subprocess
 from contextlib import closing
 from threading import Event
 
 import pytest
 
-from cli_door import PATIENCE_SECONDS, Door
-from outrider.testing import ScriptedModel, answer, silence, silence_after, tool_call
+from cli_door import COMMAND, PATIENCE_SECONDS, Door
+from outrider.testing import (
+    ScriptedModel,
+    answer,
+    drip,
+    fail,
+    silence,
+    silence_after,
+    tool_call,
+)
+from tmux_door import Screen
 
 
 @pytest.fixture
@@ -37,6 +47,84 @@ def test_live_view_shows_turns_tool_calls_tokens_and_time_then_only_the_answer_s
     lines = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", rest).strip().splitlines()
     assert lines[0] == "It is in watch.py."
     assert lines[1].startswith("outrider: completed · 2 turns · 1 tool call")
+
+
+MARKDOWN = """# Where
+
+It **is** in `watch.py`, see <Watcher> and [the notes](https://example.org/notes): {words}.
+
+```python
+x = 1
+```
+
+Last words."""
+
+
+def test_answer_is_drawn_as_markdown_while_it_comes_and_when_it_is_there(door):
+    text = MARKDOWN.format(words=" ".join(["word"] * 30))
+    with ScriptedModel([drip(text, 0.05)]) as server:
+        arguments = ("run", "explorer", "Where?", "--model", server.model)
+        with closing(Screen(door, *arguments, env=server.environment, columns=60)) as screen:
+            screen.see_now(r"It is in watch\.py(.*\n)+.*explorer · ")
+            assert "Last words." not in screen.screen
+            assert screen.end() == 0
+            screen.see_now(r"completed · 1 turn")
+            shown, ended = screen.screen, screen.all
+    assert "It is in watch.py, see <Watcher> and the notes" in shown
+    assert "https://example.org/notes" in shown
+    assert not re.search(r"\*\*|```|^# |word +$", shown, re.MULTILINE)  # drawn, without padding
+    assert max(map(len, shown.splitlines())) <= 60
+    assert ended.count("Last words.") == 1
+    assert "turn 1 ·" not in ended  # nothing of what moved stays
+    piped = door.run("show", "last")
+    assert piped.out == f"{text}\n"
+
+
+def test_structured_answer_is_shown_as_it_is(door):
+    with ScriptedModel([tool_call("report_back", {"text": "**a** _b_"})]) as server:
+        schema = '{"type": "object", "properties": {"text": {"type": "string"}}}'
+        arguments = ("run", "explorer", "x", "--model", server.model, "--schema", schema)
+        terminal = door.terminal(*arguments, env=server.environment)
+        assert terminal.end() == 0
+    assert '"text": "**a** _b_"' in terminal.screen
+
+
+def test_retry_is_counted_down_and_attempts_are_in_the_last_line(door):
+    with ScriptedModel([fail(429, retry_after=3), answer("At last.")]) as server:
+        terminal = start(door, server)
+        for left in (3, 2, 1):
+            terminal.see(rf"again in {left} s · attempt 2 follows: ")
+        assert terminal.end() == 0
+    assert re.search(r"completed · 1 turn .* · 2 attempts · run", terminal.screen)
+
+
+def test_what_is_typed_during_the_live_view_is_kept_for_the_shell(door):
+    seen = Event()
+
+    def script(request):
+        assert seen.wait(PATIENCE_SECONDS)
+        return answer("Done.")
+
+    with ScriptedModel(script) as server:
+        terminal = start(door, server)
+        terminal.see(r"explorer · 0:00")
+        terminal.type("git status\n")
+        terminal.see(r"explorer · 0:0[1-9]")
+        seen.set()
+        terminal.see(r"completed · 1 turn")
+        assert "git status" not in terminal.screen
+        terminal.type("echoed")
+        assert terminal.end() == 0
+    assert "echoed" in terminal.screen  # the terminal is as it was
+
+
+def test_live_view_of_a_job_in_the_background_does_not_stop_it(door):
+    with ScriptedModel([answer("Done.")]) as server:
+        arguments = ("run", "explorer", "x", "--model", server.model)
+        with closing(Screen(door, program=["bash", "--norc", "-i"])) as screen:
+            env = "".join(f"{key}={value} " for key, value in server.environment.items())
+            screen.enter(f"{env} {shlex.join((*COMMAND, *arguments))} < /dev/null &")
+            screen.see(r"completed · 1 turn")
 
 
 def test_answer_alone_goes_to_a_redirected_stdout(door):

@@ -17,9 +17,14 @@ from outrider.testing import ScriptedModel, answer
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
-NOT_RUN = {"markdown", "mermaid", "diff"}
+NOT_RUN = {"markdown", "mermaid", "diff", "text"}
 """What can't be run by itself; the recipes' diffs are applied by their own test."""
-RUN_BY_CI = {"python3 dev test": ".ci/run", "pip install .": "dev"}
+RUN_BY_CI = {
+    "python3 dev test": (".ci/run", "python3 dev test"),
+    "pip install .": ("dev", "pip_install(place"),
+    "pipx install .": ("dev", '"pipx", "install"'),
+    "uvx --from . outrider doctor": ("dev", '"uvx", "--from"'),
+}
 """What CI runs, around the tests and not within them, and where."""
 
 
@@ -72,6 +77,7 @@ def test_every_fenced_example_works(
 ) -> None:
     """In a small project, with no key, so that the embedded model answers where none is named."""
     (world / "app.py").write_text('def main():\n    """The entry point."""\n')
+    subprocess.run(["git", "init", "-q"], cwd=world, check=True)
     if language == "json":
         json.loads(code)
         return
@@ -102,9 +108,27 @@ def _command(language: str, code: str) -> list[str]:
 
 @pytest.mark.parametrize("command", RUN_BY_CI)
 def test_what_the_tests_cannot_run_is_run_by_ci(command: str) -> None:
-    runner = (ROOT / RUN_BY_CI[command]).read_text()
-    done = {"python3 dev test": "python3 dev test", "pip install .": "pip_install(place"}
-    assert done[command] in runner
+    runner, done = RUN_BY_CI[command]
+    assert done in (ROOT / runner).read_text()
+
+
+def test_the_picture_shows_what_a_run_looks_like_today(tmp_path: Path) -> None:
+    if not shutil.which("tmux"):
+        pytest.skip("tmux isn't installed, which draws the terminal")
+    drawn = tmp_path / "run.svg"
+    subprocess.run([sys.executable, ROOT / "docs/picture.py", drawn], check=True, timeout=110)
+    assert lines_of(drawn) == lines_of(ROOT / "docs/run.svg"), "run `python3 dev picture`"
+
+
+def lines_of(picture: Path) -> list[str]:
+    """Return the text of a picture, without how much of the answer had come when it was drawn."""
+    found = re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>(.*?)</text>', picture.read_text())
+    rows: dict[str, str] = {}
+    for row, text in found:
+        rows[row] = rows.get(row, "") + text.replace("&#160;", " ").rstrip()
+    lines = [text for text in rows.values() if text]
+    moves = [number for number, line in enumerate(lines) if "⠹" in line or "  read " in line]
+    return [*lines[: moves[0] + 1], *lines[moves[-1] :]]
 
 
 @pytest.mark.parametrize("page", generate.pages(), ids=lambda page: page.name)

@@ -15,6 +15,11 @@ def main() -> int:
         from outrider.surfaces.mcp.start import main as serve
 
         return serve()
+    import signal
+
+    # Ctrl-C during the imports is no error to be traced: the process just ends.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from outrider.surfaces.cli.main import run_command
 
     return run_command(arguments)

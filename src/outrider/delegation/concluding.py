@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from outrider.delegation.collecting import Collector
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.supervision import Ending
+from outrider.models.resolution import is_embedded
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome, TimeoutReason, exit_code
@@ -83,12 +84,15 @@ def conclude(
     text = (finish.task_result or None) if finish else None
     if finish is not None and reported:
         text = jsonl.pretty(finish.structured_output)
+    usage = collector.usage
+    if not usage.tokens and not is_embedded(collector.model or ""):
+        usage = replace(usage, cost_known=False)  # nobody has answered: no price was looked up
     result = SingleResult(
         agent=prepared.definition.name,
         task=prepared.shown_task,
         outcome=verdict.outcome,
         exit_code=exit_code(verdict.outcome, ending.signal),
-        usage=collector.usage,
+        usage=usage,
         output=collector.partial.text if text is None else text,
         structured_output=finish.structured_output if finish else None,
         has_structured_output=reported,

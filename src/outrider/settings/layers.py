@@ -11,12 +11,8 @@ from functools import reduce
 from typing import Any, cast
 
 from outrider.protocol.data import from_json
-from outrider.protocol.errors import OutriderError
 from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule
-
-
-class SettingError(OutriderError, ValueError):
-    """A value that its key can't take; the message says which values it takes."""
+from outrider.settings.quantities import SettingError, number_for
 
 
 def check(key: Key, value: object) -> Any:
@@ -69,6 +65,8 @@ def _check_choices(key: Key, names: Iterable[str]) -> None:
 
 def _check_number(key: Key, value: object) -> float:
     whole = key.kind is int
+    if isinstance(value, str):
+        value = number_for(key.name, value)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         raise SettingError(f"{value!r} is not a {'whole ' if whole else ''}number")
     # NaN fails every comparison, so it is refused here too.

@@ -3,10 +3,14 @@
 import argparse
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import NoReturn
 
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.settings.quantities import SettingError, milliseconds
 
+_HELP = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28)
+_HOW_OFTEN = {"?": "[{}]", "*": "[{} …]", "+": "{} …"}
 _REQUIRED = "the following arguments are required: "
 
 
@@ -23,6 +27,14 @@ def _number(given: str) -> int:
     return int(given)
 
 
+def time_span(given: str) -> int:
+    """Return a duration in milliseconds; a bare number counts seconds."""
+    try:
+        return round(milliseconds(given, "s"))
+    except SettingError as bad:
+        raise argparse.ArgumentTypeError(str(bad)) from None
+
+
 class CommandParser(argparse.ArgumentParser):
     """A parser that raises `Refusal` instead of printing usage and exiting."""
 
@@ -31,10 +43,13 @@ class CommandParser(argparse.ArgumentParser):
             prog=f"outrider {command}",
             description=summary,
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_HELP,
             allow_abbrev=False,
+            add_help=False,
         )
+        self._positionals.title = self._optionals.title = None
         self.command = command
+        self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         self.add_argument("--json", action="store_true", help="print JSON, for programs")
 
     def add_cwd(self) -> None:
@@ -49,9 +64,28 @@ class CommandParser(argparse.ArgumentParser):
         )
 
     @property
-    def options(self) -> list[str]:
+    def options(self) -> dict[str, argparse.Action]:
         """Every option there is, for suggestions and completion."""
-        return [string for action in self._actions for string in action.option_strings]
+        return {string: action for action in self._actions for string in action.option_strings}
+
+    def expected(self, given: Sequence[str]) -> argparse.Action | None:
+        """Return what comes after the words that are given: an option's value, or what is next."""
+        words, places = iter(given), [one for one in self._actions if not one.option_strings]
+        for word in words:
+            option = self.options.get(word)
+            if option is None and places and places[0].nargs not in ("*", "+"):
+                places.pop(0)
+            if option and option.nargs != 0 and next(words, None) is None:
+                return option
+        return places[0] if places else None
+
+    def format_help(self) -> str:
+        """Return the help; it fits a screen."""
+        places = [one for one in self._actions if not one.option_strings]
+        names = ((one.nargs, one.metavar or one.dest.upper()) for one in places)
+        call = (_HOW_OFTEN.get(str(often), "{}").format(name) for often, name in names)
+        self.usage = " ".join([self.prog, *call, "[OPTION …]"])
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
@@ -63,6 +97,8 @@ class CommandParser(argparse.ArgumentParser):
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the arguments, or raise `Refusal`."""
         values, unknown = self.parse_known_args(arguments)
+        if unknown:  # or told too late: an option between two words ends the words for argparse
+            values, unknown = self.parse_known_intermixed_args(arguments)
         if unknown:
             raise bad_call(self._unknown(unknown), self.command)
         return values

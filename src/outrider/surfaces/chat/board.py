@@ -35,7 +35,7 @@ class Board:
         self._line = ""
         self._is_fenced = False
         self._moving = None
-        if not output.is_plain(sys.stderr) and "utf" in sys.stderr.encoding.lower():
+        if not output.is_plain(sys.stderr):
             from outrider.surfaces.cli.live import Moving
 
             self._moving = Moving(sys.stdout if shows_answer else sys.stderr, self._render)

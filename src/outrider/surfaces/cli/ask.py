@@ -4,8 +4,9 @@ import asyncio
 from argparse import Namespace
 
 from outrider.surfaces.chat.conversation import Conversation
+from outrider.surfaces.cli.inputs import whole_task
 from outrider.surfaces.cli.options import add_options
-from outrider.surfaces.cli.run import STOP_SIGNALS, task_on_stdin, told
+from outrider.surfaces.cli.run import STOP_SIGNALS, told
 from outrider.surfaces.parser import CommandParser
 
 EXAMPLES = """\
@@ -28,7 +29,7 @@ def configure(parser: CommandParser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Ask, and print the answer."""
-    question = task_on_stdin() if arguments.question == "-" else arguments.question
+    question = whole_task(arguments.question, ())
     conversation = Conversation(arguments, shows_answer=False)
     result = asyncio.run(conversation.turn(question, STOP_SIGNALS))
     code = told(result, as_json=arguments.json)

@@ -1,51 +1,51 @@
-"""The live view of a run on a terminal: its last steps, turns, tool calls, tokens and time."""
+"""What moves at the bottom of a terminal while agents are at work."""
 
 import asyncio
-import sys
+import os
 import termios
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.segment import SegmentLines
 from rich.text import Text
 
-from outrider.delegation.preparation import Prepared
-from outrider.protocol.results import Streaming, ToolResult
-from outrider.surfaces.cli.views import View, call_line, spent
-from outrider.surfaces.text import count, one_line
+from outrider.surfaces.markdown import Answer
 
 REFRESH_SECONDS = 0.1
-MAX_STEPS = 5
-MAX_TEXT = 2_000
+MAX_DRAWN = 4_000
+"""How many characters of an unfinished answer are drawn: as many as a screen holds."""
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+Drawn = tuple[str, str] | SegmentLines
 _line = partial(Text, no_wrap=True, overflow="ellipsis")
 
 
 class Moving:
     """Lines at the bottom of a terminal, drawn anew ten times a second; others go above them.
 
-    `render` returns the lines with their styles; it is given a spinner.
+    `render` returns lines with their styles, or what else can be drawn; it is given a spinner.
+    What is typed meanwhile is not shown.
     """
 
-    def __init__(self, file: TextIO, render: Callable[[str], list[tuple[str, str]]]) -> None:
+    def __init__(self, file: TextIO, render: Callable[[str], Sequence[Drawn]]) -> None:
         self.console = Console(file=file, highlight=False, emoji=False)
         self._render = render
         self._live: Live | None = None
+        self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._mode: list[Any] | None = None
-        self._begun = time.monotonic()
+        self._answered = ("", 0, SegmentLines(()))
 
     def start(self) -> None:
-        """Begin to draw; what is typed meanwhile isn't shown among the lines."""
-        with suppress(termios.error):
-            self._mode = termios.tcgetattr(0)
-            quiet = [*self._mode[:3], self._mode[3] & ~termios.ECHO, *self._mode[4:]]
-            termios.tcsetattr(0, termios.TCSANOW, quiet)
+        """Begin to draw."""
+        self._begun = time.monotonic()
+        with suppress(OSError, termios.error):
+            self._mode = mode = termios.tcgetattr(2)
+            self._set_mode([*mode[:3], mode[3] & ~termios.ECHO, *mode[4:]])
         self._live = Live(
             console=self.console,
             auto_refresh=False,
@@ -54,7 +54,6 @@ class Moving:
             redirect_stderr=False,
             get_renderable=self._group,
         )
-        self._begun = time.monotonic()
         self._live.start()
         self._tick()
 
@@ -62,26 +61,33 @@ class Moving:
         """Remove the lines."""
         if self._timer is not None:
             self._timer.cancel()
-        with suppress(OSError):  # a terminal that is gone must not cost the answer
+        with suppress(OSError, termios.error):  # a terminal that is gone must not cost the answer
             if self._live is not None:
                 self._live.stop()
-        if self._mode is not None:
-            with suppress(termios.error):
-                termios.tcsetattr(0, termios.TCSANOW, self._mode)
+                self._set_mode(self._mode)
+
+    def answer(self, text: str, room: int) -> SegmentLines:
+        """Return the last lines of an answer that is still being written, drawn as Markdown."""
+        if (text, room) != self._answered[:2]:
+            start = max(0, len(text) - MAX_DRAWN)
+            start = text.find("\n", start) + 1 if start else 0
+            fence = "```\n" if text.count("\n```", 0, start) % 2 else ""
+            lines = self.console.render_lines(Answer(fence + text[start:]), pad=False)[-room:]
+            self._answered = text, room, SegmentLines(lines if text else (), new_lines=True)
+        return self._answered[2]
 
     def say(self, line: str, *, fits: bool) -> None:
         """Print a line above, whole or only what fits."""
         self.console.print((_line if fits else Text)(line, "dim"))
 
     def show_markdown(self, block: str) -> None:
-        """Print Markdown above. What looks like HTML is text: it is code more often."""
-        from markdown_it import MarkdownIt
-        from rich.markdown import Markdown
+        """Print Markdown above."""
+        self.console.print(Answer(block), "")
 
-        shown = Markdown("", hyperlinks=False)
-        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-        shown.parsed = parser.parse(block)
-        self.console.print(shown, "")
+    def _set_mode(self, mode: list[Any] | None) -> None:
+        # A job in the background would be stopped for it.
+        if mode is not None and os.tcgetpgrp(2) == os.getpgrp():
+            termios.tcsetattr(2, termios.TCSANOW, mode)
 
     def _tick(self) -> None:
         with suppress(OSError):
@@ -90,83 +96,6 @@ class Moving:
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
     def _group(self) -> Group:
-        elapsed = time.monotonic() - self._begun
-        spinner = SPINNER[int(elapsed / REFRESH_SECONDS) % len(SPINNER)]
-        return Group(*(_line(text, style) for text, style in self._render(spinner)))
-
-
-class LiveView(View):
-    """A few moving lines on stderr while the run lasts; they disappear when it ends."""
-
-    def __init__(self) -> None:
-        self._moving = Moving(sys.stderr, self._render)
-        self._steps = Steps()
-        self._name = self._model = ""
-        self._streaming = Streaming()
-        self._begun = 0.0
-
-    def started(self, prepared: Prepared, run_id: str) -> None:
-        """Begin to show the run."""
-        super().started(prepared, run_id)
-        self._name, self._model = prepared.definition.name, prepared.choice.shown
-        self._begun = time.monotonic()
-        self._moving.start()
-
-    def updated(self, result: ToolResult) -> None:
-        """Take in a partial result; the next tick shows it."""
-        streaming = result.details.streaming
-        if streaming is not None:
-            self._streaming, items = streaming, streaming.display_items
-            # Text that is still being written is the last item.
-            self._steps.take_in(items[:-1] if result.text else items, result.text)
-
-    def stopping(self) -> None:
-        """Show that Ctrl-C has arrived."""
-        self._name = "stopping"
-
-    def close(self) -> None:
-        """Remove the moving lines."""
-        self._moving.stop()
-
-    def _render(self, spinner: str) -> list[tuple[str, str]]:
-        steps = self._steps.last(min(MAX_STEPS, max(self._moving.console.height - 2, 0)))
-        return [*((f"  {step}", "dim") for step in steps), (self._status(spinner), "bold")]
-
-    def _status(self, spinner: str) -> str:
-        elapsed = time.monotonic() - self._begun
-        parts = [
-            f"{spinner} {self._name}",
-            f"{int(elapsed) // 60}:{int(elapsed) % 60:02}",
-            f"turn {turns}" if (turns := self._streaming.turn_count) else "starting",
-            count(self._steps.calls, "tool call"),
-            spent(self._streaming.usage),
-            self._model,
-        ]
-        return one_line(" · ".join(parts))
-
-
-class Steps:
-    """The last things that a run did, as lines, and how many tools it called."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self._lines: deque[str] = deque(maxlen=MAX_STEPS)
-        self._last: dict[str, Any] | None = None
-        self._text = ""
-
-    def take_in(self, items: tuple[dict[str, Any], ...], text: str) -> None:
-        """Take in the run's items; only those after the last known one are new."""
-        # By identity, from the end: the list is bounded, so positions in it change.
-        known = next((n for n in range(len(items), 0, -1) if items[n - 1] is self._last), 0)
-        for item in items[known:]:
-            if item.get("type") == "toolCall":
-                self.calls += 1
-                self._lines.append(call_line(str(item.get("name")), item.get("args")))
-            self._last = item
-        self._text = text[-MAX_TEXT:]
-
-    def last(self, number: int) -> list[str]:
-        """Return the last lines, ending with the newest line of the model's own text."""
-        said = [line for line in self._text.splitlines() if line.strip()]
-        lines = [*self._lines, *map(one_line, said[-1:])]
-        return lines[-number:] if number else []
+        ticks = int((time.monotonic() - self._begun) / REFRESH_SECONDS)
+        drawn = self._render(SPINNER[ticks % len(SPINNER)])
+        return Group(*(_line(*one) if isinstance(one, tuple) else one for one in drawn))

@@ -57,7 +57,7 @@ def execute(arguments: Namespace) -> int:
     given |= {"column": column and int(column), "symbol": arguments.symbol}
     given |= {"query": arguments.query, "newName": arguments.new_name, "dryRun": arguments.dry_run}
     outcome = asyncio.run(_ask(_context(project), given))
-    return output.write_answer(outcome.envelope, outcome.text, as_json=arguments.json)
+    return output.write_envelope(outcome.envelope, outcome.text, as_json=arguments.json)
 
 
 def _context(project: Project) -> ToolContext:

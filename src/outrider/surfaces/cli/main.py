@@ -1,5 +1,6 @@
 """The command as a whole: it finds the command asked for, and ends every failure in one line."""
 
+import signal
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -24,22 +25,28 @@ _OWN = {
     "pi": "Add Outrider to pi, or remove it from there.",
     "mcp": "Serve subagents to a host that speaks MCP, or register with one.",
     "warm": "Show or stop the process that makes the next run start fast.",
+    "completion": "Print the completion script of a shell: bash, zsh or fish.",
 }
-COMMANDS = {**_OWN, **{name: said for name, said in REPORTS.items() if name not in _OWN}}
+_ALL = {**REPORTS, **_OWN}
+_GROUPS = {
+    "Delegate": ("run", "ask", "chat"),
+    "Look back": ("runs", "show", "logs", "activity"),
+    "Look around": ("agents", "models", "lsp", "web"),
+}
+GROUPS = {title: {name: _ALL.pop(name) for name in names} for title, names in _GROUPS.items()}
+GROUPS["Set up"] = _ALL
+COMMANDS = {name: said for group in GROUPS.values() for name, said in group.items()}
 
 OVERVIEW = """\
 usage: outrider COMMAND …
 
-Outrider hands one focused task to a child agent, in a process of its own and
-with only the tools it was given, and brings back a result that says how it
-really ended.
+Hand one task to a child agent, and get a result that says how it really ended.
 
 {commands}
 
-Begin with:
-  outrider run explorer "Where is the idle timeout enforced?"
-  git diff | outrider run reviewer -
-  outrider doctor
+examples:
+  outrider run "Where is the idle timeout enforced?"
+  git diff | outrider run reviewer "Review this diff"
 
 'outrider help COMMAND' shows more; 'outrider --version' shows the version.
 """
@@ -49,6 +56,9 @@ def run_command(arguments: Sequence[str]) -> int:
     """Return the exit code of the command with these arguments; it never raises."""
     output.open_streams()
     try:
+        # So far Ctrl-C ended the process at once and without a word: see `outrider.__main__`.
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             code = _dispatch(arguments)
         except Refusal as refusal:
@@ -56,6 +66,7 @@ def run_command(arguments: Sequence[str]) -> int:
             code = _refuse(refusal, as_json="--json" in options)
         output.flush()
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         output.end_line()
         code = EXIT_CANCELLED
     except output.OutputLost as lost:
@@ -83,25 +94,36 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return 0
 
 
-def _command(name: str, words: Sequence[str]) -> int:
+def parser_of(name: str) -> CommandParser:
+    """Return the parser of a command's arguments; it knows their help and all options."""
+    if name not in _OWN:
+        return parser_for(name)
     command = import_module(f"outrider.surfaces.cli.{name}")
     parser = CommandParser(name, COMMANDS[name], command.EXAMPLES)
     command.configure(parser)
-    return command.execute(parser.read(words)) or 0
+    return parser
+
+
+def _command(name: str, words: Sequence[str]) -> int:
+    arguments = parser_of(name).read(words)
+    return import_module(f"outrider.surfaces.cli.{name}").execute(arguments) or 0
 
 
 def _report(name: str, words: Sequence[str]) -> int:
-    arguments = parser_for(name).read(words)
+    arguments = parser_of(name).read(words)
     helps = name == "help"
     made = helping.report(arguments, COMMANDS) if helps else report(name, words)
     if arguments.json:
         output.write_json(made.to_json())
     elif helps:
-        lines = made.table((output.terminal_columns() or 80) - 2)
-        output.write(OVERVIEW.format(commands="\n".join(f"  {line}" for line in lines)))
+        output.write(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
     else:
         output.write_report(made)
     return 0
+
+
+def _listed(group: str) -> str:
+    return "\n".join((group, *(f"  {name:<10}  {said}" for name, said in GROUPS[group].items())))
 
 
 def _unknown(name: str) -> str:

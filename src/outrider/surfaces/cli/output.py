@@ -50,7 +50,8 @@ def terminal_columns() -> int | None:
 
 def is_plain(stream: TextIO) -> bool:
     """Whether `stream` gets neither colour nor a live view."""
-    return not stream.isatty() or os.environ.get("TERM") == "dumb"
+    draws = stream.isatty() and "utf" in stream.encoding.lower()
+    return not draws or os.environ.get("TERM") == "dumb"
 
 
 def coloured(text: str, colour: str | None) -> str:
@@ -99,12 +100,22 @@ def write_text(text: str) -> None:
     write(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
 
 
+def write_answer(text: str) -> None:
+    """Write an answer to stdout: Markdown that is drawn on a terminal, as it is in a pipe."""
+    if is_plain(sys.stdout):
+        return write_text(text)
+    from outrider.surfaces.markdown import draw
+
+    with _stdout() as stdout:
+        return draw(text, stdout)
+
+
 def write_json(value: Any) -> None:
     """Write a JSON value to stdout: indented on a terminal, on one line in a pipe."""
     write_json_text(jsonl.pretty(value) if sys.stdout.isatty() else jsonl.encode(value).decode())
 
 
-def write_answer(envelope: Envelope, text: str, *, as_json: bool) -> int:
+def write_envelope(envelope: Envelope, text: str, *, as_json: bool) -> int:
     """Write what a tool answered, whole or as text, or say why it didn't; return the exit code."""
     if as_json:
         write_json(envelope)

@@ -1,68 +1,72 @@
 """`outrider run`: one delegation, with the answer alone on stdout."""
 
 import asyncio
-import json
 import os
 import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import closing
+from difflib import get_close_matches
 from functools import cache
-from typing import Any
 
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.preparation import Prepared
-from outrider.delegation.request import MAX_TASK_BYTES, Request, invalid
+from outrider.delegation.project import open_project
+from outrider.delegation.request import Request
 from outrider.processes.hiding import hide_environment
+from outrider.protocol import jsonl
 from outrider.protocol.catalogue import run_commands
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli import output
+from outrider.surfaces.cli.inputs import schema_from, whole_task
 from outrider.surfaces.cli.options import add_options, option_flags
-from outrider.surfaces.cli.views import UpdatesView, View, summary
+from outrider.surfaces.cli.views import View, summary
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.text import one_line
 
 EXAMPLES = """\
 examples:
-  outrider run explorer "Where is the idle timeout enforced?"
-  git diff | outrider run reviewer -
-  outrider run tester "Which tests are slow?" --model openai-chat:gpt-6.1-terra
-  outrider run explorer "List the error codes" --json --schema codes.schema.json
-  outrider run explorer "…" --set subagents.timeoutMs=60000
+  outrider run "Where is the idle timeout enforced?"
+  git diff | outrider run reviewer "Review this diff" --timeout 5m
+  outrider run tester "What is untested?" --file src/app.py --schema gaps.json
 
-The exit code says how it ended: 0 completed, 2 refused before a child was
-started, 124 timed out, 130 cancelled, 128+n killed by signal n, 1 any other
-failure.
+Exit codes: 0 completed, 1 failed, 2 refused, 124 timed out, 130 cancelled.
 """
 
-MAX_SCHEMA_BYTES = 1 << 20
+DEFAULT_AGENT = "explorer"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `run`."""
     add = parser.add_argument
-    add("agent", metavar="AGENT", help="who does it; 'outrider agents' lists them")
+    add("agent", metavar="AGENT", nargs="?", help=f"who does it, if not {DEFAULT_AGENT}")
     add("task", metavar="TASK", help="what to do; - reads it from stdin")
-    updates = "before the result, print how far it is: JSON, one line each; needs --json"
-    add("--updates", action="store_true", help=updates)
-    add("--schema", metavar="FILE", help="a JSON Schema for the answer: a file, or the JSON itself")
+    more = "add a file to the task; repeatable"
+    add("--file", metavar="FILE", action="append", default=[], help=more)
+    add("--schema", metavar="FILE", help="a JSON Schema for the answer, or a file with it")
+    add("--updates", action="store_true", help="with --json: print how far it is, a line each")
     add_options(parser)
 
 
 def execute(arguments: Namespace) -> int:
     """Delegate, and print the result."""
     flags = option_flags(arguments)
-    schema = None if arguments.schema is None else _schema(arguments.schema)
-    task = task_on_stdin() if arguments.task == "-" else arguments.task
-    request = Request(arguments.agent, task, schema, arguments.model, arguments.cwd)
     if arguments.updates and not arguments.json:
         raise bad_call("--updates needs --json", "run")
-    with closing(UpdatesView() if arguments.updates else _view()) as view:
-        result = asyncio.run(_perform(request, flags, view))
+    schema = None if arguments.schema is None else schema_from(arguments.schema)
+    if arguments.agent is None:
+        _check_is_task(arguments.task, arguments.cwd)
+    agent, task = arguments.agent or DEFAULT_AGENT, whole_task(arguments.task, arguments.file)
+    request = Request(agent, task, schema, arguments.model, arguments.cwd)
+    with closing(View()) as view:
+        performed = _perform(
+            request, flags, view, is_named=bool(arguments.agent), with_updates=arguments.updates
+        )
+        result = asyncio.run(performed)
     code = told(result, as_json=arguments.json)
     if result.result is not None:
         for line in summary(result.result, result.details.run_id or ""):
@@ -70,57 +74,17 @@ def execute(arguments: Namespace) -> int:
     return code
 
 
-def _schema(given: str) -> Any:
-    """Return the JSON Schema that is given as JSON, or as the path of a file that holds it."""
-    inline = given.strip()
-    if inline.startswith("{") or inline in ("true", "false"):
-        return _parsed(inline.encode(errors="replace"), "--schema")
-    try:
-        with open(given, "rb") as file:
-            raw = file.read(MAX_SCHEMA_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise invalid(f"--schema {given!r} is neither JSON nor a file: {reason}.") from None
-    if len(raw) > MAX_SCHEMA_BYTES:
-        raise invalid(f"--schema {given!r} is larger than {MAX_SCHEMA_BYTES:,} bytes.")
-    return _parsed(raw, f"--schema {given!r}")
+def _check_is_task(word: str, cwd: str | None) -> None:
+    """Refuse a single argument that is an agent's name, or nearly one: its task is missing."""
+    if len(word.split()) == 1 and word != "-":
+        near = get_close_matches(word.strip().lower(), open_project(cwd).discovery.agents, 1)
+        if near:
+            raise bad_call(f"run needs TASK: {word.strip()!r} names the agent {near[0]}", "run")
 
 
-def _parsed(raw: bytes, label: str) -> Any:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise invalid(f"{label} isn't JSON: {error}.") from None
-
-
-def task_on_stdin() -> str:
-    """Return the task that a person types or a program pipes; raises `Refusal`."""
-    if sys.stdin.isatty():
-        output.say("type the task, then press Ctrl-D.")
-    try:
-        raw = sys.stdin.buffer.read(MAX_TASK_BYTES + 1)
-    except OSError as error:
-        raise invalid(f"The task can't be read from stdin: {error.strerror}.") from None
-    if len(raw) > MAX_TASK_BYTES:
-        raise invalid(
-            f"The task on stdin is longer than {MAX_TASK_BYTES:,} bytes. "
-            "Put the bulk into a file and name the file in the task."
-        )
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise invalid(f"The task on stdin isn't UTF-8: see byte {error.start + 1}.") from None
-
-
-def _view() -> View:
-    if output.is_plain(sys.stderr) or "utf" not in sys.stderr.encoding.lower():
-        return View()
-    from outrider.surfaces.cli.live import LiveView
-
-    return LiveView()
-
-
-async def _perform(request: Request, flags: dict[str, object], view: View) -> ToolResult:
+async def _perform(
+    request: Request, flags: dict[str, object], view: View, *, is_named: bool, with_updates: bool
+) -> ToolResult:
     cancelled = asyncio.Event()
 
     def stop() -> None:
@@ -130,7 +94,7 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
 
     def updated(partial: ToolResult) -> None:
         try:
-            view.updated(partial)
+            output.write_json_text(jsonl.encode(partial.to_dict()).decode())
         except output.OutputLost:  # whoever wanted the result is gone
             stop()
             raise
@@ -140,6 +104,8 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
         # right: while a person is asked for a confirmation, nothing would look at an event.
         _on_signals(stop)
         hide_secrets(prepared)
+        if not is_named:
+            output.say(f"no agent is named, so {request.agent} takes the task.")
         view.started(prepared, run_id)
 
     can_ask = sys.stdin.isatty() and sys.stderr.isatty()
@@ -147,7 +113,8 @@ async def _perform(request: Request, flags: dict[str, object], view: View) -> To
         env=os.environ,
         flags=flags,
         confirm=_confirm if can_ask else None,
-        on_update=updated,
+        on_event=view.updated,
+        on_update=updated if with_updates else None,
         on_start=started,
         cancelled=cancelled,
         one_shot=True,
@@ -196,9 +163,11 @@ def told(result: ToolResult, *, as_json: bool) -> int:
         output.write_json(result.to_dict())
     elif run is None:
         output.say(result.text)
-    elif run.output.strip():
+    elif run.has_structured_output:
         output.write_text(run.output)
-        output.flush()
+    elif run.output.strip():
+        output.write_answer(run.output)
+    output.flush()
     if run is None:
         # No child was started: by a refusal, or because its run can't be recorded.
         error = result.details.error

@@ -43,4 +43,4 @@ def execute(arguments: Namespace) -> int:
     if not arguments.json and is_success(envelope):
         for page in (page for page in envelope["data"].get("pages", ()) if "error" in page):
             output.say(f"{page['url']}: {page['error']}")
-    return output.write_answer(envelope, text, as_json=arguments.json)
+    return output.write_envelope(envelope, text, as_json=arguments.json)

@@ -11,6 +11,7 @@ from outrider.surfaces.reports.report import Report
 
 REPORTS = {
     "agents": "List the agents that can be delegated to here, show or add one.",
+    "models": "List the models that could answer here, and which one does.",
     "runs": "List the recorded runs, newest last, or delete some.",
     "logs": "List searches, fetched pages, documents and runs, newest first.",
     "activity": "Sum up what was searched, fetched, converted and delegated.",

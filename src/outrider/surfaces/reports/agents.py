@@ -47,7 +47,9 @@ EXAMPLE_VALUES = {
 
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `agents`."""
-    parser.add_argument("name", metavar="NAME", nargs="*", help="show this one; 'new NAME' adds it")
+    parser.add_argument(
+        "name", metavar="AGENT", nargs="*", help="show this one in full; 'new NAME' adds one"
+    )
     parser.add_cwd()
 
 
@@ -61,7 +63,7 @@ def report(arguments: Namespace) -> Report:
         case ["new", name]:
             return _added(name)
         case _:
-            raise bad_call("give one NAME, or 'new NAME'", "agents")
+            raise bad_call("give one AGENT, or 'new NAME'", "agents")
 
 
 def record(agent: AgentDefinition, project: Project) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The report `runs`: the recorded runs, newest last, and the deletion of some."""
 
 import os
-import re
 import time
 from argparse import ArgumentTypeError, Namespace
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import RecordedRun, delete_run, find_run, recorded_runs
 from outrider.settings.places import project_name, runs_folder
+from outrider.settings.quantities import SettingError, milliseconds
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.reports.logs import local_time
 from outrider.surfaces.reports.report import Column, Report, Row, Section
@@ -31,7 +31,6 @@ examples:
 STATES = (*map(str, Outcome), "running", "interrupted")
 DEFAULT_LIMIT = 20
 MAX_TASK = 200
-UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 NOTHING = 'no runs yet. Begin with: outrider run explorer "Where is …?"'
 
 
@@ -39,7 +38,7 @@ def configure(parser: CommandParser) -> None:
     """Declare the arguments of `runs`."""
     add = parser.add_argument
     add("run", metavar="RUN", nargs="*", help="only these: ids, how they begin, last, -2")
-    add("--agent", metavar="NAME", help="only those of this agent")
+    add("--agent", metavar="AGENT", help="only those of this agent")
     add("--outcome", metavar="STATE", choices=STATES, help="only those that ended so")
     add("--project", metavar="DIR", help="only those in the project of DIR")
     add("--since", metavar="WHEN", type=_moment, help="only later ones: 90m, 2d, 2026-11-16")
@@ -48,11 +47,13 @@ def configure(parser: CommandParser) -> None:
 
 
 def _moment(given: str) -> float:
-    if ago := re.fullmatch(r"(\d{1,6}) ?([smhdw])", given):
-        return time.time() - int(ago[1]) * UNITS[ago[2]]
     try:
         return datetime.fromisoformat(given).timestamp()
     except (ValueError, OverflowError):
+        pass
+    try:
+        return time.time() - milliseconds(given, "s") / 1000
+    except SettingError:
         problem = f"{given!r} is no time: write 90m, 2d or 2026-11-16"
         raise ArgumentTypeError(problem) from None
 

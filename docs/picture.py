@@ -1,0 +1,106 @@
+"""Draws docs/run.svg anew: a real run in a real terminal (tmux), before and after its end.
+
+python3 dev picture
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import DIMMED_MONOKAI
+from rich.text import Text
+
+from outrider.testing import ScriptedModel, drip, tool_calls
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURE = ROOT / "docs/run.svg"
+COLUMNS, ROWS = 86, 24
+TASK = "Where is the idle timeout enforced?"
+ANSWER = """\
+The **idle timeout** is enforced in `delegation/supervision.py`:
+
+- `_check_idleness` ends a run when nothing has moved for `subagents.idleTimeoutMs`
+- a running tool counts as activity until its own timeout, and so does the pause
+  before a request is sent again
+
+The child is told nothing: its guardian ends it, and the run is recorded as
+`timed_out` with what there was of its answer. **Unsure:** whether a main agent that
+waits for a person is idle; `Collector.waited` suggests that it isn't.
+"""
+CALLS = [
+    ("grep", {"pattern": "idle_timeout", "path": "src"}),
+    ("read", {"path": "src/outrider/delegation/supervision.py"}),
+]
+# What differs from run to run, as it stands in the picture.
+STEADY = {
+    r"run [0-9a-f]{8}": "run 4f2a91c7",
+    r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]": "⠹",
+    r"· \d+:\d\d ·": "· 0:04 ·",
+    r"· [\d.]+ m?s ·": "· 6.2 s ·",
+    r"[\d,]+ tokens": "3,482 tokens",
+}
+
+
+class Terminal:
+    """A window of tmux with the run in it."""
+
+    def __init__(self, folder: str, server: ScriptedModel) -> None:
+        self._socket = f"{folder}/tmux"
+        env = {"HOME": folder, "LANG": "C.UTF-8", "TERM": "screen-256color", **server.environment}
+        env |= {"PATH": os.environ["PATH"], "OUTRIDER_WARM__KEEP_MINUTES": "0"}
+        given = [f"{name}={value}" for name, value in env.items()]
+        run = [sys.executable, "-m", "outrider", "run", TASK, "--model", server.model]
+        command = f"{shlex.join(['env', '-i', *given, *run])}; exec sleep 60"
+        size = ("-x", str(COLUMNS), "-y", str(ROWS))
+        self._tmux("-f", "/dev/null", "new-session", "-d", *size, "-c", str(ROOT), command)
+
+    def _tmux(self, *arguments: str) -> str:
+        command = ["tmux", "-S", self._socket, *arguments]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+    def frame(self, pattern: str) -> list[str]:
+        """Return the lines on the screen, with their colours, as soon as it shows `pattern`."""
+        give_up = time.monotonic() + 60
+        while not re.search(pattern, plain := self._tmux("capture-pane", "-p")):
+            if time.monotonic() > give_up:
+                sys.exit(f"{pattern!r} never came:\n{plain}")
+            time.sleep(0.05)
+        return self._tmux("capture-pane", "-p", "-e").rstrip().splitlines()
+
+    def close(self) -> None:
+        self._tmux("kill-server")
+
+
+def svg() -> str:
+    """Return the picture: the command, the live view, and what stays when the run has ended."""
+    steps = [tool_calls(CALLS, usage=(2100, 64)), drip(ANSWER, 0.05)]
+    with (
+        tempfile.TemporaryDirectory(prefix="or") as folder,
+        ScriptedModel(steps, name="my-model") as server,
+        closing(Terminal(folder, server)) as window,
+    ):
+        live = window.frame(r"_check_idleness ends(.*\n)+.*turn 2")
+        end = window.frame(r"completed · 2 turns")
+    # The answer, and how it ended: the lines before stand above the live view already.
+    begun = max(number for number, line in enumerate(end) if "works as run" in line) + 1
+    lines = [f'$ outrider run "{TASK}"', *live, "", *end[begun:]]
+    console = Console(record=True, width=COLUMNS, file=StringIO(), color_system="256")
+    for line in lines:
+        for pattern, steady in STEADY.items():
+            line = re.sub(pattern, steady, line)
+        console.print(Text.from_ansi(line), no_wrap=True, overflow="crop")
+    drawn = console.export_svg(title="outrider", theme=DIMMED_MONOKAI, unique_id="run")
+    # The reader's own font: a picture in a README loads none.
+    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1] if len(sys.argv) > 1 else PICTURE).write_text(svg())

@@ -1,0 +1,50 @@
+"""The report `models`: what could answer here, which one does, and why."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from outrider.delegation.project import Project, open_project
+from outrider.models.catalogue import EMBEDDED
+from outrider.models.local_servers import WELL_KNOWN, probe_local_servers
+from outrider.models.resolution import ModelChoice
+from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.reports.modules import model_choices
+from outrider.surfaces.reports.report import Column, Report, Section, warnings_of
+
+EXAMPLES = """\
+The first one answers where neither --model nor the agent's file names another.
+
+examples:
+  outrider models
+  outrider run "Where is main?" -m embedded
+  outrider models --json | jq -r '.models[] | select(.problem == null) | .model'
+"""
+COLUMNS = (
+    Column("model", colour="cyan"),
+    Column("is", lambda row: "off" if row["problem"] else "first" if row["answers"] else "there"),
+    Column("why", lambda row: row["problem"] or row["why"]),
+)
+
+configure = CommandParser.add_cwd
+
+
+def report(arguments: Namespace) -> Report:
+    """Return the models, the one that answers first."""
+    project = open_project(arguments.cwd)
+    rows: dict[str, dict[str, Any]] = {}
+    for choice in _choices(project):
+        row = {"model": choice.model, "answers": not rows, "why": choice.reason}
+        rows.setdefault(choice.model, row | {"problem": choice.problem})
+    models = list(rows.values())
+    notes = warnings_of(project.settings.warnings)
+    return Report("Models", {"models": models}, (Section(COLUMNS, models, wraps=True),), notes)
+
+
+def _choices(project: Project) -> Iterator[ModelChoice]:
+    """Yield the one that answers, those with a key, those of servers here, and the embedded one."""
+    yield from model_choices(project)
+    for kind in WELL_KNOWN:
+        if server := probe_local_servers([kind]):
+            yield ModelChoice(server.model, f"{server.title} at {server.address}")
+    yield ModelChoice(EMBEDDED, "always there; it finds and quotes, and doesn't reason")
