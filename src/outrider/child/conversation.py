@@ -107,7 +107,9 @@ class Conversation:
                         self._show_life(turn)
             failure = cut_failure(stream.get())
         except Exception as error:
-            failure = classify(error, self.model_name, self.model.base_url)
+            # A server that has begun to answer isn't loading its model.
+            base_url = self.model.base_url if stream is None else None
+            failure = classify(error, self.model_name, base_url)
         response = stream.get() if stream is not None else None
         self._is_near_window = response is not None and fullness(response) > NEAR_WINDOW_SHARE
         return Reply("".join(pieces), _usage_of(response), response, failure)
