@@ -31,7 +31,7 @@ _ALL = {**REPORTS, **_OWN}
 _GROUPS = {
     "Delegate": ("run", "ask", "chat"),
     "Look back": ("runs", "show", "logs", "activity"),
-    "Look around": ("agents", "models", "lsp", "web"),
+    "Look around": ("find", "agents", "models", "lsp", "web"),
 }
 GROUPS = {title: {name: _ALL.pop(name) for name in names} for title, names in _GROUPS.items()}
 GROUPS["Set up"] = _ALL
