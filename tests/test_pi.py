@@ -32,7 +32,7 @@ from outrider.testing import (
     tool_call,
     tool_calls,
 )
-from pi_door import PACKAGES, Pi, installed, processes_of, write_agent, write_models
+from pi_door import VERSIONS, Pi, installed_pi, processes_of, write_agent, write_models
 
 pytestmark = pytest.mark.timeout(400)
 ONCE = {"subagents.retry.maxAttempts": 1}
@@ -100,15 +100,15 @@ OPEN_ENDED = ("the hard deadline", "a flood", "a kill", "a cancellation")
 """Of these it can't be said how much came before the end."""
 
 
-@pytest.fixture(params=PACKAGES)
+@pytest.fixture(params=VERSIONS)
 def pi(request: pytest.FixtureRequest, world: Path) -> Pi:
     """Each version of pi, on PATH, with an agent `finder` that runs in it."""
-    return use(installed(request.param))
+    return use(installed_pi(request.param))
 
 
 @pytest.fixture
 def newest(world: Path) -> Pi:
-    return use(installed("0.87.1"))
+    return use(installed_pi("0.87.1"))
 
 
 def use(pi: Pi) -> Pi:
@@ -199,7 +199,7 @@ async def test_a_run_in_pi_ends_as_one_of_our_own_does(world: Path) -> None:
     write_agent(home, "finder")
     write_agent(home, "own", runtime="native")
     own = await all_cases("own", home)
-    for pi in map(installed, PACKAGES):
+    for pi in map(installed_pi, VERSIONS):
         os.environ["PATH"] = pi.path
         left_out = () if pi.version == "0.87.1" else NEWEST_ONLY
         expected = {name: what for name, what in own.items() if name not in left_out}
@@ -247,7 +247,7 @@ async def test_what_a_repository_has_for_pi_does_not_count(pi: Pi, world: Path) 
 
 
 async def test_an_older_pi_is_not_run_beside_a_repositorys_settings(world: Path) -> None:
-    use(installed("0.73.1"))
+    use(installed_pi("0.73.1"))
     (world / ".pi").mkdir()
     (world / ".pi/settings.json").write_text('{"shellPath": "./evil"}')
     run = single(await subagent("finder", "Look.", model="mine:scripted"))

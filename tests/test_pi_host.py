@@ -14,7 +14,7 @@ import pytest
 
 from cli_door import PATIENCE_SECONDS, Door, wait_until
 from outrider.testing import ModelRequest, ScriptedModel, Step, answer, silence, tool_call
-from pi_door import Pi, installed, write_agent, write_models
+from pi_door import Pi, installed_pi, write_agent, write_models
 from tmux_door import Screen
 
 pytestmark = pytest.mark.timeout(400)
@@ -23,7 +23,7 @@ CHILD = "You find things."
 
 @pytest.fixture
 def pi() -> Pi:
-    return installed("0.87.1")
+    return installed_pi("0.87.1")
 
 
 @pytest.fixture
