@@ -123,7 +123,8 @@ def _report(name: str, words: Sequence[str]) -> int:
 
 
 def _listed(group: str) -> str:
-    return "\n".join((group, *(f"  {name:<10}  {said}" for name, said in GROUPS[group].items())))
+    listed = (f"  {name:<10}  {said}" for name, said in GROUPS[group].items() if name != "help")
+    return "\n".join((group, *listed))
 
 
 def _unknown(name: str) -> str:

@@ -7,9 +7,8 @@ from outrider.surfaces.mcp.hosts import HOSTS
 from outrider.surfaces.mcp.start import main
 from outrider.surfaces.parser import CommandParser, bad_call
 
-EXAMPLES = f"""\
-Without arguments it serves the host at stdin and stdout. The hosts that it can
-be registered with are {", ".join(HOSTS)}.
+EXAMPLES = """\
+Without arguments it serves the host at stdin and stdout.
 
 examples:
   outrider mcp install claude
@@ -21,9 +20,11 @@ VERBS = {"install": "add", "uninstall": "remove"}
 
 def configure(parser: CommandParser) -> None:
     """Declare the arguments of `mcp`."""
-    parser.add_argument("action", nargs="?", choices=("install", "uninstall"), metavar="ACTION")
-    parser.add_argument("host", nargs="?", choices=tuple(HOSTS), metavar="HOST")
-    parser.add_argument("--print", action="store_true", help="only show what would be done")
+    add = parser.add_argument
+    verbs, names = tuple(VERBS), tuple(HOSTS)
+    add("action", nargs="?", choices=verbs, metavar="ACTION", help=" or ".join(verbs))
+    add("host", nargs="?", choices=names, metavar="HOST", help=", ".join(names))
+    add("--print", action="store_true", help="only show what would be done")
 
 
 def execute(arguments: Namespace) -> int:

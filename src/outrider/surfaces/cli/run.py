@@ -29,7 +29,6 @@ from outrider.surfaces.text import one_line
 
 EXAMPLES = """\
 examples:
-  outrider run "Where is the idle timeout enforced?"
   git diff | outrider run reviewer "Review this diff" --timeout 5m
   outrider run tester "What is untested?" --file src/app.py --schema gaps.json
 
