@@ -123,8 +123,7 @@ def _report(name: str, words: Sequence[str]) -> int:
 
 
 def _listed(group: str) -> str:
-    listed = (f"  {name:<10}  {said}" for name, said in GROUPS[group].items() if name != "help")
-    return "\n".join((group, *listed))
+    return "\n".join((group, *(f"  {name:<10}  {said}" for name, said in GROUPS[group].items())))
 
 
 def _unknown(name: str) -> str:
