@@ -16,6 +16,7 @@ from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.widgets import SearchToolbar, TextArea
 
+from outrider.processes.threads import in_thread
 from outrider.protocol.errors import Refusal
 from outrider.protocol.outcomes import EXIT_CANCELLED
 from outrider.settings.places import state_home
@@ -91,9 +92,7 @@ class Chat:
 
                 await _show(f"Run {run}", summary_lines(run))
             case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:
-                making = asyncio.ensure_future(
-                    asyncio.to_thread(_report, name, words, self._folder)
-                )
+                making = asyncio.ensure_future(in_thread(_report)(name, words, self._folder))
                 loop.add_signal_handler(signal.SIGINT, making.cancel)
                 await asyncio.wait({making})
                 loop.remove_signal_handler(signal.SIGINT)

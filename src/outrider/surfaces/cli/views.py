@@ -28,7 +28,7 @@ MAX_STEPS = 5
 MAX_TEXT = 100_000
 MAX_ARGUMENTS = 500
 # The argument that says most about a call, in this order; without one, all are shown.
-MAIN_ARGUMENTS = ("pattern", "command", "agent", "query", "url", "path")
+MAIN_ARGUMENTS = ("pattern", "about", "command", "agent", "query", "url", "path")
 
 
 class View:
