@@ -24,7 +24,6 @@ from outrider.delegation.request import (
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.runtimes.pi.choices import WARNING
 from outrider.settings.keys import Config
 
 Confirm = Callable[[str], bool]
@@ -96,7 +95,10 @@ def assembled(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
-    own = (WARNING,) if definition.runtime == PI else ()
+    if definition.runtime == PI:
+        from outrider.runtimes.pi.choices import WARNING
+
+        problems = (*problems, WARNING)
     return Prepared(
         request=request,
         project=project,
@@ -106,7 +108,7 @@ def assembled(
         schema=_schema(request, definition),
         shown_task=project.masker.text(request.task),
         shown_cwd=project.masker.text(str(project.folder)),
-        warnings=(*project.settings.warnings, *problems, *own),
+        warnings=(*project.settings.warnings, *problems),
     )
 
 

@@ -20,7 +20,6 @@ from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
 from outrider.models.resolution import ModelChoice, choose_model
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry, is_own
-from outrider.runtimes.pi.choices import choose_pi_model, for_pi
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import Config
@@ -69,7 +68,11 @@ class Project:
         own, problems = self._own_tools(agent)
         trust = trust_in(self.config, trusted=self.trusted, interactive=interactive)
         given = permit(agent, self.config, trust=trust, tools={**own, **CATALOGUE})
-        return for_pi(given) if agent.runtime == PI else given, problems
+        if agent.runtime == PI:
+            from outrider.runtimes.pi.choices import for_pi
+
+            given = for_pi(given)
+        return given, problems
 
     def clearance(
         self, agent: AgentDefinition, given: Permit, *, interactive: bool
@@ -85,6 +88,8 @@ class Project:
         """Return the model that answers for `agent`, or for one that names none."""
         named, configured = agent.model if agent else None, self.config.model
         if agent and agent.runtime == PI:
+            from outrider.runtimes.pi.choices import choose_pi_model
+
             return choose_pi_model(flag, named, configured, self.env)
         return choose_model(
             flag=flag,

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import quantiles
 from types import NoneType
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -151,6 +150,8 @@ def _grouped(lines: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
 
 
 def _sums(lines: list[Any]) -> dict[str, Any]:
+    from statistics import quantiles
+
     succeeded = sum(line.get("code") == 0 for line in lines)
     times = [line["ms"] for line in lines if line.get("ms") is not None]
     # Twice, for there must be two of them at least.

@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 import time
-import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -56,7 +55,7 @@ class RunRecorder:
     def create(cls, runs: Path) -> Self:
         """Return the recorder of a new run with a unique id; raises `OSError`."""
         while True:
-            folder = runs / uuid.uuid4().hex[:8]
+            folder = runs / os.urandom(4).hex()
             with suppress(FileExistsError):
                 try:
                     folder.mkdir(mode=0o700)
