@@ -139,7 +139,10 @@ def test_in_a_terminal_a_run_is_shown_cancelled_and_reported_on(door: Door, pi: 
         with closing(screen):
             screen.see(r"scripted")
             screen.enter("/toolkit agents")
-            screen.see(r"finder")
+            # Until it has started, pi keeps what is entered in its input, and says so.
+            while not re.search("finder", screen.all):
+                screen.see(r"finder|still in progress")
+                screen.type("", "Enter")
             screen.enter("/toolkit doctor")
             screen.see(r"pi: 0\.87\.1")
             screen.enter("Delegate it.")
