@@ -537,6 +537,11 @@ async def test_a_reviewer_reports_what_the_added_lines_of_a_diff_show(repository
     assert "- `ferry/retry.py:2` 4 lines added" in run.text
 
 
+def test_what_was_added_to_a_task_is_no_part_of_the_question():
+    added = '<untrusted-content source="stdin">\nsome file\n</untrusted-content>'
+    assert understand(f"Where is it?\n\n{added}", "explorer").about.strip() == "Where is it?"
+
+
 async def test_a_tester_reports_what_no_test_names_and_the_edges_of_signatures(repository: Path):
     run = await ask(repository, "Which function parses a job?", agent="tester")
     assert "`parse_job` is in no test that was found" in run.text

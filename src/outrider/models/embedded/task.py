@@ -6,6 +6,8 @@ from typing import Literal, cast, get_args
 
 Role = Literal["explorer", "reviewer", "tester", "implementer", "researcher"]
 MAX_QUESTION = 20_000
+_ADDED = "\n<untrusted-content"
+"""Where standard input or a file that was added to a task begins."""
 _ROLE_OF_VERB: dict[str, Role] = {
     "review": "reviewer", "audit": "reviewer", "test": "tester", "cover": "tester",
     "plan": "implementer", "design": "implementer", "implement": "implementer",
@@ -51,6 +53,7 @@ def understand(text: str, agent: str) -> Task:
     start = re.search(r"^(diff --git|--- \S)", text, re.MULTILINE)
     diff = text[start.start() :] if start and _FILE.search(text) else ""
     about = text[: start.start()] if start and diff else text[:MAX_QUESTION]
+    about = about.partition(_ADDED)[0] or about
     words = re.findall(r"[a-z]+", about[:200].lower())
     verb = next((word for word in words if word not in ("please", "can", "could", "you")), "")
     role = agent if agent in get_args(Role) else _ROLE_OF_VERB.get(verb, "explorer")

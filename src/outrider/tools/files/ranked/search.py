@@ -2,7 +2,8 @@
 
 Guarantees that nothing is shown of credential files, and nothing that masking hides. A word that
 few files have is counted only where it can be seen; the number of files that have a common word is
-rounded. So a guess at a hidden secret changes nothing in the answer (no oracle).
+rounded. So a guess at a random secret changes nothing in the answer; a hidden word that many files
+have anyway can decide which of them are read.
 """
 
 import os
