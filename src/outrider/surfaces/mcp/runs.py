@@ -5,6 +5,7 @@ joins that run. A run that nobody has a handle for is never joined: two equal ca
 """
 
 import asyncio
+import gc
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from outrider.surfaces.mcp.wire import Json
 from outrider.surfaces.text import as_text, fit, one_line
 
 PROGRESS_EVERY_SECONDS = 10.0
+TIDY_AFTER_SECONDS = 1.0
 MAX_PROGRESS_TEXT = 120
 MAX_HANDLES = 64
 """How many handles of runs that have ended are kept for those who ask again."""
@@ -101,7 +103,8 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
-        self._idle: asyncio.TimerHandle | None = None
+        self._timers: tuple[asyncio.TimerHandle, ...] = ()
+        """What is done when nothing has been delegated for a while."""
 
     async def call(
         self, request: Request, name: str, arguments: Json, project: Project, caller: Caller
@@ -137,6 +140,8 @@ class Runs:
         tool = SubAgentTool(sub_agent_profile(name), manager)
         run.task = asyncio.create_task(run.details(tool, arguments))
         self._runs.append(run)
+        for timer in self._timers:
+            timer.cancel()
         run.task.add_done_callback(lambda _: self._on_end(run, project.config.warm.keep_minutes))
         return run
 
@@ -145,27 +150,23 @@ class Runs:
             self.forget(run)
         for past in [one for one in self._runs if one.task.done()][:-MAX_HANDLES]:
             self.forget(past)
-        if self._is_idle():
-            with suppress(AttributeError):  # it is only in Linux's C library
-                libc().malloc_trim(0)
-        if self._idle is not None:
-            self._idle.cancel()
-        loop = asyncio.get_running_loop()
-        self._idle = loop.call_later(keep_minutes * 60, self._on_idle)
-
-    def _on_idle(self) -> None:
-        """Give the fork server's memory back."""
-        if self._is_idle():
-            hosted_fork_server().kill()
-
-    def _is_idle(self) -> bool:
-        return all(run.task.done() for run in self._runs)
+        if all(one.task.done() for one in self._runs):
+            later = asyncio.get_running_loop().call_later
+            end_fork_server = later(keep_minutes * 60, hosted_fork_server().kill)
+            self._timers = (later(TIDY_AFTER_SECONDS, _tidy), end_fork_server)
 
     async def close(self) -> None:
         """End all runs, and return when their children are gone."""
         for run in self._runs:
             run.stop()
         await asyncio.gather(*(run.task for run in self._runs), return_exceptions=True)
+
+
+def _tidy() -> None:
+    """Give back the memory of what has ended: a server idles long."""
+    gc.collect()  # a run's parts refer to each other, and the collector seldom looks at old ones
+    with suppress(AttributeError):  # it is only in Linux's C library
+        libc().malloc_trim(0)
 
 
 def patience(request: Request, project: Project) -> float:
