@@ -204,7 +204,7 @@ def test_a_run_that_ended_after_its_handle_is_told_once_to_the_same_request(warm
     ended = len(outcomes(warm.door))
     assert warm.client.call("subagent", task)["structuredContent"]["outcome"] != "completed"
     wait_until(lambda: len(outcomes(warm.door)) > ended)
-    told = warm.client.call("subagent", task)["structuredContent"]
+    told = warm.client.call("subagent", task, progressToken="j")["structuredContent"]
     assert told["outcome"] == "completed" and "It took a while." in told["answer"]
     again = warm.client.call("subagent", task, progressToken="a")["structuredContent"]
     assert again["runId"] != told["runId"] and "Again." in again["answer"]
