@@ -70,7 +70,7 @@ class Offer:
         config, agents, problem = self._read(can_ask=False)
         wanted = config.subagents.inject_delegation_policy and config.subagents.enabled
         text = problem or (delegation_policy(agents) if wanted else "")
-        prompts = {"prompts": {}} if config.commands.enabled else {}
+        prompts: Json = {"prompts": {}} if config.commands.enabled else {}
         capabilities = {"tools": {"listChanged": True}, **prompts}
         return {"capabilities": capabilities, **({"instructions": text} if text else {})}
 
