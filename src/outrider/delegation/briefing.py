@@ -6,14 +6,16 @@ The environment has the key of the child's own provider, and no other secret.
 import os
 import sys
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 
 from outrider.agents.definitions import PI
 from outrider.agents.permissions import Permit
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import current_depth
+from outrider.processes.hiding import hide_environment
 from outrider.protocol.brief import RUN_VARIABLE, Brief, BudgetLimits
-from outrider.protocol.catalogue import REPORT_BACK, keys_of, reach_network
+from outrider.protocol.catalogue import REPORT_BACK, keys_of, reach_network, run_commands
 from outrider.protocol.data import to_json
 from outrider.protocol.jsonl import without_surrogates
 from outrider.settings.places import state_home
@@ -100,3 +102,15 @@ def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def hide_secrets(prepared: Prepared) -> None:
+    """Keep our secrets from the commands of a child that runs any."""
+    if run_commands(prepared.permit.tools):
+        _hide(frozenset(os.environ.keys() - prepared.project.plain_env.keys()))
+
+
+@cache
+def _hide(names: frozenset[str]) -> None:
+    """Hide these variables once: the second time there would be nothing to copy them from."""
+    hide_environment(names)

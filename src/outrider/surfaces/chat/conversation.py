@@ -7,13 +7,13 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
+from outrider.delegation.briefing import hide_secrets
 from outrider.delegation.main_session import MainSession
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.chat.board import Board
 from outrider.surfaces.cli.options import option_flags
-from outrider.surfaces.cli.run import hide_secrets
 from outrider.surfaces.cli.views import opening
 
 

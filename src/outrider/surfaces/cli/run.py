@@ -8,15 +8,13 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import closing
 from difflib import get_close_matches
-from functools import cache
 
+from outrider.delegation.briefing import hide_secrets
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.project import open_project
 from outrider.delegation.request import Request
-from outrider.processes.hiding import hide_environment
 from outrider.protocol import jsonl
-from outrider.protocol.catalogue import run_commands
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
@@ -120,18 +118,6 @@ async def _perform(
     )
     _interrupt_at_once()
     return await perform(request, caller)
-
-
-def hide_secrets(prepared: Prepared) -> None:
-    """Keep our secrets from the commands of a child that runs any."""
-    if run_commands(prepared.permit.tools):
-        _hide(frozenset(os.environ.keys() - prepared.project.plain_env.keys()))
-
-
-@cache
-def _hide(names: frozenset[str]) -> None:
-    """Hide these variables once: the second time there would be nothing to copy them from."""
-    hide_environment(names)
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

@@ -10,13 +10,12 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import cast
+from itertools import count
 from urllib.parse import unquote, urlsplit
 
 from outrider.surfaces.mcp import wire
 from outrider.surfaces.mcp.wire import Client, Json, RequestId, RpcError, Session, as_object
 
-MAX_MESSAGE_BYTES = 32 << 20
 MAX_UNREAD_BYTES = 1 << 20
 """How much may wait for a client that doesn't read before progress is left out."""
 MAX_WAIT_SECONDS = 2.0
@@ -37,7 +36,6 @@ class Request:
     params: Json
     client: Client
     connection: "Connection"
-    _progress: int = 0
 
     @property
     def token(self) -> RequestId | None:
@@ -47,9 +45,8 @@ class Request:
     def progress(self, message: str) -> None:
         """Tell the client how far it is, if it wants to know and reads what it gets."""
         if self.token is not None and len(self.connection.outgoing) < MAX_UNREAD_BYTES:
-            self._progress += 1
-            told = {"progressToken": self.token, "progress": self._progress, "message": message}
-            self.connection.notify("notifications/progress", told)
+            told = {"progressToken": self.token, "progress": next(self.connection.numbers)}
+            self.connection.notify("notifications/progress", {**told, "message": message})
 
     async def ask(self, key: str, method: str, params: Json) -> Json | None:
         """Return the client's answer to a question, None where it has none.
@@ -69,20 +66,18 @@ class Request:
 
     async def root(self) -> str | None:
         """Return the client's first folder; None where it names none."""
-        if "roots" not in self.client.capabilities:
-            return None
-        if self.client.is_stateless:
-            return first_root(await self.ask("roots", "roots/list", {}))
-        return await self.connection.root()
+        if not self.client.is_stateless:
+            return await self.connection.root()
+        has_roots = "roots" in self.client.capabilities
+        return first_root(await self.ask("roots", "roots/list", {})) if has_roots else None
 
 
 def first_root(answer: object) -> str | None:
     """Return the path of the first root that is a folder of this machine."""
-    for root in cast("list[object]", as_object(answer).get("roots", [])):
-        parts = urlsplit(str(as_object(root).get("uri")))
-        if parts.scheme == "file" and os.path.isdir(path := unquote(parts.path)):
-            return path
-    return None
+    listed: list[object] = as_object(answer).get("roots", [])
+    addresses = (urlsplit(str(as_object(root).get("uri"))) for root in listed)
+    paths = (unquote(address.path) for address in addresses if address.scheme == "file")
+    return next(filter(os.path.isdir, paths), None)
 
 
 Handlers = Mapping[str, Callable[[Request], Awaitable[Json]]]
@@ -95,21 +90,19 @@ class Connection:
         self.closed = asyncio.Event()
         self.outgoing = bytearray()
         """What waits for the client to read it."""
+        self.numbers = count(1)  # for progress, which has to grow, and for our own requests
         self._session = session
         self._handlers = {**handlers, "subscriptions/listen": self._listen}
         self._stdin, self._stdout = stdin, stdout
         self._loop = asyncio.get_running_loop()
         self._incoming = bytearray()
-        self._is_too_long = False
         self._running: dict[RequestId, asyncio.Task[None]] = {}
         self._asked: dict[str, asyncio.Future[Json | None]] = {}
         self._listeners: dict[RequestId, Json] = {}
-        self._number = 0
         self._roots: asyncio.Task[Json | None] | None = None
 
     async def serve(self, pending: bytes = b"") -> None:
         """Answer, beginning with what was read already; end what is under way in the end."""
-        self._ask_roots()
         self._feed(pending)
         self._loop.add_reader(self._stdin, self._on_readable)
         await self.closed.wait()
@@ -136,12 +129,12 @@ class Connection:
         for line in lines:
             whole, self._incoming = bytes(self._incoming + line), bytearray()
             try:
-                self._take(whole)
+                if whole.strip():
+                    self._take(wire.parsed(whole))
             except RpcError as error:
-                self.send({"id": None, "error": error.answer})
+                self.send({"id": None, **error.answer})
         self._incoming += rest
-        if len(self._incoming) > MAX_MESSAGE_BYTES:
-            self._is_too_long, self._incoming = True, bytearray()
+        del self._incoming[wire.MAX_MESSAGE_BYTES + 1 :]  # enough to know that it is too long
 
     def send(self, message: Json) -> None:
         """Send one message."""
@@ -162,77 +155,61 @@ class Connection:
         """Send a notification."""
         self.send({"method": method, "params": params})
 
-    def _take(self, line: bytes) -> None:
-        if self._is_too_long:
-            self._is_too_long = False
-            raise RpcError(wire.PARSE_ERROR, f"A message has at most {MAX_MESSAGE_BYTES:,} bytes.")
-        if not line.strip():
-            return
-        message = wire.parsed(line)
-        request_id, method, params = (message.get(name) for name in ("id", "method", "params"))
+    def _take(self, message: Json) -> None:
+        request_id, method = message.get("id"), message.get("method")
         if method is None:
-            waiting = self._asked.get(str(request_id))
+            waiting = self._asked.pop(str(request_id), None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(as_object(message["result"]) if "result" in message else None)
-        elif request_id is None:
-            self._notified(method, as_object(params))
+        elif method == "notifications/cancelled":
+            with suppress(KeyError, TypeError):  # it has ended, or this can't be an id
+                self._running[message["params"]["requestId"]].cancel()
+        elif method == "notifications/roots/list_changed":
+            self._roots = None
         elif request_id in self._running:
             raise RpcError(wire.INVALID_REQUEST, f"The id {request_id!r} is in use.")
-        else:
-            task = self._loop.create_task(self._answer(request_id, method, as_object(params)))
-            self._running[request_id] = task
+        elif request_id is not None:
+            task = self._running[request_id] = self._loop.create_task(self._answer(message))
             task.add_done_callback(lambda _: self._running.pop(request_id, None))
 
-    def _notified(self, method: str, params: Json) -> None:
-        if method == "notifications/cancelled":
-            with suppress(KeyError, TypeError):  # it has ended, or this can't be an id
-                self._running[params["requestId"]].cancel()
-        elif method in ("notifications/initialized", "notifications/roots/list_changed"):
-            self._ask_roots()
-
-    async def _answer(self, request_id: RequestId, method: str, params: Json) -> None:
+    async def _answer(self, message: Json) -> None:
         """Send the answer to a request; a cancelled one gets none."""
         try:
-            answer = {"result": await self._result(request_id, method, params)}
+            answer = {"result": await self._result(message["method"], message)}
         except _InputRequired as required:
             answer = {"result": required.args[0]}
         except RpcError as error:
-            answer = {"error": error.answer}
+            answer = error.answer
         except Exception as error:
             fault = f"A fault in Outrider: {type(error).__name__}: {error}"
-            answer = {"error": RpcError(wire.INTERNAL_ERROR, fault).answer}
-        self.send({"id": request_id, **answer})
+            answer = RpcError(wire.INTERNAL_ERROR, fault).answer
+        self.send({"id": message["id"], **answer})
 
-    async def _result(self, request_id: RequestId, method: str, params: Json) -> Json:
-        if (opening := self._session.answer(method, params)) is not None:
-            return opening
-        client, handler = self._session.client_of(method, params), self._handlers.get(method)
-        if handler is None:
+    async def _result(self, method: str, message: Json) -> Json:
+        params = message.get("params", {})
+        client = self._session.client_of(method, params)
+        result = self._session.opening(client, method)
+        if result is None and method not in self._handlers:
             raise RpcError(wire.METHOD_NOT_FOUND, f"There is no method {method!r} here.")
-        result = await handler(Request(request_id, params, client, self))
-        return self._session.complete(client, result)
+        if result is None:
+            result = await self._handlers[method](Request(message["id"], params, client, self))
+        return client.complete(result)
 
     async def ask(self, method: str, params: Json) -> Json | None:
         """Return the answer of a client of the handshake era; None where it has none."""
-        self._number += 1
-        request_id = f"outrider-{self._number}"
+        request_id = f"outrider-{next(self.numbers)}"
         answer = self._asked[request_id] = self._loop.create_future()
         self.send({"id": request_id, "method": method, "params": params})
-        try:
-            return await answer
-        finally:
-            del self._asked[request_id]
-
-    def _ask_roots(self) -> None:
-        if self._session.client and "roots" in self._session.client.capabilities:
-            self._roots = self._loop.create_task(self.ask("roots/list", {}))
+        return await answer
 
     async def root(self) -> str | None:
         """Return the folder of a client of the handshake era; None where it names none in time."""
-        if self._roots is None:
+        if self._session.client is None or "roots" not in self._session.client.capabilities:
             return None
-        await asyncio.wait({self._roots}, timeout=MAX_WAIT_SECONDS)
-        return first_root(self._roots.result()) if self._roots.done() else None
+        if self._roots is None:
+            self._roots = self._loop.create_task(self.ask("roots/list", {}))
+        done, _ = await asyncio.wait({self._roots}, timeout=MAX_WAIT_SECONDS)
+        return first_root(done.pop().result()) if done else None
 
     async def _listen(self, request: Request) -> Json:
         """Keep a client of the stateless era informed, until it cancels this."""
@@ -249,6 +226,6 @@ class Connection:
 
     def tools_changed(self) -> None:
         """Tell the client that there are other tools now, wherever it wants to know."""
-        handshake = self._session.client is not None
-        for about in (*[Json()][:handshake], *self._listeners.values()):
+        everyone = [Json()] if self._session.client else []
+        for about in (*everyone, *self._listeners.values()):
             self.notify("notifications/tools/list_changed", about)

@@ -28,7 +28,9 @@ class Host:
     file: str
     key: str
     own: str = ""
-    """Adds or removes a server; without one its file is edited."""
+    """Its command that adds or removes a server; without one its file is edited."""
+    dashes_at: int = 0
+    """Before which word of the server's command it wants `--`."""
     is_pasted: bool = False
     """Whether the user edits the file."""
 
@@ -39,11 +41,9 @@ class Host:
 
     def command(self, verb: str) -> list[str]:
         """Return its own command to `add` or `remove` the server."""
-        first, *rest = own_command()
-        start, _, order = self.own.format(verb).partition(" | ")
-        given = {"first": [first], "rest": rest}
-        words = [word for name in order.split() for word in given.get(name, [name])]
-        return [*start.split(), *(words if verb == "add" else [])]
+        server = own_command()
+        server.insert(self.dashes_at, "--")
+        return [*self.own.format(verb).split(), NAME, *(server if verb == "add" else [])]
 
     def entry(self) -> Json:
         """Return the server as the file has it."""
@@ -73,30 +73,25 @@ class Host:
             raise Refusal(ErrorCode.INVALID_INPUT, f"{problem}. {hint}") from None
 
     def _edit(self, verb: str) -> None:
-        data = as_object(json.loads(self.path.read_bytes())) if self.path.exists() else {}
+        data: Json = {}
+        if self.path.exists():
+            data = as_object(json.loads(self.path.read_bytes()))
+            shutil.copy2(self.path, f"{self.path}.backup")
         servers = {**as_object(data.get(self.key)), NAME: self.entry()}
         if verb == "remove":
             del servers[NAME]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.exists():
-            shutil.copy2(self.path, f"{self.path}.backup")
         new = self.path.with_suffix(".new")
         new.write_text(json.dumps({**data, self.key: servers}, indent=2) + "\n")
         new.replace(self.path)
 
 
-_OWN, _OWN_SCOPED = "mcp {} outrider | -- first rest", "mcp {} -s user outrider | first -- rest"
 HOSTS = {
-    "claude": Host(
-        "Claude Code",
-        ".claude.json",
-        "mcpServers",
-        "claude mcp {} --scope user outrider | -- first rest",
-    ),
-    "codex": Host("Codex", ".codex/config.toml", "mcp_servers", f"codex {_OWN}"),
-    "gemini": Host("Gemini CLI", ".gemini/settings.json", "mcpServers", f"gemini {_OWN_SCOPED}"),
-    "qwen": Host("Qwen Code", ".qwen/settings.json", "mcpServers", f"qwen {_OWN_SCOPED}"),
-    "copilot": Host("Copilot CLI", ".copilot/mcp-config.json", "mcpServers", f"copilot {_OWN}"),
+    "claude": Host("Claude Code", ".claude.json", "mcpServers", "claude mcp {} --scope user"),
+    "codex": Host("Codex", ".codex/config.toml", "mcp_servers", "codex mcp {}"),
+    "gemini": Host("Gemini CLI", ".gemini/settings.json", "mcpServers", "gemini mcp {} -s user", 1),
+    "qwen": Host("Qwen Code", ".qwen/settings.json", "mcpServers", "qwen mcp {} -s user", 1),
+    "copilot": Host("Copilot CLI", ".copilot/mcp-config.json", "mcpServers", "copilot mcp {}"),
     "opencode": Host("OpenCode", ".config/opencode/opencode.json", "mcp"),
     "cursor": Host("Cursor", ".cursor/mcp.json", "mcpServers", is_pasted=True),
     "vscode": Host("VS Code", ".config/Code/User/mcp.json", "servers", is_pasted=True),

@@ -70,7 +70,8 @@ class Offer:
         config, agents, problem = self._read(can_ask=False)
         wanted = config.subagents.inject_delegation_policy and config.subagents.enabled
         text = problem or (delegation_policy(agents) if wanted else "")
-        capabilities = {"tools": {"listChanged": True}, "prompts": {}}
+        prompts: Json = {"prompts": {}} if config.commands.enabled else {}
+        capabilities = {"tools": {"listChanged": True}, **prompts}
         return {"capabilities": capabilities, **({"instructions": text} if text else {})}
 
     def tools(self, client: Client) -> list[Json]:
@@ -94,6 +95,10 @@ class Offer:
         ]
         self._told = (client, [*tools, READER_TOOL] if tools else [])
         return self._told[1]
+
+    def has_prompts(self) -> bool:
+        """Whether reports are offered as prompts."""
+        return self._read(can_ask=False)[0].commands.enabled
 
     def has_changed(self) -> bool:
         """Whether there are other tools now than the client was told of; asked again, not."""

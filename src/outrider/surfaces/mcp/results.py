@@ -3,12 +3,14 @@
 A child's words are quoted as that child's, and bounded; the rest is read page by page.
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from outrider.protocol import jsonl
 from outrider.protocol.outcomes import Outcome
-from outrider.records.runs import OUTPUT, RecordedRun
+from outrider.records.runs import OUTPUT, find_run
+from outrider.settings.places import runs_folder
 from outrider.surfaces.mcp.offer import READER
 from outrider.surfaces.mcp.wire import Json
 from outrider.surfaces.text import count
@@ -40,8 +42,9 @@ def told(details: Mapping[str, Any], max_bytes: int, offset: int = 0) -> Json:
     return call_result(said)
 
 
-def recorded(run: RecordedRun) -> Json:
-    """Return the `details` of a run as its record has them."""
+def recorded(run_id: str) -> Json:
+    """Return the `details` of a run as its record has them; raises `Refusal`."""
+    run = find_run(runs_folder(os.environ), run_id)
     if run.result:
         return dict(run.result["details"])
     output = run.folder / OUTPUT

@@ -5,10 +5,12 @@ joins that run. A run that nobody has a handle for is never joined: two equal ca
 """
 
 import asyncio
+import gc
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from outrider.delegation.briefing import hide_secrets
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
@@ -17,15 +19,15 @@ from outrider.processes.reaping import libc
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
-from outrider.protocol.results import ToolResult, refused
+from outrider.protocol.results import refused
 from outrider.runtimes.native.fork_server import hosted_fork_server
-from outrider.surfaces.cli.run import hide_secrets
 from outrider.surfaces.mcp.connection import Request
-from outrider.surfaces.mcp.results import handle, told
+from outrider.surfaces.mcp.results import handle, recorded, told
 from outrider.surfaces.mcp.wire import Json
 from outrider.surfaces.text import as_text, fit, one_line
 
 PROGRESS_EVERY_SECONDS = 10.0
+TIDY_AFTER_SECONDS = 1.0
 MAX_PROGRESS_TEXT = 120
 MAX_HANDLES = 64
 """How many handles of runs that have ended are kept for those who ask again."""
@@ -42,9 +44,11 @@ class Run:
     id: str = ""
     """Empty while it waits for admission."""
     doing: str = "waiting for other subagents to end"
+    has_handle: bool = False
+    """Whether a client was told that it goes on, and may ask for it again."""
     watchers: set[Request] = field(default_factory=set[Request])
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    task: "asyncio.Task[ToolResult]" = field(init=False)
+    task: "asyncio.Task[Json]" = field(init=False)
 
     def on_start(self, prepared: Prepared, run_id: str) -> None:
         """Take in that the child starts."""
@@ -81,83 +85,91 @@ class Run:
             self.watchers.discard(request)
         return self.task.done()
 
-    def details(self) -> Json:
-        """Return what came of it, as `details` has it."""
-        why = Refusal(ErrorCode.SUBAGENT_CANCELLED, "It was stopped before a child was started.")
-        result = refused(why) if self.task.cancelled() else self.task.result()
-        return result.to_dict()["details"]
+    async def details(self, tool: SubAgentTool, arguments: Json) -> Json:
+        """Do it, and return the `details` of its result; with a handle, only its record has them.
+
+        A client may never ask again, and a server that lives long must not keep all that was said.
+        """
+        try:
+            result = await tool.call(arguments)
+        except asyncio.CancelledError:  # by `stop`
+            why = "It was stopped before a child was started."
+            result = refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
+        return {} if self.has_handle and self.id else result.to_dict()["details"]
 
 
 class Runs:
-    """All runs of a server."""
+    """The runs of a server that go on, and those that a client may ask for again."""
 
     def __init__(self) -> None:
-        self._running: set[Run] = set()
-        self._handles: dict[bytes, Run] = {}
-        self._idle: asyncio.TimerHandle | None = None
+        self._runs: list[Run] = []
+        self._timers: tuple[asyncio.TimerHandle, ...] = ()
+        """What is done when nothing has been delegated for a while."""
 
     async def call(
         self, request: Request, name: str, arguments: Json, project: Project, caller: Caller
     ) -> Json:
         """Return the result of a tool that delegates, or a handle where that takes too long."""
         key = jsonl.encode([str(project.folder), name, sorted(arguments.items())])
-        run = self._handles.get(key) or self._begin(Run(key), name, arguments, project, caller)
+        joined = [run for run in self._runs if run.has_handle and run.key == key]
+        run = joined[0] if joined else self._begin(Run(key), name, arguments, project, caller)
         try:
-            ended = await run.ended(request, patience(request, project))
+            run.has_handle = not await run.ended(request, patience(request, project))
         except asyncio.CancelledError:
-            if key not in self._handles:
+            if not run.has_handle:
                 run.stop()
             raise
-        if ended:
-            self._handles.pop(key, None)
-            return told(run.details(), project.config.mcp.result_bytes)
-        self._handles[key] = run
-        for past in [one for one in self._handles.values() if one.task.done()][:-MAX_HANDLES]:
-            del self._handles[past.key]
-        return handle(run.id)
+        if run.has_handle:
+            return handle(run.id)
+        self.forget(run)
+        details = run.task.result() or recorded(run.id)
+        return told(details, project.config.mcp.result_bytes)
 
     def find(self, run_id: str) -> Run | None:
-        """Return a run that goes on, by its id."""
-        return next((run for run in self._running if run.id == run_id), None)
+        """Return a run that goes on or has a handle, by its id."""
+        return next((run for run in self._runs if run.id == run_id), None)
 
-    def forget(self, run_id: str) -> None:
-        """Drop the handle of a run whose end was told: the same request is a new one now."""
-        self._handles = {key: run for key, run in self._handles.items() if run.id != run_id}
+    def forget(self, run: Run) -> None:
+        """Drop a run whose end was told: the same request is a new one now."""
+        with suppress(ValueError):  # two may have waited for it
+            self._runs.remove(run)
 
     def _begin(self, run: Run, name: str, arguments: Json, project: Project, caller: Caller) -> Run:
         told = {"on_start": run.on_start, "on_event": run.on_event, "cancelled": run.cancelled}
         manager = SubAgentManager(project.folder, replace(caller, **told))
-        run.task = asyncio.create_task(
-            SubAgentTool(sub_agent_profile(name), manager).call(arguments)
-        )
-        self._running.add(run)
+        tool = SubAgentTool(sub_agent_profile(name), manager)
+        run.task = asyncio.create_task(run.details(tool, arguments))
+        self._runs.append(run)
+        for timer in self._timers:
+            timer.cancel()
         run.task.add_done_callback(lambda _: self._on_end(run, project.config.warm.keep_minutes))
         return run
 
     def _on_end(self, run: Run, keep_minutes: int) -> None:
-        self._running.discard(run)
-        if not self._running:
-            with suppress(AttributeError):  # it is only in Linux's C library
-                libc().malloc_trim(0)
-        if self._idle is not None:
-            self._idle.cancel()
-        loop = asyncio.get_running_loop()
-        self._idle = loop.call_later(keep_minutes * 60, self._on_idle)
-
-    def _on_idle(self) -> None:
-        """Give the fork server's memory back."""
-        if not self._running:
-            hosted_fork_server().kill()
+        if not run.has_handle:
+            self.forget(run)
+        for past in [one for one in self._runs if one.task.done()][:-MAX_HANDLES]:
+            self.forget(past)
+        if all(one.task.done() for one in self._runs):
+            later = asyncio.get_running_loop().call_later
+            end_fork_server = later(keep_minutes * 60, hosted_fork_server().kill)
+            self._timers = (later(TIDY_AFTER_SECONDS, _tidy), end_fork_server)
 
     async def close(self) -> None:
         """End all runs, and return when their children are gone."""
-        running = list(self._running)
-        for run in running:
+        for run in self._runs:
             run.stop()
-        await asyncio.gather(*(run.task for run in running), return_exceptions=True)
+        await asyncio.gather(*(run.task for run in self._runs), return_exceptions=True)
+
+
+def _tidy() -> None:
+    """Give back the memory of what has ended: a server idles long."""
+    gc.collect()  # a run's parts refer to each other, and the collector seldom looks at old ones
+    with suppress(AttributeError):  # it is only in Linux's C library
+        libc().malloc_trim(0)
 
 
 def patience(request: Request, project: Project) -> float:
     """Return for how many seconds a client can be kept waiting."""
-    counts = request.token is not None and request.client.name not in DEAF_CLIENTS
+    counts = request.token is not None and request.client.info.get("name") not in DEAF_CLIENTS
     return float("inf") if counts else project.config.mcp.reply_within_ms / 1000

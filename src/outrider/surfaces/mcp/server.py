@@ -1,7 +1,6 @@
 """The MCP server at work: tools that delegate, reports as prompts, agents that change."""
 
 import asyncio
-import os
 import re
 import signal
 import sys
@@ -16,8 +15,6 @@ from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import invalid
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import refused
-from outrider.records.runs import find_run
-from outrider.settings.places import runs_folder
 from outrider.surfaces.mcp.connection import Connection, Request
 from outrider.surfaces.mcp.offer import READER, Offer
 from outrider.surfaces.mcp.results import handle, recorded, told
@@ -34,13 +31,9 @@ print(*report(sys.argv[1], sys.argv[2:]).lines(100), sep="\\n")
 """
 
 
-def serve(session: Session, offer: Offer, pending: bytes, stdout: int) -> None:
+async def serve(session: Session, offer: Offer, pending: bytes, stdout: int) -> None:
     """Serve a client that has been greeted, beginning with what it sent meanwhile."""
-
-    async def answer() -> None:
-        await Server(session, offer, stdout).serve(pending)
-
-    asyncio.run(answer())
+    await Server(session, offer, stdout).serve(pending)
 
 
 class Server:
@@ -69,16 +62,10 @@ class Server:
 
     async def _look(self) -> None:
         """Tell the client when there are other tools than it was told of."""
-        seen: object = None
         while True:
             self._offer.folder = Path(await self._connection.root() or self._offer.folder)
-            try:
-                found: object = open_project(self._offer.folder).discovery
-            except Refusal as refusal:
-                found = refusal.message
-            if found != seen and self._offer.has_changed():
+            if self._offer.has_changed():
                 self._connection.tools_changed()
-            seen = found
             await asyncio.sleep(LOOK_EVERY_SECONDS)
 
     async def _call_tool(self, request: Request) -> Json:
@@ -91,12 +78,11 @@ class Server:
                 return await self._read_on(request, arguments, project)
             if name not in settings.tools or not settings.enabled:
                 raise RpcError(INVALID_PARAMS, f"There is no tool {name!r} here.")
-            caller = Caller(
-                os.environ, confirm=await self._confirm(request, name, arguments, project)
-            )
+            confirm = await self._confirm(request, name, arguments, project)
+            caller = Caller(project.env, confirm=confirm)
+            return await self._runs.call(request, name, arguments, project, caller)
         except Refusal as refusal:
             return told(refused(refusal).to_dict()["details"], 0)
-        return await self._runs.call(request, name, arguments, project, caller)
 
     async def _confirm(
         self, request: Request, name: str, arguments: Json, project: Project
@@ -126,31 +112,26 @@ class Server:
             raise invalid("runId has to be the id of a run: eight digits and letters.")
         limit = min(_number(given, "limit", config.mcp.result_bytes), config.limits.result_bytes)
         wait_ms = _number(given, "waitMs", config.mcp.reply_within_ms)
-        running = self._runs.find(run_id)
-        if running is not None:
+        if run := self._runs.find(run_id):
             seconds = min(wait_ms / 1000, patience(request, project))
             if given.get("stop") is True:
-                running.stop()
+                run.stop()
                 seconds = float("inf")
-            if not await running.ended(request, seconds):
+            if not await run.ended(request, seconds):
                 return handle(run_id)
-        self._runs.forget(run_id)
-        details = recorded(find_run(runs_folder(os.environ), run_id))
-        return told(details, limit, _number(given, "offset", 0))
+            self._runs.forget(run)
+        return told(recorded(run_id), limit, _number(given, "offset", 0))
 
     async def _list_prompts(self, _request: Request) -> Json:
         options = {"name": "options", "description": "Words as on the command line."}
-        reports = REPORTS if open_project(self._offer.folder).config.commands.enabled else {}
-        prompts = [
-            {"name": name, "description": what, "arguments": [options]}
-            for name, what in reports.items()
-        ]
-        return {"prompts": prompts}
+        reports = REPORTS.items() if self._offer.has_prompts() else ()
+        prompts = [{"name": name, "description": what} for name, what in reports]
+        return {"prompts": [{**prompt, "arguments": [options]} for prompt in prompts]}
 
     async def _get_prompt(self, request: Request) -> Json:
         """Return a report, made in a process of its own: it loads much, and may take long."""
         name = str(request.params.get("name"))
-        if name not in REPORTS:
+        if name not in REPORTS or not self._offer.has_prompts():
             raise RpcError(INVALID_PARAMS, f"There is no prompt {name!r} here.")
         words = str(as_object(request.params.get("arguments")).get("options", "")).split()
         making = await asyncio.create_subprocess_exec(
@@ -158,15 +139,14 @@ class Server:
             cwd=await request.root() or self._offer.folder,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
         try:
-            made, problem = await making.communicate()
+            made, _ = await making.communicate()
         finally:
             if making.returncode is None:
                 making.kill()
-        report = (problem if making.returncode else made).decode(errors="replace")
-        text = f"Show me this report of Outrider as it is:\n\n{report}"
+        text = f"Show me this report of Outrider as it is:\n\n{made.decode(errors='replace')}"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
 

@@ -18,9 +18,11 @@ def main() -> int:
         pending = greeted(session, 0, stdout)
         if pending is not None:
             _load_asyncio()
+            from asyncio import run
+
             from outrider.surfaces.mcp.server import serve
 
-            serve(session, offer, pending, stdout)
+            run(serve(session, offer, pending, stdout))
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     return 0

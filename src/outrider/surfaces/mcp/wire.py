@@ -7,7 +7,8 @@ era (2026-07-28) says with each request what it speaks and can do.
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from select import select
 from typing import Any, cast
 
 from outrider import __version__
@@ -20,6 +21,7 @@ INVALID_PARAMS, INTERNAL_ERROR, UNSUPPORTED_VERSION = -32602, -32603, -32022
 META = "io.modelcontextprotocol/"
 SERVER = {"name": "outrider", "version": __version__}
 READ_BYTES = 1 << 16
+MAX_MESSAGE_BYTES = 32 << 20
 SILENCE_SECONDS = 0.05
 
 Json = dict[str, Any]
@@ -31,7 +33,7 @@ class RpcError(OutriderError):
 
     def __init__(self, code: int, message: str, **data: Any) -> None:
         super().__init__(message)
-        self.answer: Json = {"code": code, "message": message} | ({"data": data} if data else {})
+        self.answer: Json = {"error": {"code": code, "message": message, "data": data}}
 
 
 def as_object(value: object) -> Json:
@@ -44,8 +46,8 @@ class Client:
     """What is known of the client that sent a request."""
 
     version: str
-    capabilities: Json = field(default_factory=dict[str, Any])
-    name: str = ""
+    capabilities: Json
+    info: Json
 
     @property
     def is_stateless(self) -> bool:
@@ -58,6 +60,13 @@ class Client:
         forms = self.capabilities.get("elicitation")
         return forms == {} or "form" in as_object(forms)
 
+    def complete(self, result: Json) -> Json:
+        """Return a result as its era wants it; nothing of it is to be kept."""
+        if not self.is_stateless:
+            return result
+        era = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return {**era, "_meta": {f"{META}serverInfo": SERVER}, **result}
+
 
 @dataclass
 class Session:
@@ -68,24 +77,14 @@ class Session:
     client: Client | None = None
     """Who sent `initialize`."""
 
-    def answer(self, method: str, params: Json) -> Json | None:
-        """Return the result of a request that a client opens with; None for any other."""
+    def client_of(self, method: str, params: Json) -> Client:
+        """Return who sent a request: what it says itself, else what `initialize` said."""
         if method == "initialize":
             wanted = params.get("protocolVersion")
             version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
-            name = as_object(params.get("clientInfo")).get("name")
-            self.client = Client(str(version), as_object(params.get("capabilities")), str(name))
-            return {"protocolVersion": version, "serverInfo": SERVER, **self.describe()}
-        client = self.client_of(method, params)
-        if method == "server/discover":
-            about = {"supportedVersions": [STATELESS_VERSION], **self.describe()}
-            return self.complete(client, about)
-        if method == "tools/list":
-            return self.complete(client, {"tools": self.list_tools(client)})
-        return self.complete(client, {}) if method == "ping" else None
-
-    def client_of(self, method: str, params: Json) -> Client:
-        """Return who sent a request: what it says itself, else what `initialize` said."""
+            capabilities, info = params.get("capabilities"), params.get("clientInfo")
+            self.client = Client(str(version), as_object(capabilities), as_object(info))
+            return self.client
         meta = as_object(params.get("_meta"))
         version = meta.get(f"{META}protocolVersion")
         if version is None and self.client is not None:
@@ -95,31 +94,32 @@ class Session:
         if version not in (None, STATELESS_VERSION):
             known = {"supported": [STATELESS_VERSION], "requested": version}
             raise RpcError(UNSUPPORTED_VERSION, "This version isn't spoken here.", **known)
-        name = as_object(meta.get(f"{META}clientInfo")).get("name")
-        capabilities = as_object(meta.get(f"{META}clientCapabilities"))
-        return Client(STATELESS_VERSION, capabilities, str(name))
+        capabilities, info = meta.get(f"{META}clientCapabilities"), meta.get(f"{META}clientInfo")
+        return Client(STATELESS_VERSION, as_object(capabilities), as_object(info))
 
-    def complete(self, client: Client, result: Json) -> Json:
-        """Return a result as the client's era wants it; nothing of it is to be kept."""
-        if not client.is_stateless:
-            return result
-        era = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-        return {**era, "_meta": {f"{META}serverInfo": SERVER}, **result}
+    def opening(self, client: Client, method: str) -> Json | None:
+        """Return the result of a request that a client opens with; None for any other."""
+        if method == "initialize":
+            return {"protocolVersion": client.version, "serverInfo": SERVER, **self.describe()}
+        if method == "server/discover":
+            return {"supportedVersions": [STATELESS_VERSION], **self.describe()}
+        if method == "tools/list":
+            return {"tools": self.list_tools(client)}
+        return {} if method == "ping" else None
 
 
 def parsed(line: bytes) -> Json:
     """Return the message on a line; raises `RpcError`."""
+    if len(line) > MAX_MESSAGE_BYTES:
+        raise RpcError(PARSE_ERROR, f"A message has at most {MAX_MESSAGE_BYTES:,} bytes.")
     try:
         message: object = json.loads(line)
     except (ValueError, RecursionError):
         raise RpcError(PARSE_ERROR, "This line isn't JSON.") from None
     known = as_object(message)
-    request_id: object = known.get("id", 0)
-    has_id = isinstance(request_id, RequestId) and not isinstance(request_id, bool)
-    if not has_id or not (isinstance(known.get("method"), str) or {"result", "error"} & set(known)):
-        raise RpcError(
-            INVALID_REQUEST, "A message has a method or a result, and an id that is one."
-        )
+    is_either = isinstance(known.get("method"), str) or {"result", "error"} & set(known)
+    if type(known.get("id", 0)) not in (int, str) or not is_either:
+        raise RpcError(INVALID_REQUEST, "A message has a method or a result, and a proper id.")
     if not isinstance(known.get("params", {}), dict):
         raise RpcError(INVALID_PARAMS, "The params of a request are a JSON object.")
     return known
@@ -136,8 +136,6 @@ def greeted(session: Session, stdin: int, stdout: int) -> bytes | None:
     It ends when the client wants something else, or has its tools and is silent. None says that
     the client has gone.
     """
-    from select import select
-
     pending, has_tools = b"", False
     while len(pending) < READ_BYTES:
         line, newline, rest = pending.partition(b"\n")
@@ -157,12 +155,14 @@ def greeted(session: Session, stdin: int, stdout: int) -> bytes | None:
 
 
 def _opening(session: Session, line: bytes) -> bytes | None:
+    """Return the answer to a line, None where more has to be loaded for it."""
     try:
         message = parsed(line)
-        method, params = message.get("method", ""), message.get("params", {})
-        if method == "notifications/initialized":
-            return b""
-        result = session.answer(method, params) if "id" in message else None
+        if "id" not in message:
+            return b""  # there is nothing yet that a notification could be about
+        client = session.client_of(message.get("method", ""), message.get("params", {}))
+        result = session.opening(client, message.get("method", ""))
     except RpcError:
         return None
-    return None if result is None else encoded({"id": message["id"], "result": result})
+    answer = {"id": message["id"], "result": client.complete(result or {})}
+    return None if result is None else encoded(answer)

@@ -5,9 +5,12 @@ A module for each report, with `EXAMPLES`, `report` and, where it takes argument
 
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports.report import Report
+
+if TYPE_CHECKING:  # who only names the reports doesn't load `argparse`
+    from outrider.surfaces.parser import CommandParser
 
 REPORTS = {
     "agents": "List the agents that can be delegated to here, show or add one.",
@@ -23,8 +26,10 @@ REPORTS = {
 }
 
 
-def parser_for(name: str) -> CommandParser:
+def parser_for(name: str) -> "CommandParser":
     """Return the parser of a report's arguments; it knows their help and all options."""
+    from outrider.surfaces.parser import CommandParser
+
     module = import_module(f"{__name__}.{name}")
     parser = CommandParser(name, REPORTS[name], module.EXAMPLES)
     if configure := getattr(module, "configure", None):
