@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
+from benchmarks.processes import resident_bytes
 
 HELLO = (
     {
@@ -74,9 +74,8 @@ def idle_memory(python: str, delegations: int) -> dict[str, Any]:
         server = McpServer(python, Path(folder))
         server.send(*HELLO)
         server.receive(), server.receive()
-        process = psutil.Process(server.process.pid)
         time.sleep(3)  # until it has loaded what it loads when nobody waits
-        before = process.memory_info().rss
+        before = resident_bytes(server.process.pid)
         # With a token, or a slow machine would get handles.
         call = {"method": "tools/call", "params": {**CALL, "_meta": {"progressToken": 1}}}
         server.send(*({"id": number, **call} for number in range(delegations)))
@@ -84,6 +83,6 @@ def idle_memory(python: str, delegations: int) -> dict[str, Any]:
         results = (answer["result"] for answer in answers if "result" in answer)
         failed = sum(result["isError"] for result in itertools.islice(results, delegations))
         time.sleep(3)
-        after = process.memory_info().rss
+        after = resident_bytes(server.process.pid)
         server.close()
     return {"idle": before, "after": after, "delegations": delegations, "failed": failed}

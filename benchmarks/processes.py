@@ -107,6 +107,12 @@ def unique_bytes(pid: int) -> int:
     return sum(int(fields[name].split()[0]) * 1024 for name in ("Private_Clean", "Private_Dirty"))
 
 
+def resident_bytes(pid: int) -> int:
+    """Return how much memory of a process is in RAM, shared or not."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def processes_at_home(home: Path) -> set[int]:
     """Return the processes that were started with this HOME; every peer has its own."""
     wanted = f"HOME={home}".encode()
