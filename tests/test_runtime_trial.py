@@ -1,0 +1,27 @@
+"""What `doctor` finds out about this machine: a small delegation, and what the kernel offers."""
+
+from pathlib import Path
+
+import pytest
+
+from outrider.delegation.trial import try_delegation
+from outrider.models.catalogue import EMBEDDED
+from outrider.processes.confinement import kernel_offers
+from outrider.protocol.envelope import ToolFault
+from outrider.testing import ScriptedModel, answer
+
+
+def test_a_small_task_is_done_apart_from_the_users_runs(world: Path) -> None:
+    assert try_delegation(EMBEDDED) > 0
+    assert not (world.parent / "state").exists()
+
+
+def test_a_model_that_fails_is_told_with_its_reason(world: Path) -> None:
+    with ScriptedModel([answer("")]) as server, pytest.raises(ToolFault, match="small task failed"):
+        try_delegation(server.model, **server.environment)
+
+
+def test_the_kernel_is_asked_for_each_means_of_confinement() -> None:
+    offers = kernel_offers()
+    assert list(offers) == ["cgroup", "seccomp", "landlock", "user namespaces"]
+    assert all(isinstance(works, bool) and words for works, words in offers.values())
