@@ -72,7 +72,7 @@ def executor(
         len(turns),
         deadline,
     )
-    return TaskExecutor("0", turn, history, budget, True, len(turns))
+    return TaskExecutor("0", turn, len(turns))
 
 
 def arguments(schema: Any, value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -81,8 +81,11 @@ class History:
         for index, size in enumerate(sizes):
             message = self.messages[index]
             if size and isinstance(message, ModelRequest) and dropped <= sum(sizes) // 2:
-                ids += tuple(part.tool_call_id for part in message.parts if _has_bulk(part))
-                parts = [_without_bulk(part) for part in message.parts]
+                parts = list(message.parts)
+                for place, part in enumerate(parts):
+                    if isinstance(part, ToolReturnPart) and _bulk(part):
+                        parts[place] = replace(part, content=DROPPED, metadata=None)
+                        ids += (part.tool_call_id,)
                 self.messages[index] = replace(message, parts=parts)
                 dropped += size
         return ids
@@ -100,16 +103,8 @@ def _result(one: Earlier, text_of: Callable[[Earlier], str]) -> ToolReturnPart:
     return ToolReturnPart(one["name"], content, one["id"], outcome=outcome)
 
 
-def _has_bulk(part: ModelRequestPart) -> TypeGuard[ToolReturnPart]:
-    return _bulk(part) > 0
-
-
 def _bulk(part: object) -> int:
     """Return how much would be gained by dropping a part."""
     if not isinstance(part, ToolReturnPart) or not isinstance(part.content, str):
         return 0
     return max(0, len(part.content) - len(DROPPED))
-
-
-def _without_bulk(part: ModelRequestPart) -> ModelRequestPart:
-    return replace(part, content=DROPPED, metadata=None) if _bulk(part) else part

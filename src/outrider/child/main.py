@@ -116,27 +116,19 @@ async def run_task(
     if brief.budget.max_cost is not None and not has_price(model):
         error = f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be kept."
         return TaskFinishEvent(brief.run_id, error=f"{error} Limit maxTokens instead.")
-    wants_report = brief.output_schema is not None
-    report_back = ReportBackTool.for_schema(brief.output_schema) if wants_report else None
+    schema = brief.output_schema
+    report_back = None if schema is None else ReportBackTool.for_schema(schema)
     attempts = brief.report_back_attempts
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
     async with tool_executor(brief, parent) as executor:
         history = History(brief.system_prompt, brief.task, brief.history, executor.text_of)
+        refusal = parent.refusal if parent else None
         turns = TurnExecutor(
-            conversation,
-            history,
-            executor,
-            budget,
-            emit,
-            report_back,
-            attempts,
-            deadline,
-            parent.refusal if parent else None,
+            conversation, history, executor, budget, emit, report_back, attempts, deadline, refusal
         )
-        task = TaskExecutor(brief.run_id, turns, history, budget, wants_report, attempts)
-        return await task.run()
+        return await TaskExecutor(brief.run_id, turns, attempts).run()
 
 
 def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> WebSession | None:

@@ -4,11 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.child.history import History
 from outrider.child.report_back import NO_REPORT, REMINDER
 from outrider.child.turn import TurnExecutor, TurnResult
 from outrider.models.failures import Failure
-from outrider.protocol.budget import Budget
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.schemas.output_schema import Report
@@ -29,9 +27,6 @@ class TaskExecutor:
 
     session_id: str
     turns: TurnExecutor
-    history: History
-    budget: Budget
-    expects_report: bool = False
     report_attempts: int = 3
     _last_text: str = ""
     _reminded: bool = False
@@ -42,18 +37,16 @@ class TaskExecutor:
 
     async def run(self) -> TaskFinishEvent:
         """Return the end of the task; it never raises for what a model or a tool can do."""
-        finish = None
-        turn = 0
-        while finish is None:
+        turn = 1
+        while (finish := await self._step(turn)) is None:
             turn += 1
-            finish = await self._step(turn)
         return finish
 
     async def _step(self, turn: int) -> TaskFinishEvent | None:
-        if over := self.budget.forbids_turn():
+        if over := self.turns.budget.forbids_turn():
             return self._finished(Outcome.OVER_BUDGET, error=over)
-        if advice := self.budget.wrap_up():
-            self.history.say(advice)
+        if advice := self.turns.budget.wrap_up():
+            self.turns.history.say(advice)
         result = await self.turns.run(turn, only_report_back=self._only_report_back)
         self._only_report_back = False
         self._last_text = result.text or self._last_text
@@ -68,24 +61,19 @@ class TaskExecutor:
             return self._reported(result.report_back_result)
         if result.over_budget:
             return self._finished(Outcome.OVER_BUDGET, error=result.over_budget)
-        if result.has_tool_call:
-            return self._after_reports(result)
-        return self._answered(result)
-
-    def _after_reports(self, result: TurnResult) -> TaskFinishEvent | None:
-        """Decide on a turn that called tools but made no valid report: go on, or give up."""
+        if not result.has_tool_call:
+            return self._answered(result)
         tries = len(self._reports)
         if not result.reports or tries < self.report_attempts:
             return None
-        return self._finished(
-            Outcome.SCHEMA_FAILED, error=f"None of {tries} reports fitted the output schema."
-        )
+        error = f"None of {tries} reports fitted the output schema."
+        return self._finished(Outcome.SCHEMA_FAILED, error=error)
 
     def _answered(self, result: TurnResult) -> TaskFinishEvent | None:
         """Decide on a turn that called no tool: the answer, or what kept it from being one."""
         if result.stop_reason in NO_ANSWER:
             return self._finished(Outcome.FAILED, result.text, NO_ANSWER[result.stop_reason])
-        if self.expects_report:
+        if self.turns.report_back is not None:
             return self._reminded_or_failed(result)
         error = CUT if result.stop_reason == "length" else None
         if error is None and not result.text.strip():
@@ -100,7 +88,7 @@ class TaskExecutor:
             error = f"{NO_CALL} {CUT}" if result.stop_reason == "length" else NO_CALL
             return self._finished(Outcome.SCHEMA_FAILED, error=error)
         self._reminded = self._only_report_back = True
-        self.history.say(REMINDER)
+        self.turns.history.say(REMINDER)
         return None
 
     def _reported(self, value: Any) -> TaskFinishEvent:
@@ -112,7 +100,7 @@ class TaskExecutor:
             structured_output=value,
             has_structured_output=True,
             outcome=Outcome.COMPLETED,
-            usage=self.budget.usage,
+            usage=self.turns.budget.usage,
         )
 
     def _finished(
@@ -131,5 +119,5 @@ class TaskExecutor:
             schema_faults=tuple(fault.to_dict() for fault in faults) or None,
             last_report=last.value if last else None,
             has_last_report=last is not None,
-            usage=self.budget.usage,
+            usage=self.turns.budget.usage,
         )

@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_ai.messages import ToolReturnPart
@@ -85,59 +85,52 @@ class TurnResult:
         return any(report.is_valid for report in self.reports)
 
 
+@dataclass(slots=True)
 class TurnExecutor:
     """Runs one turn after another against the same history; each is told to the parent."""
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        history: History,
-        executor: ToolExecutor,
-        budget: Budget,
-        emit: Emit,
-        report_back: type[ReportBackTool] | None = None,
-        report_attempts: int = 0,
-        deadline: float = math.inf,
-        refusal: Refusal | None = None,
-    ) -> None:
-        self._conversation = conversation
-        self._history = history
-        self._executor = executor
-        self._budget = budget
-        self._emit = emit
-        self._tools = [_definition(tool) for tool in executor.tools]
+    conversation: Conversation
+    history: History
+    executor: ToolExecutor
+    budget: Budget
+    emit: Emit
+    report_back: type[ReportBackTool] | None = None
+    reports_left: int = 0
+    deadline: float = math.inf
+    refusal: Refusal | None = None
+    _tools: list[ToolDefinition] = field(init=False)
+    _report_tool: list[ToolDefinition] = field(init=False)
+    _as_json: bool = False
+
+    def __post_init__(self) -> None:
+        self._tools = [_definition(tool) for tool in self.executor.tools]
+        schemas = [self.report_back.schema()] if self.report_back else []
         # Left open, a provider's layer would choose: it forbids all properties not listed, and
         # turns on a strict mode that then refuses schemas it can't take.
-        schemas = [report_back.schema()] if report_back else []
         self._report_tool = [_definition(schema, strict=False) for schema in schemas]
-        self._report_back = report_back
-        self._reports_left = report_attempts
-        self._deadline = deadline
-        self._refusal = refusal
-        self._as_json = False
 
     def ask_for_json(self, failure: Failure | None = None) -> bool:
         """Have the model report as JSON; returns whether that may help, and wasn't tried."""
         if self._as_json or not self._report_tool:
             return False
-        self._as_json = self._conversation.can_answer_as_json(failure)
+        self._as_json = self.conversation.can_answer_as_json(failure)
         if self._as_json:
             schema = json.dumps(self._report_tool[0].parameters_json_schema)
-            self._history.say(f"{AS_JSON}\n{schema}")
+            self.history.say(f"{AS_JSON}\n{schema}")
         return self._as_json
 
     async def run(self, turn: int, *, only_report_back: bool = False) -> TurnResult:
         """Return how the turn ended; `only_report_back` offers the model that tool alone."""
-        self._emit(TurnStartEvent(turn))
+        self.emit(TurnStartEvent(turn))
         tools = self._report_tool if only_report_back else self._tools + self._report_tool
         schema = self._report_tool[0].parameters_json_schema if self._as_json else None
-        reply = await self._conversation.request(turn, self._history, tools, schema)
-        self._budget.usage += reply.usage
+        reply = await self.conversation.request(turn, self.history, tools, schema)
+        self.budget.usage += reply.usage
         result = self._told(turn, reply)
         if reply.response is not None and result.failure is None:
-            self._history.add_response(reply.response)
+            self.history.add_response(reply.response)
             result = await self._with_tools(result)
-        self._emit(TurnEndEvent(turn, self._budget.usage))
+        self.emit(TurnEndEvent(turn, self.budget.usage))
         return result
 
     def _told(self, turn: int, reply: Reply) -> TurnResult:
@@ -152,7 +145,7 @@ class TurnExecutor:
         if self._as_json and text.startswith(("{", "`")) and reply.failure is None:
             calls = (RequestedCall(f"json-{turn}", REPORT_BACK, read_arguments(text)),)
         told = tuple(ToolCallData(call.id, call.name, call.arguments.shown) for call in calls)
-        self._emit(MessageEndEvent(turn, reply.text, told, reason, reply.usage))
+        self.emit(MessageEndEvent(turn, reply.text, told, reason, reply.usage))
         return TurnResult(reply.text, reason, calls, reply.failure)
 
     async def _with_tools(self, result: TurnResult) -> TurnResult:
@@ -161,58 +154,57 @@ class TurnExecutor:
         valid = next((report.value for report in reports if report.is_valid), None)
         result = replace(result, report_back_result=valid, reports=tuple(reports))
         calls = [call for call in result.tool_calls if not self._is_report(call)]
-        if over := self._budget.forbids_tool_calls(len(calls)):
+        if over := self.budget.forbids_tool_calls(len(calls)):
             return replace(result, over_budget=over)
-        self._budget.tool_calls += len(calls)
-        time_left = self._deadline - GRACE_SECONDS - time.monotonic()
+        self.budget.tool_calls += len(calls)
+        time_left = self.deadline - GRACE_SECONDS - time.monotonic()
         limit_seconds = max(0.0, time_left) if result.has_report_back else None
         results = await asyncio.gather(*(self._call(call, limit_seconds) for call in calls))
         if self._as_json:
-            self._history.say("\n".join(str(part.content) for part in judged))
+            self.history.say("\n".join(str(part.content) for part in judged))
         elif result.has_tool_call:
-            self._history.add_request([*results, *judged])
+            self.history.add_request([*results, *judged])
         return result
 
     def _is_report(self, call: RequestedCall) -> bool:
-        return self._report_back is not None and call.name == REPORT_BACK
+        return self.report_back is not None and call.name == REPORT_BACK
 
     def _judged(self, result: TurnResult) -> tuple[list[ToolReturnPart], list[Report]]:
         parts: list[ToolReturnPart] = []
         reports: list[Report] = []
         for call in result.tool_calls:
-            if self._report_back is None or not self._is_report(call):
+            if self.report_back is None or not self._is_report(call):
                 continue
-            self._emit(_started(call, REPORT_TIMEOUT_MS))
+            self.emit(_started(call, REPORT_TIMEOUT_MS))
             begun = time.monotonic()
             if any(report.is_valid for report in reports):
                 envelope = ignored()
             else:
-                report = self._report_back.judge(call.arguments, cut=result.stop_reason == "length")
+                report = self.report_back.judge(call.arguments, cut=result.stop_reason == "length")
                 reports.append(report)
-                self._reports_left -= not report.is_valid
-                envelope = accepted() if report.is_valid else rejected(report, self._reports_left)
+                self.reports_left -= not report.is_valid
+                envelope = accepted() if report.is_valid else rejected(report, self.reports_left)
             envelope = _completed(envelope, REPORT_BACK, begun)
-            self._emit(ToolResultEndEvent(call.id, call.name, envelope))
+            self.emit(ToolResultEndEvent(call.id, call.name, envelope))
             parts.append(_returned(call, envelope["message"], envelope))
         return parts, reports
 
     async def _call(self, call: RequestedCall, limit_seconds: float | None) -> ToolReturnPart:
-        prepared = self._executor.prepare(call.name, call.arguments)
-        if self._refusal is not None and prepared.fault is None:
-            fault = await self._refusal(call.name, prepared.arguments)
+        prepared = self.executor.prepare(call.name, call.arguments)
+        if self.refusal is not None and prepared.fault is None:
+            fault = await self.refusal(call.name, prepared.arguments)
             prepared = replace(prepared, fault=fault)
-        self._emit(_started(call, prepared.timeout_ms))
+        self.emit(_started(call, prepared.timeout_ms))
         begun = time.monotonic()
         try:
             async with asyncio.timeout(limit_seconds):
-                outcome = await self._executor.run(prepared)
+                outcome = await self.executor.run(prepared)
         except TimeoutError:
-            outcome = _given_up(call.name, begun)
-        self._emit(
-            ToolResultEndEvent(
-                call.id, call.name, outcome.envelope, outcome.effects, outcome.summary
-            )
-        )
+            words = "Ended: the result was reported, and the run's time is nearly over."
+            envelope = build_error_response(ToolCode.TIMEOUT, words)
+            outcome = ToolOutcome(_completed(envelope, call.name, begun), words, words)
+        did = (outcome.effects, outcome.summary)
+        self.emit(ToolResultEndEvent(call.id, call.name, outcome.envelope, *did))
         return _returned(call, outcome.text, outcome.envelope)
 
 
@@ -223,12 +215,6 @@ def _definition(tool: Tool | ToolSchema, *, strict: bool | None = None) -> ToolD
         parameters_json_schema=tool.parameters,
         strict=strict,
     )
-
-
-def _given_up(tool: str, begun: float) -> ToolOutcome:
-    words = "Ended: the result was reported, and the run's time is nearly over."
-    envelope = build_error_response(ToolCode.TIMEOUT, words)
-    return ToolOutcome(_completed(envelope, tool, begun), words, words)
 
 
 def _completed(envelope: Envelope, tool: str, begun: float) -> Envelope:

@@ -29,6 +29,11 @@ EXIT_REFUSED = 2
 EXIT_TIMED_OUT = 124
 EXIT_CANCELLED = 130
 
+_EXIT_OF_OUTCOME = {
+    Outcome.COMPLETED: EXIT_COMPLETED,
+    Outcome.TIMED_OUT: EXIT_TIMED_OUT,
+    Outcome.CANCELLED: EXIT_CANCELLED,
+}
 ERROR_OF_OUTCOME = {
     Outcome.TIMED_OUT: ErrorCode.SUBAGENT_TIMEOUT,
     Outcome.CANCELLED: ErrorCode.SUBAGENT_CANCELLED,
@@ -40,15 +45,8 @@ ERROR_OF_OUTCOME = {
 
 def exit_code(outcome: Outcome, signal: int | None = None) -> int:
     """Return the exit code that follows from an outcome; `signal` is what killed the child."""
-    match outcome:
-        case Outcome.COMPLETED:
-            return EXIT_COMPLETED
-        case Outcome.TIMED_OUT:
-            return EXIT_TIMED_OUT
-        case Outcome.CANCELLED:
-            return EXIT_CANCELLED
-        case _:
-            return EXIT_FAILED if signal is None else 128 + signal
+    failed = EXIT_FAILED if signal is None else 128 + signal
+    return _EXIT_OF_OUTCOME.get(outcome, failed)
 
 
 class FailureKind(StrEnum):
