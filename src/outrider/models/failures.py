@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
 
 _MAX_DETAIL = 300
+_PASSING = (408, 425)
+"""The statuses of a request that may be sent again as it is; pydantic-ai sorts the others."""
 
 
 class ModelUnavailable(OutriderError):
@@ -80,8 +82,9 @@ def _kind(error: BaseException) -> FailureKind:
         if isinstance(error, error_class):
             return kind
     if isinstance(error, known.ModelHTTPError):
-        other = FailureKind.SERVER if error.status_code >= 500 else FailureKind.REJECTED
-        return _KIND_OF_STATUS.get(error.status_code, other)
+        if error.status_code in _PASSING:
+            return FailureKind.TIMEOUT
+        return FailureKind.SERVER if error.status_code >= 500 else FailureKind.REJECTED
     if isinstance(error, known.ModelRequestRejectedError):
         return FailureKind.REJECTED
     if not isinstance(error, known.ModelAPIError):
@@ -90,19 +93,6 @@ def _kind(error: BaseException) -> FailureKind:
     if isinstance(error.__cause__, ValueError):
         return FailureKind.MALFORMED
     return FailureKind.CUT_STREAM if error.__cause__ is None else FailureKind.UNKNOWN
-
-
-_KIND_OF_STATUS = {
-    401: FailureKind.AUTHENTICATION,
-    402: FailureKind.QUOTA,
-    403: FailureKind.AUTHENTICATION,
-    404: FailureKind.NOT_FOUND,
-    408: FailureKind.TIMEOUT,
-    425: FailureKind.TIMEOUT,
-    429: FailureKind.RATE_LIMIT,
-    503: FailureKind.OVERLOADED,
-    529: FailureKind.OVERLOADED,
-}
 
 
 # These are followed by the provider's own sentence.
