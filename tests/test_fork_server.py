@@ -87,7 +87,7 @@ def _sockets(process: psutil.Process) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "packet", [b"", READY, STATUS, STOP, b"start", b"start 1 y", b"start x y z", b"start -1 y z"]
+    "packet", [b"", READY, STATUS, STOP, b"{}", b"[1]", b'{"deadlineMs":"1"}', b"\xff", b"{"]
 )
 def test_a_packet_that_asks_for_no_child_starts_none(packet: bytes) -> None:
     assert StartRequest.from_bytes(packet) is None

@@ -86,16 +86,3 @@ ALIASES = {
     "opus": "anthropic:claude-opus-5-5",
     "haiku": "anthropic:claude-haiku-5-5",
 }
-
-# How the name of a model shows its provider.
-NAME_PREFIXES = {
-    "openai": ("gpt", "o1", "o3", "o4"),
-    "anthropic": ("claude",),
-    "google": ("gemini",),
-    "deepseek": ("deepseek",),
-    "mistral": ("mistral", "codestral"),
-    "moonshotai": ("kimi",),
-    "xai": ("grok",),
-    "zai": ("glm",),
-    "ollama": ("llama", "qwen", "phi", "gemma"),
-}

@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from outrider.models.catalogue import (
     ALIASES,
     EMBEDDED,
-    NAME_PREFIXES,
     NETWORK_VARIABLES,
     PROVIDERS,
     Provider,
@@ -199,10 +198,10 @@ def _missing_key(model: str, env: Mapping[str, str]) -> str | None:
 
 
 def _suggestion(model: str) -> str:
-    lowered = model.lower()
-    for provider, prefixes in NAME_PREFIXES.items():
-        if lowered.startswith(prefixes):
-            return f"for example {provider}:{model}"
+    family = model.lower().partition("-")[0]
+    for provider in PROVIDERS.values():
+        if provider.default and provider.default.startswith(family):
+            return f"for example {provider.name}:{model}"
     return "for example openai-chat:NAME, anthropic:NAME or ollama:NAME, or use embedded"
 
 

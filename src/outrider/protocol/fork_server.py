@@ -9,12 +9,14 @@ answered with JSON, `STOP` with `STOPPED`.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from outrider.protocol import jsonl
+from outrider.protocol.data import from_json, to_json
+
 READY = b"ready"
 STATUS = b"status"
 STOP = b"stop"
 STOPPED = b"stopped"
 MAX_PACKET_BYTES = 4096
-_START = "start"
 
 
 class ChildEnds(NamedTuple):
@@ -42,15 +44,12 @@ class StartRequest:
 
     def to_bytes(self) -> bytes:
         """Return the packet to send."""
-        return f"{_START} {self.deadline_ms} {self.surroundings} {self.provider}".encode()
+        return jsonl.encode(to_json(self))
 
     @classmethod
     def from_bytes(cls, packet: bytes) -> "StartRequest | None":
         """Return the request in a packet; None where it is something else."""
-        match packet.decode(errors="replace").split(" ", 3):
-            case [verb, deadline_ms, surroundings, provider] if (
-                verb == _START and deadline_ms.isdecimal()
-            ):
-                return cls(int(deadline_ms), surroundings, provider)
-            case _:
-                return None
+        try:
+            return from_json(cls, jsonl.decode(packet))
+        except ValueError:
+            return None
