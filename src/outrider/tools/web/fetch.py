@@ -16,7 +16,6 @@ from outrider.tools.web.session import StoredPage, web_of
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import Response
-    from outrider.tools.web.extract import Extracted
 
 MAX_URLS = 20
 MAX_SHOWN_BYTES = 16_000
@@ -91,9 +90,10 @@ async def fetch_content(
     if not wanted:
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give url or urls.")
     pages = await asyncio.gather(*(fetch_page(context, one) for one in dict.fromkeys(wanted)))
-    response_id = web_of(context).store.keep(pages)
-    data = {"responseId": response_id, "pages": await in_thread(pages_shown)(pages)}
     faults = [page.about for page in pages if "error" in page.about]
+    room = min(MAX_SHOWN_BYTES, MAX_ALL_SHOWN_BYTES // max(len(pages) - len(faults), 1))
+    shown = [await in_thread(_data)(index, page, room) for index, page in enumerate(pages)]
+    data = {"responseId": web_of(context).store.keep(pages), "pages": shown}
     if len(faults) == len(pages):
         single = len(pages) == 1
         message = faults[0]["error"] if single else f"None of {len(pages)} pages could be fetched"
@@ -120,29 +120,21 @@ async def fetch_page(context: ToolContext, url: str) -> StoredPage:
 async def _fetched(context: ToolContext, url: str) -> StoredPage:
     from outrider.tools.web.extract import extracted
 
+    client, response, note = web_of(context).client, None, ""
     web_of(context).outgoing.check(url)
-    response, note = await _answered(context, url)
-    raise_for_status(response)
-    found = await extracted(context, response)
-    about = {"asked": url, "note": f"{note} {one_line(found.note, 1_200)}".strip()}
-    return await in_thread(_page)(context, response.address.url, found, about)
-
-
-def _page(context: ToolContext, url: str, found: "Extracted", about: dict[str, Any]) -> StoredPage:
-    page = StoredPage(url, cleaned(found.title), cleaned(found.text), about)
-    page.spill(context.spill_folder())
-    return page
-
-
-async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
-    """Return the answer of a page, or of the source that it shows, with a note about that."""
-    client = web_of(context).client
     if source := source_address(url):
         with suppress(ToolFault):
             response = await client.get(source)
-            if response.status < 400:
-                return response, f"Fetched as its source, {one_line(source)}."
-    return await client.get(url), ""
+            note = f"Fetched as its source, {one_line(source)}."
+    if response is None or (note and response.status >= 400):
+        response, note = await client.get(url), ""
+    raise_for_status(response)
+    found = await extracted(context, response)
+    about = {"asked": url, "note": f"{note} {one_line(found.get('note', ''), 1_200)}".strip()}
+    text = await in_thread(cleaned)(found["text"])
+    page = StoredPage(response.address.url, cleaned(found.get("title", "")), text, about)
+    await in_thread(page.spill)(context.spill_folder())
+    return page
 
 
 def source_address(url: str) -> str | None:
@@ -173,14 +165,8 @@ def _excerpt(response: "Response") -> str:
     return one_line(text, MAX_EXCERPT_CHARACTERS)
 
 
-def pages_shown(pages: list[StoredPage]) -> list[dict[str, Any]]:
-    """Return pages as data, each with as much of its text as is shown at first."""
-    sizes = [len(page.text[:MAX_SHOWN_BYTES].encode()) for page in pages]
-    rooms = shares(sizes, MAX_ALL_SHOWN_BYTES, MAX_SHOWN_BYTES)
-    return [_data(index, *one) for index, one in enumerate(zip(pages, rooms, strict=True))]
-
-
 def _data(index: int, page: StoredPage, room: int) -> dict[str, Any]:
+    """Return a page as data, with as much of its text as is shown at first."""
     data = {"index": index, "url": page.url, "title": page.title}
     if "error" in page.about:
         return data | {"error": page.about["error"], "code": page.about["code"]}
@@ -188,16 +174,6 @@ def _data(index: int, page: StoredPage, room: int) -> dict[str, Any]:
     end = cut_at(text, 0, room)
     rest = {"characters": len(text), "next": end if end < len(text) else None}
     return data | {"text": text[:end], "note": page.about.get("note", ""), **rest}
-
-
-def shares(sizes: list[int], room: int, most: int) -> list[int]:
-    """Return how much each may take of a room; what a small one leaves goes to the large ones."""
-    given = [0] * len(sizes)
-    left = len(sizes)
-    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
-        given[index] = min(sizes[index], room // left, most)
-        room, left = room - given[index], left - 1
-    return given
 
 
 def cut_at(text: str, start: int, room: int) -> int:
