@@ -17,8 +17,8 @@ from pathlib import Path
 
 import orjson
 
-MAX_UNCOUNTED_WRITES = 32
-"""After how many of our own writes the folder is counted again: others may write as well."""
+UNCOUNTED_SHARE = 1 / 32
+"""How much is written before the folder is counted again: others may write as well."""
 _KEPT_SHARE = 0.9
 _DROPPED = {"content-encoding", "content-length", "transfer-encoding", "connection", "set-cookie"}
 
@@ -33,21 +33,12 @@ class CachedResponse:
 
     def is_fresh(self) -> bool:
         """Whether it may be used without asking."""
-        lifetime = _lifetime(self.headers)
-        return 0 <= time.time() - self.checked_at < lifetime
+        return 0 <= time.time() - self.checked_at < _lifetime(self.headers)
 
     def validators(self) -> dict[str, str]:
         """Return the headers that ask whether it has changed."""
         names = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
         return {sent: self.headers[name] for name, sent in names if name in self.headers}
-
-    def renewed(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return its headers with what a 304 says of them."""
-        return {**self.headers, **_without_dropped(headers)}
-
-
-def _without_dropped(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: headers[name] for name in headers if name not in _DROPPED}
 
 
 def _lifetime(headers: Mapping[str, str]) -> float:
@@ -74,8 +65,7 @@ class WebCache:
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
         self._most = most
-        self._room = 0
-        self._uncounted = MAX_UNCOUNTED_WRITES
+        self._room = 0.0
 
     def find(self, key: str, most: int | None = None) -> CachedResponse | None:
         """Return the kept answer; None where there is none, a damaged one, or a longer one."""
@@ -98,7 +88,7 @@ class WebCache:
                 self._path(key).unlink()
             return
         about = {
-            "headers": _without_dropped(headers),
+            "headers": {name: headers[name] for name in headers if name not in _DROPPED},
             "checkedAt": time.time(),
             "sha256": hashlib.sha256(body).hexdigest(),
         }
@@ -118,15 +108,13 @@ class WebCache:
                 file.write(whole)
             os.replace(temporary, path)
         except OSError:
-            with suppress(OSError):
-                os.unlink(temporary)
+            os.unlink(temporary)
             raise
 
     def _make_room(self, size: int) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._room -= size
-        self._uncounted += 1
-        if self._room >= 0 and self._uncounted < MAX_UNCOUNTED_WRITES:
+        if self._room >= 0:
             return
         found: list[tuple[float, int, str]] = []
         for entry in os.scandir(self._folder):
@@ -134,11 +122,11 @@ class WebCache:
                 status = entry.stat(follow_symlinks=False)
                 found.append((status.st_mtime, status.st_size, entry.path))
         total = size + sum(one[1] for one in found)
-        if total > self._most:
-            for _, freed, path in sorted(found):
-                if total <= self._most * _KEPT_SHARE:
-                    break
-                with suppress(OSError):
-                    os.unlink(path)
-                total -= freed
-        self._room, self._uncounted = self._most - total, 0
+        least = self._most * _KEPT_SHARE if total > self._most else total
+        for _, freed, path in sorted(found):
+            if total <= least:
+                break
+            with suppress(OSError):
+                os.unlink(path)
+            total -= freed
+        self._room = min(self._most - total, self._most * UNCOUNTED_SHARE)

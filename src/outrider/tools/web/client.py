@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib import import_module
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpcore2
 
@@ -94,7 +94,8 @@ class WebClient:
         """`proxies` are addresses by scheme, as the environment names them."""
         self._config = config
         self._cache = cache
-        self._robots = RobotsRules(self._plainly) if config.respect_robots else None
+        rules = RobotsRules(lambda address: self.send(Request(address)))
+        self._robots = rules if config.respect_robots else None
         self._all = asyncio.Semaphore(config.max_concurrent)
         self._hosts: dict[str, asyncio.Semaphore] = {}
         self._proxies = dict(proxies or {})
@@ -113,10 +114,6 @@ class WebClient:
         """Return what an address gives, if `robots.txt` lets us ask; raises `ToolFault`."""
         request = Request(web_address(url), max_bytes=max_bytes)
         return await self.send(request, robots=self._robots)
-
-    async def _plainly(self, url: str) -> tuple[int, bytes]:
-        response = await self.send(Request(web_address(url)))
-        return response.status, response.body
 
     async def send(self, request: Request, *, robots: RobotsRules | None = None) -> Response:
         """Return the response to a request after its redirects; raises `ToolFault`."""
@@ -149,7 +146,8 @@ class WebClient:
         key = request.cache_key
         if self._cache is None or key is None:
             return await self._patient(request, deadline)
-        kept = await asyncio.to_thread(self._cache.find, key, self._most(request))
+        most = request.max_bytes or self._config.max_bytes
+        kept = await asyncio.to_thread(self._cache.find, key, most)
         if kept is not None and kept.is_fresh():
             # The guard has its say also where nothing is sent: settings may have changed.
             await self._guard.checked(request.address.host, request.address.port)
@@ -159,7 +157,7 @@ class WebClient:
             asked = replace(request, headers={**request.headers, **kept.validators()})
         response = await self._patient(asked, deadline)
         if response.status == 304 and kept is not None:
-            headers = kept.renewed(response.headers)
+            headers = {**kept.headers, **response.headers}
             response = Response(request.address, 200, headers, kept.body)
         if response.status == 200 and (kept is not None or may_be_kept(response.headers)):
             await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
@@ -167,16 +165,13 @@ class WebClient:
 
     async def _patient(self, request: Request, deadline: asyncio.Timeout) -> Response:
         """Return a response; a server that is busy is asked again, while there is time."""
-        attempt = 1
-        while True:
+        for attempt in range(1, MAX_ATTEMPTS):
             response = await self._exchanged(request, deadline)
-            if response.status not in _BUSY or attempt == MAX_ATTEMPTS:
-                return response
-            wait = _seconds_to_wait(response, attempt)
+            wait = _seconds_to_wait(response, attempt) if response.status in _BUSY else None
             if wait is None or wait >= _seconds_left(deadline):
                 return response
             await asyncio.sleep(wait)
-            attempt += 1
+        return await self._exchanged(request, deadline)
 
     async def _exchanged(self, request: Request, deadline: asyncio.Timeout) -> Response:
         address = request.address
@@ -198,39 +193,34 @@ class WebClient:
 
     async def _pool_for(self, address: WebAddress) -> httpcore2.AsyncConnectionPool:
         """Return the pool for an address; behind a proxy the guard checks what it can resolve."""
-        proxy = self._proxies.get(address.scheme) or self._proxies.get("all")
-        if proxy is not None and _bypasses(address, self._proxies):
-            proxy = None
-        if proxy is not None:
+        named = self._proxies.get(address.scheme) or self._proxies.get("all")
+        if named is not None:
+            requests: Any = import_module("urllib.request")  # its stub lacks the function
+            host = f"{address.host}:{address.port}"
+            named = None if requests.proxy_bypass_environment(host, self._proxies) else named
+        if named is not None:
             try:
                 await self._guard.checked(address.host, address.port)
             except ToolFault as fault:
                 if fault.code != int(ToolCode.NOT_FOUND):  # some names only the proxy can resolve
                     raise
-        key = f"{address.scheme} {proxy}"
+        key = f"{address.scheme} {named}"
         async with self._making:
             if key not in self._pools:
                 trusted = self._trusted
                 if trusted is None and address.scheme == "https":  # a tenth of a second to load
                     trusted = await asyncio.to_thread(httpcore2.default_ssl_context)
-                self._pools[key] = self._made_pool(proxy, trusted)
+                proxy = _proxy(named) if named is not None else None
+                # Through a proxy, only the proxy itself is reached.
+                guard = self._guarded(False, (proxy.url.host.decode(),)) if proxy else self._guard
+                self._pools[key] = httpcore2.AsyncConnectionPool(
+                    trusted,
+                    proxy,
+                    max_connections=self._config.max_concurrent,
+                    keepalive_expiry=10.0,
+                    network_backend=guard,
+                )
         return self._pools[key]
-
-    def _made_pool(
-        self, proxy: str | None, trusted: ssl.SSLContext | None
-    ) -> httpcore2.AsyncConnectionPool:
-        kept: Any = {"max_connections": self._config.max_concurrent, "keepalive_expiry": 10.0}
-        if proxy is None:
-            return httpcore2.AsyncConnectionPool(trusted, network_backend=self._guard, **kept)
-        parts, host = _proxy_parts(proxy)
-        auth = (unquote(parts.username or ""), unquote(parts.password or ""))
-        return httpcore2.AsyncHTTPProxy(
-            f"{parts.scheme}://{host}",
-            proxy_auth=auth if parts.username else None,
-            ssl_context=trusted,
-            network_backend=self._guarded(False, (host,)),  # it reaches only the proxy itself
-            **kept,
-        )
 
     async def _sent(self, request: Request, pool: httpcore2.AsyncConnectionPool) -> Response:
         headers = {
@@ -246,45 +236,40 @@ class WebClient:
             request.method, request.address.url, headers=list(headers.items()), content=request.body
         ) as response:
             given = _readable(response.headers)
-            body = await _body(response, given, self._most(request))
+            most = request.max_bytes or self._config.max_bytes
+            body = await _body(response, given, most)
         return Response(request.address, response.status, given, body)
-
-    def _most(self, request: Request) -> int:
-        return request.max_bytes or self._config.max_bytes
 
 
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
-    encoding = headers.get("content-encoding", "").strip().lower()
-    inflate = _INFLATE.get(encoding)
-    if inflate is None and encoding not in ("", "identity"):
+    encoding = headers.get("content-encoding", "").strip().lower().removeprefix("x-")
+    if encoding not in ("", "identity", "gzip", "deflate"):
         message = f"The server sends {encoding[:60]!r}, which wasn't asked for"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
     length = headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > most:
-        raise _too_large(most)
-    received = bytearray()
-    async for chunk in response.aiter_stream():
-        received += chunk
-        if len(received) > most:
-            raise _too_large(most)
-    if inflate is None or not received:
-        return bytes(received)
-    try:
-        body = await asyncio.to_thread(inflate, bytes(received), most + 1)
-    except (zlib.error, OSError, EOFError) as error:
-        message = f"The compressed body is damaged or was cut: {error}"
-        raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
-    if len(body) > most:
-        raise _too_large(most)
-    return body
+    excess = length.isdecimal() and int(length[:20]) > most
+    body = bytearray()
+    if not excess:
+        async for chunk in response.aiter_stream():
+            body += chunk
+            if excess := len(body) > most:
+                break
+    if body and not excess and encoding in ("gzip", "deflate"):
+        try:
+            body = await asyncio.to_thread(_inflated, encoding, bytes(body), most + 1)
+        except (zlib.error, OSError, EOFError) as error:
+            message = f"The compressed body is damaged or was cut: {error}"
+            raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
+    if excess or len(body) > most:
+        message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
+        raise ToolFault(ToolCode.TOO_LARGE, message)
+    return bytes(body)
 
 
-def _gunzipped(data: bytes, most: int) -> bytes:
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        return file.read(most)
-
-
-def _inflated(data: bytes, most: int) -> bytes:
+def _inflated(encoding: str, data: bytes, most: int) -> bytes:
+    """Return what was compressed, no more than so many bytes of it."""
+    if encoding == "gzip":
+        return gzip.GzipFile(fileobj=io.BytesIO(data)).read(most)
     try:
         inflate = zlib.decompressobj()
         body = inflate.decompress(data, most)
@@ -296,17 +281,8 @@ def _inflated(data: bytes, most: int) -> bytes:
     return body
 
 
-_INFLATE = {"gzip": _gunzipped, "x-gzip": _gunzipped, "deflate": _inflated}
-"""How each encoding is undone; no more than so many bytes are made."""
-
-
 def _failed(request: Request, words: str) -> ToolFault:
     return ToolFault(ToolCode.UPSTREAM_FAILED, f"{request.address.origin} {words}")
-
-
-def _too_large(most: int) -> ToolFault:
-    message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
-    return ToolFault(ToolCode.TOO_LARGE, message)
 
 
 def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -355,18 +331,13 @@ def _seconds_to_wait(response: Response, attempt: int) -> float | None:
     return max(0.0, seconds) if seconds <= MAX_RETRY_SECONDS else None
 
 
-def _proxy_parts(url: str) -> tuple[SplitResult, str]:
-    """Return the address of a proxy, and its host with the port; raises `ToolFault`."""
+def _proxy(url: str) -> httpcore2.Proxy:
+    """Return a proxy that the environment names; raises `ToolFault` where it can't be used."""
     with suppress(ValueError):
         parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme in ("http", "https") and parts.hostname:
-            host = parts.netloc.rpartition("@")[2]
-            port = 443 if parts.scheme == "https" else 80
-            return parts, host if parts.port else f"{host.rstrip(':')}:{port}"
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            auth = (unquote(parts.username or ""), unquote(parts.password or ""))
+            address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+            return httpcore2.Proxy(address, auth=auth if parts.username else None)
     message = "The environment names a proxy that is no http or https address (web.useProxy)"
     raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-
-
-def _bypasses(address: WebAddress, proxies: Mapping[str, str]) -> bool:
-    requests: Any = import_module("urllib.request")  # its stub lacks the function
-    return bool(requests.proxy_bypass_environment(f"{address.host}:{address.port}", proxies))

@@ -26,8 +26,8 @@ MAX_SNIPPET_CHARACTERS = 1_000
 MAX_QUERY_CHARACTERS = 2_000
 _TAG = re.compile(r"<[^<>]{0,200}>")
 _KEY, _LIMIT = ToolCode.NOT_AUTHORISED, ToolCode.RATE_LIMITED
-_SIGNS = {401: _KEY, 403: _KEY, 402: _LIMIT, 429: _LIMIT}
-_SIGNS |= dict.fromkeys((408, 504), ToolCode.TIMEOUT)
+_SLOW = ToolCode.TIMEOUT
+_SIGNS = {401: _KEY, 403: _KEY, 402: _LIMIT, 429: _LIMIT, 408: _SLOW, 504: _SLOW}
 _JSON = "application/json"
 _HEADERS = {
     "json": {"Accept": _JSON, "Content-Type": _JSON},
@@ -37,7 +37,7 @@ _HEADERS = {
 _MEANINGS = {
     _KEY: "refuses the key",
     _LIMIT: "wants fewer requests: a rate limit, a quota that is used up, or a captcha",
-    ToolCode.TIMEOUT: "was too slow",
+    _SLOW: "was too slow",
 }
 
 

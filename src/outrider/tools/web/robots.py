@@ -2,10 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.web.addresses import WebAddress
+
+if TYPE_CHECKING:
+    from outrider.tools.web.client import Response
 
 MAX_RULES_BYTES = 512 << 10
 ROBOT = "Outrider"
@@ -14,8 +18,7 @@ ROBOT = "Outrider"
 class RobotsRules:
     """Asks each origin for its rules, and refuses what they forbid."""
 
-    def __init__(self, get: Callable[[str], Awaitable[tuple[int, bytes]]]) -> None:
-        """`get` returns the status and the body that an address gives."""
+    def __init__(self, get: "Callable[[WebAddress], Awaitable[Response]]") -> None:
         self._get = get
         self._rules: dict[str, Any] = {}
         self._asking: dict[str, asyncio.Lock] = {}
@@ -25,18 +28,19 @@ class RobotsRules:
         origin = address.origin
         async with self._asking.setdefault(origin, asyncio.Lock()):
             if origin not in self._rules:
-                self._rules[origin] = await self._asked(origin)
+                self._rules[origin] = await self._asked(address)
         if not self._rules[origin].can_fetch(ROBOT, address.url):
-            message = f"{origin}/robots.txt doesn't allow {address.shown} (web.respectRobots)"
+            path = address.target.partition("?")[0]
+            message = f"{origin}/robots.txt doesn't allow {path} (web.respectRobots)"
             raise ToolFault(ToolCode.DENIED, message)
 
-    async def _asked(self, origin: str) -> Any:
+    async def _asked(self, address: WebAddress) -> Any:
         from urllib.robotparser import RobotFileParser  # a heavy import, and seldom needed
 
-        status, body = await self._get(f"{origin}/robots.txt")
-        text = body[:MAX_RULES_BYTES].decode(errors="replace")
-        if status >= 400:  # RFC 9309: what isn't there allows all, what fails nothing
-            text = "User-agent: *\nDisallow: /" if status >= 500 else ""
+        response = await self._get(replace(address, target="/robots.txt"))
+        text = response.body[:MAX_RULES_BYTES].decode(errors="replace")
+        if response.status >= 400:  # RFC 9309: what isn't there allows all, what fails nothing
+            text = "User-agent: *\nDisallow: /" if response.status >= 500 else ""
         rules = RobotFileParser()
         await asyncio.to_thread(rules.parse, text.splitlines())
         return rules
