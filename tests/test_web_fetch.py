@@ -435,7 +435,7 @@ async def test_long_texts_are_kept_on_the_disk_and_read_the_same(web):
     assert len(await kept(web, "short")) == 8
     files = list(web.spill.glob("page-*.txt"))
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600]
-    page = web.session.store.responses[response_id][0]
+    page = web.session.responses[response_id][0]
     assert page.text == whole and not isinstance(page.held, str)
     data = (await web.stored(response_id, offset=len(whole) - 5)).envelope["data"]
     assert data["text"] == whole[-5:] and data["next"] is None

@@ -53,13 +53,6 @@ class Request:
     max_bytes: int | None = None
     """How large the answer may be, where web.maxBytes doesn't say."""
 
-    @property
-    def cache_key(self) -> str | None:
-        """What a stored answer is found by; None where none may be kept, as with any key."""
-        if self.method != "GET" or not {name.lower() for name in self.headers} <= {"accept"}:
-            return None
-        return f"GET {self.address.url} {self.headers.get('Accept', ACCEPT)}"
-
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -143,9 +136,10 @@ class WebClient:
 
     async def _answered(self, request: Request, deadline: asyncio.Timeout) -> Response:
         """Return a response, perhaps a kept one that is still good."""
-        key = request.cache_key
-        if self._cache is None or key is None:
+        named = {name.lower() for name in request.headers}  # what is asked with a key isn't kept
+        if self._cache is None or request.method != "GET" or not named <= {"accept"}:
             return await self._patient(request, deadline)
+        key = f"GET {request.address.url} {request.headers.get('Accept', ACCEPT)}"
         most = request.max_bytes or self._config.max_bytes
         kept = await asyncio.to_thread(self._cache.find, key, most)
         if kept is not None and kept.is_fresh():
@@ -247,20 +241,21 @@ async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: 
         message = f"The server sends {encoding[:60]!r}, which wasn't asked for"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
     length = headers.get("content-length", "")
-    excess = length.isdecimal() and int(length[:20]) > most
+    size = int(length[:20]) if length.isdecimal() else 0
     body = bytearray()
-    if not excess:
+    if size <= most:
         async for chunk in response.aiter_stream():
             body += chunk
-            if excess := len(body) > most:
+            if (size := len(body)) > most:
                 break
-    if body and not excess and encoding in ("gzip", "deflate"):
+    if body and size <= most and encoding in ("gzip", "deflate"):
         try:
             body = await asyncio.to_thread(_inflated, encoding, bytes(body), most + 1)
+            size = len(body)
         except (zlib.error, OSError, EOFError) as error:
             message = f"The compressed body is damaged or was cut: {error}"
             raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
-    if excess or len(body) > most:
+    if size > most:
         message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
         raise ToolFault(ToolCode.TOO_LARGE, message)
     return bytes(body)

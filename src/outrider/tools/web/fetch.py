@@ -93,7 +93,7 @@ async def fetch_content(
     faults = [page.about for page in pages if "error" in page.about]
     room = min(MAX_SHOWN_BYTES, MAX_ALL_SHOWN_BYTES // max(len(pages) - len(faults), 1))
     shown = [await in_thread(_data)(index, page, room) for index, page in enumerate(pages)]
-    data = {"responseId": web_of(context).store.keep(pages), "pages": shown}
+    data = {"responseId": web_of(context).keep(pages), "pages": shown}
     if len(faults) == len(pages):
         single = len(pages) == 1
         message = faults[0]["error"] if single else f"None of {len(pages)} pages could be fetched"

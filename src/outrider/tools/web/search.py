@@ -100,7 +100,7 @@ async def web_search(
     places = {identity: index for index, identity in enumerate(pages)}
     for told, found in (one for one in outcomes if "error" not in one[0]):
         told["results"] = [_result(places[key], pages[key]) for key in found]
-    kept = session.store.keep(list(pages.values())) if pages else None
+    kept = session.keep(list(pages.values())) if pages else None
     data: dict[str, Any] = {"responseId": kept, "searches": [told for told, _ in outcomes]}
     if all("error" in told for told in data["searches"]):
         first = data["searches"][0]

@@ -24,12 +24,9 @@ _NEAR = 400
 
 def _format_long(data: Any, arguments: Arguments) -> str:
     if "matches" not in data:
-        end = data["next"] if data["next"] is not None else data["characters"]
-        on = "" if data["next"] is None else f"; read on with offset {data['next']}"
-        note = f"[characters {data['offset']:,} to {end:,} of {data['characters']:,}{on}]"
-        return f"{untrusted(data['url'], data['text'], data['title'])}\n{note}"
+        return page_shown(data["url"], data, data["title"])
     places = "\n---\n".join(f"at offset {one['offset']}: {one['text']}" for one in data["matches"])
-    more = f"; for more, give offset {data['next']}" if data["next"] is not None else ""
+    more = f"; for more, give offset={data['next']}" if data["next"] is not None else ""
     note = f"[{data['total']:,} places have {data['matched']}{more}]"
     return f"{untrusted(data['url'], places, data['title'])}\n{note}" if places else note
 
@@ -54,7 +51,7 @@ def get_search_content(
         limit: How many characters to show.
         find: Show the places with this text, or with these words, instead.
     """
-    responses = web_of(context).store.responses
+    responses = web_of(context).responses
     if response_id not in responses:
         known = ", ".join([*responses][-20:]) or "none yet"
         message = f"No response {response_id[:40]!r}. There are: {known}."
@@ -62,16 +59,28 @@ def get_search_content(
     page = _page(responses[response_id], url, index)
     if "error" in page.about:
         raise ToolFault(page.about["code"], page.about["error"])
-    text = page.text
-    data = {"url": page.url, "title": page.title, "characters": len(text)}
+    data = {"url": page.url, "title": page.title}
+    if find is None:
+        return data | paged(page.text, offset, limit)
+    return data | {"characters": len(page.text)} | found(page.text, find, offset)
+
+
+def paged(text: str, offset: int, limit: int) -> dict[str, Any]:
+    """Return a page of a text, and where the next one begins; raises `ToolFault`."""
     if offset and offset >= len(text):
         message = f"The text has {len(text):,} characters; offset {offset:,} is past its end"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
-    if find is not None:
-        return data | found(text, find, offset)
     end = min(offset + limit, cut_at(text, offset, MAX_SHOWN_BYTES))
-    rest = end if end < len(text) else None
-    return data | {"offset": offset, "text": text[offset:end], "next": rest}
+    on = end if end < len(text) else None
+    return {"characters": len(text), "offset": offset, "text": text[offset:end], "next": on}
+
+
+def page_shown(source: str, data: Any, title: str = "") -> str:
+    """Return a page of a text as a model sees it, with where it is in the whole."""
+    end = data["characters"] if data["next"] is None else data["next"]
+    on = "" if data["next"] is None else f"; read on with offset={data['next']}"
+    note = f"[characters {data['offset']:,} to {end:,} of {data['characters']:,}{on}]"
+    return f"{untrusted(source, data['text'], title)}\n{note}"
 
 
 def _page(pages: list[StoredPage], url: str | None, index: int | None) -> StoredPage:
