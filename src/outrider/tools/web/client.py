@@ -25,7 +25,7 @@ import httpcore2
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import WebAddress, web_address
-from outrider.tools.web.cache import WebCache, may_be_kept
+from outrider.tools.web.cache import WebCache, validators
 from outrider.tools.web.guard import GuardedBackend, Resolve, resolved
 from outrider.tools.web.robots import RobotsRules
 
@@ -135,25 +135,19 @@ class WebClient:
         raise _failed(request, f"redirects more than {MAX_REDIRECTS} times")
 
     async def _answered(self, request: Request, deadline: asyncio.Timeout) -> Response:
-        """Return a response, perhaps a kept one that is still good."""
+        """Return a response, or the kept one where its server says that it is still good."""
         named = {name.lower() for name in request.headers}  # what is asked with a key isn't kept
         if self._cache is None or request.method != "GET" or not named <= {"accept"}:
             return await self._patient(request, deadline)
         key = f"GET {request.address.url} {request.headers.get('Accept', ACCEPT)}"
-        most = request.max_bytes or self._config.max_bytes
-        kept = await asyncio.to_thread(self._cache.find, key, most)
-        if kept is not None and kept.is_fresh():
-            # The guard has its say also where nothing is sent: settings may have changed.
-            await self._guard.checked(request.address.host, request.address.port)
-            return Response(request.address, 200, kept.headers, kept.body)
+        headers, body = await asyncio.to_thread(self._cache.find, key) or ({}, b"")
         asked = request
-        if kept is not None:
-            asked = replace(request, headers={**request.headers, **kept.validators()})
+        if len(body) <= (request.max_bytes or self._config.max_bytes):
+            asked = replace(request, headers={**request.headers, **validators(headers)})
         response = await self._patient(asked, deadline)
-        if response.status == 304 and kept is not None:
-            headers = {**kept.headers, **response.headers}
-            response = Response(request.address, 200, headers, kept.body)
-        if response.status == 200 and (kept is not None or may_be_kept(response.headers)):
+        if response.status == 304 and asked.headers != request.headers:
+            response = Response(request.address, 200, {**headers, **response.headers}, body)
+        if response.status == 200 and (headers or validators(response.headers)):
             await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
         return response
 
