@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from urllib.parse import SplitResult, quote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 
@@ -57,13 +57,6 @@ class WebAddress:
     def url(self) -> str:
         """The whole address."""
         return self.origin + self.target
-
-    def joined(self, location: str) -> "WebAddress":
-        """Return where a redirect from here leads; raises `ToolFault`."""
-        try:
-            return web_address(urljoin(self.url, location.strip()))
-        except ValueError as error:
-            raise _bad(f"the address can't be read: {error}") from None
 
 
 def web_address(text: str) -> WebAddress:

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib import import_module
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import httpcore2
 
@@ -37,6 +37,12 @@ AGENT = "Mozilla/5.0 (compatible; Outrider)"
 ACCEPT = "text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8"
 _REDIRECTS = {301, 302, 303, 307, 308}
 _BUSY = {429, 503}
+_MEANINGS = {
+    **dict.fromkeys((401, 403), ToolCode.NOT_AUTHORISED),
+    **dict.fromkeys((404, 410), ToolCode.NOT_FOUND),
+    **dict.fromkeys((402, 429), ToolCode.RATE_LIMITED),
+    **dict.fromkeys((408, 504), ToolCode.TIMEOUT),
+}
 _UNASKED = {206, 300, 304, 305, 306, *_REDIRECTS}
 """Statuses that answer no request of ours, or lead nowhere without a Location."""
 _FAULTS = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError, ssl.SSLError)
@@ -69,6 +75,11 @@ class Response:
     def content_type(self) -> str:
         """The media type, without its parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def fault_code(self) -> ToolCode:
+        """What a status that is no success means."""
+        return _MEANINGS.get(self.status, ToolCode.UPSTREAM_FAILED)
 
 
 class WebClient:
@@ -290,10 +301,11 @@ def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
 def _redirected(request: Request, response: Response, location: str) -> Request:
     """Return the next request; nothing that was meant for one origin goes to another."""
     try:
-        address = request.address.joined(location)
-    except ToolFault as fault:
-        code = fault.code if fault.code == int(ToolCode.DENIED) else ToolCode.UPSTREAM_FAILED
+        address = web_address(urljoin(request.address.url, location.strip()))
+    except (ToolFault, ValueError) as fault:
+        denied = isinstance(fault, ToolFault) and fault.code == int(ToolCode.DENIED)
         message = f"{request.address.origin} redirects to what can't be fetched: {fault}"
+        code = ToolCode.DENIED if denied else ToolCode.UPSTREAM_FAILED
         raise ToolFault(code, message) from None
     # Headers and bodies are keys and queries, meant for one service.
     if (request.headers or request.body) and address.origin != request.address.origin:

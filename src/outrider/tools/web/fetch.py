@@ -25,30 +25,18 @@ MAX_ALL_SHOWN_BYTES = 36_000
 MAX_EXCERPT_CHARACTERS = 300
 PAGE_SECONDS = 100.0
 """How long one page may take in all: less than the call, so that it can't end the others."""
-STATUS_CODES = {
-    401: ToolCode.NOT_AUTHORISED,
-    403: ToolCode.NOT_AUTHORISED,
-    404: ToolCode.NOT_FOUND,
-    410: ToolCode.NOT_FOUND,
-    429: ToolCode.RATE_LIMITED,
-}
 _FILE = r"([^/?#]+/[^?#]+)"
-_SHOWN = tuple(
-    (re.compile(f"(https?://){page}"), source)
-    for page, source in (
-        (
-            rf"(?:www\.)?github\.com/([^/?#]+/[^/?#]+)/(?:blob|raw|blame)/{_FILE}",
-            r"https://raw.githubusercontent.com/\2/\3",
-        ),
-        (
-            r"gist\.github\.com/([^/?#]+/[0-9a-f]{5,40})(/[0-9a-f]{40})?/?",
-            r"https://gist.githubusercontent.com/\2/raw\3",
-        ),
-        (rf"(gitlab\.[^/?#]+/[^?#]+)/-/(?:blob|blame)/{_FILE}", r"\1\2/-/raw/\3"),
-        (rf"(bitbucket\.org/[^/?#]+/[^/?#]+)/src/{_FILE}", r"\1\2/raw/\3"),
-        (rf"(codeberg\.org/[^/?#]+/[^/?#]+)/src/{_FILE}", r"\1\2/raw/\3"),
-    )
-)
+_REPOSITORY = "[^/?#]+/[^/?#]+"
+_SOURCES = {
+    rf"https?://(?:www\.)?github\.com/({_REPOSITORY})/(?:blob|raw|blame)/{_FILE}": (
+        r"https://raw.githubusercontent.com/\1/\2"
+    ),
+    r"https?://gist\.github\.com/([^/?#]+/[0-9a-f]{5,40})(/[0-9a-f]{40})?/?": (
+        r"https://gist.githubusercontent.com/\1/raw\2"
+    ),
+    rf"(https?://gitlab\.[^/?#]+/[^?#]+)/-/(?:blob|blame)/{_FILE}": r"\1/-/raw/\2",
+    rf"(https?://(?:bitbucket|codeberg)\.org/{_REPOSITORY})/src/{_FILE}": r"\1/raw/\2",
+}
 """Pages that show a file of a repository, and the address of the file itself."""
 
 
@@ -139,12 +127,9 @@ async def _fetched(context: ToolContext, url: str) -> StoredPage:
 
 def source_address(url: str) -> str | None:
     """Return the address of the source that a page shows, or None where it shows none."""
-    address = re.match(r"[^?#]*", url.strip())
-    for page, source in _SHOWN:
-        found = page.fullmatch(address[0] if address else "")
-        if found:
-            return found.expand(source)
-    return None
+    address = re.split("[?#]", url.strip())[0]
+    found = ((re.fullmatch(page, address), source) for page, source in _SOURCES.items())
+    return next((match.expand(source) for match, source in found if match), None)
 
 
 def raise_for_status(response: "Response") -> None:
@@ -152,8 +137,7 @@ def raise_for_status(response: "Response") -> None:
     if response.status >= 400:
         excerpt = _excerpt(response)
         said = f" It says:\n{untrusted(response.address.url, excerpt)}" if excerpt else ""
-        code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
-        raise ToolFault(code, f"The server answered {response.status}.{said}")
+        raise ToolFault(response.fault_code, f"The server answered {response.status}.{said}")
 
 
 def _excerpt(response: "Response") -> str:

@@ -26,8 +26,6 @@ MAX_SNIPPET_CHARACTERS = 1_000
 MAX_QUERY_CHARACTERS = 2_000
 _TAG = re.compile(r"<[^<>]{0,200}>")
 _KEY, _LIMIT = ToolCode.NOT_AUTHORISED, ToolCode.RATE_LIMITED
-_SLOW = ToolCode.TIMEOUT
-_SIGNS = {401: _KEY, 403: _KEY, 402: _LIMIT, 429: _LIMIT, 408: _SLOW, 504: _SLOW}
 _JSON = "application/json"
 _HEADERS = {
     "json": {"Accept": _JSON, "Content-Type": _JSON},
@@ -37,7 +35,7 @@ _HEADERS = {
 _MEANINGS = {
     _KEY: "refuses the key",
     _LIMIT: "wants fewer requests: a rate limit, a quota that is used up, or a captcha",
-    _SLOW: "was too slow",
+    ToolCode.TIMEOUT: "was too slow",
 }
 
 
@@ -129,9 +127,10 @@ class Provider:
         return found
 
     def _failure(self, response: Response) -> ToolFault:
-        signs = {**_SIGNS, **self.signs}
-        words = (sign for sign in signs if isinstance(sign, bytes) and sign in response.body)
-        code = signs.get(response.status) or signs.get(next(words, b""), ToolCode.UPSTREAM_FAILED)
+        code = response.fault_code
+        for sign, meant in self.signs.items():
+            if sign in response.body if isinstance(sign, bytes) else sign == response.status:
+                code = meant
         meaning = _MEANINGS.get(code, "failed")
         return ToolFault(code, f"{self.name} {meaning} (status {response.status})")
 

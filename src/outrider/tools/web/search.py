@@ -151,15 +151,15 @@ async def _answer(
     request = provider.request(text, count, keys, endpoints)
     try:
         response = await session.client.send(request)
+        body = response.body
+        for name, key in keys.items():
+            if name.endswith("_KEY"):
+                body = body.replace(key.strip().encode(), b"[masked]")
+        return await asyncio.to_thread(provider.found, replace(response, body=body))
     except ToolFault as fault:
         # A provider that isn't found is no search without results.
         lost = fault.code == int(ToolCode.NOT_FOUND)
         raise ToolFault(ToolCode.UPSTREAM_FAILED if lost else fault.code, str(fault)) from None
-    body = response.body
-    for name, key in keys.items():
-        if name.endswith("_KEY"):
-            body = body.replace(key.strip().encode(), b"[masked]")
-    return await asyncio.to_thread(provider.found, replace(response, body=body))
 
 
 def merged(found: list[StoredPage]) -> dict[str, StoredPage]:
