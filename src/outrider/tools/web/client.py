@@ -27,13 +27,14 @@ from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import WebAddress, web_address
 from outrider.tools.web.cache import WebCache, validators
 from outrider.tools.web.guard import GuardedBackend, Resolve, resolved
-from outrider.tools.web.robots import RobotsRules
 
 MAX_REDIRECTS = 10
 MAX_ATTEMPTS = 3
 MAX_RETRY_SECONDS = 10.0
 """How long a server may ask us to wait; a longer wait is told instead."""
-AGENT = "Mozilla/5.0 (compatible; Outrider)"
+MAX_RULES_BYTES = 512 << 10
+ROBOT = "Outrider"
+AGENT = f"Mozilla/5.0 (compatible; {ROBOT})"
 ACCEPT = "text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8"
 _REDIRECTS = {301, 302, 303, 307, 308}
 _BUSY = {429, 503}
@@ -98,8 +99,8 @@ class WebClient:
         """`proxies` are addresses by scheme, as the environment names them."""
         self._config = config
         self._cache = cache
-        rules = RobotsRules(lambda address: self.send(Request(address)))
-        self._robots = rules if config.respect_robots else None
+        self._rules: dict[str, Any] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
         self._all = asyncio.Semaphore(config.max_concurrent)
         self._hosts: dict[str, asyncio.Semaphore] = {}
         self._proxies = dict(proxies or {})
@@ -117,33 +118,47 @@ class WebClient:
     async def get(self, url: str, max_bytes: int | None = None) -> Response:
         """Return what an address gives, if `robots.txt` lets us ask; raises `ToolFault`."""
         request = Request(web_address(url), max_bytes=max_bytes)
-        return await self.send(request, robots=self._robots)
+        return await self.send(request, robots=self._config.respect_robots)
 
-    async def send(self, request: Request, *, robots: RobotsRules | None = None) -> Response:
+    async def send(self, request: Request, *, robots: bool = False) -> Response:
         """Return the response to a request after its redirects; raises `ToolFault`."""
         seconds = self._config.timeout_ms / 1000
         try:
             async with asyncio.timeout(seconds) as deadline:
-                return await self._followed(request, robots, deadline)
+                for _ in range(MAX_REDIRECTS + 1):
+                    if robots:
+                        await self._check_robots(request.address)
+                    response = await self._answered(request, deadline)
+                    location = response.headers.get("location")
+                    if response.status in _REDIRECTS and location is not None:
+                        request = _redirected(request, response, location)
+                    elif response.status in _UNASKED or response.status < 200:
+                        raise _failed(request, f"answered out of turn, status {response.status}")
+                    else:
+                        return response
         except (TimeoutError, httpcore2.TimeoutException):
             message = f"{request.address.origin} took longer than {seconds:g} s (web.timeoutMs)"
             raise ToolFault(ToolCode.TIMEOUT, message) from None
-
-    async def _followed(
-        self, request: Request, robots: RobotsRules | None, deadline: asyncio.Timeout
-    ) -> Response:
-        for _ in range(MAX_REDIRECTS + 1):
-            if robots is not None:
-                await robots.check(request.address)
-            response = await self._answered(request, deadline)
-            location = response.headers.get("location")
-            if response.status in _REDIRECTS and location is not None:
-                request = _redirected(request, response, location)
-                continue
-            if response.status in _UNASKED or response.status < 200:
-                raise _failed(request, f"answered with status {response.status}, out of turn")
-            return response
         raise _failed(request, f"redirects more than {MAX_REDIRECTS} times")
+
+    async def _check_robots(self, address: WebAddress) -> None:
+        """Raise `ToolFault` where the site's rules forbid an address, or can't be known."""
+        origin = address.origin
+        async with self._asking.setdefault(origin, asyncio.Lock()):  # they are asked for once
+            if origin not in self._rules:
+                from urllib.robotparser import RobotFileParser  # a heavy import, seldom needed
+
+                response = await self.send(Request(replace(address, target="/robots.txt")))
+                text = response.body[:MAX_RULES_BYTES].decode(errors="replace")
+                if response.status >= 400:  # RFC 9309: what isn't there allows all
+                    text = "User-agent: *\nDisallow: /" if response.status >= 500 else ""
+                rules = RobotFileParser()
+                await asyncio.to_thread(rules.parse, text.splitlines())
+                self._rules[origin] = rules
+        if not self._rules[origin].can_fetch(ROBOT, address.url):
+            path = address.target.partition("?")[0]
+            message = f"{origin}/robots.txt doesn't allow {path} (web.respectRobots)"
+            raise ToolFault(ToolCode.DENIED, message)
 
     async def _answered(self, request: Request, deadline: asyncio.Timeout) -> Response:
         """Return a response, or the kept one where its server says that it is still good."""
@@ -288,13 +303,10 @@ def _failed(request: Request, words: str) -> ToolFault:
 def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return headers by name; what is given twice is one list, as the standard says."""
     headers: dict[str, str] = {}
-    for name_bytes, value_bytes in raw:
+    for name_bytes, value in raw:
         name = name_bytes.decode("latin-1").lower()
-        try:
-            value = value_bytes.decode()
-        except UnicodeDecodeError:
-            value = value_bytes.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        before = f"{headers[name]}, " if name in headers else ""
+        headers[name] = before + value.decode(errors="replace")
     return headers
 
 

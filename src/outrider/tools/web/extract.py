@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.documents import convert_bytes
+from outrider.tools.documents.conversion import convert_bytes
 from outrider.tools.web.session import web_of
 
 if TYPE_CHECKING:
@@ -76,23 +76,17 @@ def kind_of(response: "Response") -> str:
         return "document"
     if _OFFICE_NAME.search(name) and (declared in _VAGUE or "zip" in declared):
         return "document"
-    start = body[:_SNIFFED_BYTES]
+    start, vague = body[:_SNIFFED_BYTES], declared in _VAGUE
+    if declared in _HTML or (vague and _HTML_START.match(start)):
+        return "html"
     wide = start.startswith(tuple(mark for mark, _ in _MARKS)) or "charset=utf-" in (
         response.headers.get("content-type", "").lower()
     )
-    if b"\0" in start and not wide and declared not in _HTML:
-        raise _unsupported(declared or "binary data")
-    if declared in _HTML or (declared in _VAGUE and _HTML_START.match(start)):
-        return "html"
-    if declared not in _VAGUE and not _TEXTUAL.fullmatch(declared):
-        raise _unsupported(declared)
-    if declared.endswith(("/xml", "+xml")) or (declared in _VAGUE and start[:5] == b"<?xml"):
-        return "xml"
-    return "text"
-
-
-def _unsupported(what: str) -> ToolFault:
-    return ToolFault(ToolCode.TOO_LARGE, f"The address gives {what[:100]}, which has no text form")
+    if not (vague or _TEXTUAL.fullmatch(declared)) or (b"\0" in start and not wide):
+        what = declared[:100] or "binary data"
+        raise ToolFault(ToolCode.TOO_LARGE, f"The address gives {what}, which has no text form")
+    is_xml = declared.endswith(("/xml", "+xml")) or (vague and start[:5] == b"<?xml")
+    return "xml" if is_xml else "text"
 
 
 def document_name(response: "Response") -> str:
@@ -100,9 +94,8 @@ def document_name(response: "Response") -> str:
     declared = response.content_type
     name = response.address.target.partition("?")[0].rpartition("/")[2][-100:] or "document"
     vague = declared in _VAGUE or declared == "text/plain"
-    ending = "" if vague else mimetypes.guess_extension(declared) or ""
-    if response.body.startswith(b"%PDF-"):
-        ending = ".pdf"
+    kind = "application/pdf" if response.body.startswith(b"%PDF-") else declared
+    ending = "" if vague and kind == declared else mimetypes.guess_extension(kind) or ""
     return name if name.lower().endswith(ending) else name + ending
 
 

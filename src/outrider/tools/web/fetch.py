@@ -94,15 +94,13 @@ async def fetch_page(context: ToolContext, url: str) -> StoredPage:
     try:
         async with asyncio.timeout(PAGE_SECONDS):
             return await _fetched(context, url)
-    except ToolFault as fault:
-        about = {"error": fault.message, "code": int(fault.code)}
-    except TimeoutError:
-        words = f"The page took longer than {PAGE_SECONDS:g} s"
-        about = {"error": words, "code": int(ToolCode.TIMEOUT)}
-    except Exception as fault:  # whatever one page does, the others are still wanted
-        words = f"The page could not be read ({type(fault).__name__})"
-        about = {"error": words, "code": int(ToolCode.INTERNAL)}
-    return StoredPage(url, "", about=about)
+    except Exception as error:  # whatever one page does, the others are still wanted
+        fault = error
+        if not isinstance(fault, ToolFault):
+            slow = isinstance(error, TimeoutError)
+            words = f"The page could not be read ({type(error).__name__})"
+            fault = ToolFault(ToolCode.TIMEOUT if slow else ToolCode.INTERNAL, words)
+        return StoredPage(url, "", about={"error": fault.message, "code": int(fault.code)})
 
 
 async def _fetched(context: ToolContext, url: str) -> StoredPage:
@@ -135,18 +133,14 @@ def source_address(url: str) -> str | None:
 def raise_for_status(response: "Response") -> None:
     """Raise `ToolFault` with what the server says where it answered with an error."""
     if response.status >= 400:
-        excerpt = _excerpt(response)
+        text = response.body[:20_000].decode(errors="replace")
+        if not response.content_type.startswith(("text/", "application/")):
+            text = ""
+        # What isn't closed goes on to the end: looked for again and again, it would take long.
+        text = re.sub(r"(?is)<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)
+        excerpt = one_line(text, MAX_EXCERPT_CHARACTERS)
         said = f" It says:\n{untrusted(response.address.url, excerpt)}" if excerpt else ""
         raise ToolFault(response.fault_code, f"The server answered {response.status}.{said}")
-
-
-def _excerpt(response: "Response") -> str:
-    if not response.content_type.startswith(("text/", "application/json", "application/problem")):
-        return ""
-    text = response.body[:20_000].decode(errors="replace")
-    # What isn't closed goes on to the end: looked for again and again, it would take very long.
-    text = re.sub(r"(?is)<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)
-    return one_line(text, MAX_EXCERPT_CHARACTERS)
 
 
 def _data(index: int, page: StoredPage, room: int) -> dict[str, Any]:

@@ -77,7 +77,3 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
                         "a host in web.allowedHosts.",
                     )
         return addresses
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait, between attempts of the client."""
-        await asyncio.sleep(seconds)

@@ -141,16 +141,11 @@ def _prune(body: Element) -> None:
         if element.tag == "script" and "math/tex" in element.get("type", ""):
             element.tag, element.text = "span", f"${(element.text or '').strip()}$"
         elif element is not body and _is_unseen(element):
-            _drop(element)
+            element.drop_tree()
     most = MAX_PRUNED_SHARE * len(body.text_content())
     for element in list(body.iter("*")):
         if element is not body and _is_aside(element) and len(element.text_content()) <= most:
-            _drop(element)
-
-
-def _drop(element: Element) -> None:
-    if element.getparent() is not None:
-        element.drop_tree()
+            element.drop_tree()
 
 
 def _is_unseen(element: Element) -> bool:
@@ -233,31 +228,27 @@ def feed_text(source: str, url: str) -> dict[str, str]:
         root = None
     if root is None:
         return {"text": "", "title": "", "note": "The feed can't be read."}
-    title = _said(next(root.iter("{*}channel"), root), "title")
+    title = " ".join(_said(next(root.iter("{*}channel"), root), "title").split())
     entries = [_entry(one, url) for one in root.iter("{*}item", "{*}entry")]
     text = "\n\n".join([f"# {title}"] * bool(title) + entries)
     return {"text": text, "title": title[:300], "note": f"A feed: {len(entries)} entries."}
 
 
 def _entry(entry: Element, url: str) -> str:
-    links = (one.get("href", "") for one in entry.iter("{*}link"))
-    link = _said(entry, "link") or next(links, "")
+    link = _said(entry, "link")
     dates = _said(entry, "published", "pubDate", "date", "updated")
     about = " · ".join(filter(None, (dates, _said(entry, "creator", "author"), link)))
-    body = ""
-    for child in _named(entry, "encoded", "content", "description", "summary"):
-        # Atom may have XHTML in there.
-        inner = etree.tostring(child, encoding="unicode", method="html")
-        body = body or fragment_text(inner if len(child) else child.text or "", link or url)
+    body = fragment_text(_said(entry, "encoded", "content", "description", "summary"), link or url)
     head = f"## {_said(entry, 'title') or '(no title)'}"
-    return "\n\n".join(filter(None, (head, about, body)))
+    return "\n\n".join(filter(None, (" ".join(head.split()), " ".join(about.split()), body)))
 
 
 def _said(entry: Element, *names: str) -> str:
-    """Return the text of the first child of these names that has any."""
-    texts = (" ".join("".join(child.itertext()).split()) for child in _named(entry, *names))
-    return next(filter(None, texts), "")
-
-
-def _named(entry: Element, *names: str) -> list[Element]:
-    return [child for name in names for child in entry.iterchildren(f"{{*}}{name}")]
+    """Return what the first child of these names says that says anything; XHTML as its source."""
+    for child in (one for name in names for one in entry.iterchildren(f"{{*}}{name}")):
+        text = "".join(child.itertext()).strip() or child.get("href", "")
+        if child.tag.endswith("content") and len(child):
+            text = etree.tostring(child, encoding="unicode", method="html")
+        if text:
+            return text
+    return ""

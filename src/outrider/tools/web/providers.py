@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from html import unescape
 from importlib import import_module
 from typing import Any, cast
@@ -23,7 +24,6 @@ from outrider.tools.web.session import StoredPage
 
 MAX_TITLE_CHARACTERS = 300
 MAX_SNIPPET_CHARACTERS = 1_000
-MAX_QUERY_CHARACTERS = 2_000
 _TAG = re.compile(r"<[^<>]{0,200}>")
 _KEY, _LIMIT = ToolCode.NOT_AUTHORISED, ToolCode.RATE_LIMITED
 _JSON = "application/json"
@@ -61,7 +61,6 @@ class Provider:
     constants: Mapping[str, object] = field(default_factory=dict[str, object])
     signs: Mapping[int | bytes, ToolCode] = field(default_factory=dict[int | bytes, ToolCode])
     """What a status, or a word in a failure, means here if it isn't what it means elsewhere."""
-    max_characters: int = MAX_QUERY_CHARACTERS
 
     def missing(self, keys: Mapping[str, str], endpoints: Mapping[str, str]) -> str | None:
         """Return why it can't be asked; None where it can."""
@@ -91,9 +90,6 @@ class Provider:
         self, text: str, count: int, keys: Mapping[str, str], endpoints: Mapping[str, str]
     ) -> Request:
         """Return how to ask it; raises `ToolFault` for what can't be right."""
-        if len(text) > self.max_characters:
-            message = f"{self.name} takes queries of up to {self.max_characters:,} characters"
-            raise ToolFault(ToolCode.BAD_PARAMETER, message)
         key = keys.get(self.variable or "", "").strip()
         base = (endpoints.get(self.name) or self.base or key).rstrip("/")
         if "?" in base or "#" in base:
@@ -154,12 +150,8 @@ def _plain(value: object, most: int) -> str:
     return " ".join(text.split())[:most]
 
 
-def _results(body: bytes) -> Any:
-    return orjson.loads(body)["results"]
-
-
-def _organic(body: bytes) -> Any:
-    return orjson.loads(body)["organic"]
+def _listed(name: str, body: bytes) -> Any:
+    return orjson.loads(body)[name]
 
 
 def _brave(body: bytes) -> Any:
@@ -204,7 +196,7 @@ def _target(href: str) -> str | None:
 _ALL = (
     Provider(
         "tavily", "TAVILY_API_KEY", "https://api.tavily.com", "/search",
-        ("query", "max_results"), _results, ("url", "content", "published_date"),
+        ("query", "max_results"), partial(_listed, "results"), ("url", "content", "published_date"),
         key_header="Authorization: Bearer {}", signs={432: _LIMIT, 433: _LIMIT},
     ),
     Provider(
@@ -215,13 +207,13 @@ _ALL = (
     ),
     Provider(
         "serper", "SERPER_API_KEY", "https://google.serper.dev", "/search",
-        ("q", "num"), _organic, ("link", "snippet", "date"),
+        ("q", "num"), partial(_listed, "organic"), ("link", "snippet", "date"),
         key_header="X-API-KEY: {}", signs={b"credits": _LIMIT},
     ),
     Provider(
         "exa", "EXA_API_KEY", "https://api.exa.ai", "/search",
-        ("query", "numResults"), _results, ("url", "highlights", "publishedDate"),
-        key_header="x-api-key: {}",
+        ("query", "numResults"), partial(_listed, "results"),
+        ("url", "highlights", "publishedDate"), key_header="x-api-key: {}",
         constants={"contents": {"highlights": {"maxCharacters": MAX_SNIPPET_CHARACTERS}}},
     ),
     Provider(
@@ -233,7 +225,7 @@ _ALL = (
         "duckduckgo", None, "https://html.duckduckgo.com", "/html/",
         ("q",), _duckduckgo, ("url", "snippet"),
         sends="form", constants={"b": "", "kl": "wt-wt"},
-        signs={202: _LIMIT, 403: _LIMIT, 418: _LIMIT}, max_characters=499,
+        signs={202: _LIMIT, 403: _LIMIT, 418: _LIMIT},
     ),
 )  # fmt: skip
 PROVIDERS = {provider.name: provider for provider in _ALL}

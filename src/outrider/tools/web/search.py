@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from outrider.tools.web.providers import Provider
 
 MAX_QUERIES = 10
+MAX_QUERY_CHARACTERS = 2_000
 DEFAULT_RESULTS = 8
 MAX_RESULTS = 20
 """The most that all providers give at once."""
@@ -112,7 +113,7 @@ async def _searched(
     session: WebSession, query: str, count: int
 ) -> tuple[dict[str, Any], dict[str, StoredPage]]:
     """Return what came of a query, and the pages found, each by its identity."""
-    from outrider.tools.web.providers import MAX_QUERY_CHARACTERS, PROVIDERS
+    from outrider.tools.web.providers import PROVIDERS
 
     config = session.config
     auto = config.provider == "auto"
