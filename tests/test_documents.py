@@ -24,7 +24,8 @@ from outrider.protocol.envelope import ToolFault
 from outrider.settings.keys import ConvertConfig, WebConfig
 from outrider.tools import documents
 from outrider.tools.context import ToolContext
-from outrider.tools.documents import conversion, convert_bytes
+from outrider.tools.documents import conversion
+from outrider.tools.documents.conversion import convert_bytes
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools
 from outrider.tools.web.session import WebSession

@@ -511,28 +511,11 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(folder, headers) ->
         assert (await got(f"{server.url}/", **cached(folder))).body == b"version 2"
 
 
-async def test_a_fresh_page_is_not_asked_for(folder) -> None:
-    with serving({"/": Versions(Cache_Control="max-age=600")}) as server:
-        for _ in range(3):
-            assert (await got(f"{server.url}/", **cached(folder))).body == b"version 1"
-        assert len(server.asked) == 1
-
-
-async def test_a_304_makes_a_page_fresh_again(folder) -> None:
-    page = Versions(ETag='"one"')
-    with serving({"/": page}) as server:
-        await got(f"{server.url}/", **cached(folder))
-        page.headers["Cache-Control"] = "max-age=600"
-        for _ in range(3):
-            assert (await got(f"{server.url}/", **cached(folder))).body == b"version 1"
-        assert len(server.asked) == 2
-
-
 NEVER_KEPT = [
     {"ETag": '"one"', "Cache_Control": "no-store"},
     {"ETag": '"one"', "Cache_Control": "max-age=600, private"},
     {"ETag": '"one"', "Vary": "*"},
-    {"Cache_Control": "max-age=0"},
+    {"Cache_Control": "max-age=600"},
     {},
 ]
 
@@ -542,15 +525,6 @@ async def test_what_may_not_or_need_not_be_kept_is_not(folder, headers) -> None:
     with serving({"/": Versions(**headers)}) as server:
         await got(f"{server.url}/", **cached(folder))
         assert not folder.exists() or not list(folder.iterdir())
-
-
-@pytest.mark.parametrize("headers", [{"Cache_Control": "no-cache, max-age=60"}, {"Age": "700"}])
-async def test_a_page_that_is_not_fresh_is_asked_for(folder, headers) -> None:
-    page = Versions(**{"Cache_Control": "max-age=600", "ETag": '"one"', **headers})
-    with serving({"/": page}) as server:
-        for _ in range(2):
-            await got(f"{server.url}/", **cached(folder))
-        assert len(server.asked) == 2
 
 
 async def test_only_plain_gets_with_status_200_are_kept(folder) -> None:
@@ -571,7 +545,7 @@ async def test_only_plain_gets_with_status_200_are_kept(folder) -> None:
 
 
 async def test_a_kept_page_does_not_pass_the_guard(folder) -> None:
-    with serving({"/": Versions(Cache_Control="max-age=600")}) as server:
+    with serving({"/": Versions(ETag='"one"')}) as server:
         await got(f"{server.url}/", **cached(folder))
         with pytest.raises(ToolFault) as caught:
             await got(
@@ -591,15 +565,15 @@ async def test_kept_pages_are_the_users_alone(folder) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\xff\n", b'{"headers": 1}\nx', "cut", "changed"])
 async def test_a_damaged_entry_is_fetched_again(folder, damage) -> None:
-    with serving({"/": Versions(Cache_Control="max-age=600")}) as server:
+    with serving({"/": Versions(ETag='"one"')}) as server:
         await got(f"{server.url}/", **cached(folder))
         (file,) = folder.iterdir()
         whole = file.read_bytes()
         file.write_bytes({"cut": whole[:-3], "changed": whole[:-1] + b"!"}.get(damage, damage))
-        assert (await got(f"{server.url}/", **cached(folder))).body == b"version 1"
-        assert len(server.asked) == 2
-        assert (await got(f"{server.url}/", **cached(folder))).body == b"version 1"
-        assert len(server.asked) == 2
+        for _ in range(2):
+            assert (await got(f"{server.url}/", **cached(folder))).body == b"version 1"
+        known = ["if-none-match" in asked.headers for asked in server.asked]
+        assert known == [False, False, True]
 
 
 def test_the_oldest_pages_make_room(folder) -> None:
@@ -619,7 +593,7 @@ def _fill(folder: Path, who: int) -> None:
     for number in range(150):
         cache.keep(f"page {number % 20}", {"etag": f"{who}"}, bytes([who]) * 3_000)
         found = cache.find(f"page {(number + 7) % 20}")
-        assert found is None or len(set(found.body)) == 1
+        assert found is None or len(set(found[1])) == 1
 
 
 def test_two_processes_share_the_cache(folder) -> None:

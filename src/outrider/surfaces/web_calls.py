@@ -44,7 +44,7 @@ async def call_tool(
         outcome = await executor.execute(tool, args)
     text = outcome.text
     if tool == TOOLS["fetch"] and is_success(outcome.envelope):
-        text = _whole(web.store.responses[outcome.envelope["data"]["responseId"]])
+        text = _whole(web.responses[outcome.envelope["data"]["responseId"]])
     args, envelope = masker.value([args, outcome.envelope])[0]
     ActivityLog(state).add(of_call(tool, args, envelope))
     return outcome.envelope, text

@@ -18,7 +18,6 @@ from outrider.tools.web.reading import end
 
 INSTALL = "pip install 'outrider[convert]'"
 MAX_TEXT_BYTES = 64 << 20
-MAX_STDERR_BYTES = 1_000
 _CONVERTER = str(Path(__file__).with_name("converter.py"))
 
 
@@ -57,20 +56,27 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
     if size > config.max_bytes:
         message = f"{name} has {size:,} bytes; at most {config.max_bytes:,} are converted"
         raise ToolFault(ToolCode.TOO_LARGE, f"{message} (convert.maxBytes)")
-    folder = context.spill_folder()
-    with tempfile.TemporaryFile(dir=folder) as output, tempfile.TemporaryFile(dir=folder) as errors:
-        streams = {"stdin": file, "stdout": output, "stderr": errors}
-        exit_code = await _ended(config, Path(name).suffix.lower(), streams, name)
-        text = await in_thread(_text)(output, errors, exit_code, name)
+    with tempfile.TemporaryFile(dir=context.spill_folder()) as output:
+        exit_code = await _ended(config, file, output, name)
+        output.seek(0)
+        written = await in_thread(output.read)()
+    try:
+        told: dict[str, Any] = json.loads(written)
+    except ValueError:
+        why = f"the converter crashed ({exit_code}), perhaps for lack of convert.memoryBytes"
+        told = {"code": ToolCode.TOO_LARGE, "message": why}
+    if told["code"] != ToolCode.SUCCESS:
+        hint = f": {INSTALL}" if told["code"] == ToolCode.NOT_AVAILABLE else ""
+        raise ToolFault(told["code"], f"{name} can't be converted: {told['message']}{hint}")
     # Masked as a whole: a secret that the end of a page cuts in two isn't recognised any more.
-    return await in_thread(context.mask.text)(text) if context.mask else text
+    return await in_thread(context.mask.text)(told["text"]) if context.mask else told["text"]
 
 
-async def _ended(config: ConvertConfig, suffix: str, streams: dict[str, Any], name: str) -> int:
+async def _ended(config: ConvertConfig, file: BinaryIO, output: BinaryIO, name: str) -> int:
     """Run the converter to its end, and return its exit code; raises `ToolFault`."""
     seconds = config.timeout_ms / 1000
     told = {
-        "suffix": suffix,
+        "suffix": Path(name).suffix.lower(),
         "seconds": int(seconds) + 1,
         "memoryBytes": config.memory_bytes,
         "maxTextBytes": MAX_TEXT_BYTES,
@@ -79,7 +85,9 @@ async def _ended(config: ConvertConfig, suffix: str, streams: dict[str, Any], na
     env = {"LC_ALL": "C.UTF-8", "PYTHONUSERBASE": site.getuserbase(), "OPENBLAS_NUM_THREADS": "1"}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-PB", _CONVERTER, json.dumps(told)),
-        **streams,
+        stdin=file,
+        stdout=output,
+        stderr=asyncio.subprocess.DEVNULL,
         cwd="/",
         env=env,
         start_new_session=True,
@@ -92,20 +100,3 @@ async def _ended(config: ConvertConfig, suffix: str, streams: dict[str, Any], na
         raise ToolFault(ToolCode.TIMEOUT, message) from None
     finally:
         await end(process)
-
-
-def _text(output: BinaryIO, errors: BinaryIO, exit_code: int, name: str) -> str:
-    """Return what the converter wrote; raises `ToolFault` where that is no text."""
-    output.seek(0)
-    try:
-        told: dict[str, Any] = json.loads(output.read())
-    except ValueError:
-        errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_STDERR_BYTES))
-        why = f"the converter crashed ({exit_code})"
-        if b"MemoryError" in errors.read():
-            why = "it takes more memory than convert.memoryBytes allows"
-        told = {"code": ToolCode.TOO_LARGE, "message": why}
-    if told["code"] == ToolCode.SUCCESS:
-        return told["text"]
-    hint = f": {INSTALL}" if told["code"] == ToolCode.NOT_AVAILABLE else ""
-    raise ToolFault(told["code"], f"{name} can't be converted: {told['message']}{hint}")

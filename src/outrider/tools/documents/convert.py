@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any
 
 from outrider.protocol.envelope import ToolCode, ToolFault
@@ -12,9 +14,8 @@ from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
 from outrider.tools.web.extract import document_name
 from outrider.tools.web.fetch import raise_for_status
-from outrider.tools.web.marking import untrusted
 from outrider.tools.web.session import web_of
-from outrider.tools.web.stored import DEFAULT_CHARACTERS, MAX_CHARACTERS
+from outrider.tools.web.stored import DEFAULT_CHARACTERS, MAX_CHARACTERS, page_shown, paged
 
 TIMEOUT_MS = 900_000
 """Only a last resort: web.timeoutMs and convert.timeoutMs end a call that takes too long."""
@@ -22,10 +23,7 @@ OVERLAP = 100
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
-    end = data["offset"] + len(data["text"])
-    note = f"[characters {data['offset']:,} to {end:,} of {data['characters']:,}"
-    more = f"; go on with offset={end}]" if end < data["characters"] else "]"
-    return f"{untrusted(data['source'], data['text'])}\n{note}{more}"
+    return page_shown(data["source"], data)
 
 
 def _format_short(data: Any, arguments: Arguments) -> str:
@@ -60,15 +58,12 @@ async def convert_content(
         source, text = await _from_web(context, url)
     else:
         source, text = await _from_file(context, path or "")
-    if offset and offset >= len(text):
-        message = f"offset {offset:,} is past the end: there are {len(text):,} characters"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
-    shown = text[offset : offset + limit]
+    data = {"source": source, **paged(text, offset, limit)}
     if path is not None and context.web is not None:
         # It is local text, though the tool can reach the web. Pages overlap, so that what is
         # split by their border is recognised too.
         context.web.outgoing.remember(text[max(0, offset - OVERLAP) : offset + limit])
-    return {"source": source, "characters": len(text), "offset": offset, "text": shown}
+    return data
 
 
 async def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
@@ -76,10 +71,8 @@ async def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
     with context.workspace.open_file(place) as file:
         about = os.fstat(file.fileno())
         version = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-        kept = _Kept(context, f"{place.path} {version}")
-        text = kept.text()
-        if text is None:
-            text = kept.keep(await convert_file(context, file, place.shown))
+        converting = partial(convert_file, context, file, place.shown)
+        text = await _once(context, f"{place.path} {version}", converting)
     context.effects.file_read(place.path)
     return place.shown, text
 
@@ -88,34 +81,29 @@ async def _from_web(context: ToolContext, url: str) -> tuple[str, str]:
     session = web_of(context)
     if not session.config.enabled:
         raise ToolFault(ToolCode.DENIED, "Nothing is fetched: web.enabled is off")
-    kept = _Kept(context, url)
-    if (text := kept.text()) is not None:
-        return url, text
-    session.outgoing.check(url)
-    most = context.convert.max_bytes if context.convert else None
-    response = await session.client.get(url, max_bytes=most)
-    raise_for_status(response)
-    text = await convert_bytes(context, response.body, document_name(response))
-    return url, kept.keep(text)
+
+    async def converted() -> str:
+        session.outgoing.check(url)
+        most = context.convert.max_bytes if context.convert else None
+        response = await session.client.get(url, max_bytes=most)
+        raise_for_status(response)
+        return await convert_bytes(context, response.body, document_name(response))
+
+    return url, await _once(context, url, converted)
 
 
-class _Kept:
-    """The text of a document in the folder of the run, where there is one."""
-
-    def __init__(self, context: ToolContext, key: str) -> None:
-        folder = context.spill_folder()
-        name = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:32]
-        self._path = folder / f"document-{name}.md" if folder else None
-
-    def text(self) -> str | None:
-        with suppress(OSError, UnicodeDecodeError):
-            return self._path.read_bytes().decode() if self._path else None
-        return None
-
-    def keep(self, text: str) -> str:
-        if self._path is not None:
-            partial = self._path.with_suffix(f".{os.urandom(4).hex()}")
-            partial.touch(0o600)
-            partial.write_bytes(text.encode())
-            partial.replace(self._path)
-        return text
+async def _once(context: ToolContext, key: str, converted: Callable[[], Awaitable[str]]) -> str:
+    """Return the text of a document, which is kept in the folder of the run where there is one."""
+    folder = context.spill_folder()
+    if folder is None:
+        return await converted()
+    name = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:32]
+    kept = folder / f"document-{name}.md"
+    with suppress(OSError):
+        return kept.read_bytes().decode()
+    text = await converted()
+    written = kept.with_suffix(f".{os.urandom(4).hex()}")
+    written.touch(0o600)
+    written.write_bytes(text.encode())
+    written.replace(kept)
+    return text

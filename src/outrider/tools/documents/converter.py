@@ -29,7 +29,7 @@ MAX_TAG_CHARACTERS = 200
 _KINDS = ("pdf", "docx", "pptx", "xlsx", "epub", "html", "csv", "ipynb")
 _TEXTS = {".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".ipynb": "ipynb"}
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
-_OFFICE = {"word/": "docx", "ppt/": "pptx", "xl/": "xlsx"}
+_OFFICE = {"word": "docx", "ppt": "pptx", "xl": "xlsx"}
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _NEW_USER_AND_NETWORK = 0x10000000 | 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
@@ -95,11 +95,10 @@ def kind_of(data: bytes, suffix: str) -> str:
         raise _Unconvertible(_LOCKED if locked else "it is in the old binary format of Office")
     if data.startswith(_IMAGES):
         return "image"
-    if suffix not in _TEXTS and re.match(rb"\s*(<!doctype html|<html)", data[:200], re.I):
-        return "html"
-    if suffix not in _TEXTS:
-        raise _Unconvertible(f"it is no image and none of {', '.join(_KINDS)}")
-    return _TEXTS[suffix]
+    page = re.match(rb"\s*(<!doctype html|<html)", data[:200], re.I)
+    if kind := _TEXTS.get(suffix, "html" if page else ""):
+        return kind
+    raise _Unconvertible(f"it is no image and none of {', '.join(_KINDS)}")
 
 
 def _packed_kind(data: bytes) -> str:
@@ -114,8 +113,8 @@ def _packed_kind(data: bytes) -> str:
             raise _Unconvertible(_LOCKED)
         if "mimetype" in parts and b"epub" in package.read("mimetype")[:100]:
             return "epub"
-    for folder, kind in _OFFICE.items():
-        if any(name.startswith(folder) for name in parts):
+    for kind in (_OFFICE.get(name.partition("/")[0]) for name in parts):
+        if kind is not None:
             return kind
     raise _Unconvertible("it is a ZIP archive, and neither an Office document nor an EPUB")
 

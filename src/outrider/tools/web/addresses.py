@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from urllib.parse import SplitResult, quote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 
@@ -35,8 +35,6 @@ _REASONS = {
 _REFUSED = [(ip_network(one), why) for why, nets in _REASONS.items() for one in nets.split()]
 """The networks that may not be reached; the first one that fits says why."""
 
-Address = IPv4Address | IPv6Address
-
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
@@ -59,18 +57,6 @@ class WebAddress:
     def url(self) -> str:
         """The whole address."""
         return self.origin + self.target
-
-    @property
-    def shown(self) -> str:
-        """The address without its query, for records."""
-        return self.origin + self.target.partition("?")[0]
-
-    def joined(self, location: str) -> "WebAddress":
-        """Return where a redirect from here leads; raises `ToolFault`."""
-        try:
-            return web_address(urljoin(self.url, location.strip()))
-        except ValueError as error:
-            raise _bad(f"the address can't be read: {error}") from None
 
 
 def web_address(text: str) -> WebAddress:
@@ -121,14 +107,9 @@ def refusal(address: str) -> str | None:
         found = ip_address(address.partition("%")[0])
     except ValueError:
         return "not an IP address"
-    return _refusal(found)
-
-
-def _refusal(found: Address) -> str | None:
-    if isinstance(found, IPv6Address):
-        inner = _embedded(found)
-        if inner is not None:
-            return _refusal(inner)
+    if isinstance(found, IPv6Address):  # what counts is the IPv4 address that is reached by it
+        inner = IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else None
+        found = found.ipv4_mapped or inner or found
     for network, reason in _REFUSED:
         if found.version == network.version and found in network:
             return reason
@@ -139,18 +120,9 @@ def _refusal(found: Address) -> str | None:
     return None
 
 
-def _embedded(found: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that is reached through an IPv6 one."""
-    if found.ipv4_mapped is not None:
-        return found.ipv4_mapped
-    return IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else None
-
-
 def is_listed(host: str, port: int, listed: Iterable[str]) -> bool:
     """Return whether the user's list names this host, or this host and port."""
     bare = host.lower()
     written = f"[{bare}]" if ":" in bare else bare
-    return any(
-        entry.strip().lower().rstrip(".") in (bare, written, f"{written}:{port}")
-        for entry in listed
-    )
+    named = {entry.strip().lower().rstrip(".") for entry in listed}
+    return not named.isdisjoint((bare, written, f"{written}:{port}"))

@@ -1,4 +1,4 @@
-"""Pages kept between runs: a fresh one is not asked for, an old one only whether it has changed.
+"""Pages kept between runs: their server is asked only whether they have changed.
 
 One file for each answer, named by a hash of what was asked, readable by the user alone and written
 in one step. What is damaged or can't be written costs nothing but the entry, so any number of
@@ -9,63 +9,25 @@ import hashlib
 import os
 import re
 import tempfile
-import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-MAX_UNCOUNTED_WRITES = 32
-"""After how many of our own writes the folder is counted again: others may write as well."""
+UNCOUNTED_SHARE = 1 / 32
+"""How much is written before the folder is counted again: others may write as well."""
 _KEPT_SHARE = 0.9
 _DROPPED = {"content-encoding", "content-length", "transfer-encoding", "connection", "set-cookie"}
+_VALIDATORS = {"etag": "If-None-Match", "last-modified": "If-Modified-Since"}
 
 
-@dataclass(frozen=True, slots=True)
-class CachedResponse:
-    """The answer to an earlier request, with when it was last known to be right."""
-
-    headers: dict[str, str]
-    body: bytes
-    checked_at: float
-
-    def is_fresh(self) -> bool:
-        """Whether it may be used without asking."""
-        lifetime = _lifetime(self.headers)
-        return 0 <= time.time() - self.checked_at < lifetime
-
-    def validators(self) -> dict[str, str]:
-        """Return the headers that ask whether it has changed."""
-        names = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
-        return {sent: self.headers[name] for name, sent in names if name in self.headers}
-
-    def renewed(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return its headers with what a 304 says of them."""
-        return {**self.headers, **_without_dropped(headers)}
-
-
-def _without_dropped(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: headers[name] for name in headers if name not in _DROPPED}
-
-
-def _lifetime(headers: Mapping[str, str]) -> float:
-    """Return for how many seconds an answer is good, 0 where that must be asked."""
-    rules = headers.get("cache-control", "").lower()
-    if "no-cache" in rules:
-        return 0.0
-    age = headers.get("age", "")
-    named = re.search(r"\bmax-age=\"?([0-9]{1,9})", rules)
-    return float(named[1]) - (int(age[:9]) if age.isdecimal() else 0) if named else 0.0
-
-
-def may_be_kept(headers: Mapping[str, str]) -> bool:
-    """Return whether keeping an answer is allowed, and of any use."""
-    if re.search("no-store|private", headers.get("cache-control", "").lower()):
-        return False
-    useful = "etag" in headers or "last-modified" in headers or _lifetime(headers) > 0
-    return useful and headers.get("vary") != "*"
+def validators(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that ask whether an answer has changed; none if it may not be kept."""
+    forbidden = re.search("no-store|private", headers.get("cache-control", "").lower())
+    if forbidden or headers.get("vary") == "*":
+        return {}
+    return {sent: headers[name] for name, sent in _VALIDATORS.items() if name in headers}
 
 
 class WebCache:
@@ -74,37 +36,26 @@ class WebCache:
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
         self._most = most
-        self._room = 0
-        self._uncounted = MAX_UNCOUNTED_WRITES
+        self._room = 0.0
 
-    def find(self, key: str, most: int | None = None) -> CachedResponse | None:
-        """Return the kept answer; None where there is none, a damaged one, or a longer one."""
-        try:
+    def find(self, key: str) -> tuple[dict[str, str], bytes] | None:
+        """Return the headers and the body that are kept; None where there are none, or damaged."""
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             head, _, body = self._path(key).read_bytes().partition(b"\n")
             about = orjson.loads(head)
-            if about["sha256"] != hashlib.sha256(body).hexdigest():
-                return None
-            if most is not None and len(body) > most:
-                return None
-            headers = {str(name): str(value) for name, value in about["headers"].items()}
-            return CachedResponse(headers, body, float(about["checkedAt"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
+            if about["sha256"] == hashlib.sha256(body).hexdigest():
+                return {str(name): str(value) for name, value in about["headers"].items()}, body
+        return None
 
     def keep(self, key: str, headers: Mapping[str, str], body: bytes) -> None:
         """Keep an answer, if it may be kept and can be."""
-        if not may_be_kept(headers):
-            with suppress(OSError):
-                self._path(key).unlink()
-            return
-        about = {
-            "headers": _without_dropped(headers),
-            "checkedAt": time.time(),
-            "sha256": hashlib.sha256(body).hexdigest(),
-        }
+        kept = {name: headers[name] for name in headers if name not in _DROPPED}
+        about = {"headers": kept, "sha256": hashlib.sha256(body).hexdigest()}
         whole = orjson.dumps(about) + b"\n" + body
-        if len(whole) <= self._most:
-            with suppress(OSError):  # a full disk, a folder that isn't ours
+        with suppress(OSError):  # a full disk, a folder that isn't ours
+            if not validators(headers):
+                self._path(key).unlink()
+            elif len(whole) <= self._most:
                 self._make_room(len(whole))
                 self._write(self._path(key), whole)
 
@@ -118,15 +69,13 @@ class WebCache:
                 file.write(whole)
             os.replace(temporary, path)
         except OSError:
-            with suppress(OSError):
-                os.unlink(temporary)
+            os.unlink(temporary)
             raise
 
     def _make_room(self, size: int) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._room -= size
-        self._uncounted += 1
-        if self._room >= 0 and self._uncounted < MAX_UNCOUNTED_WRITES:
+        if self._room >= 0:
             return
         found: list[tuple[float, int, str]] = []
         for entry in os.scandir(self._folder):
@@ -134,11 +83,11 @@ class WebCache:
                 status = entry.stat(follow_symlinks=False)
                 found.append((status.st_mtime, status.st_size, entry.path))
         total = size + sum(one[1] for one in found)
-        if total > self._most:
-            for _, freed, path in sorted(found):
-                if total <= self._most * _KEPT_SHARE:
-                    break
-                with suppress(OSError):
-                    os.unlink(path)
-                total -= freed
-        self._room, self._uncounted = self._most - total, 0
+        least = self._most * _KEPT_SHARE if total > self._most else total
+        for _, freed, path in sorted(found):
+            if total <= least:
+                break
+            with suppress(OSError):
+                os.unlink(path)
+            total -= freed
+        self._room = min(self._most - total, self._most * UNCOUNTED_SHARE)

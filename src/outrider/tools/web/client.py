@@ -18,25 +18,32 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib import import_module
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import httpcore2
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import WebAddress, web_address
-from outrider.tools.web.cache import WebCache, may_be_kept
+from outrider.tools.web.cache import WebCache, validators
 from outrider.tools.web.guard import GuardedBackend, Resolve, resolved
-from outrider.tools.web.robots import RobotsRules
 
 MAX_REDIRECTS = 10
 MAX_ATTEMPTS = 3
 MAX_RETRY_SECONDS = 10.0
 """How long a server may ask us to wait; a longer wait is told instead."""
-AGENT = "Mozilla/5.0 (compatible; Outrider)"
+MAX_RULES_BYTES = 512 << 10
+ROBOT = "Outrider"
+AGENT = f"Mozilla/5.0 (compatible; {ROBOT})"
 ACCEPT = "text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8"
 _REDIRECTS = {301, 302, 303, 307, 308}
 _BUSY = {429, 503}
+_MEANINGS = {
+    **dict.fromkeys((401, 403), ToolCode.NOT_AUTHORISED),
+    **dict.fromkeys((404, 410), ToolCode.NOT_FOUND),
+    **dict.fromkeys((402, 429), ToolCode.RATE_LIMITED),
+    **dict.fromkeys((408, 504), ToolCode.TIMEOUT),
+}
 _UNASKED = {206, 300, 304, 305, 306, *_REDIRECTS}
 """Statuses that answer no request of ours, or lead nowhere without a Location."""
 _FAULTS = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError, ssl.SSLError)
@@ -52,13 +59,6 @@ class Request:
     body: bytes | None = None
     max_bytes: int | None = None
     """How large the answer may be, where web.maxBytes doesn't say."""
-
-    @property
-    def cache_key(self) -> str | None:
-        """What a stored answer is found by; None where none may be kept, as with any key."""
-        if self.method != "GET" or not {name.lower() for name in self.headers} <= {"accept"}:
-            return None
-        return f"GET {self.address.url} {self.headers.get('Accept', ACCEPT)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,11 @@ class Response:
         """The media type, without its parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
+    @property
+    def fault_code(self) -> ToolCode:
+        """What a status that is no success means."""
+        return _MEANINGS.get(self.status, ToolCode.UPSTREAM_FAILED)
+
 
 class WebClient:
     """Sends requests for the length of a run."""
@@ -94,7 +99,8 @@ class WebClient:
         """`proxies` are addresses by scheme, as the environment names them."""
         self._config = config
         self._cache = cache
-        self._robots = RobotsRules(self._plainly) if config.respect_robots else None
+        self._rules: dict[str, Any] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
         self._all = asyncio.Semaphore(config.max_concurrent)
         self._hosts: dict[str, asyncio.Semaphore] = {}
         self._proxies = dict(proxies or {})
@@ -112,71 +118,74 @@ class WebClient:
     async def get(self, url: str, max_bytes: int | None = None) -> Response:
         """Return what an address gives, if `robots.txt` lets us ask; raises `ToolFault`."""
         request = Request(web_address(url), max_bytes=max_bytes)
-        return await self.send(request, robots=self._robots)
+        return await self.send(request, robots=self._config.respect_robots)
 
-    async def _plainly(self, url: str) -> tuple[int, bytes]:
-        response = await self.send(Request(web_address(url)))
-        return response.status, response.body
-
-    async def send(self, request: Request, *, robots: RobotsRules | None = None) -> Response:
+    async def send(self, request: Request, *, robots: bool = False) -> Response:
         """Return the response to a request after its redirects; raises `ToolFault`."""
         seconds = self._config.timeout_ms / 1000
         try:
             async with asyncio.timeout(seconds) as deadline:
-                return await self._followed(request, robots, deadline)
+                for _ in range(MAX_REDIRECTS + 1):
+                    if robots:
+                        await self._check_robots(request.address)
+                    response = await self._answered(request, deadline)
+                    location = response.headers.get("location")
+                    if response.status in _REDIRECTS and location is not None:
+                        request = _redirected(request, response, location)
+                    elif response.status in _UNASKED or response.status < 200:
+                        raise _failed(request, f"answered out of turn, status {response.status}")
+                    else:
+                        return response
         except (TimeoutError, httpcore2.TimeoutException):
             message = f"{request.address.origin} took longer than {seconds:g} s (web.timeoutMs)"
             raise ToolFault(ToolCode.TIMEOUT, message) from None
-
-    async def _followed(
-        self, request: Request, robots: RobotsRules | None, deadline: asyncio.Timeout
-    ) -> Response:
-        for _ in range(MAX_REDIRECTS + 1):
-            if robots is not None:
-                await robots.check(request.address)
-            response = await self._answered(request, deadline)
-            location = response.headers.get("location")
-            if response.status in _REDIRECTS and location is not None:
-                request = _redirected(request, response, location)
-                continue
-            if response.status in _UNASKED or response.status < 200:
-                raise _failed(request, f"answered with status {response.status}, out of turn")
-            return response
         raise _failed(request, f"redirects more than {MAX_REDIRECTS} times")
 
+    async def _check_robots(self, address: WebAddress) -> None:
+        """Raise `ToolFault` where the site's rules forbid an address, or can't be known."""
+        origin = address.origin
+        async with self._asking.setdefault(origin, asyncio.Lock()):  # they are asked for once
+            if origin not in self._rules:
+                from urllib.robotparser import RobotFileParser  # a heavy import, seldom needed
+
+                response = await self.send(Request(replace(address, target="/robots.txt")))
+                text = response.body[:MAX_RULES_BYTES].decode(errors="replace")
+                if response.status >= 400:  # RFC 9309: what isn't there allows all
+                    text = "User-agent: *\nDisallow: /" if response.status >= 500 else ""
+                rules = RobotFileParser()
+                await asyncio.to_thread(rules.parse, text.splitlines())
+                self._rules[origin] = rules
+        if not self._rules[origin].can_fetch(ROBOT, address.url):
+            path = address.target.partition("?")[0]
+            message = f"{origin}/robots.txt doesn't allow {path} (web.respectRobots)"
+            raise ToolFault(ToolCode.DENIED, message)
+
     async def _answered(self, request: Request, deadline: asyncio.Timeout) -> Response:
-        """Return a response, perhaps a kept one that is still good."""
-        key = request.cache_key
-        if self._cache is None or key is None:
+        """Return a response, or the kept one where its server says that it is still good."""
+        named = {name.lower() for name in request.headers}  # what is asked with a key isn't kept
+        if self._cache is None or request.method != "GET" or not named <= {"accept"}:
             return await self._patient(request, deadline)
-        kept = await asyncio.to_thread(self._cache.find, key, self._most(request))
-        if kept is not None and kept.is_fresh():
-            # The guard has its say also where nothing is sent: settings may have changed.
-            await self._guard.checked(request.address.host, request.address.port)
-            return Response(request.address, 200, kept.headers, kept.body)
+        key = f"GET {request.address.url} {request.headers.get('Accept', ACCEPT)}"
+        headers, body = await asyncio.to_thread(self._cache.find, key) or ({}, b"")
         asked = request
-        if kept is not None:
-            asked = replace(request, headers={**request.headers, **kept.validators()})
+        if len(body) <= (request.max_bytes or self._config.max_bytes):
+            asked = replace(request, headers={**request.headers, **validators(headers)})
         response = await self._patient(asked, deadline)
-        if response.status == 304 and kept is not None:
-            headers = kept.renewed(response.headers)
-            response = Response(request.address, 200, headers, kept.body)
-        if response.status == 200 and (kept is not None or may_be_kept(response.headers)):
+        if response.status == 304 and asked.headers != request.headers:
+            response = Response(request.address, 200, {**headers, **response.headers}, body)
+        if response.status == 200 and (headers or validators(response.headers)):
             await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
         return response
 
     async def _patient(self, request: Request, deadline: asyncio.Timeout) -> Response:
         """Return a response; a server that is busy is asked again, while there is time."""
-        attempt = 1
-        while True:
+        for attempt in range(1, MAX_ATTEMPTS):
             response = await self._exchanged(request, deadline)
-            if response.status not in _BUSY or attempt == MAX_ATTEMPTS:
-                return response
-            wait = _seconds_to_wait(response, attempt)
+            wait = _seconds_to_wait(response, attempt) if response.status in _BUSY else None
             if wait is None or wait >= _seconds_left(deadline):
                 return response
             await asyncio.sleep(wait)
-            attempt += 1
+        return await self._exchanged(request, deadline)
 
     async def _exchanged(self, request: Request, deadline: asyncio.Timeout) -> Response:
         address = request.address
@@ -198,39 +207,34 @@ class WebClient:
 
     async def _pool_for(self, address: WebAddress) -> httpcore2.AsyncConnectionPool:
         """Return the pool for an address; behind a proxy the guard checks what it can resolve."""
-        proxy = self._proxies.get(address.scheme) or self._proxies.get("all")
-        if proxy is not None and _bypasses(address, self._proxies):
-            proxy = None
-        if proxy is not None:
+        named = self._proxies.get(address.scheme) or self._proxies.get("all")
+        if named is not None:
+            requests: Any = import_module("urllib.request")  # its stub lacks the function
+            host = f"{address.host}:{address.port}"
+            named = None if requests.proxy_bypass_environment(host, self._proxies) else named
+        if named is not None:
             try:
                 await self._guard.checked(address.host, address.port)
             except ToolFault as fault:
                 if fault.code != int(ToolCode.NOT_FOUND):  # some names only the proxy can resolve
                     raise
-        key = f"{address.scheme} {proxy}"
+        key = f"{address.scheme} {named}"
         async with self._making:
             if key not in self._pools:
                 trusted = self._trusted
                 if trusted is None and address.scheme == "https":  # a tenth of a second to load
                     trusted = await asyncio.to_thread(httpcore2.default_ssl_context)
-                self._pools[key] = self._made_pool(proxy, trusted)
+                proxy = _proxy(named) if named is not None else None
+                # Through a proxy, only the proxy itself is reached.
+                guard = self._guarded(False, (proxy.url.host.decode(),)) if proxy else self._guard
+                self._pools[key] = httpcore2.AsyncConnectionPool(
+                    trusted,
+                    proxy,
+                    max_connections=self._config.max_concurrent,
+                    keepalive_expiry=10.0,
+                    network_backend=guard,
+                )
         return self._pools[key]
-
-    def _made_pool(
-        self, proxy: str | None, trusted: ssl.SSLContext | None
-    ) -> httpcore2.AsyncConnectionPool:
-        kept: Any = {"max_connections": self._config.max_concurrent, "keepalive_expiry": 10.0}
-        if proxy is None:
-            return httpcore2.AsyncConnectionPool(trusted, network_backend=self._guard, **kept)
-        parts, host = _proxy_parts(proxy)
-        auth = (unquote(parts.username or ""), unquote(parts.password or ""))
-        return httpcore2.AsyncHTTPProxy(
-            f"{parts.scheme}://{host}",
-            proxy_auth=auth if parts.username else None,
-            ssl_context=trusted,
-            network_backend=self._guarded(False, (host,)),  # it reaches only the proxy itself
-            **kept,
-        )
 
     async def _sent(self, request: Request, pool: httpcore2.AsyncConnectionPool) -> Response:
         headers = {
@@ -246,45 +250,41 @@ class WebClient:
             request.method, request.address.url, headers=list(headers.items()), content=request.body
         ) as response:
             given = _readable(response.headers)
-            body = await _body(response, given, self._most(request))
+            most = request.max_bytes or self._config.max_bytes
+            body = await _body(response, given, most)
         return Response(request.address, response.status, given, body)
-
-    def _most(self, request: Request) -> int:
-        return request.max_bytes or self._config.max_bytes
 
 
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
-    encoding = headers.get("content-encoding", "").strip().lower()
-    inflate = _INFLATE.get(encoding)
-    if inflate is None and encoding not in ("", "identity"):
+    encoding = headers.get("content-encoding", "").strip().lower().removeprefix("x-")
+    if encoding not in ("", "identity", "gzip", "deflate"):
         message = f"The server sends {encoding[:60]!r}, which wasn't asked for"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
     length = headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > most:
-        raise _too_large(most)
-    received = bytearray()
-    async for chunk in response.aiter_stream():
-        received += chunk
-        if len(received) > most:
-            raise _too_large(most)
-    if inflate is None or not received:
-        return bytes(received)
-    try:
-        body = await asyncio.to_thread(inflate, bytes(received), most + 1)
-    except (zlib.error, OSError, EOFError) as error:
-        message = f"The compressed body is damaged or was cut: {error}"
-        raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
-    if len(body) > most:
-        raise _too_large(most)
-    return body
+    size = int(length[:20]) if length.isdecimal() else 0
+    body = bytearray()
+    if size <= most:
+        async for chunk in response.aiter_stream():
+            body += chunk
+            if (size := len(body)) > most:
+                break
+    if body and size <= most and encoding in ("gzip", "deflate"):
+        try:
+            body = await asyncio.to_thread(_inflated, encoding, bytes(body), most + 1)
+            size = len(body)
+        except (zlib.error, OSError, EOFError) as error:
+            message = f"The compressed body is damaged or was cut: {error}"
+            raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
+    if size > most:
+        message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
+        raise ToolFault(ToolCode.TOO_LARGE, message)
+    return bytes(body)
 
 
-def _gunzipped(data: bytes, most: int) -> bytes:
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        return file.read(most)
-
-
-def _inflated(data: bytes, most: int) -> bytes:
+def _inflated(encoding: str, data: bytes, most: int) -> bytes:
+    """Return what was compressed, no more than so many bytes of it."""
+    if encoding == "gzip":
+        return gzip.GzipFile(fileobj=io.BytesIO(data)).read(most)
     try:
         inflate = zlib.decompressobj()
         body = inflate.decompress(data, most)
@@ -296,39 +296,28 @@ def _inflated(data: bytes, most: int) -> bytes:
     return body
 
 
-_INFLATE = {"gzip": _gunzipped, "x-gzip": _gunzipped, "deflate": _inflated}
-"""How each encoding is undone; no more than so many bytes are made."""
-
-
 def _failed(request: Request, words: str) -> ToolFault:
     return ToolFault(ToolCode.UPSTREAM_FAILED, f"{request.address.origin} {words}")
-
-
-def _too_large(most: int) -> ToolFault:
-    message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
-    return ToolFault(ToolCode.TOO_LARGE, message)
 
 
 def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return headers by name; what is given twice is one list, as the standard says."""
     headers: dict[str, str] = {}
-    for name_bytes, value_bytes in raw:
+    for name_bytes, value in raw:
         name = name_bytes.decode("latin-1").lower()
-        try:
-            value = value_bytes.decode()
-        except UnicodeDecodeError:
-            value = value_bytes.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        before = f"{headers[name]}, " if name in headers else ""
+        headers[name] = before + value.decode(errors="replace")
     return headers
 
 
 def _redirected(request: Request, response: Response, location: str) -> Request:
     """Return the next request; nothing that was meant for one origin goes to another."""
     try:
-        address = request.address.joined(location)
-    except ToolFault as fault:
-        code = fault.code if fault.code == int(ToolCode.DENIED) else ToolCode.UPSTREAM_FAILED
+        address = web_address(urljoin(request.address.url, location.strip()))
+    except (ToolFault, ValueError) as fault:
+        denied = isinstance(fault, ToolFault) and fault.code == int(ToolCode.DENIED)
         message = f"{request.address.origin} redirects to what can't be fetched: {fault}"
+        code = ToolCode.DENIED if denied else ToolCode.UPSTREAM_FAILED
         raise ToolFault(code, message) from None
     # Headers and bodies are keys and queries, meant for one service.
     if (request.headers or request.body) and address.origin != request.address.origin:
@@ -355,18 +344,13 @@ def _seconds_to_wait(response: Response, attempt: int) -> float | None:
     return max(0.0, seconds) if seconds <= MAX_RETRY_SECONDS else None
 
 
-def _proxy_parts(url: str) -> tuple[SplitResult, str]:
-    """Return the address of a proxy, and its host with the port; raises `ToolFault`."""
+def _proxy(url: str) -> httpcore2.Proxy:
+    """Return a proxy that the environment names; raises `ToolFault` where it can't be used."""
     with suppress(ValueError):
         parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme in ("http", "https") and parts.hostname:
-            host = parts.netloc.rpartition("@")[2]
-            port = 443 if parts.scheme == "https" else 80
-            return parts, host if parts.port else f"{host.rstrip(':')}:{port}"
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            auth = (unquote(parts.username or ""), unquote(parts.password or ""))
+            address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+            return httpcore2.Proxy(address, auth=auth if parts.username else None)
     message = "The environment names a proxy that is no http or https address (web.useProxy)"
     raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-
-
-def _bypasses(address: WebAddress, proxies: Mapping[str, str]) -> bool:
-    requests: Any = import_module("urllib.request")  # its stub lacks the function
-    return bool(requests.proxy_bypass_environment(f"{address.host}:{address.port}", proxies))

@@ -2,13 +2,13 @@
 
 import mimetypes
 import re
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.documents import convert_bytes
+from outrider.tools.documents.conversion import convert_bytes
 from outrider.tools.web.session import web_of
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _SNIFFED_BYTES = 4_096
 MAX_DAMAGE = 0.01
 """How much of a text may be damaged before its charset is taken for wrong."""
+_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.I)
 _IN_PAGE = re.compile(
-    rb"<meta[^>]{0,300}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})|"
-    rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{2,40})",
+    rb"(?:<meta[^>]{0,300}?charset|^\s*<\?xml[^>]{0,200}?encoding)\s*=\s*[\"']?\s*([\w.:-]{2,40})",
     re.I,
 )
 _TEXT_CHARSET = re.compile(
@@ -29,16 +29,10 @@ _TEXT_CHARSET = re.compile(
 )
 """Python knows other codecs, which no page means and some of which take very long."""
 _AS_BROWSERS_READ = {
-    "iso-8859-1": "windows-1252",
-    "latin1": "windows-1252",
-    "us-ascii": "windows-1252",
-    "ascii": "windows-1252",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "shift_jis": "cp932",
-    "x-sjis": "cp932",
-    "euc-kr": "cp949",
-    "ks_c_5601-1987": "cp949",
+    **dict.fromkeys(("iso-8859-1", "latin1", "us-ascii", "ascii"), "windows-1252"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    **dict.fromkeys(("shift_jis", "x-sjis"), "cp932"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
 }
 _MARKS = (
     (b"\xef\xbb\xbf", "utf-8-sig"),
@@ -46,6 +40,8 @@ _MARKS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
+_HTML_START = re.compile(rb"(?:\xef\xbb\xbf|\s)*<(?:!doctype html|html|head|body)", re.I)
+_ROOTS = {"rss": "feed", "feed": "feed", "rdf": "feed", "html": "html"}
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _VAGUE = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown"})
 _TEXTUAL = re.compile(
@@ -58,27 +54,18 @@ _OFFICE = re.compile(
 _OFFICE_NAME = re.compile(r"\.(?:pdf|docx?|pptx?|xlsx?|epub|odt|ods|odp)$", re.I)
 
 
-@dataclass(frozen=True, slots=True)
-class Extracted:
-    """The readable form of a body."""
-
-    text: str
-    title: str = ""
-    note: str = ""
-    """What a reader should know of the page, in our words."""
-
-
-async def extracted(context: ToolContext, response: "Response") -> Extracted:
-    """Return the readable form of a response; raises `ToolFault` for what has none."""
+async def extracted(context: ToolContext, response: "Response") -> dict[str, str]:
+    """Return the text of a response, a page's title and note too; raises `ToolFault` for others."""
     kind = kind_of(response)
     if kind == "document":
-        return Extracted(await convert_bytes(context, response.body, document_name(response)))
+        return {"text": await convert_bytes(context, response.body, document_name(response))}
     text = await in_thread(decoded)(response)
     if kind == "xml":
-        kind = _xml_kind(text)
+        root = re.search(r"<(?![?!])(?:\w+:)?(\w+)", text[:_SNIFFED_BYTES])
+        kind = _ROOTS.get(root[1].lower() if root else "", "text")
     if kind in ("html", "feed"):
-        return Extracted(**await web_of(context).reader.read(kind, text, response.address.url))
-    return Extracted(text)
+        return await web_of(context).reader.read(kind, text, response.address.url)
+    return {"text": text}
 
 
 def kind_of(response: "Response") -> str:
@@ -89,34 +76,17 @@ def kind_of(response: "Response") -> str:
         return "document"
     if _OFFICE_NAME.search(name) and (declared in _VAGUE or "zip" in declared):
         return "document"
-    start = body[:_SNIFFED_BYTES]
+    start, vague = body[:_SNIFFED_BYTES], declared in _VAGUE
+    if declared in _HTML or (vague and _HTML_START.match(start)):
+        return "html"
     wide = start.startswith(tuple(mark for mark, _ in _MARKS)) or "charset=utf-" in (
         response.headers.get("content-type", "").lower()
     )
-    if b"\0" in start and not wide and declared not in _HTML:
-        raise _unsupported(declared or "binary data")
-    if declared in _HTML or (declared in _VAGUE and _looks_like_html(start)):
-        return "html"
-    if declared not in _VAGUE and not _TEXTUAL.fullmatch(declared):
-        raise _unsupported(declared)
-    if declared.endswith(("/xml", "+xml")) or (declared in _VAGUE and start[:5] == b"<?xml"):
-        return "xml"
-    return "text"
-
-
-def _looks_like_html(start: bytes) -> bool:
-    begun = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    return begun.startswith((b"<!doctype html", b"<html", b"<head", b"<body"))
-
-
-def _xml_kind(text: str) -> str:
-    root = re.search(r"<(?![?!])(?:\w+:)?(\w+)", text[:_SNIFFED_BYTES])
-    name = root[1].lower() if root else ""
-    return {"rss": "feed", "feed": "feed", "rdf": "feed", "html": "html"}.get(name, "text")
-
-
-def _unsupported(what: str) -> ToolFault:
-    return ToolFault(ToolCode.TOO_LARGE, f"The address gives {what[:100]}, which has no text form")
+    if not (vague or _TEXTUAL.fullmatch(declared)) or (b"\0" in start and not wide):
+        what = declared[:100] or "binary data"
+        raise ToolFault(ToolCode.TOO_LARGE, f"The address gives {what}, which has no text form")
+    is_xml = declared.endswith(("/xml", "+xml")) or (vague and start[:5] == b"<?xml")
+    return "xml" if is_xml else "text"
 
 
 def document_name(response: "Response") -> str:
@@ -124,44 +94,25 @@ def document_name(response: "Response") -> str:
     declared = response.content_type
     name = response.address.target.partition("?")[0].rpartition("/")[2][-100:] or "document"
     vague = declared in _VAGUE or declared == "text/plain"
-    ending = "" if vague else mimetypes.guess_extension(declared) or ""
-    if response.body.startswith(b"%PDF-"):
-        ending = ".pdf"
+    kind = "application/pdf" if response.body.startswith(b"%PDF-") else declared
+    ending = "" if vague and kind == declared else mimetypes.guess_extension(kind) or ""
     return name if name.lower().endswith(ending) else name + ending
 
 
 def decoded(response: "Response") -> str:
     """Return the body as text: by its mark, the header, the page, or what it looks like."""
     body = response.body
-    for mark, charset in _MARKS:
-        if body.startswith(mark):
-            return body.decode(charset, errors="replace")
-    in_header = re.search(
-        r"charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", response.headers.get("content-type", ""), re.I
-    )
+    in_header = _CHARSET.search(response.headers.get("content-type", "").encode())
     in_page = _IN_PAGE.search(body[:_SNIFFED_BYTES])
-    named = [in_header[1]] if in_header else []
-    named += [(in_page[1] or in_page[2]).decode()] if in_page else []
-    charsets = [
-        _AS_BROWSERS_READ.get(one.lower(), one) for one in named if _TEXT_CHARSET.match(one)
-    ]
-    for charset in (*charsets, "utf-8"):
-        try:
-            return body.decode(charset)
-        except (LookupError, UnicodeError):
-            continue
-    return _repaired(body, charsets)
-
-
-def _repaired(body: bytes, charsets: list[str]) -> str:
-    """Return a text that is damaged or in a charset that nobody names."""
-    for charset in (*charsets, "utf-8"):
-        try:
-            text = body.decode(charset, errors="replace")
-        except (LookupError, UnicodeError):
-            continue
-        if text.count("\ufffd") <= MAX_DAMAGE * len(text):
-            return text
+    named = [found[1].decode() for found in (in_header, in_page) if found]
+    marked = [charset for mark, charset in _MARKS if body.startswith(mark)][:1]
+    fit = [_AS_BROWSERS_READ.get(one.lower(), one) for one in named if _TEXT_CHARSET.match(one)]
+    for damage in (0, MAX_DAMAGE):
+        for charset in (*marked, *fit, "utf-8"):
+            with suppress(LookupError, UnicodeError):
+                text = body.decode(charset, errors="replace")
+                if text.count("\ufffd") <= damage * len(text):
+                    return text
     from charset_normalizer import from_bytes
 
     best = from_bytes(body[:65_536]).best()

@@ -16,7 +16,6 @@ from outrider.tools.web.session import StoredPage, web_of
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import Response
-    from outrider.tools.web.extract import Extracted
 
 MAX_URLS = 20
 MAX_SHOWN_BYTES = 16_000
@@ -26,30 +25,18 @@ MAX_ALL_SHOWN_BYTES = 36_000
 MAX_EXCERPT_CHARACTERS = 300
 PAGE_SECONDS = 100.0
 """How long one page may take in all: less than the call, so that it can't end the others."""
-STATUS_CODES = {
-    401: ToolCode.NOT_AUTHORISED,
-    403: ToolCode.NOT_AUTHORISED,
-    404: ToolCode.NOT_FOUND,
-    410: ToolCode.NOT_FOUND,
-    429: ToolCode.RATE_LIMITED,
-}
 _FILE = r"([^/?#]+/[^?#]+)"
-_SHOWN = tuple(
-    (re.compile(f"(https?://){page}"), source)
-    for page, source in (
-        (
-            rf"(?:www\.)?github\.com/([^/?#]+/[^/?#]+)/(?:blob|raw|blame)/{_FILE}",
-            r"https://raw.githubusercontent.com/\2/\3",
-        ),
-        (
-            r"gist\.github\.com/([^/?#]+/[0-9a-f]{5,40})(/[0-9a-f]{40})?/?",
-            r"https://gist.githubusercontent.com/\2/raw\3",
-        ),
-        (rf"(gitlab\.[^/?#]+/[^?#]+)/-/(?:blob|blame)/{_FILE}", r"\1\2/-/raw/\3"),
-        (rf"(bitbucket\.org/[^/?#]+/[^/?#]+)/src/{_FILE}", r"\1\2/raw/\3"),
-        (rf"(codeberg\.org/[^/?#]+/[^/?#]+)/src/{_FILE}", r"\1\2/raw/\3"),
-    )
-)
+_REPOSITORY = "[^/?#]+/[^/?#]+"
+_SOURCES = {
+    rf"https?://(?:www\.)?github\.com/({_REPOSITORY})/(?:blob|raw|blame)/{_FILE}": (
+        r"https://raw.githubusercontent.com/\1/\2"
+    ),
+    r"https?://gist\.github\.com/([^/?#]+/[0-9a-f]{5,40})(/[0-9a-f]{40})?/?": (
+        r"https://gist.githubusercontent.com/\1/raw\2"
+    ),
+    rf"(https?://gitlab\.[^/?#]+/[^?#]+)/-/(?:blob|blame)/{_FILE}": r"\1/-/raw/\2",
+    rf"(https?://(?:bitbucket|codeberg)\.org/{_REPOSITORY})/src/{_FILE}": r"\1/raw/\2",
+}
 """Pages that show a file of a repository, and the address of the file itself."""
 
 
@@ -91,9 +78,10 @@ async def fetch_content(
     if not wanted:
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give url or urls.")
     pages = await asyncio.gather(*(fetch_page(context, one) for one in dict.fromkeys(wanted)))
-    response_id = web_of(context).store.keep(pages)
-    data = {"responseId": response_id, "pages": await in_thread(pages_shown)(pages)}
     faults = [page.about for page in pages if "error" in page.about]
+    room = min(MAX_SHOWN_BYTES, MAX_ALL_SHOWN_BYTES // max(len(pages) - len(faults), 1))
+    shown = [await in_thread(_data)(index, page, room) for index, page in enumerate(pages)]
+    data = {"responseId": web_of(context).keep(pages), "pages": shown}
     if len(faults) == len(pages):
         single = len(pages) == 1
         message = faults[0]["error"] if single else f"None of {len(pages)} pages could be fetched"
@@ -106,81 +94,57 @@ async def fetch_page(context: ToolContext, url: str) -> StoredPage:
     try:
         async with asyncio.timeout(PAGE_SECONDS):
             return await _fetched(context, url)
-    except ToolFault as fault:
-        about = {"error": fault.message, "code": int(fault.code)}
-    except TimeoutError:
-        words = f"The page took longer than {PAGE_SECONDS:g} s"
-        about = {"error": words, "code": int(ToolCode.TIMEOUT)}
-    except Exception as fault:  # whatever one page does, the others are still wanted
-        words = f"The page could not be read ({type(fault).__name__})"
-        about = {"error": words, "code": int(ToolCode.INTERNAL)}
-    return StoredPage(url, "", about=about)
+    except Exception as error:  # whatever one page does, the others are still wanted
+        fault = error
+        if not isinstance(fault, ToolFault):
+            slow = isinstance(error, TimeoutError)
+            words = f"The page could not be read ({type(error).__name__})"
+            fault = ToolFault(ToolCode.TIMEOUT if slow else ToolCode.INTERNAL, words)
+        return StoredPage(url, "", about={"error": fault.message, "code": int(fault.code)})
 
 
 async def _fetched(context: ToolContext, url: str) -> StoredPage:
     from outrider.tools.web.extract import extracted
 
+    client, response, note = web_of(context).client, None, ""
     web_of(context).outgoing.check(url)
-    response, note = await _answered(context, url)
-    raise_for_status(response)
-    found = await extracted(context, response)
-    about = {"asked": url, "note": f"{note} {one_line(found.note, 1_200)}".strip()}
-    return await in_thread(_page)(context, response.address.url, found, about)
-
-
-def _page(context: ToolContext, url: str, found: "Extracted", about: dict[str, Any]) -> StoredPage:
-    page = StoredPage(url, cleaned(found.title), cleaned(found.text), about)
-    page.spill(context.spill_folder())
-    return page
-
-
-async def _answered(context: ToolContext, url: str) -> "tuple[Response, str]":
-    """Return the answer of a page, or of the source that it shows, with a note about that."""
-    client = web_of(context).client
     if source := source_address(url):
         with suppress(ToolFault):
             response = await client.get(source)
-            if response.status < 400:
-                return response, f"Fetched as its source, {one_line(source)}."
-    return await client.get(url), ""
+            note = f"Fetched as its source, {one_line(source)}."
+    if response is None or (note and response.status >= 400):
+        response, note = await client.get(url), ""
+    raise_for_status(response)
+    found = await extracted(context, response)
+    about = {"asked": url, "note": f"{note} {one_line(found.get('note', ''), 1_200)}".strip()}
+    text = await in_thread(cleaned)(found["text"])
+    page = StoredPage(response.address.url, cleaned(found.get("title", "")), text, about)
+    await in_thread(page.spill)(context.spill_folder())
+    return page
 
 
 def source_address(url: str) -> str | None:
     """Return the address of the source that a page shows, or None where it shows none."""
-    address = re.match(r"[^?#]*", url.strip())
-    for page, source in _SHOWN:
-        found = page.fullmatch(address[0] if address else "")
-        if found:
-            return found.expand(source)
-    return None
+    address = re.split("[?#]", url.strip())[0]
+    found = ((re.fullmatch(page, address), source) for page, source in _SOURCES.items())
+    return next((match.expand(source) for match, source in found if match), None)
 
 
 def raise_for_status(response: "Response") -> None:
     """Raise `ToolFault` with what the server says where it answered with an error."""
     if response.status >= 400:
-        excerpt = _excerpt(response)
+        text = response.body[:20_000].decode(errors="replace")
+        if not response.content_type.startswith(("text/", "application/")):
+            text = ""
+        # What isn't closed goes on to the end: looked for again and again, it would take long.
+        text = re.sub(r"(?is)<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)
+        excerpt = one_line(text, MAX_EXCERPT_CHARACTERS)
         said = f" It says:\n{untrusted(response.address.url, excerpt)}" if excerpt else ""
-        code = STATUS_CODES.get(response.status, ToolCode.UPSTREAM_FAILED)
-        raise ToolFault(code, f"The server answered {response.status}.{said}")
-
-
-def _excerpt(response: "Response") -> str:
-    if not response.content_type.startswith(("text/", "application/json", "application/problem")):
-        return ""
-    text = response.body[:20_000].decode(errors="replace")
-    # What isn't closed goes on to the end: looked for again and again, it would take very long.
-    text = re.sub(r"(?is)<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)
-    return one_line(text, MAX_EXCERPT_CHARACTERS)
-
-
-def pages_shown(pages: list[StoredPage]) -> list[dict[str, Any]]:
-    """Return pages as data, each with as much of its text as is shown at first."""
-    sizes = [len(page.text[:MAX_SHOWN_BYTES].encode()) for page in pages]
-    rooms = shares(sizes, MAX_ALL_SHOWN_BYTES, MAX_SHOWN_BYTES)
-    return [_data(index, *one) for index, one in enumerate(zip(pages, rooms, strict=True))]
+        raise ToolFault(response.fault_code, f"The server answered {response.status}.{said}")
 
 
 def _data(index: int, page: StoredPage, room: int) -> dict[str, Any]:
+    """Return a page as data, with as much of its text as is shown at first."""
     data = {"index": index, "url": page.url, "title": page.title}
     if "error" in page.about:
         return data | {"error": page.about["error"], "code": page.about["code"]}
@@ -188,16 +152,6 @@ def _data(index: int, page: StoredPage, room: int) -> dict[str, Any]:
     end = cut_at(text, 0, room)
     rest = {"characters": len(text), "next": end if end < len(text) else None}
     return data | {"text": text[:end], "note": page.about.get("note", ""), **rest}
-
-
-def shares(sizes: list[int], room: int, most: int) -> list[int]:
-    """Return how much each may take of a room; what a small one leaves goes to the large ones."""
-    given = [0] * len(sizes)
-    left = len(sizes)
-    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
-        given[index] = min(sizes[index], room // left, most)
-        room, left = room - given[index], left - 1
-    return given
 
 
 def cut_at(text: str, start: int, room: int) -> int:

@@ -70,18 +70,10 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         if not self._allow_private and not is_listed(host, port, self._allowed_hosts):
             for address in addresses:
                 if reason := refusal(address):
-                    raise _denied(host, address, reason)
+                    where = host if host == address else f"{host} ({address})"
+                    raise ToolFault(
+                        ToolCode.DENIED,
+                        f"{where} is {reason}, which web tools may not reach. The user can allow "
+                        "a host in web.allowedHosts.",
+                    )
         return addresses
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait, between attempts of the client."""
-        await asyncio.sleep(seconds)
-
-
-def _denied(host: str, address: str, reason: str) -> ToolFault:
-    where = host if host == address else f"{host} ({address})"
-    return ToolFault(
-        ToolCode.DENIED,
-        f"{where} is {reason}, which web tools may not reach. The user can allow a host in "
-        "web.allowedHosts.",
-    )

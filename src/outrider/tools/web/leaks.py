@@ -14,6 +14,8 @@ import re
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
+from os.path import commonprefix
 from urllib.parse import unquote_plus
 
 from outrider.masking import Masker
@@ -50,15 +52,12 @@ class OutgoingGuard:
         self._is_public = is_public
         self._texts: deque[str] = deque()
         self._size = 0
-        self._links: dict[str, dict[str, None]] = {}
-        self._link_count = 0
+        self._links: set[str] = set()
 
     def remember(self, text: str) -> None:
         """Take note of what a tool showed of local files."""
-        for link in _LINK.findall(text):
-            self._link_count += 1
-            if self._link_count <= MAX_LINKS:
-                self._links.setdefault(_origin(link), {})[link.rstrip(".,;:!?)]*_")] = None
+        links = (link.rstrip(".,;:!?)]*_") for link in _LINK.findall(text))
+        self._links.update(islice(links, MAX_LINKS - len(self._links)))
         letters = _letters(_LINE_NUMBER.sub("", text))
         if len(letters) < _MIN_LETTERS:
             return
@@ -75,15 +74,11 @@ class OutgoingGuard:
         """Raise `ToolFault` where a text that is about to go out must stay."""
         if any(self._mask.text(form) != form for form in _forms(outgoing)):
             raise _refused("has something in it that looks like a secret")
-        own = outgoing[self._linked(outgoing) :]
-        for form in _forms(own):
+        # Letter by letter: the path counts only where all of the host is the same.
+        known = (len(commonprefix((link, outgoing))) for link in self._links)  # noqa: RUF071
+        for form in _forms(outgoing[max(known, default=0) :]):
             if (run := self._local_run(form)) and not self._is_public(outgoing):
                 raise _refused(f"repeats {run} characters that were read from local files")
-
-    def _linked(self, outgoing: str) -> int:
-        """Return how much of an address is the beginning of one in a local text."""
-        links = self._links.get(_origin(outgoing), ())
-        return max((_shared(link, outgoing) for link in links), default=0)
 
     def _local_run(self, text: str) -> int:
         """Return how long a run of local text is that must stay; 0 where there is none."""
@@ -117,19 +112,10 @@ class OutgoingGuard:
         return any(letters in text for text in self._texts)
 
 
-def _shared(one: str, other: str) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
 def _letters(text: str) -> str:
     if text.isascii():  # ten times as fast
         return text.lower().encode().translate(None, _ASCII_SEPARATORS).decode()
     return _SEPARATORS.sub("", text.casefold())
-
-
-def _origin(address: str) -> str:
-    return "/".join(address.split("/", 3)[:3]).lower() if "://" in address[:8] else ""
 
 
 def _forms(text: str, decodings: int = _MAX_DECODINGS) -> Iterator[str]:

@@ -43,7 +43,8 @@ def marked(tag: str, text: str, **origin: str) -> str:
 
     The tag is one of those that `_FORGED` knows.
     """
-    named = "".join(f' {key}="{_attribute(value)}"' for key, value in origin.items())
+    values = {key: one_line(value).replace('"', "&quot;") for key, value in origin.items()}
+    named = "".join(f' {key}="{value}"' for key, value in values.items())
     return f"<{tag}{named}>\n{_FORGED.sub('&lt;', cleaned(text))}\n</{tag}>"
 
 
@@ -52,7 +53,3 @@ def one_line(text: str, most: int = MAX_SOURCE_CHARACTERS) -> str:
     line = " ".join(cleaned(_BREAKS.sub(" ", text)).split())
     line = re.sub("[<>\uff1c\uff1e]", lambda odd: "&lt;" if odd[0] in "<\uff1c" else "&gt;", line)
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def _attribute(text: str) -> str:
-    return one_line(text).replace('"', "&quot;")

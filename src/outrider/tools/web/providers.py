@@ -1,13 +1,13 @@
-"""The search providers: how each is asked, and where in its answer the results are.
+"""The search providers: a table of how each is asked, and where in its answer the results are.
 
-A provider is data and two functions. Keys travel in headers only, and what comes back has them
-taken out before it is read.
+Keys travel in headers only, and what comes back has them taken out before it is read.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from html import unescape
 from importlib import import_module
 from typing import Any, cast
@@ -20,54 +20,23 @@ from outrider.records.activity import host_and_path
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import MAX_URL_CHARACTERS, web_address
 from outrider.tools.web.client import Request, Response
+from outrider.tools.web.session import StoredPage
 
 MAX_TITLE_CHARACTERS = 300
 MAX_SNIPPET_CHARACTERS = 1_000
-MAX_DUCKDUCKGO_CHARACTERS = 499
-_HIGHLIGHTS = {"highlights": {"maxCharacters": MAX_SNIPPET_CHARACTERS}}
 _TAG = re.compile(r"<[^<>]{0,200}>")
-_LIMIT = ToolCode.RATE_LIMITED
-_STATUSES = {
-    **dict.fromkeys((401, 403), ToolCode.NOT_AUTHORISED),
-    **dict.fromkeys((402, 429), _LIMIT),
-    **dict.fromkeys((408, 504), ToolCode.TIMEOUT),
+_KEY, _LIMIT = ToolCode.NOT_AUTHORISED, ToolCode.RATE_LIMITED
+_JSON = "application/json"
+_HEADERS = {
+    "json": {"Accept": _JSON, "Content-Type": _JSON},
+    "query": {"Accept": _JSON},
+    "form": {"Content-Type": "application/x-www-form-urlencoded"},
 }
 _MEANINGS = {
-    ToolCode.NOT_AUTHORISED: "refuses the key",
-    ToolCode.RATE_LIMITED: "has had too many requests, or its quota is used up",
+    _KEY: "refuses the key",
+    _LIMIT: "wants fewer requests: a rate limit, a quota that is used up, or a captcha",
     ToolCode.TIMEOUT: "was too slow",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One result, as plain text of bounded length."""
-
-    url: str
-    title: str
-    snippet: str
-    date: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What is asked, and of whom."""
-
-    text: str
-    count: int
-    base: str
-    key: str
-
-    def get(self, path: str, parameters: Mapping[str, object], **headers: str) -> Request:
-        """Return a GET request to the provider."""
-        address = web_address(f"{self.base}{path}?{urlencode(parameters)}")
-        return Request(address, headers={"Accept": "application/json", **headers})
-
-    def post(self, path: str, body: Mapping[str, object], **headers: str) -> Request:
-        """Return a POST request with JSON to the provider."""
-        headers = {"Accept": "application/json", "Content-Type": "application/json", **headers}
-        address = web_address(self.base + path)
-        return Request(address, "POST", headers, orjson.dumps(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +44,23 @@ class Provider:
     """A search service."""
 
     name: str
-    base: str | None
-    """Its own address; None where only the user knows it."""
     variable: str | None
     """The variable with its key; for SearXNG, with its address."""
-    ask: Callable[[Query], Request]
-    entries: Callable[[Response], Any]
+    base: str | None
+    """Its own address; None where only the user knows it."""
+    path: str
+    asks: tuple[str, ...]
+    """What it calls the query, and the number of results."""
+    entries: Callable[[bytes], Any]
     """Returns the list of results in an answer; what it trips over is no answer."""
     fields: tuple[str, ...]
     """What a result's address and snippet are called, and its dates, the best one first."""
-    statuses: Mapping[int, ToolCode] = field(default_factory=dict[int, ToolCode])
-    """What its statuses mean, where that isn't what they mean elsewhere."""
-    words: Mapping[bytes, ToolCode] = field(default_factory=dict[bytes, ToolCode])
-    """What a word in the body of any other failure means."""
+    key_header: str = ""
+    sends: str = "json"
+    """How it is asked: with `json`, a `form`, or a `query` in the address."""
+    constants: Mapping[str, object] = field(default_factory=dict[str, object])
+    signs: Mapping[int | bytes, ToolCode] = field(default_factory=dict[int | bytes, ToolCode])
+    """What a status, or a word in a failure, means here if it isn't what it means elsewhere."""
 
     def missing(self, keys: Mapping[str, str], endpoints: Mapping[str, str]) -> str | None:
         """Return why it can't be asked; None where it can."""
@@ -113,47 +86,62 @@ class Provider:
             return True, f"it is at {host_and_path(address)}"
         return True, f"{self.variable} is set" if self.variable else "needs no key"
 
-    def query(
+    def request(
         self, text: str, count: int, keys: Mapping[str, str], endpoints: Mapping[str, str]
-    ) -> Query:
-        """Return what to ask it; raises `ToolFault` for a key or an address that can't be right."""
+    ) -> Request:
+        """Return how to ask it; raises `ToolFault` for what can't be right."""
         key = keys.get(self.variable or "", "").strip()
-        base = endpoints.get(self.name) or self.base or key
+        base = (endpoints.get(self.name) or self.base or key).rstrip("/")
         if "?" in base or "#" in base:
             message = f"The address of {self.name} must be one without a query"
             raise ToolFault(ToolCode.BAD_PARAMETER, message)
         if not (key.isascii() and key.isprintable()):
-            message = f"{self.variable} has characters in it that no key has"
-            raise ToolFault(ToolCode.NOT_AUTHORISED, message)
-        return Query(text, count, base.rstrip("/"), key)
+            raise ToolFault(_KEY, f"{self.variable} has characters in it that no key has")
+        values = {**dict(zip(self.asks, (text, count), strict=False)), **self.constants}
+        headers = dict(_HEADERS[self.sends])
+        if self.key_header:
+            name, _, form = self.key_header.partition(": ")
+            headers[name] = form.format(key)
+        if self.sends == "query":
+            address = web_address(f"{base}{self.path}?{urlencode(values)}")
+            return Request(address, headers=headers)
+        body = orjson.dumps(values) if self.sends == "json" else urlencode(values).encode()
+        return Request(web_address(base + self.path), "POST", headers, body)
 
-    def found(self, response: Response) -> list[Found]:
+    def found(self, response: Response) -> list[StoredPage]:
         """Return the results in an answer; raises `ToolFault` where it is none."""
-        if response.status == 200 or (response.status in self.statuses and not self.variable):
-            return self._read(response)
-        code = {**_STATUSES, **self.statuses}.get(response.status)
-        if code is None:
-            said = (code for word, code in self.words.items() if word in response.body)
-            code = next(said, ToolCode.UPSTREAM_FAILED)
-        meaning = _MEANINGS.get(code, "failed")
-        raise ToolFault(code, f"{self.name} {meaning} (status {response.status})")
+        if response.status != 200:
+            raise self._failure(response)
+        found, entries = list[StoredPage](), None
+        with suppress(Exception):  # an answer of any other form
+            entries = self.entries(response.body)
+            found = [page for one in entries if (page := self._page(one))]
+        if not found and entries != []:
+            code = entries if isinstance(entries, ToolCode) else ToolCode.UPSTREAM_FAILED
+            meaning = _MEANINGS.get(code, "gave no answer that can be read")
+            raise ToolFault(code, f"{self.name} {meaning}")
+        return found
 
-    def _read(self, response: Response) -> list[Found]:
-        url, snippet, *dates = self.fields
-        found: list[Found] = []
-        try:
-            entries = self.entries(response)
-            for one in (cast("dict[str, Any]", one) for one in entries if isinstance(one, dict)):
-                date = next((one[name] for name in dates if isinstance(one.get(name), str)), None)
-                found += _found(one.get(url), one.get("title"), one.get(snippet), date)
-            if found or entries == []:
-                return found
-        except ToolFault:
-            raise
-        except Exception:  # an answer of any other form
-            found.clear()
-        message = f"{self.name} answered in a form that isn't known"
-        raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
+    def _failure(self, response: Response) -> ToolFault:
+        code = response.fault_code
+        for sign, meant in self.signs.items():
+            if sign in response.body if isinstance(sign, bytes) else sign == response.status:
+                code = meant
+        meaning = _MEANINGS.get(code, "failed")
+        return ToolFault(code, f"{self.name} {meaning} (status {response.status})")
+
+    def _page(self, entry: dict[str, Any]) -> StoredPage | None:
+        """Return a result as plain text of bounded length; None if it has no address to fetch."""
+        url, snippet, *dates = (entry.get(name) for name in self.fields)
+        if not isinstance(url, str) or not re.fullmatch(r"https?://[^\s<>\"]+", url, re.I):
+            return None
+        if isinstance(snippet, list):
+            snippet = " … ".join(map(str, cast("list[Any]", snippet)))
+        date = next((one for one in dates if isinstance(one, str)), None)
+        title = _plain(entry.get("title"), MAX_TITLE_CHARACTERS)
+        words = _plain(snippet, MAX_SNIPPET_CHARACTERS)
+        about = {"snippet": words, "date": date and _plain(date, 40)}
+        return StoredPage(url, title, words, about) if len(url) <= MAX_URL_CHARACTERS else None
 
 
 def _plain(value: object, most: int) -> str:
@@ -162,68 +150,37 @@ def _plain(value: object, most: int) -> str:
     return " ".join(text.split())[:most]
 
 
-def _found(url: object, title: object, snippet: object, date: str | None = None) -> list[Found]:
-    """Return a result as a list of one; an empty one for what has no address to fetch."""
-    if not isinstance(url, str) or not re.match("https?://", url, re.I):
-        return []
-    if len(url) > MAX_URL_CHARACTERS or re.search(r"[\s<>\"]", url):
-        return []
-    if isinstance(snippet, list):
-        snippet = " … ".join(str(part) for part in cast("list[Any]", snippet))
-    shown = _plain(title, MAX_TITLE_CHARACTERS), _plain(snippet, MAX_SNIPPET_CHARACTERS)
-    return [Found(url, *shown, date and _plain(date, 40))]
+def _listed(name: str, body: bytes) -> Any:
+    return orjson.loads(body)[name]
 
 
-def _listed(name: str) -> Callable[[Response], Any]:
-    return lambda response: orjson.loads(response.body)[name]
-
-
-def _brave(response: Response) -> Any:
-    answer = orjson.loads(response.body)
+def _brave(body: bytes) -> Any:
+    answer = orjson.loads(body)
     nothing_found = answer["type"] == "search" and "web" not in answer
     return [] if nothing_found else answer["web"]["results"]
 
 
-def _searxng(response: Response) -> Any:
-    answer = orjson.loads(response.body)
-    if not answer["results"] and answer.get("unresponsive_engines"):
-        message = "searxng found nothing because its engines didn't answer"
-        raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
-    return answer["results"]
+def _searxng(body: bytes) -> Any:
+    answer = orjson.loads(body)
+    # Where its own engines didn't answer, having found nothing says nothing.
+    return answer["results"] or (None if answer.get("unresponsive_engines") else [])
 
 
-def _ask_duckduckgo(query: Query) -> Request:
-    if len(query.text) > MAX_DUCKDUCKGO_CHARACTERS:
-        message = f"duckduckgo takes queries of up to {MAX_DUCKDUCKGO_CHARACTERS} characters"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
-    address = web_address(f"{query.base}/html/")
-    form = {"Content-Type": "application/x-www-form-urlencoded", "Referer": f"{address.origin}/"}
-    body = urlencode({"q": query.text, "b": "", "kl": "wt-wt"}).encode()
-    return Request(address, "POST", form, body)
-
-
-def _duckduckgo(response: Response) -> Any:
+def _duckduckgo(body: bytes) -> Any:
     """Return what its page for browsers without scripts shows: there is no documented interface."""
     pages: Any = import_module("lxml.html")
-    page = pages.fromstring(response.body, parser=pages.HTMLParser(encoding="utf-8"))
-    challenge = "//form[@id='challenge-form'] | //*[contains(@class, 'anomaly-modal')]"
-    if response.status != 200 or page.xpath(challenge):
-        message = "duckduckgo asks to prove that a person is searching (a captcha)"
-        raise ToolFault(ToolCode.RATE_LIMITED, message)
+    page = pages.fromstring(body, parser=pages.HTMLParser(encoding="utf-8"))
+    if page.xpath("//form[@id='challenge-form'] | //*[contains(@class, 'anomaly-modal')]"):
+        return _LIMIT
     found: list[dict[str, Any]] = []
-    for block in page.xpath(f"//div[{_has('result')}][not({_has('result--ad')})]"):
-        snippets = block.xpath(f".//*[{_has('result__snippet')}]")
-        for link in block.xpath(f".//a[{_has('result__a')}]")[:1]:
-            if url := _target(link.get("href") or ""):
-                snippet = "".join(one.text_content() for one in snippets[:1])
-                found.append({"url": url, "title": link.text_content(), "snippet": snippet})
-    if not found and not page.xpath(f"//*[{_has('no-results')} or {_has('result--no-result')}]"):
-        raise LookupError("neither results, nor the remark that there are none")
-    return found
-
-
-def _has(name: str) -> str:
-    return f"contains(concat(' ', normalize-space(@class), ' '), ' {name} ')"
+    for block in page.find_class("result"):
+        links, snippets = block.find_class("result__a"), block.find_class("result__snippet")
+        if links and "result--ad" not in block.classes:
+            snippet = "".join(one.text_content() for one in snippets[:1])
+            url = _target(links[0].get("href") or "")
+            found.append({"url": url, "title": links[0].text_content(), "snippet": snippet})
+    nothing_found = page.find_class("no-results") or page.find_class("result--no-result")
+    return found if found or nothing_found else None
 
 
 def _target(href: str) -> str | None:
@@ -238,51 +195,37 @@ def _target(href: str) -> str | None:
 
 _ALL = (
     Provider(
-        "tavily", "https://api.tavily.com", "TAVILY_API_KEY",
-        lambda query: query.post(
-            "/search",
-            {"query": query.text, "max_results": query.count},
-            Authorization=f"Bearer {query.key}",
-        ),
-        _listed("results"), ("url", "content", "published_date"),
-        {432: _LIMIT, 433: _LIMIT},
+        "tavily", "TAVILY_API_KEY", "https://api.tavily.com", "/search",
+        ("query", "max_results"), partial(_listed, "results"), ("url", "content", "published_date"),
+        key_header="Authorization: Bearer {}", signs={432: _LIMIT, 433: _LIMIT},
     ),
     Provider(
-        "brave", "https://api.search.brave.com", "BRAVE_SEARCH_API_KEY",
-        lambda query: query.get(
-            "/res/v1/web/search",
-            {"q": query.text, "count": query.count, "text_decorations": "false"},
-            **{"X-Subscription-Token": query.key},
-        ),
-        _brave, ("url", "description", "page_age", "age"),
-        words={b"SUBSCRIPTION_TOKEN_INVALID": ToolCode.NOT_AUTHORISED},
+        "brave", "BRAVE_SEARCH_API_KEY", "https://api.search.brave.com", "/res/v1/web/search",
+        ("q", "count"), _brave, ("url", "description", "page_age", "age"),
+        key_header="X-Subscription-Token: {}", sends="query",
+        constants={"text_decorations": "false"}, signs={b"SUBSCRIPTION_TOKEN_INVALID": _KEY},
     ),
     Provider(
-        "serper", "https://google.serper.dev", "SERPER_API_KEY",
-        lambda query: query.post(
-            "/search", {"q": query.text, "num": query.count}, **{"X-API-KEY": query.key}
-        ),
-        _listed("organic"), ("link", "snippet", "date"),
-        words={b"credits": _LIMIT},
+        "serper", "SERPER_API_KEY", "https://google.serper.dev", "/search",
+        ("q", "num"), partial(_listed, "organic"), ("link", "snippet", "date"),
+        key_header="X-API-KEY: {}", signs={b"credits": _LIMIT},
     ),
     Provider(
-        "exa", "https://api.exa.ai", "EXA_API_KEY",
-        lambda query: query.post(
-            "/search",
-            {"query": query.text, "numResults": query.count, "contents": _HIGHLIGHTS},
-            **{"x-api-key": query.key},
-        ),
-        _listed("results"), ("url", "highlights", "publishedDate"),
+        "exa", "EXA_API_KEY", "https://api.exa.ai", "/search",
+        ("query", "numResults"), partial(_listed, "results"),
+        ("url", "highlights", "publishedDate"), key_header="x-api-key: {}",
+        constants={"contents": {"highlights": {"maxCharacters": MAX_SNIPPET_CHARACTERS}}},
     ),
     Provider(
-        "searxng", None, "SEARXNG_URL",
-        lambda query: query.get("/search", {"q": query.text, "format": "json"}),
-        _searxng, ("url", "content", "publishedDate"),
+        "searxng", "SEARXNG_URL", None, "/search",
+        ("q",), _searxng, ("url", "content", "publishedDate"),
+        sends="query", constants={"format": "json"},
     ),
     Provider(
-        "duckduckgo", "https://html.duckduckgo.com", None, _ask_duckduckgo,
-        _duckduckgo, ("url", "snippet"),
-        {202: _LIMIT, 403: _LIMIT, 418: _LIMIT},
+        "duckduckgo", None, "https://html.duckduckgo.com", "/html/",
+        ("q",), _duckduckgo, ("url", "snippet"),
+        sends="form", constants={"b": "", "kl": "wt-wt"},
+        signs={202: _LIMIT, 403: _LIMIT, 418: _LIMIT},
     ),
 )  # fmt: skip
 PROVIDERS = {provider.name: provider for provider in _ALL}

@@ -93,21 +93,19 @@ async def end(process: asyncio.subprocess.Process) -> None:
 def main() -> None:
     """Answer one job a line, until there are no more."""
     from outrider.processes.reaping import call_oneself
+    from outrider.tools.web.main_text import feed_text, main_text
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.setrecursionlimit(5_000)
     call_oneself("pages")
     for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(encode(_done(decode(line))) + b"\n")
+        job: dict[str, Any] = decode(line)
+        # The kernel ends a process that is over its limit, whatever it is doing.
+        seconds = int(time.process_time()) + 1 + job["seconds"]
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+        if job["kind"] == "feed":
+            done = feed_text(job["source"], job["url"])
+        else:
+            done = main_text(job["source"], job["url"], whole=job["whole"])
+        sys.stdout.buffer.write(encode(done) + b"\n")
         sys.stdout.buffer.flush()
-
-
-def _done(job: dict[str, Any]) -> dict[str, str]:
-    from outrider.tools.web.main_text import feed_text, main_text
-
-    # The kernel ends a process that is over its limit, whatever it is doing.
-    seconds = int(time.process_time()) + 1 + job["seconds"]
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-    if job["kind"] == "feed":
-        return feed_text(job["source"], job["url"])
-    return main_text(job["source"], job["url"], whole=job["whole"])

@@ -5,7 +5,7 @@ those before it didn't. Everything found stays readable with `get_search_content
 """
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -19,7 +19,7 @@ from outrider.tools.web.marking import untrusted
 from outrider.tools.web.session import StoredPage, WebSession, web_of
 
 if TYPE_CHECKING:
-    from outrider.tools.web.providers import Found, Provider
+    from outrider.tools.web.providers import Provider
 
 MAX_QUERIES = 10
 MAX_QUERY_CHARACTERS = 2_000
@@ -31,19 +31,6 @@ MAX_FETCHED = 20
 MAX_SHOWN = 2_000
 """How many characters of each of these are shown; `get_search_content` has the rest."""
 _TRACKING = ("utm_", "fbclid", "gclid", "mc_cid", "mc_eid")
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """What came of one query."""
-
-    query: str
-    provider: str | None = None
-    found: "dict[str, Found]" = field(default_factory=dict[str, "Found"])
-    """By the identity of the page."""
-    others: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Who didn't answer, and why."""
-    fault: ToolFault | None = None
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -86,7 +73,7 @@ def _format_short(data: Any, arguments: Arguments) -> str:
 @tool("web:search", name="web_search", format=Formatter(_format_long, _format_short))
 async def web_search(
     context: ToolContext,
-    query: Annotated[str | None, {"minLength": 1, "maxLength": MAX_QUERY_CHARACTERS}] = None,
+    query: Annotated[str | None, {"minLength": 1}] = None,
     queries: Annotated[list[str] | None, {"minItems": 1, "maxItems": MAX_QUERIES}] = None,
     num_results: Annotated[int, {"minimum": 1, "maximum": MAX_RESULTS}] = DEFAULT_RESULTS,
     include_content: bool = False,
@@ -105,86 +92,85 @@ async def web_search(
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give query or queries.")
     session = web_of(context)
     outcomes = await asyncio.gather(*(_searched(session, one, num_results) for one in wanted))
-    pages = _pages(outcomes)
+    pages: dict[str, StoredPage] = {}
+    for _, found in outcomes:
+        for identity, page in found.items():
+            pages.setdefault(identity, page)
     if include_content:
         await _fetch(context, list(pages.values())[:MAX_FETCHED])
-    kept = session.store.keep(list(pages.values())) if pages else None
-    data = {"responseId": kept, "searches": [_data(one, pages) for one in outcomes]}
-    first = outcomes[0].fault
-    if first is not None and all(outcome.fault for outcome in outcomes):
-        raise ToolFault(first.code, str(first), data if len(outcomes) > 1 else None)
+    places = {identity: index for index, identity in enumerate(pages)}
+    for told, found in (one for one in outcomes if "error" not in one[0]):
+        told["results"] = [_result(places[key], pages[key]) for key in found]
+    kept = session.keep(list(pages.values())) if pages else None
+    data: dict[str, Any] = {"responseId": kept, "searches": [told for told, _ in outcomes]}
+    if all("error" in told for told in data["searches"]):
+        first = data["searches"][0]
+        raise ToolFault(first["code"], first["error"], data if len(outcomes) > 1 else None)
     return data
 
 
-async def _searched(session: WebSession, query: str, count: int) -> _Outcome:
-    outcome = _Outcome(query)
+async def _searched(
+    session: WebSession, query: str, count: int
+) -> tuple[dict[str, Any], dict[str, StoredPage]]:
+    """Return what came of a query, and the pages found, each by its identity."""
+    from outrider.tools.web.providers import PROVIDERS
+
+    config = session.config
+    auto = config.provider == "auto"
+    told: dict[str, Any] = {"query": query, "provider": None, "others": []}
+    codes: list[int] = []
     try:
         if len(query) > MAX_QUERY_CHARACTERS:
             message = f"A query has at most {MAX_QUERY_CHARACTERS:,} characters"
             raise ToolFault(ToolCode.BAD_PARAMETER, message)
         session.outgoing.check(query)
-        await _ask(session, outcome, count)
+        for name in dict.fromkeys(config.provider_priority if auto else (config.provider,)):
+            provider = PROVIDERS[name]
+            try:
+                found = merged(await _answer(session, provider, query, count))
+                return told | {"provider": name}, dict(islice(found.items(), count))
+            except ToolFault as fault:
+                code = int(fault.code)
+                told["others"].append({"provider": name, "code": code, "reason": str(fault)})
+                if not (auto and provider.missing(session.keys, config.endpoints)):
+                    codes.append(code)
+        reasons = "; ".join(one["reason"] for one in told["others"])
+        words = f"No search provider answered: {reasons or 'web.providerPriority is empty'}"
+        raise ToolFault(codes[0] if codes else ToolCode.NOT_AVAILABLE, words)
     except ToolFault as fault:
-        outcome.query, outcome.fault = session.outgoing.shown(query), fault
-    return outcome
-
-
-async def _ask(session: WebSession, outcome: _Outcome, count: int) -> None:
-    """Ask one provider after the other until one answers; raises `ToolFault` if none does."""
-    from outrider.tools.web.providers import PROVIDERS
-
-    config, faults = session.config, list[ToolFault]()
-    chosen = config.provider_priority if config.provider == "auto" else (config.provider,)
-    for provider in (PROVIDERS[name] for name in dict.fromkeys(chosen)):
-        try:
-            found = merged(await _answer(session, provider, outcome.query, count))
-            outcome.found = dict(islice(found.items(), count))
-        except ToolFault as fault:
-            missing = provider.missing(session.keys, config.endpoints) is not None
-            faults += [] if missing and config.provider == "auto" else [fault]
-            reason = {"provider": provider.name, "code": int(fault.code), "reason": str(fault)}
-            outcome.others.append(reason)
-        else:
-            outcome.provider = provider.name
-            return
-    reasons = "; ".join(one["reason"] for one in outcome.others) or "web.providerPriority is empty"
-    code = faults[0].code if faults else ToolCode.NOT_AVAILABLE
-    raise ToolFault(code, f"No search provider answered: {reasons}")
+        shown = session.outgoing.shown(query)
+        return told | {"query": shown, "error": str(fault), "code": int(fault.code)}, {}
 
 
 async def _answer(
     session: WebSession, provider: "Provider", text: str, count: int
-) -> "list[Found]":
+) -> list[StoredPage]:
     keys, endpoints = session.keys, session.config.endpoints
     if missing := provider.missing(keys, endpoints):
         code = ToolCode.NOT_AUTHORISED if provider.base else ToolCode.NOT_AVAILABLE
         raise ToolFault(code, f"{provider.name}: {missing}")
-    query = provider.query(text, count, keys, endpoints)
+    request = provider.request(text, count, keys, endpoints)
     try:
-        response = await session.client.send(provider.ask(query))
+        response = await session.client.send(request)
+        body = response.body
+        for name, key in keys.items():
+            if name.endswith("_KEY"):
+                body = body.replace(key.strip().encode(), b"[masked]")
+        return await asyncio.to_thread(provider.found, replace(response, body=body))
     except ToolFault as fault:
         # A provider that isn't found is no search without results.
         lost = fault.code == int(ToolCode.NOT_FOUND)
         raise ToolFault(ToolCode.UPSTREAM_FAILED if lost else fault.code, str(fault)) from None
-    body = response.body
-    for name, key in keys.items():
-        if name.endswith("_KEY"):
-            body = body.replace(key.strip().encode(), b"[masked]")
-    return await asyncio.to_thread(provider.found, replace(response, body=body))
 
 
-def merged(found: "list[Found]") -> "dict[str, Found]":
+def merged(found: list[StoredPage]) -> dict[str, StoredPage]:
     """Return each page once by its identity, in the first place, with all that is known of it."""
-    pages: dict[str, Found] = {}
+    pages: dict[str, StoredPage] = {}
     for one in found:
-        known = pages.get(page_identity(one.url), one)
-        pages[page_identity(one.url)] = replace(
-            known,
-            url=max((known.url, one.url), key=lambda url: url.lower().startswith("https:")),
-            title=known.title or one.title,
-            snippet=known.snippet or one.snippet,
-            date=known.date or one.date,
-        )
+        known = pages.setdefault(page_identity(one.url), one)
+        known.url = max((known.url, one.url), key=lambda url: url.lower().startswith("https:"))
+        known.title, known.held = known.title or one.title, known.held or one.held
+        known.about = {key: value or one.about[key] for key, value in known.about.items()}
     return pages
 
 
@@ -202,39 +188,21 @@ def page_identity(url: str) -> str:
     return f"{host}{parts.path.rstrip('/')}?{query}"
 
 
-def _pages(outcomes: list[_Outcome]) -> dict[str, StoredPage]:
-    """Return the pages of all outcomes by their identity, each once."""
-    pages: dict[str, StoredPage] = {}
-    for identity, one in (pair for outcome in outcomes for pair in outcome.found.items()):
-        pages.setdefault(identity, StoredPage(one.url, one.title, one.snippet))
-    return pages
-
-
 async def _fetch(context: ToolContext, pages: list[StoredPage]) -> None:
     """Put the text of pages in the place of their snippets."""
     contents = await asyncio.gather(*(fetch_page(context, page.url) for page in pages))
     for page, content in zip(pages, contents, strict=True):
         if "error" in content.about:
-            page.about = {"contentError": content.about["error"]}
+            page.about["contentError"] = content.about["error"]
         else:
             page.url, page.title, page.held = content.url, content.title or page.title, content.held
-            page.about = {**content.about, "fetched": True}
+            page.about |= {**content.about, "fetched": True}
 
 
-def _data(outcome: _Outcome, pages: dict[str, StoredPage]) -> dict[str, Any]:
-    data = {"query": outcome.query, "provider": outcome.provider, "others": outcome.others}
-    if outcome.fault is not None:
-        return data | {"error": str(outcome.fault), "code": int(outcome.fault.code)}
-    places = {identity: index for index, identity in enumerate(pages)}
-    results = outcome.found.items()
-    return data | {"results": [_result(places[key], one, pages[key]) for key, one in results]}
-
-
-def _result(index: int, one: "Found", page: StoredPage) -> dict[str, Any]:
-    shown = {"title": one.title, "snippet": one.snippet, "date": one.date}
-    data: dict[str, Any] = {"index": index, "url": page.url, **shown}
+def _result(index: int, page: StoredPage) -> dict[str, Any]:
+    data: dict[str, Any] = {"index": index, "url": page.url, "title": page.title}
+    names = ("snippet", "date", "contentError")
+    data |= {name: page.about[name] for name in names if name in page.about}
     if "fetched" in page.about:
         data |= {"text": page.text[:MAX_SHOWN], "characters": len(page.text)}
-    if "contentError" in page.about:
-        data["contentError"] = page.about["contentError"]
     return data

@@ -51,27 +51,6 @@ class StoredPage:
                 self.held = file
 
 
-class PageStore:
-    """Keeps what a run has found and fetched, whole, to the end of the run."""
-
-    def __init__(self) -> None:
-        self.responses: dict[str, list[StoredPage]] = {}
-        """The pages that each call brought, by the id that the model is told."""
-
-    def keep(self, pages: list[StoredPage]) -> str:
-        """Return the id under which these pages can be asked for again."""
-        response_id = uuid4().hex[:8]
-        self.responses[response_id] = pages
-        return response_id
-
-    def has(self, address: str) -> bool:
-        """Return whether an address stands in what came from the web, or is where it came from."""
-        pages = (page for response in self.responses.values() for page in response)
-        # One that failed has only the address that the model gave: perhaps a refused one.
-        came = (page for page in pages if "error" not in page.about)
-        return any(page.url == address or address in page.text for page in came)
-
-
 class WebSession:
     """One child's way to the web. What is heavy is loaded when it is first needed."""
 
@@ -87,8 +66,22 @@ class WebSession:
         self.config = config
         self.keys = {name: keys[name] for name in SEARCH_KEYS if keys.get(name)}
         self.state = state
-        self.store = PageStore()
-        self.outgoing = OutgoingGuard(mask, self.store.has)
+        self.responses: dict[str, list[StoredPage]] = {}
+        """The pages that each call brought, whole, by the id that the model is told."""
+        self.outgoing = OutgoingGuard(mask, self._has)
+
+    def keep(self, pages: list[StoredPage]) -> str:
+        """Return the id under which these pages can be asked for again in this run."""
+        response_id = uuid4().hex[:8]
+        self.responses[response_id] = pages
+        return response_id
+
+    def _has(self, address: str) -> bool:
+        """Return whether an address stands in what came from the web, or is where it came from."""
+        pages = (page for response in self.responses.values() for page in response)
+        # One that failed has only the address that the model gave: perhaps a refused one.
+        came = (page for page in pages if "error" not in page.about)
+        return any(page.url == address or address in page.text for page in came)
 
     @cached_property
     def client(self) -> "WebClient":
@@ -96,9 +89,8 @@ class WebSession:
         from outrider.tools.web.cache import WebCache
         from outrider.tools.web.client import WebClient
 
-        cache = None
-        if self.state is not None and self.config.cache_bytes:
-            cache = WebCache(self.state / "web-cache", self.config.cache_bytes)
+        folder, most = self.state and self.state / "web-cache", self.config.cache_bytes
+        cache = WebCache(folder, most) if folder and most else None
         proxies: dict[str, str] = {}
         if self.config.use_proxy:
             from urllib.request import getproxies_environment
@@ -114,11 +106,9 @@ class WebSession:
         return PageReader()
 
     async def aclose(self) -> None:
-        """Close the connections, and end what parses pages."""
-        if "reader" in self.__dict__:
-            await self.reader.aclose()
-        if "client" in self.__dict__:
-            await self.client.aclose()
+        """Close the connections, and end what parses pages, where these were ever used."""
+        for name in {"reader", "client"} & self.__dict__.keys():
+            await getattr(self, name).aclose()
 
 
 def take_search_keys(env: MutableMapping[str, str]) -> dict[str, str]:
