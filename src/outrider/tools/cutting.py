@@ -1,6 +1,5 @@
 """Results cut to size: text for the model, and data for the envelope that travels in an event."""
 
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from outrider.protocol.jsonl import encode
@@ -9,29 +8,20 @@ Keep = Literal["head", "ends"]
 _STEPS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What is left of a text: its beginning, and its end where that is kept too."""
+def cut_text(text: str, max_bytes: int, keep: Keep) -> tuple[str, str] | None:
+    """Return both ends of a text that is too long, cut at lines if it can; None if it fits.
 
-    head: str
-    tail: str
-    total_bytes: int
-
-    @property
-    def shown_bytes(self) -> int:
-        """How many bytes of the text are left."""
-        return len(self.head.encode()) + len(self.tail.encode())
-
-
-def cut_text(text: str, max_bytes: int, keep: Keep) -> Cut | None:
-    """Return what to show of a text that is too long, at line ends if it can; None if it fits."""
+    Where only the head is kept, the other end is empty.
+    """
     raw = text.encode()
     if len(raw) <= max_bytes:
         return None
     if keep == "head":
-        return Cut(_to_last_line(raw[:max_bytes]), "", len(raw))
-    half = max_bytes // 2
-    return Cut(_to_last_line(raw[:half]), _from_first_line(raw[-half:]), len(raw))
+        return _to_last_line(raw[:max_bytes]), ""
+    head, tail = raw[: max_bytes // 2], raw[-(max_bytes // 2) :]
+    start = tail.find(b"\n") + 1
+    tail = tail[start if start <= len(tail) // 2 else 0 :]
+    return _to_last_line(head), tail.decode(errors="ignore")
 
 
 def shrink(data: Any, max_bytes: int, keep: Keep) -> Any:
@@ -47,8 +37,8 @@ def shrink(data: Any, max_bytes: int, keep: Keep) -> Any:
 
 def _shortened(value: Any, room: int, keep: Keep) -> Any:
     if isinstance(value, str):
-        cut = cut_text(value, room, keep)
-        return value if cut is None else f"{cut.head}\n[cut: {cut.total_bytes} bytes]\n{cut.tail}"
+        ends = cut_text(value, room, keep)
+        return value if ends is None else f"{ends[0]}\n[cut: {len(value)} characters]\n{ends[1]}"
     if isinstance(value, list):
         items = cast("list[Any]", value)
         most = max(room // 16, 4)
@@ -64,8 +54,3 @@ def _to_last_line(raw: bytes) -> str:
     end = raw.rfind(b"\n")
     # A line that fills most of the room is cut within, rather than shown not at all.
     return raw[: end + 1 if end > len(raw) // 2 else None].decode(errors="ignore")
-
-
-def _from_first_line(raw: bytes) -> str:
-    start = raw.find(b"\n")
-    return raw[start + 1 if 0 <= start < len(raw) // 2 else 0 :].decode(errors="ignore")
