@@ -202,14 +202,15 @@ class ToolExecutor:
         seconds = call.timeout_ms / 1000 + (OWN_TIMEOUT_SECONDS if tool.own_timeout else 0)
         task = asyncio.create_task(_contained(self._run(call, tool, turn)))
         try:
-            done, _ = await asyncio.wait({task}, timeout=seconds)
-        except asyncio.CancelledError:
-            await _let_go(task, turn)
-            raise
-        if done:
-            return task.result()
-        await _let_go(task, turn)
-        raise TimeoutError(f"{tool.name} took longer than {call.timeout_ms} ms and was ended.")
+            if (await asyncio.wait({task}, timeout=seconds))[0]:
+                return task.result()
+            raise TimeoutError(f"{tool.name} took longer than {call.timeout_ms} ms and was ended.")
+        finally:
+            if not task.done():
+                if turn is not None:
+                    turn.broken = True  # nobody knows in which state the call has left it
+                task.cancel()
+                await asyncio.wait({task}, timeout=CANCEL_SECONDS)
 
     async def _run(self, call: Call, tool: Tool, turn: SessionLease | None) -> Envelope:
         arguments = call.arguments
@@ -254,27 +255,15 @@ class ToolExecutor:
 
 
 async def _contained(running: Coroutine[Any, Any, Envelope]) -> Envelope:
+    """Return what a tool answers, its faults too; raises only when it is cancelled from here."""
     try:
         return await running
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise RuntimeError("the tool's own work was cancelled") from None
-    except Exception:
-        raise
+        return envelope_of_fault(RuntimeError("the tool's own work was cancelled"))
+    except Exception as fault:
+        return envelope_of_fault(fault)
     except BaseException as fault:  # else a tool that calls sys.exit() would end the child
-        raise RuntimeError(f"the tool tried to end with {type(fault).__name__}") from None
-
-
-async def _let_go(task: asyncio.Task[Envelope], turn: SessionLease | None) -> None:
-    if turn is not None:
-        turn.broken = True  # nobody knows in which state a call that was cut short left it
-    task.add_done_callback(_forget_fault)
-    task.cancel()
-    await asyncio.wait({task}, timeout=CANCEL_SECONDS)
-
-
-def _forget_fault(task: asyncio.Task[Envelope]) -> None:
-    if not task.cancelled():
-        task.exception()
+        return envelope_of_fault(RuntimeError(f"the tool tried to end with {type(fault).__name__}"))

@@ -67,9 +67,7 @@ def error_line(envelope: Mapping[str, Any]) -> str:
 
 def default_long(data: Any) -> str:
     """Return any data as text: strings as they are, the rest as JSON."""
-    if data is None:
-        return "(no output)"
-    if isinstance(data, str):
+    if data is None or isinstance(data, str):
         return data or "(no output)"
     try:
         return json.dumps(data, ensure_ascii=False, indent=1, default=repr)
@@ -79,19 +77,11 @@ def default_long(data: Any) -> str:
 
 def default_short(name: str, data: Any, arguments: Arguments) -> str:
     """Return the call and the size of its answer."""
-    first = next((value for value in arguments.values() if isinstance(value, str)), None)
-    called = (
-        name if first is None else f'{name} "{first if len(first) <= 60 else first[:59] + "…"}"'
-    )
-    match data:
-        case None:
-            size = "done"
-        case str():
-            size = f"{len(data.splitlines())} lines"
-        case list():
-            size = f"{len(cast('list[Any]', data))} entries"
-        case dict():
-            size = f"{len(cast('dict[str, Any]', data))} fields"
-        case _:
-            size = default_long(data)
-    return f"{called} → {size}"
+    first = next((value for value in arguments.values() if isinstance(value, str)), "")
+    first = first if len(first) <= 60 else f"{first[:59]}…"
+    size = default_long(data) if data is not None else "done"
+    if isinstance(data, str):
+        size = f"{len(data.splitlines())} lines"
+    elif isinstance(data, list | dict):
+        size = f"{len(cast('Any', data))} {'entries' if isinstance(data, list) else 'fields'}"
+    return f'{name} "{first}" → {size}' if first else f"{name} → {size}"

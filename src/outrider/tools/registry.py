@@ -98,20 +98,9 @@ def tool(
 
     def decorate(function: FunctionT) -> FunctionT:
         signature = read_signature(function, with_session=session is not None)
-        made = Tool(
-            name=name,
-            resource=resource,
-            action=action,
-            description=describe(function),
-            parameters=signature.parameters,
-            run=_awaitable(function),
-            timeout_ms=timeout_ms,
-            writes=writes,
-            format=format,
-            session=session,
-            keep=keep,
-            signature=signature,
-        )
+        told, run = describe(function), _awaitable(function)
+        made = Tool(name, resource, action, told, signature.parameters, run, timeout_ms, writes)
+        made = replace(made, format=format, session=session, keep=keep, signature=signature)
         setattr(function, _TOOL, made)
         return function
 
@@ -161,20 +150,15 @@ def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
 
 
 def _members(holder: object) -> Iterator[Tool]:
+    is_module = isinstance(holder, ModuleType)
+    home = holder.__name__.split(".")[0] if is_module else ""
     for _, member in inspect.getmembers(holder, callable):
-        if isinstance(holder, ModuleType) and not _belongs(member, holder):
+        # What a module imported from elsewhere is not its own to offer.
+        if is_module and str(getattr(member, "__module__", "")).split(".")[0] != home:
             continue
         if (made := tool_of(member)) is not None:
             yield made
-        elif inspect.isclass(member) and isinstance(holder, ModuleType) and _has_tools(member):
-            yield from collect_tools(member)
-
-
-def _belongs(member: object, module: ModuleType) -> bool:
-    # What a module imported from elsewhere is not its own to offer.
-    home = str(getattr(member, "__module__", ""))
-    return home.split(".")[0] == module.__name__.split(".")[0]
-
-
-def _has_tools(holder: type) -> bool:
-    return any(tool_of(member) for _, member in inspect.getmembers(holder, inspect.isfunction))
+        elif is_module and inspect.isclass(member):
+            methods = inspect.getmembers(member, inspect.isfunction)
+            if any(tool_of(method) for _, method in methods):
+                yield from collect_tools(member)

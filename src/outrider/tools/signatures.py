@@ -67,11 +67,11 @@ class Signature:
 def read_signature(function: Callable[..., Any], *, with_session: bool) -> Signature:
     """Return a function's signature; one that JSON can't express raises TypeError."""
     hints = get_type_hints(function, include_extras=True)
-    own = dict(inspect.signature(function).parameters)
-    context = next((name for name in own if hints.get(name) is ToolContext), None)
-    session = "session" if with_session and "session" in own else None
-    for name in {"self", "cls", context, session} & own.keys():
-        del own[name]
+    found = inspect.signature(function).parameters
+    context = next((name for name in found if hints.get(name) is ToolContext), None)
+    session = "session" if with_session and "session" in found else None
+    unseen = ("self", "cls", context, session)
+    own = {name: parameter for name, parameter in found.items() if name not in unseen}
     texts = _parameter_texts(inspect.getdoc(function) or "")
     readers: dict[str, tuple[str, Reader]] = {}
     properties: Schema = {}
