@@ -57,11 +57,12 @@ async def bash(
     if "\0" in command:
         message = "command: it contains a NUL character, which a shell can't take"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
-    result = None
     try:
         result = await session.run(command, timeout_ms)
-    finally:
-        context.effects.command(command, result and result.exit_code)
+    except ToolFault:
+        context.effects.command(command, None)
+        raise
+    context.effects.command(command, result.exit_code)
     background = [{"pid": pid, "command": line} for pid, line in result.background]
     data = {"output": result.output, "exitCode": result.exit_code, "cwd": result.cwd}
     data |= {"background": background[:MAX_LISTED_PROCESSES], "notes": _notes(result)}

@@ -1,6 +1,6 @@
 """The tool `lsp`: definitions, references, calls and faults, as a language server knows them."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, cast
 
@@ -14,7 +14,7 @@ from outrider.tools.lsp.connection import plain
 from outrider.tools.lsp.positions import SourceText, member, path_of, uri_of
 from outrider.tools.lsp.servers import configured, program_for
 from outrider.tools.lsp.session import LspSession
-from outrider.tools.lsp.symbols import Hit, entries, hits
+from outrider.tools.lsp.symbols import Hit, entries, hit
 from outrider.tools.registry import tool
 from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import Place
@@ -159,18 +159,46 @@ class _Call:
         return _result(title, (f"{one['path']}\n{one['diff']}" for one in told), changes=told)
 
 
-async def _locate(call: _Call) -> dict[str, Any]:
-    if call.action == "definition" and call.path is None and call.symbol:
-        return call.found(await call.in_tree(symbols.name_parts(call.symbol)))
-    await call.aim()
-    method = "typeDefinition" if call.action == "type-definition" else call.action
-    answer = await call.ask(method, context={"includeDeclaration": True})
-    return call.found(symbols.locations(answer))
+async def _answered(call: _Call) -> dict[str, Any]:
+    match call.action:
+        case "symbols":
+            await call.open()
+            return call.found(await call.declared())
+        case "workspace-symbols":
+            return call.found(await call.in_tree(symbols.name_parts(call.query), exact=False))
+        case "diagnostics":
+            await call.open()
+            items = await call.server.diagnostics(call.place)
+            return call.found(_faults(call.place.path, items))
+        case "workspace-diagnostics":
+            return await _workspace_diagnostics(call)
+        case "servers" | "restart":
+            return await _servers(call)
+        case "codeAction":
+            return await _code_action(call)
+        case "definition" if call.path is None and call.symbol:
+            return call.found(await call.in_tree(symbols.name_parts(call.symbol)))
+        case "rename" if not call.new_name:
+            raise ToolFault(ToolCode.BAD_PARAMETER, "rename needs newName")
+        case _:
+            await call.aim()
+            return await _about_place(call)
 
 
-async def _hover(call: _Call) -> dict[str, Any]:
-    await call.aim()
-    return call.told(_words(member(await call.ask("hover"), "contents")))
+async def _about_place(call: _Call) -> dict[str, Any]:
+    match call.action:
+        case "hover":
+            return call.told(_words(member(await call.ask("hover"), "contents")))
+        case "signature":
+            return await _signature(call)
+        case "incoming-calls" | "outgoing-calls":
+            return await _calls(call)
+        case "rename":
+            return call.edited(await call.ask("rename", newName=call.new_name))
+        case _:
+            method = "typeDefinition" if call.action == "type-definition" else call.action
+            answer = await call.ask(method, context={"includeDeclaration": True})
+            return call.found(symbols.locations(answer))
 
 
 def _words(contents: Any) -> list[str]:
@@ -180,57 +208,45 @@ def _words(contents: Any) -> list[str]:
 
 async def _signature(call: _Call) -> dict[str, Any]:
     """Ask within the parentheses of a call; a declaration has only what hovering shows."""
-    await call.aim()
     found = entries(member(await call.ask("signatureHelp"), "signatures"))
     parenthesis = call.source.lines[(call.line or 1) - 1].find("(", (call.column or 1) - 1)
     if not found and parenthesis >= 0:
         before, call.column = call.column, parenthesis + 2
         found = entries(member(await call.ask("signatureHelp"), "signatures"))
         call.column = before
+    if not found:
+        return call.told(_words(member(await call.ask("hover"), "contents")))
     documents = [word for one in found for word in _words(one.get("documentation"))]
-    told = call.told([*(str(one.get("label")) for one in found), *documents])
-    return told if found else await _hover(call)
-
-
-async def _symbols(call: _Call) -> dict[str, Any]:
-    await call.open()
-    return call.found(await call.declared())
-
-
-async def _workspace_symbols(call: _Call) -> dict[str, Any]:
-    return call.found(await call.in_tree(symbols.name_parts(call.query), exact=False))
+    return call.told([*(str(one.get("label")) for one in found), *documents])
 
 
 async def _calls(call: _Call) -> dict[str, Any]:
-    await call.aim()
-    incoming = call.action == "incoming-calls"
-    method = f"callHierarchy/{'incomingCalls' if incoming else 'outgoingCalls'}"
+    side = "from" if call.action == "incoming-calls" else "to"
+    method = f"callHierarchy/{'incomingCalls' if side == 'from' else 'outgoingCalls'}"
     places: list[Hit] = []
     for item in entries(await call.ask("prepareCallHierarchy")):
         for one in entries(await call.server.ask(method, {"item": item})):
-            other = one["from" if incoming else "to"]
-            spans = one["fromRanges"] if incoming else [other["selectionRange"]]
-            places += [hit for span in spans for hit in hits(other["uri"], span, other["name"])]
+            other = one[side]
+            spans = one["fromRanges"] if side == "from" else [other["selectionRange"]]
+            places += [hit(other["uri"], span, other["name"]) for span in spans]
     return call.found(places)
 
 
-async def _diagnostics(call: _Call) -> dict[str, Any]:
-    if call.action == "workspace-diagnostics" and call.path is None:
+async def _workspace_diagnostics(call: _Call) -> dict[str, Any]:
+    if call.path is None:
         call.server = call.session.servers_for_tree(call.context)[0]
     else:
         await call.open()
-    if call.action == "diagnostics":
-        return call.found(_faults(call.place.path, await call.server.diagnostics(call.place)))
     reports, files = await call.server.all_diagnostics()
     notes = [f"{len(reports)} of {files} files were checked"] if files > len(reports) else []
-    return call.found((hit for path in reports for hit in _faults(path, reports[path])), *notes)
+    return call.found((one for path in reports for one in _faults(path, reports[path])), *notes)
 
 
 def _faults(path: str, items: Any) -> Iterable[Hit]:
     for one in entries(items):
         code = f" [{one['code']}]" if isinstance(one.get("code"), str | int) else ""
-        label = f"{_SEVERITIES.get(one.get('severity', 1), 'error')}: {one.get('message')}{code}"
-        yield from hits(uri_of(path), one.get("range"), label)
+        severity = _SEVERITIES.get(one.get("severity", 1), "error")
+        yield hit(uri_of(path), one["range"], f"{severity}: {one.get('message')}{code}")
 
 
 async def _servers(call: _Call) -> dict[str, Any]:
@@ -238,18 +254,11 @@ async def _servers(call: _Call) -> dict[str, Any]:
         await call.session.aclose()
     around, lines = call.session.around(call.context), list[str]()
     for server in configured(call.session.config):
-        program = program_for(server, around)
+        found = program_for(server, around)
         runs = [f", runs in {root}" for name, root in call.session.servers if name == server.name]
-        found = f"{program.path or program.problem}{''.join(runs)}"
-        lines.append(f"{server.language}: {server.name} {found}")
+        where = f"{found.path or found.problem}{''.join(runs)}"
+        lines.append(f"{server.language}: {server.name} {where}")
     return _result(f"{len(lines)} language servers", lines)
-
-
-async def _rename(call: _Call) -> dict[str, Any]:
-    if not call.new_name:
-        raise ToolFault(ToolCode.BAD_PARAMETER, "rename needs newName")
-    await call.aim()
-    return call.edited(await call.ask("rename", newName=call.new_name))
 
 
 async def _code_action(call: _Call) -> dict[str, Any]:
@@ -268,14 +277,6 @@ async def _code_action(call: _Call) -> dict[str, Any]:
         message = f"no code action has this title; there are: {', '.join(offered)}"
         raise ToolFault(ToolCode.NOT_FOUND, message)
     return call.edited(await call.server.edit_of(offered[call.query]))
-
-
-_HANDLERS: dict[str, Callable[[_Call], Awaitable[dict[str, Any]]]] = {
-    "hover": _hover, "signature": _signature, "symbols": _symbols, "diagnostics": _diagnostics,
-    "workspace-diagnostics": _diagnostics, "servers": _servers, "restart": _servers,
-    "workspace-symbols": _workspace_symbols, "incoming-calls": _calls, "outgoing-calls": _calls,
-    "rename": _rename, "codeAction": _code_action,
-}  # fmt: skip
 
 
 @tool("code:lsp", name="lsp", timeout_ms=TIMEOUT_MS, format=Formatter(_format_long, _format_short))
@@ -309,7 +310,7 @@ async def lsp(
     session.check(action)
     call = _Call(context, session, action, path, line, column, symbol, query, new_name, dry_run)
     try:
-        return await _HANDLERS.get(action, _locate)(call)
-    except (LookupError, TypeError, AttributeError) as fault:  # answers of any shape
+        return await _answered(call)
+    except (LookupError, TypeError, ValueError, AttributeError) as fault:  # answers of any shape
         message = f"{action} was answered with something unexpected ({type(fault).__name__})"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None

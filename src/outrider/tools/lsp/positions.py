@@ -41,17 +41,16 @@ class SourceText:
         units = len(text[: column - 1].encode("utf-16-le", "surrogatepass")) // 2
         return {"line": line - 1, "character": units}
 
-    def from_server(self, position: Any) -> tuple[int, int] | None:
+    def from_server(self, line: int, units: int) -> tuple[int, int] | None:
         """Return the line and column of what a server names; None where there is no such line."""
-        line, units = counted(position) or (len(self.lines), 0)
-        if line >= len(self.lines):
+        if not 0 <= line < len(self.lines):
             return None
-        cut = self.lines[line].encode("utf-16-le", "surrogatepass")[: 2 * units]
+        cut = self.lines[line].encode("utf-16-le", "surrogatepass")[: 2 * max(0, units)]
         return line + 1, len(cut.decode("utf-16-le", "ignore")) + 1
 
     def offset(self, position: Any) -> int | None:
         """Return how many characters stand before what a server names."""
-        place = self.from_server(position)
+        place = self.from_server(position["line"], position["character"])
         return None if place is None else self._starts[place[0] - 1] + place[1] - 1
 
     @cached_property
@@ -62,13 +61,6 @@ class SourceText:
 def member(value: Any, name: str) -> Any:
     """Return an entry of what should be an object; None where it isn't one, or has none."""
     return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
-
-
-def counted(position: Any) -> tuple[int, int] | None:
-    """Return line and units of a position of the protocol, from 0; None where it isn't one."""
-    line, units = member(position, "line"), member(position, "character")
-    valid = all(type(number) is int and 0 <= number < 1 << 31 for number in (line, units))
-    return (line, units) if valid else None
 
 
 def read_source(workspace: Workspace, place: Place) -> SourceText:

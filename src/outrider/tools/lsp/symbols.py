@@ -12,7 +12,7 @@ from outrider.protocol.envelope import ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.text import LINES_ABOVE
 from outrider.tools.lsp.connection import plain
-from outrider.tools.lsp.positions import SourceText, counted, member, path_of, read_source
+from outrider.tools.lsp.positions import SourceText, path_of, read_source
 from outrider.workspaces.names import shown_name
 
 MAX_SHOWN = 100
@@ -32,11 +32,6 @@ class Hit(NamedTuple):
     label: str = ""
     names: tuple[str, ...] = ()
 
-    @property
-    def position(self) -> dict[str, int]:
-        """The place, as servers take it."""
-        return {"line": self.line, "character": self.units}
-
 
 def entries(value: Any) -> list[dict[str, Any]]:
     """Return the objects in what should be a list of them, or one alone."""
@@ -44,18 +39,20 @@ def entries(value: Any) -> list[dict[str, Any]]:
     return [item for item in items if isinstance(item, dict)]
 
 
-def hits(uri: Any, span: Any, label: Any = "", names: tuple[str, ...] = ()) -> Iterator[Hit]:
-    """Yield the place where a range begins, if it is one."""
-    place = counted(member(span, "start"))
-    if place is not None and isinstance(uri, str):
-        yield Hit(uri, *place, " ".join(plain(label, MAX_LABEL_CHARACTERS).split()), names)
+def hit(uri: str, span: Any, label: str = "", names: tuple[str, ...] = ()) -> Hit:
+    """Return the place where a range begins."""
+    start, label = span["start"], " ".join(plain(label, MAX_LABEL_CHARACTERS).split())
+    return Hit(uri, start["line"], start["character"], label, names)
 
 
-def locations(answer: Any) -> Iterator[Hit]:
-    """Yield the places of an answer, in either of the protocol's two forms."""
-    for one in entries(answer):
-        span = one.get("targetSelectionRange") or one.get("range")
-        yield from hits(one.get("targetUri") or one.get("uri"), span)
+def locations(answer: Any) -> list[Hit]:
+    """Return the places of an answer, in either of the protocol's two forms."""
+    return [
+        hit(one["targetUri"], one["targetSelectionRange"])
+        if "targetUri" in one
+        else hit(one["uri"], one["range"])
+        for one in entries(answer)
+    ]
 
 
 def symbols(answer: Any, uri: str = "", above: tuple[str, ...] = ()) -> Iterator[Hit]:
@@ -65,9 +62,7 @@ def symbols(answer: Any, uri: str = "", above: tuple[str, ...] = ()) -> Iterator
         name = plain(one.get("name"), MAX_LABEL_CHARACTERS).partition("(")[0].strip()
         container = re.findall(r"\w+", plain(one.get("containerName"), MAX_LABEL_CHARACTERS))
         names = (*(above or container), name)
-        yield from hits(
-            where.get("uri"), one.get("selectionRange") or where.get("range"), "", names
-        )
+        yield hit(where["uri"], one.get("selectionRange") or where["range"], "", names)
         if one.get("kind") not in _FUNCTIONS and len(above) < MAX_DEPTH:
             yield from symbols(one.get("children") or [], uri, names)
 
@@ -91,17 +86,17 @@ def word_at(source: SourceText, name: str, line: int, column: int = 1) -> tuple[
     return None
 
 
-def name_place(source: SourceText, hit: Hit) -> tuple[int, int] | None:
+def name_place(source: SourceText, found: Hit) -> tuple[int, int] | None:
     """Return where a place is; of a symbol its name, for some servers name the declaration."""
-    at = source.from_server(hit.position)
-    return word_at(source, hit.names[-1], *at) or at if at and hit.names else at
+    at = source.from_server(found.line, found.units)
+    return word_at(source, found.names[-1], *at) or at if at and found.names else at
 
 
 def listed(context: ToolContext, found: Iterable[Hit]) -> dict[str, Any]:
     """Return places grouped by file, with their lines; of a long list the first, and a count."""
     by_file: dict[str, list[Hit]] = {}
-    for hit in dict.fromkeys(found):
-        by_file.setdefault(hit.uri, []).append(hit)
+    for one in dict.fromkeys(found):
+        by_file.setdefault(one.uri, []).append(one)
     files, total = list[dict[str, Any]](), 0
     for uri, hits_there in by_file.items():
         if shown := hits_there[: max(0, MAX_SHOWN - total)]:
@@ -120,14 +115,14 @@ def _file(context: ToolContext, uri: str, found: Sequence[Hit]) -> dict[str, Any
     else:
         shown = place.shown
         context.effects.file_read(place.path)
-    places = [name_place(source, hit) or (hit.line + 1, hit.units + 1) for hit in found]
+    places = [name_place(source, one) or (one.line + 1, one.units + 1) for one in found]
     # Masked together with what stands above them: a secret may begin there.
     first = max(0, min(places)[0] - 1 - LINES_ABOVE)
     texts = source.lines[first : max(places)[0]]
     texts = dict(enumerate(context.mask.lines(texts) if context.mask else texts, first + 1))
     lines: list[dict[str, Any]] = []
-    for hit, (line, column) in zip(found, places, strict=True):
+    for one, (line, column) in zip(found, places, strict=True):
         text = plain(texts.get(line, "").strip(), MAX_LINE_CHARACTERS)
-        text = "  " * (len(hit.names) - 1) + text
-        lines.append({"line": line, "column": column, "label": hit.label, "text": text})
+        text = "  " * (len(one.names) - 1) + text
+        lines.append({"line": line, "column": column, "label": one.label, "text": text})
     return {"path": shown, "lines": lines}
