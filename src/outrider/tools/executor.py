@@ -22,8 +22,7 @@ from outrider.schemas.arguments import CallArguments, read_arguments
 from outrider.schemas.output_schema import CompiledSchema, load_schema
 from outrider.schemas.values import is_object
 from outrider.tools.context import ToolContext
-from outrider.tools.cutting import Keep, cut_text, shrink
-from outrider.tools.formatting import ResultFormatter, error_line
+from outrider.tools.formatting import Keep, ResultFormatter, cut_text, error_line, shrink
 from outrider.tools.registry import DEFAULT_TIMEOUT_MS, Tool
 from outrider.tools.returned import envelope_of, envelope_of_fault
 from outrider.tools.sessions import SessionLease, SessionPool

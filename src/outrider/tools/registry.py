@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import wraps
 from types import ModuleType
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
 from outrider.protocol.envelope import ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Formatter
+from outrider.tools.formatting import Formatter, Keep
 from outrider.tools.signatures import Signature, describe, read_signature
 
 DEFAULT_TIMEOUT_MS = 120_000
@@ -54,8 +54,7 @@ class Tool:
     """Changes files or runs commands: never given to a read-only child."""
     format: Formatter | None = None
     session: SessionFactory | None = None
-    keep: Literal["head", "ends"] = "head"
-    """What stays of a result that is too long."""
+    keep: Keep = "head"
     signature: Signature | None = None
     """How arguments reach `run`; without one they are passed by their JSON names."""
 
@@ -79,7 +78,7 @@ def tool(
     writes: bool | None = None,
     format: Formatter | None = None,  # noqa: A002  # the tool's own word for it
     session: SessionFactory | None = None,
-    keep: Literal["head", "ends"] = "head",
+    keep: Keep = "head",
 ) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that makes a tool of a function or method, under `resource:action`.
 

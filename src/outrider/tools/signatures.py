@@ -31,13 +31,7 @@ Reader = Callable[[Any], Any]
 _SECTION = re.compile(r"^(?:Args|Arguments|Parameters):\s*\n((?: .*\n?|\n)*)", re.MULTILINE)
 _ENTRY = re.compile(r"^ {1,4}(\w+)[ \t]*(?:\([^)\n]*\))?:", re.MULTILINE)
 _REQUIRED = inspect.Parameter.empty
-_SCALARS: dict[Any, str] = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    type(None): "null",
-}
+_SCALARS: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _UNIONS = (Union, types.UnionType)
 
 

@@ -8,13 +8,12 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.lsp import edits, symbols
+from outrider.tools.lsp import edits, positions
 from outrider.tools.lsp.client import LanguageServer
 from outrider.tools.lsp.connection import plain
-from outrider.tools.lsp.positions import SourceText, member, path_of, uri_of
+from outrider.tools.lsp.positions import Hit, SourceText, entries, hit, member, path_of, uri_of
 from outrider.tools.lsp.servers import configured, program_for
 from outrider.tools.lsp.session import LspSession
-from outrider.tools.lsp.symbols import Hit, entries, hit
 from outrider.tools.registry import tool
 from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import Place
@@ -76,7 +75,7 @@ class _Call:
 
     async def aim(self) -> None:
         """Find the place that is meant; raises `ToolFault` with a list where several are."""
-        names = symbols.name_parts(self.symbol)
+        names = positions.name_parts(self.symbol)
         if not names and not (self.path and self.line and self.column):
             message = "give path, line and column, or a symbol; path and line tell it from others"
             raise ToolFault(ToolCode.BAD_PARAMETER, message)
@@ -84,10 +83,10 @@ class _Call:
             await self._point_at(await self.in_tree(names))
             return
         await self.open()
-        if self.line is None and (found := symbols.matching(await self.declared(), names)):
+        if self.line is None and (found := positions.matching(await self.declared(), names)):
             await self._point_at(found)
         elif self.column is None:  # used there, and perhaps declared elsewhere
-            at = symbols.word_at(self.source, names[-1], self.line or 1)
+            at = positions.word_at(self.source, names[-1], self.line or 1)
             if at is None or self.line not in (None, at[0]):
                 where = f"line {self.line} of {self.place.shown}" if self.line else self.place.shown
                 raise ToolFault(ToolCode.NOT_FOUND, f"there is no {names[-1]} in {where}")
@@ -96,32 +95,32 @@ class _Call:
     async def _point_at(self, found: list[Hit]) -> None:
         if len(found) != 1:
             title = f"{len(found)} symbols are named {self.symbol}"
-            data = _result(title, **symbols.listed(self.context, found))
+            data = _result(title, **positions.listed(self.context, found))
             raise ToolFault(ToolCode.CONFLICT, f"{title}: give path and line, or more names", data)
         await self.open(path_of(found[0].uri))
-        self.line, self.column = symbols.name_place(self.source, found[0]) or (1, 1)
+        self.line, self.column = positions.name_place(self.source, found[0]) or (1, 1)
 
     async def declared(self) -> list[Hit]:
         """Return what the file declares."""
         uri = uri_of(self.place.path)
         asked = {"textDocument": {"uri": uri}}
         answer = await self.server.ask("textDocument/documentSymbol", asked)
-        return list(symbols.symbols(answer, uri))
+        return list(positions.symbols(answer, uri))
 
     async def in_tree(self, names: tuple[str, ...], *, exact: bool = True) -> list[Hit]:
         """Return the symbols of a name in the whole tree, of the first language that has it."""
         servers, roots = self.session.servers_for_tree(self.context), self.context.workspace.roots
         for self.server in servers if names else ():
-            answer = symbols.symbols(
+            answer = positions.symbols(
                 await self.server.ask("workspace/symbol", {"query": names[-1]})
             )
             found = [one for one in answer if containing(roots, path_of(one.uri) or "")]
             if exact:
-                named = symbols.matching(found, names[-1:])
-                found = symbols.matching(named, names)
+                named = positions.matching(found, names[-1:])
+                found = positions.matching(named, names)
                 for uri in () if found else dict.fromkeys(one.uri for one in named[:MAX_OPENED]):
                     await self.open(path_of(uri))  # not every server tells what a symbol is in
-                    found += symbols.matching(await self.declared(), names)
+                    found += positions.matching(await self.declared(), names)
             if found:
                 return found
         asked = ", ".join(server.server.name for server in servers)
@@ -135,7 +134,7 @@ class _Call:
 
     def found(self, places: Iterable[Hit], *notes: str) -> dict[str, Any]:
         """Return places as the caller sees them."""
-        name, listing = self.server.server.name, symbols.listed(self.context, places)
+        name, listing = self.server.server.name, positions.listed(self.context, places)
         total, files = listing["total"], listing["inFiles"]
         more = total - sum(len(file["lines"]) for file in listing["files"])
         said = [*notes, *([f"{more} more are not shown"] if more else [])]
@@ -165,7 +164,7 @@ async def _answered(call: _Call) -> dict[str, Any]:
             await call.open()
             return call.found(await call.declared())
         case "workspace-symbols":
-            return call.found(await call.in_tree(symbols.name_parts(call.query), exact=False))
+            return call.found(await call.in_tree(positions.name_parts(call.query), exact=False))
         case "diagnostics":
             await call.open()
             items = await call.server.diagnostics(call.place)
@@ -177,28 +176,26 @@ async def _answered(call: _Call) -> dict[str, Any]:
         case "codeAction":
             return await _code_action(call)
         case "definition" if call.path is None and call.symbol:
-            return call.found(await call.in_tree(symbols.name_parts(call.symbol)))
-        case "rename" if not call.new_name:
-            raise ToolFault(ToolCode.BAD_PARAMETER, "rename needs newName")
-        case _:
-            await call.aim()
-            return await _about_place(call)
-
-
-async def _about_place(call: _Call) -> dict[str, Any]:
-    match call.action:
+            return call.found(await call.in_tree(positions.name_parts(call.symbol)))
         case "hover":
+            await call.aim()
             return call.told(_words(member(await call.ask("hover"), "contents")))
         case "signature":
+            await call.aim()
             return await _signature(call)
         case "incoming-calls" | "outgoing-calls":
+            await call.aim()
             return await _calls(call)
         case "rename":
+            if not call.new_name:
+                raise ToolFault(ToolCode.BAD_PARAMETER, "rename needs newName")
+            await call.aim()
             return call.edited(await call.ask("rename", newName=call.new_name))
         case _:
+            await call.aim()
             method = "typeDefinition" if call.action == "type-definition" else call.action
             answer = await call.ask(method, context={"includeDeclaration": True})
-            return call.found(symbols.locations(answer))
+            return call.found(positions.locations(answer))
 
 
 def _words(contents: Any) -> list[str]:
