@@ -205,6 +205,7 @@ class ToolExecutor:
                 return task.result()
             raise TimeoutError(f"{tool.name} took longer than {call.timeout_ms} ms and was ended.")
         finally:
+            call.context.stop.set()  # a thread can't be ended, only told to end
             if not task.done():
                 if turn is not None:
                     turn.broken = True  # nobody knows in which state the call has left it

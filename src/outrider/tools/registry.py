@@ -4,12 +4,10 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import wraps
 from types import ModuleType
 from typing import Any, Protocol, TypeVar, cast
 
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
-from outrider.protocol.envelope import ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Formatter, Keep
 from outrider.tools.signatures import Signature, describe, read_signature
@@ -127,25 +125,12 @@ def collect_tools(source: object) -> list[Tool]:
 
 
 def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return what the executor calls: async, a plain function in a thread, faults as envelopes."""
-    run = function
-    if not inspect.iscoroutinefunction(function):
-        from outrider.processes.threads import in_thread
+    """Return what the executor calls: an async function as it is, a plain one in a thread."""
+    if inspect.iscoroutinefunction(function):
+        return function
+    from outrider.processes.threads import in_thread
 
-        run = in_thread(function)
-
-    @wraps(function)
-    async def answered(**arguments: Any) -> Any:
-        try:
-            return await run(**arguments)
-        except ToolFault as fault:
-            return fault.envelope()
-        finally:  # a thread can't be ended, only told to end
-            for argument in arguments.values():
-                if isinstance(argument, ToolContext):
-                    argument.stop.set()
-
-    return answered
+    return in_thread(function)
 
 
 def _members(holder: object) -> Iterator[Tool]:
