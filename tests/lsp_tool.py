@@ -41,7 +41,8 @@ class Lsp:
     ) -> None:
         language = {"typescript-language-server": "typescript", "clangd": "c"}
         preferred = {language.get(server, "python"): server} if server else {}
-        config = config or LspConfig(preferred=preferred)
+        patient = {"request_timeout_ms": 90_000, "start_timeout_ms": 90_000}
+        config = config or LspConfig(preferred=preferred, **patient)
         self.session = LspSession(config, actions, trusted=trusted)
         env = {**without_secrets(os.environ), **(environment or {})}
         if server == "typescript-language-server":

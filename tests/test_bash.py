@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bad_arguments import bad_arguments
 from outrider.processes import reaping
-from outrider.tools import shell_session
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
 from outrider.tools.registry import tool_of
@@ -399,16 +398,11 @@ async def test_a_missing_folder_is_an_envelope(tmp_path: Path):
         assert (await call(tools, "echo x")).envelope["code"] == 5000
 
 
-async def test_sh_serves_where_there_is_no_bash(
-    tools: ToolExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(shell_session, "shell_program", lambda path: "/bin/sh")
-    (tmp_path / "sub").mkdir()
-    await run(tools, "cd sub; export kept=1; plain=2")
-    assert (await run(tools, "echo $kept $plain; pwd"))["output"] == f"1 2\n{tmp_path}/sub\n"
-    assert (await run(tools, "exit 3"))["exitCode"] == 3
-    await run(tools, "echo 'unbalanced")
-    assert (await run(tools, "echo $kept; pwd"))["output"] == f"1\n{tmp_path}/sub\n"
+async def test_a_missing_bash_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("os.defpath", str(tmp_path))
+    async with make_executor(tmp_path, environment={"PATH": str(tmp_path)}) as tools:
+        outcome = await call(tools, "echo x")
+    assert outcome.envelope["code"] == 2004 and "bash is not installed" in outcome.text
 
 
 async def test_nothing_is_left_in_the_temporary_folder(

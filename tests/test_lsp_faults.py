@@ -108,8 +108,7 @@ async def test_a_flood_of_complaints_takes_no_memory_and_no_answer_is_lost(tree)
     async with faulty(tree, "flood") as lsp:
         assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
         (server,) = lsp.session.servers.values()
-        kept = (await server.start())._complaints
-    assert len(kept) <= connection.MAX_STDERR_BYTES
+    assert len(server._complaints) <= connection.MAX_STDERR_BYTES
 
 
 async def test_an_answer_of_50_mb_is_refused_and_the_same_server_goes_on(tree):
@@ -145,14 +144,14 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_which_stays_usable(tr
         call = asyncio.create_task(lsp.call("definition", **ASKED))
         await asyncio.to_thread(wait_until, lambda: processes_below(), "the server")
         (server,) = lsp.session.servers.values()
-        opened = await server.start()
-        while not opened._waiting:
+        await server.start()
+        while not server._waiting:
             await asyncio.sleep(0.01)
         call.cancel()
         await asyncio.wait({call})
         assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
         await asyncio.to_thread(wait_until, told.exists, "the server to be told")
-        assert await server.start() is opened
+        assert list(lsp.session.servers.values()) == [server]
 
 
 async def test_a_call_that_is_cancelled_while_the_server_starts_leaves_it_to_the_others(tree):
@@ -215,8 +214,8 @@ async def test_a_long_list_is_cut_with_a_count(tree):
 
 async def test_an_answer_of_another_shape_is_no_crash(tree):
     async with faulty(tree, "wrong-shape") as lsp:
-        assert await lsp.places("definition", **ASKED) == set()
-        assert (await lsp.call("symbols", path="app.py")).envelope["code"] in (0, 2001)
+        assert (await lsp.fault("definition", **ASKED))[0] == 2001
+        assert (await lsp.fault("symbols", path="app.py"))[0] == 2001
 
 
 async def test_a_source_line_with_a_secret_is_masked_with_what_stands_above_it(tree):
@@ -320,7 +319,7 @@ async def test_a_server_that_was_ended_is_not_started_by_a_call_that_was_under_w
         await lsp.text("definition", **ASKED)
         (server,) = lsp.session.servers.values()
         await lsp.session.aclose()
-        with pytest.raises(ToolFault, match="was ended"):
+        with pytest.raises(ToolFault, match="ended"):
             await server.ask("textDocument/hover", {})
         assert not processes_below()
         await lsp.text("definition", **ASKED)  # by a new one
@@ -348,10 +347,10 @@ def test_places_are_counted_in_characters_here_and_in_utf16_units_there():
     source = positions.SourceText("a\r\nx🙂y\n\x0cz\rlast")
     assert source.lines == ["a", "x🙂y", "\x0cz", "last"]
     assert source.to_server(2, 3) == {"line": 1, "character": 3}
-    assert source.from_server({"line": 1, "character": 3}) == (2, 3)
-    assert source.from_server({"line": 1, "character": 2}) == (2, 2), "within the emoji"
-    assert source.from_server({"line": 1, "character": 99}) == (2, 4)
-    assert source.from_server({"line": 4, "character": 0}) is None
+    assert source.from_server(1, 3) == (2, 3)
+    assert source.from_server(1, 2) == (2, 2), "within the emoji"
+    assert source.from_server(1, 99) == (2, 4)
+    assert source.from_server(4, 0) is None and source.from_server(-1, 0) is None
     assert source.offset({"line": 3, "character": 1}) == source.text.index("ast")
 
 
@@ -436,9 +435,8 @@ async def test_a_file_that_is_no_longer_seen_is_not_reported_as_deleted(tree, mo
     async with faulty(tree, "fine") as lsp:
         await lsp.text("definition", **ASKED)
         (server,) = lsp.session.servers.values()
-        opened = await server.start()
         told = []
-        monkeypatch.setattr(opened, "notify", lambda method, params: told.append((method, params)))
+        monkeypatch.setattr(server, "notify", lambda method, params: told.append((method, params)))
         monkeypatch.setattr(servers, "MAX_FILES", 3)
         (tree / "file_0.py").unlink()
         await lsp.text("definition", **ASKED)

@@ -8,7 +8,6 @@ OutriderError
 ├── StartFailed           a child that could not be started
 ├── Flooded               a child that sent more than its limits allow
 ├── ToolFault             a tool call that ends in an error envelope
-├── ShellEnded            a shell that is gone
 ├── ModelUnavailable      a model that can't be asked
 ├── NoForkServer          no process to fork a child from
 ├── ForkServerUnfit       a process that must not be forked

@@ -81,16 +81,15 @@ class ToolContext:
     """The child's language servers, where it may ask these."""
     convert: ConvertConfig | None = field(default_factory=ConvertConfig)
     """The limits for documents; None where none are converted."""
-    stop: threading.Event = field(default_factory=threading.Event)
+    stop: threading.Event = field(default_factory=threading.Event, init=False)
     """Set when the caller has given the call up: what isn't done yet must not be done."""
-    effects: EffectsRecorder = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below
+    effects: EffectsRecorder = field(init=False)
     workspace: Workspace = field(default=None)  # pyright: ignore[reportAssignmentType]  # set below
     """Where the files are: the folder `cwd` and the allowed roots, unless another is given."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cwd", Path(self.cwd).resolve())
-        if self.effects is None:  # pyright: ignore[reportUnnecessaryComparison]  # the default
-            object.__setattr__(self, "effects", EffectsRecorder(self.cwd))
+        object.__setattr__(self, "effects", EffectsRecorder(self.cwd))
         if self.workspace is None:  # pyright: ignore[reportUnnecessaryComparison]  # the default
             roots = tuple(map(str, (self.cwd, *self.allowed_roots)))
             workspace = FolderWorkspace(roots, self.allow_credential_files)
@@ -98,7 +97,7 @@ class ToolContext:
 
     def for_call(self) -> "ToolContext":
         """Return the context of one call: the same, with effects and an end of its own."""
-        return replace(self, effects=EffectsRecorder(self.cwd), stop=threading.Event())
+        return replace(self)
 
     def spill_folder(self) -> Path | None:
         """Return a folder that is removed when the run is over, or None where there is none."""
@@ -111,7 +110,7 @@ class ToolContext:
         folder = self.spill_folder()
         if folder is None:
             return None
-        number = 1 + sum(1 for _ in folder.glob("result-*.txt"))
+        number = 1
         while (path := folder / f"result-{number}.txt").exists():
             number += 1
         path.touch(0o600, exist_ok=False)

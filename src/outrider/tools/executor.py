@@ -19,11 +19,10 @@ from outrider.protocol.envelope import (
 )
 from outrider.protocol.receipt import Effects, Receipt
 from outrider.schemas.arguments import CallArguments, read_arguments
+from outrider.schemas.output_schema import CompiledSchema, load_schema
 from outrider.schemas.values import is_object
-from outrider.tools.arguments import ArgumentChecker
 from outrider.tools.context import ToolContext
-from outrider.tools.cutting import Keep, cut_text, shrink
-from outrider.tools.formatting import ResultFormatter
+from outrider.tools.formatting import Keep, ResultFormatter, cut_text, error_line, shrink
 from outrider.tools.registry import DEFAULT_TIMEOUT_MS, Tool
 from outrider.tools.returned import envelope_of, envelope_of_fault
 from outrider.tools.sessions import SessionLease, SessionPool
@@ -50,38 +49,27 @@ class ToolOutcome:
     """What the call did beside answering."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedCall:
-    """A call whose arguments were read and checked, before it is made."""
+@dataclass(slots=True)
+class Call:
+    """One call: its arguments are read and checked before it is made."""
 
     name: str
     tool: Tool | None
     """None only beside a fault."""
     timeout_ms: int
+    context: ToolContext
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     fault: Exception | None = None
     """Why the call can't be made."""
-
-
-@dataclass(slots=True)
-class _Call:
-    """What is known of a call while it is under way."""
-
-    prepared: PreparedCall
-    context: ToolContext
     session_id: str | None = None
     temporary_session: bool | None = None
     started: float = field(default_factory=time.perf_counter)
 
     def meta(self) -> Meta:
-        tool = self.prepared.tool
-        return build_meta(
-            self.prepared.name,
-            time.perf_counter() - self.started,
-            tool.resource if tool else None,
-            self.session_id,
-            self.temporary_session,
-        )
+        """Return what is known of the call by now."""
+        resource = self.tool.resource if self.tool else None
+        elapsed = time.perf_counter() - self.started
+        return build_meta(self.name, elapsed, resource, self.session_id, self.temporary_session)
 
 
 class ToolExecutor:
@@ -104,7 +92,7 @@ class ToolExecutor:
         self._result_bytes = result_bytes
         self._not_given = frozenset(not_given)
         self._sessions = sessions or SessionPool()
-        self._checkers: dict[str, ArgumentChecker] = {}
+        self._schemas: dict[str, CompiledSchema] = {}
         self._formatter = ResultFormatter({one.name: one.format for one in tools if one.format})
 
     async def __aenter__(self) -> "ToolExecutor":
@@ -120,19 +108,17 @@ class ToolExecutor:
             if session is not None:
                 await session.aclose()
 
-    def prepare(self, name: str, arguments: CallArguments) -> PreparedCall:
+    def prepare(self, name: str, arguments: CallArguments) -> Call:
         """Return a call that can be made, or one that knows why it can't."""
-        tool = self._by_name.get(name)
+        tool, context = self._by_name.get(name), self.context.for_call()
         if tool is None:
-            return PreparedCall(name, None, DEFAULT_TIMEOUT_MS, fault=self._unknown(name))
+            return Call(name, None, DEFAULT_TIMEOUT_MS, context, fault=self._unknown(name))
         try:
-            if name not in self._checkers:
-                self._checkers[name] = ArgumentChecker(tool.parameters)
-            checked = self._checkers[name].check(arguments)
+            checked = self._checked(tool, arguments)
         except Exception as fault:
-            return PreparedCall(name, tool, tool.timeout_ms, fault=fault)
+            return Call(name, tool, tool.timeout_ms, context, fault=fault)
         asked = checked.get("timeoutMs", tool.timeout_ms)
-        return PreparedCall(name, tool, asked if tool.own_timeout else tool.timeout_ms, checked)
+        return Call(name, tool, asked if tool.own_timeout else tool.timeout_ms, context, checked)
 
     async def execute(
         self, name: str, arguments: str | Mapping[str, Any], *, session_id: str | None = None
@@ -140,18 +126,24 @@ class ToolExecutor:
         """Return the result of one call, also of one that can't be made or fails."""
         return await self.run(self.prepare(name, read_arguments(arguments)), session_id=session_id)
 
-    async def run(self, prepared: PreparedCall, *, session_id: str | None = None) -> ToolOutcome:
+    async def run(self, call: Call, *, session_id: str | None = None) -> ToolOutcome:
         """Return the result of a call that was prepared; raises only when it is cancelled."""
-        call = _Call(prepared, self.context.for_call())
+        call.started = time.perf_counter()
         try:
             envelope = await self._envelope(call, session_id)
         except Exception as fault:
             envelope = envelope_of_fault(fault)
-        self.receipt.add(call.context.effects.effects(), failed=not is_success(envelope))
+        effects = call.context.effects.effects()
+        self.receipt.add(effects, failed=not is_success(envelope))
         try:
-            return self._outcome(call, envelope)
+            return self._outcome(call, envelope, effects)
         except Exception as fault:  # a mask or a disk that fails: nothing unmasked may pass
-            return _without_result(call, type(fault).__name__)
+            message = f"{call.name[:100]} ran, but its result could not be prepared"
+            envelope = build_error_response(
+                ToolCode.INTERNAL, f"{message} ({type(fault).__name__})."
+            )
+            text = error_line(envelope)
+            return ToolOutcome({**envelope, "meta": call.meta()}, text, text, effects)
 
     def text_of(self, earlier: Mapping[str, Any]) -> str:
         """Return what the model sees of a call that was made before, by its record."""
@@ -171,10 +163,33 @@ class ToolExecutor:
         message = f"There is no tool {name[:100]!r}.{hint} Tools: {names}."
         return ToolFault(ToolCode.UNKNOWN_TOOL, message)
 
-    async def _envelope(self, call: _Call, session_id: str | None) -> Envelope:
-        if call.prepared.fault is not None:
-            raise call.prepared.fault
-        tool = cast("Tool", call.prepared.tool)
+    def _checked(self, tool: Tool, arguments: CallArguments) -> dict[str, Any]:
+        """Return arguments as the tool takes them; raises a ToolFault that names every fault."""
+        if arguments.fault is not None:
+            message = f"{arguments.fault.message}. Send one JSON object."
+            raise ToolFault(ToolCode.ARGUMENTS_NOT_JSON, message)
+        if tool.name not in self._schemas:
+            self._schemas[tool.name] = load_schema(tool.parameters)
+        given, properties = arguments.value, tool.parameters.get("properties", {})
+        if is_object(given):  # many models send null for what is not given
+            optional = properties.keys() - tool.parameters.get("required", [])
+            left_out = {name for name in optional & given.keys() if given[name] is None}
+            given = {name: value for name, value in given.items() if name not in left_out}
+        faults = [str(fault) for fault in self._schemas[tool.name].faults(given, arguments.size)]
+        if arguments.size.wide_words:
+            faults.append("$: an integer doesn't fit into 64 bits")
+        if faults:
+            raise ToolFault(ToolCode.BAD_PARAMETER, "; ".join(faults))
+        checked = cast("dict[str, Any]", given)
+        for name, value in checked.items():  # to JSON Schema 3.0 is an integer, to Python it isn't
+            if isinstance(value, float) and properties.get(name, {}).get("type") == "integer":
+                checked[name] = int(value)
+        return checked
+
+    async def _envelope(self, call: Call, session_id: str | None) -> Envelope:
+        if call.fault is not None:
+            raise call.fault
+        tool = cast("Tool", call.tool)
         if tool.session is None:
             return await self._in_time(call, tool, None)
         wanted = session_id or self.context.session_id
@@ -182,24 +197,25 @@ class ToolExecutor:
             call.session_id, call.temporary_session = turn.session_id, turn.temporary
             return await self._in_time(call, tool, turn)
 
-    async def _in_time(self, call: _Call, tool: Tool, turn: SessionLease | None) -> Envelope:
-        timeout_ms = call.prepared.timeout_ms
-        seconds = timeout_ms / 1000 + (OWN_TIMEOUT_SECONDS if tool.own_timeout else 0)
+    async def _in_time(self, call: Call, tool: Tool, turn: SessionLease | None) -> Envelope:
+        seconds = call.timeout_ms / 1000 + (OWN_TIMEOUT_SECONDS if tool.own_timeout else 0)
         task = asyncio.create_task(_contained(self._run(call, tool, turn)))
         try:
-            done, _ = await asyncio.wait({task}, timeout=seconds)
-        except asyncio.CancelledError:
-            await _let_go(task, turn)
-            raise
-        if done:
-            return task.result()
-        await _let_go(task, turn)
-        raise TimeoutError(f"{tool.name} took longer than {timeout_ms} ms and was ended.")
+            if (await asyncio.wait({task}, timeout=seconds))[0]:
+                return task.result()
+            raise TimeoutError(f"{tool.name} took longer than {call.timeout_ms} ms and was ended.")
+        finally:
+            call.context.stop.set()  # a thread can't be ended, only told to end
+            if not task.done():
+                if turn is not None:
+                    turn.broken = True  # nobody knows in which state the call has left it
+                task.cancel()
+                await asyncio.wait({task}, timeout=CANCEL_SECONDS)
 
-    async def _run(self, call: _Call, tool: Tool, turn: SessionLease | None) -> Envelope:
-        arguments = call.prepared.arguments
+    async def _run(self, call: Call, tool: Tool, turn: SessionLease | None) -> Envelope:
+        arguments = call.arguments
         if tool.own_timeout:
-            arguments = {**arguments, "timeoutMs": call.prepared.timeout_ms}
+            arguments = {**arguments, "timeoutMs": call.timeout_ms}
         session = None if turn is None else await turn.session(self.context)
         if tool.signature is not None:
             try:
@@ -211,63 +227,43 @@ class ToolExecutor:
             value = await value
         return envelope_of(value)
 
-    def _outcome(self, call: _Call, envelope: Envelope) -> ToolOutcome:
-        name, tool = call.prepared.name, call.prepared.tool
+    def _outcome(self, call: Call, envelope: Envelope, effects: Effects) -> ToolOutcome:
+        name, tool = call.name, call.tool
         keep = tool.keep if tool else "head"
         # Masked here, once. Formatters may repeat the arguments, which a model may have put a
         # secret into: these are masked as well, so that no text needs another pass.
-        envelope, arguments = self._masked(envelope), self._masked(call.prepared.arguments)
+        envelope, arguments = self._masked(envelope), self._masked(call.arguments)
         whole = self._formatter.long(name, arguments, envelope)
         if self.context.web is not None and tool is not None and not tool.entry.network:
             self.context.web.outgoing.remember(whole)
         summary = self._formatter.short(name, arguments, envelope)
         data = shrink(envelope["data"], self._result_bytes * DATA_FACTOR, keep)
         sent: Envelope = {**envelope, "data": data, "meta": call.meta()}
-        return ToolOutcome(sent, self._cut(whole, keep), summary, call.context.effects.effects())
+        return ToolOutcome(sent, self._cut(whole, keep), summary, effects)
 
     def _masked(self, value: Any) -> Any:
         return self.context.mask.value(value)[0] if self.context.mask else value
 
     def _cut(self, whole: str, keep: Keep) -> str:
-        cut = cut_text(whole, self._result_bytes, keep)
-        if cut is None:
+        if (ends := cut_text(whole, self._result_bytes, keep)) is None:
             return whole
         kept_as = self.context.keep_whole(whole)
         on = f"read `{kept_as}` with offset to go on" if kept_as else "ask for less to see more"
-        shown = f"[cut: showing {cut.shown_bytes:,} of {cut.total_bytes:,} bytes; {on}]"
-        return "\n".join(part for part in (cut.head.rstrip("\n"), shown, cut.tail) if part)
+        shown, total = sum(len(end.encode()) for end in ends), len(whole.encode())
+        note = f"[cut: showing {shown:,} of {total:,} bytes; {on}]"
+        return "\n".join(part for part in (ends[0].rstrip("\n"), note, ends[1]) if part)
 
 
 async def _contained(running: Coroutine[Any, Any, Envelope]) -> Envelope:
+    """Return what a tool answers, its faults too; raises only when it is cancelled from here."""
     try:
         return await running
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise RuntimeError("the tool's own work was cancelled") from None
-    except Exception:
-        raise
+        return envelope_of_fault(RuntimeError("the tool's own work was cancelled"))
+    except Exception as fault:
+        return envelope_of_fault(fault)
     except BaseException as fault:  # else a tool that calls sys.exit() would end the child
-        raise RuntimeError(f"the tool tried to end with {type(fault).__name__}") from None
-
-
-async def _let_go(task: asyncio.Task[Envelope], turn: SessionLease | None) -> None:
-    if turn is not None:
-        turn.broken = True  # nobody knows in which state a call that was cut short left it
-    task.add_done_callback(_forget_fault)
-    task.cancel()
-    await asyncio.wait({task}, timeout=CANCEL_SECONDS)
-
-
-def _forget_fault(task: asyncio.Task[Envelope]) -> None:
-    if not task.cancelled():
-        task.exception()
-
-
-def _without_result(call: _Call, fault: str) -> ToolOutcome:
-    message = f"{call.prepared.name[:100]} ran, but its result could not be prepared ({fault})."
-    envelope = build_error_response(ToolCode.INTERNAL, message)
-    envelope["meta"] = call.meta()
-    text = f"Error {envelope['code']}: {message}"
-    return ToolOutcome(envelope, text, text, call.context.effects.effects())
+        return envelope_of_fault(RuntimeError(f"the tool tried to end with {type(fault).__name__}"))

@@ -1,14 +1,21 @@
-"""The text forms of envelopes: long for the model, short for a line in the live view."""
+"""The text forms of envelopes: long for the model, short for a line in the live view.
+
+What is too long is cut: text for the model, and data for the envelope that travels in an event.
+"""
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from outrider.protocol.envelope import is_success, meaning_of
+from outrider.protocol.jsonl import encode
 
 MAX_SHORT_CHARACTERS = 160
+_STEPS = 12
 
+Keep = Literal["head", "ends"]
+"""What stays of a result that is too long."""
 Arguments = Mapping[str, Any]
 Form = Callable[[Any, Arguments], str]
 """A text made of an envelope's data and the arguments of the call."""
@@ -67,9 +74,7 @@ def error_line(envelope: Mapping[str, Any]) -> str:
 
 def default_long(data: Any) -> str:
     """Return any data as text: strings as they are, the rest as JSON."""
-    if data is None:
-        return "(no output)"
-    if isinstance(data, str):
+    if data is None or isinstance(data, str):
         return data or "(no output)"
     try:
         return json.dumps(data, ensure_ascii=False, indent=1, default=repr)
@@ -79,19 +84,59 @@ def default_long(data: Any) -> str:
 
 def default_short(name: str, data: Any, arguments: Arguments) -> str:
     """Return the call and the size of its answer."""
-    first = next((value for value in arguments.values() if isinstance(value, str)), None)
-    called = (
-        name if first is None else f'{name} "{first if len(first) <= 60 else first[:59] + "…"}"'
-    )
-    match data:
-        case None:
-            size = "done"
-        case str():
-            size = f"{len(data.splitlines())} lines"
-        case list():
-            size = f"{len(cast('list[Any]', data))} entries"
-        case dict():
-            size = f"{len(cast('dict[str, Any]', data))} fields"
-        case _:
-            size = default_long(data)
-    return f"{called} → {size}"
+    first = next((value for value in arguments.values() if isinstance(value, str)), "")
+    first = first if len(first) <= 60 else f"{first[:59]}…"
+    size = default_long(data) if data is not None else "done"
+    if isinstance(data, str):
+        size = f"{len(data.splitlines())} lines"
+    elif isinstance(data, list | dict):
+        size = f"{len(cast('Any', data))} {'entries' if isinstance(data, list) else 'fields'}"
+    return f'{name} "{first}" → {size}' if first else f"{name} → {size}"
+
+
+def cut_text(text: str, max_bytes: int, keep: Keep) -> tuple[str, str] | None:
+    """Return both ends of a text that is too long, cut at lines if it can; None if it fits.
+
+    Where only the head is kept, the other end is empty.
+    """
+    raw = text.encode()
+    if len(raw) <= max_bytes:
+        return None
+    if keep == "head":
+        return _to_last_line(raw[:max_bytes]), ""
+    head, tail = raw[: max_bytes // 2], raw[-(max_bytes // 2) :]
+    start = tail.find(b"\n") + 1
+    tail = tail[start if start <= len(tail) // 2 else 0 :]
+    return _to_last_line(head), tail.decode(errors="ignore")
+
+
+def shrink(data: Any, max_bytes: int, keep: Keep) -> Any:
+    """Return data that takes at most so many bytes as JSON, its strings and lists shortened."""
+    if len(encode(data)) <= max_bytes:
+        return data
+    for step in range(1, _STEPS):
+        smaller = _shortened(data, max(max_bytes >> step, 64), keep)
+        if len(encode(smaller)) <= max_bytes:
+            return smaller
+    return "(too large to be kept here)"
+
+
+def _shortened(value: Any, room: int, keep: Keep) -> Any:
+    if isinstance(value, str):
+        ends = cut_text(value, room, keep)
+        return value if ends is None else f"{ends[0]}\n[cut: {len(value)} characters]\n{ends[1]}"
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        most = max(room // 16, 4)
+        left = [_shortened(item, room, keep) for item in items[:most]]
+        return left if len(items) <= most else [*left, f"[cut: {len(items)} entries]"]
+    if isinstance(value, dict):
+        fields = list(cast("dict[str, Any]", value).items())[: max(room // 16, 16)]
+        return {key[:200]: _shortened(item, room, keep) for key, item in fields}
+    return value
+
+
+def _to_last_line(raw: bytes) -> str:
+    end = raw.rfind(b"\n")
+    # A line that fills most of the room is cut within, rather than shown not at all.
+    return raw[: end + 1 if end > len(raw) // 2 else None].decode(errors="ignore")

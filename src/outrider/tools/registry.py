@@ -4,14 +4,12 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import wraps
 from types import ModuleType
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
-from outrider.protocol.envelope import ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Formatter
+from outrider.tools.formatting import Formatter, Keep
 from outrider.tools.signatures import Signature, describe, read_signature
 
 DEFAULT_TIMEOUT_MS = 120_000
@@ -54,8 +52,7 @@ class Tool:
     """Changes files or runs commands: never given to a read-only child."""
     format: Formatter | None = None
     session: SessionFactory | None = None
-    keep: Literal["head", "ends"] = "head"
-    """What stays of a result that is too long."""
+    keep: Keep = "head"
     signature: Signature | None = None
     """How arguments reach `run`; without one they are passed by their JSON names."""
 
@@ -79,7 +76,7 @@ def tool(
     writes: bool | None = None,
     format: Formatter | None = None,  # noqa: A002  # the tool's own word for it
     session: SessionFactory | None = None,
-    keep: Literal["head", "ends"] = "head",
+    keep: Keep = "head",
 ) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that makes a tool of a function or method, under `resource:action`.
 
@@ -98,20 +95,9 @@ def tool(
 
     def decorate(function: FunctionT) -> FunctionT:
         signature = read_signature(function, with_session=session is not None)
-        made = Tool(
-            name=name,
-            resource=resource,
-            action=action,
-            description=describe(function),
-            parameters=signature.parameters,
-            run=_awaitable(function),
-            timeout_ms=timeout_ms,
-            writes=writes,
-            format=format,
-            session=session,
-            keep=keep,
-            signature=signature,
-        )
+        told, run = describe(function), _awaitable(function)
+        made = Tool(name, resource, action, told, signature.parameters, run, timeout_ms, writes)
+        made = replace(made, format=format, session=session, keep=keep, signature=signature)
         setattr(function, _TOOL, made)
         return function
 
@@ -139,42 +125,24 @@ def collect_tools(source: object) -> list[Tool]:
 
 
 def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return what the executor calls: async, a plain function in a thread, faults as envelopes."""
-    run = function
-    if not inspect.iscoroutinefunction(function):
-        from outrider.processes.threads import in_thread
+    """Return what the executor calls: an async function as it is, a plain one in a thread."""
+    if inspect.iscoroutinefunction(function):
+        return function
+    from outrider.processes.threads import in_thread
 
-        run = in_thread(function)
-
-    @wraps(function)
-    async def answered(**arguments: Any) -> Any:
-        try:
-            return await run(**arguments)
-        except ToolFault as fault:
-            return fault.envelope()
-        finally:  # a thread can't be ended, only told to end
-            for argument in arguments.values():
-                if isinstance(argument, ToolContext):
-                    argument.stop.set()
-
-    return answered
+    return in_thread(function)
 
 
 def _members(holder: object) -> Iterator[Tool]:
+    is_module = isinstance(holder, ModuleType)
+    home = holder.__name__.split(".")[0] if is_module else ""
     for _, member in inspect.getmembers(holder, callable):
-        if isinstance(holder, ModuleType) and not _belongs(member, holder):
+        # What a module imported from elsewhere is not its own to offer.
+        if is_module and str(getattr(member, "__module__", "")).split(".")[0] != home:
             continue
         if (made := tool_of(member)) is not None:
             yield made
-        elif inspect.isclass(member) and isinstance(holder, ModuleType) and _has_tools(member):
-            yield from collect_tools(member)
-
-
-def _belongs(member: object, module: ModuleType) -> bool:
-    # What a module imported from elsewhere is not its own to offer.
-    home = str(getattr(member, "__module__", ""))
-    return home.split(".")[0] == module.__name__.split(".")[0]
-
-
-def _has_tools(holder: type) -> bool:
-    return any(tool_of(member) for _, member in inspect.getmembers(holder, inspect.isfunction))
+        elif is_module and inspect.isclass(member):
+            methods = inspect.getmembers(member, inspect.isfunction)
+            if any(tool_of(method) for _, method in methods):
+                yield from collect_tools(member)

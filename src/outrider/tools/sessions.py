@@ -37,11 +37,6 @@ class SessionLease:
             self.opened = await self.factory(context)
         return self.opened
 
-    def cancel_expiry(self) -> None:
-        """Let the session live on, though nobody uses it."""
-        if self.expiry is not None:
-            self.expiry.cancel()
-
 
 class SessionPool:
     """The sessions of one child."""
@@ -60,7 +55,8 @@ class SessionPool:
         key = (resource, session_id or f"{resource}_{secrets.token_hex(4)}")
         lease = self._leases.setdefault(key, SessionLease(key[1], session_id is None, factory))
         lease.users += 1
-        lease.cancel_expiry()
+        if lease.expiry is not None:
+            lease.expiry.cancel()
         try:
             async with lease.lock:
                 if self._closed:
@@ -68,55 +64,46 @@ class SessionPool:
                 try:
                     yield lease
                 finally:
-                    await self._close_if_broken(lease)
+                    await self._return(lease)
         finally:
             lease.users -= 1
-            if lease.users == 0:
-                await self._leave(key, lease)
+            if lease.users == 0 and lease.opened is None:
+                self._leases.pop(key, None)
+            elif lease.users == 0:
+                loop = asyncio.get_running_loop()
+                lease.expiry = loop.call_later(self._idle_seconds, self._expire, key)
 
     async def aclose(self) -> None:
         """End all sessions, those in use too."""
         self._closed = True
         for lease in self._leases.values():
-            lease.cancel_expiry()
-            self._start_closing(lease)
+            self._close(lease)
         self._leases.clear()
         while self._closing:
             await asyncio.wait(self._closing)
 
-    async def _close_if_broken(self, lease: SessionLease) -> None:
-        if lease.opened is not None and (lease.broken or not lease.opened.alive):
-            await self._close(lease)
-        lease.broken = False
+    async def _return(self, lease: SessionLease) -> None:
+        """End a session that no other call may use."""
+        is_dead = lease.opened is not None and not lease.opened.alive
+        if lease.temporary or lease.broken or is_dead or self._closed:
+            lease.broken = False
+            # A call that is cancelled now must not leave its session half closed.
+            await asyncio.shield(self._close(lease))
 
-    async def _leave(self, key: tuple[str, str], lease: SessionLease) -> None:
-        if lease.temporary or self._closed or lease.opened is None:
-            self._leases.pop(key, None)
-            await self._close(lease)
-        else:
-            loop = asyncio.get_running_loop()
-            lease.expiry = loop.call_later(self._idle_seconds, self._expire, key, lease)
+    def _expire(self, key: tuple[str, str]) -> None:
+        if lease := self._leases.pop(key, None):
+            self._close(lease)
 
-    def _expire(self, key: tuple[str, str], lease: SessionLease) -> None:
-        del self._leases[key]
-        self._start_closing(lease)
-
-    async def _close(self, lease: SessionLease) -> None:
-        # A call that is cancelled now must not leave its session half closed.
-        if closing := self._start_closing(lease):
-            await asyncio.shield(closing)
-
-    def _start_closing(self, lease: SessionLease) -> asyncio.Task[None] | None:
+    def _close(self, lease: SessionLease) -> asyncio.Task[None]:
         session, lease.opened = lease.opened, None
-        if session is None:
-            return None
         closing = asyncio.create_task(_close_quietly(session))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         return closing
 
 
-async def _close_quietly(session: Session) -> None:
+async def _close_quietly(session: Session | None) -> None:
     # Nobody uses the session any more: a fault while it closes fails no call.
     with contextlib.suppress(Exception):
-        await session.aclose()
+        if session is not None:
+            await session.aclose()

@@ -3,16 +3,11 @@
 from typing import Annotated, Any
 
 from outrider.processes.keeper_link import CommandResult
-from outrider.protocol.envelope import (
-    Envelope,
-    ToolCode,
-    build_error_response,
-    build_success_response,
-)
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.tools.shell_session import ShellEnded, ShellSession
+from outrider.tools.shell_session import ShellSession
 
 MAX_TIMEOUT_MS = 3_600_000
 MAX_COMMAND_CHARACTERS = 4_000_000
@@ -20,20 +15,18 @@ MAX_LISTED_PROCESSES = 50
 MAX_SHOWN_PROCESSES = 10
 
 
-async def open_shell(context: ToolContext) -> ShellSession:
-    """Return a shell in the working tree, without the secrets of the environment."""
+async def _open_shell(context: ToolContext) -> ShellSession:
+    # In the working tree, without the secrets of the environment.
     return ShellSession(context.cwd, context.environment, context.spill_folder())
 
 
-def format_long(data: Any, arguments: Arguments) -> str:
-    """Return the output, then the exit code and the notes."""
+def _format_long(data: Any, arguments: Arguments) -> str:
     ended = [] if data["exitCode"] is None else [f"exit code {data['exitCode']}"]
     notes = [f"[{note}]" for note in (*ended, *data["notes"])]
     return "\n".join(filter(None, (data["output"].rstrip("\n"), *notes)))
 
 
-def format_short(data: Any, arguments: Arguments) -> str:
-    """Return the command and its exit code."""
+def _format_short(data: Any, arguments: Arguments) -> str:
     lines = len(data["output"].splitlines())
     command = " ".join(arguments["command"].split())[:100]
     return f"$ {command} → exit {data['exitCode']}, {lines} lines"
@@ -43,8 +36,8 @@ def format_short(data: Any, arguments: Arguments) -> str:
     "shell:bash",
     name="bash",
     writes=True,
-    format=Formatter(format_long, format_short),
-    session=open_shell,
+    format=Formatter(_format_long, _format_short),
+    session=_open_shell,
     keep="ends",
 )
 async def bash(
@@ -52,7 +45,7 @@ async def bash(
     session: ShellSession,
     command: Annotated[str, {"minLength": 1, "maxLength": MAX_COMMAND_CHARACTERS}],
     timeout_ms: Annotated[int, {"minimum": 1, "maximum": MAX_TIMEOUT_MS}] = 120_000,
-) -> Envelope:
+) -> dict[str, Any]:
     """Run a shell command. Directory, variables and functions stay for the next command. There
     is no input. Send the output of a background process (`… > log &`) to a file; it ends with
     the task.
@@ -63,40 +56,28 @@ async def bash(
     """
     if "\0" in command:
         message = "command: it contains a NUL character, which a shell can't take"
-        return build_error_response(ToolCode.BAD_PARAMETER, message)
+        raise ToolFault(ToolCode.BAD_PARAMETER, message)
     try:
         result = await session.run(command, timeout_ms)
-    except ShellEnded as fault:
+    except ToolFault:
         context.effects.command(command, None)
-        message = f"{fault}; the next command starts a new one in {context.cwd}"
-        return build_error_response(ToolCode.UPSTREAM_FAILED, message)
+        raise
     context.effects.command(command, result.exit_code)
+    background = [{"pid": pid, "command": line} for pid, line in result.background]
+    data = {"output": result.output, "exitCode": result.exit_code, "cwd": result.cwd}
+    data |= {"background": background[:MAX_LISTED_PROCESSES], "notes": _notes(result)}
     if result.exit_code is None:
         message = (
             f"The command took longer than {timeout_ms} ms; it and what it started were ended. "
             "Give a larger timeoutMs, or run it in the background with its output in a file."
         )
-        return build_error_response(ToolCode.TIMEOUT, message, _data(result))
-    return build_success_response(_data(result))
-
-
-def _data(result: CommandResult) -> dict[str, Any]:
-    return {
-        "output": result.output,
-        "exitCode": result.exit_code,
-        "cwd": result.cwd,
-        "background": [
-            {"pid": pid, "command": line} for pid, line in result.background[:MAX_LISTED_PROCESSES]
-        ],
-        "notes": _notes(result),
-    }
+        raise ToolFault(ToolCode.TIMEOUT, message, data)
+    return data
 
 
 def _notes(result: CommandResult) -> list[str]:
-    notes: list[str] = []
-    if result.restarted:
-        kept = f"in {result.cwd}, with its exported variables"
-        notes.append(f"the shell ended and was started anew {kept}")
+    kept = f"in {result.cwd}, with its exported variables"
+    notes = [f"the shell ended and was started anew {kept}"] if result.restarted else []
     if shown := [f"{pid} {line}" for pid, line in result.background[:MAX_SHOWN_PROCESSES]]:
         more = len(result.background) - len(shown)
         rest = f", and {more} more" if more else ""

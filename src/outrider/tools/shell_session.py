@@ -4,56 +4,47 @@ What a command prints can't be taken for an answer of the shell: they come throu
 """
 
 import asyncio
-import fcntl
 import os
 import re
 import shlex
 import shutil
 import tempfile
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from outrider.processes.keeper import RUN, STOP
 from outrider.processes.keeper_link import CommandResult, KeeperLink
-from outrider.protocol.errors import OutriderError
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.tools.web.marking import cleaned
 
 MAX_ANSWER_SECONDS = 30.0
 """How long the keeper and a new shell may take for what they do at once."""
 MAX_HEAD_BYTES = MAX_TAIL_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 65_536
+_MAX_PIPE_BYTES = 1 << 20
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 _UNWANTED = {"BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS"}
-_ESCAPE = re.compile(
-    r"\x1b(?:"
-    r"\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor moves
-    r"|[\]PX^_].*?(?:\x07|\x1b\\|\Z)"  # titles, links, device strings
-    r"|[ -/]*[0-~])",  # the short ones
-    re.DOTALL,
-)
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CHARACTER_SET = re.compile("\x1b[ -/]+[0-~]")
 
 # The loop of the shell: it is told to run a command and answers on 3, commands print on 4.
 # One line, so that a shell's messages count the lines of the command and not those of the loop.
+# After each command, and when it ends, it keeps its working directory, its functions and its
+# exported variables in its folder; a shell that is started there takes them up.
 _LOOP = (
     "__outrider_keep() {{"
-    " {builtin}printf '%s/' \"$PWD\" >| {folder}/cwd;"
-    " {{ {builtin}export -p; {functions}; }} >| {folder}/state; }};"
+    " builtin printf '%s/' \"$PWD\" >| {folder}/cwd;"
+    " {{ builtin export -p; builtin declare -f; }} >| {folder}/state; }};"
     " if [ -f {folder}/state ]; then . {folder}/state; fi;"
-    ' if [ -f {folder}/cwd ]; then cd -- "$({cat} {folder}/cwd)"; fi;'
+    ' if [ -f {folder}/cwd ]; then cd -- "$(< {folder}/cwd)"; fi;'
     " trap __outrider_keep EXIT;"
-    " {builtin}printf '  %s\\0' \"$PWD\" >&3;"
-    " while IFS= {builtin}read -r __outrider_line <&3; do"
-    ' {builtin}eval "$({cat} {folder}/command)" </dev/null >&4 2>&1 3<&- 4>&-;'
+    " builtin printf '  %s\\0' \"$PWD\" >&3;"
+    " while IFS= builtin read -r __outrider_line <&3; do"
+    ' builtin eval "$(< {folder}/command)" </dev/null >&4 2>&1 3<&- 4>&-;'
     " __outrider_status=$?; __outrider_keep;"
-    ' {builtin}printf \'%s %s %s\\0\' "$__outrider_line" "$__outrider_status" "$PWD" >&3;'
+    ' builtin printf \'%s %s %s\\0\' "$__outrider_line" "$__outrider_status" "$PWD" >&3;'
     " done"
 )
-
-
-class ShellEnded(OutriderError):
-    """The shell is gone for good, with everything that it ran."""
 
 
 class ShellSession:
@@ -64,9 +55,13 @@ class ShellSession:
     ) -> None:
         """Start a shell in `cwd`, with a folder of its own in `place` or the temporary folder."""
         kept = {name: value for name, value in environment.items() if name not in _UNWANTED}
-        program = shell_program(kept.get("PATH"))
+        found = (shutil.which("bash", path=path) for path in (kept.get("PATH"), os.defpath))
+        if (program := next(filter(None, found), None)) is None:
+            raise ToolFault(ToolCode.NOT_AVAILABLE, "bash is not installed, or not on PATH")
         folder = tempfile.mkdtemp(prefix="outrider-shell-", dir=place)
-        self._link = KeeperLink(shell_command(program, folder), folder, cwd, {**kept, **_QUIET})
+        loop = _LOOP.format(folder=shlex.quote(folder))
+        command = [program, "--norc", "--noprofile", "-c", loop, "bash"]
+        self._link = KeeperLink(command, folder, cwd, {**kept, **_QUIET})
         self._command_file = Path(folder, "command")
         self._is_new = True
         self._is_idle = True
@@ -87,11 +82,12 @@ class ShellSession:
             self._is_new = False
             self._command_file.write_bytes(command.encode())
             result = await self._result(output, timeout_ms / 1000)
-        except FileNotFoundError:  # `rm -rf /tmp/*`
-            raise ShellEnded("the shell's own folder was removed") from None
-        except ConnectionError:
-            raise ShellEnded("the shell was ended from outside") from None
-        self._drain(output)
+        except (FileNotFoundError, ConnectionError):  # `rm -rf /tmp/*`, `kill -9 $PPID`
+            message = "the shell or its folder is gone; the next command starts a new one"
+            raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
+        for _ in range(_MAX_PIPE_BYTES // _CHUNK_BYTES):  # what the command left in the pipe
+            if not self._read(output):
+                break
         self._is_idle = True
         return replace(result, output=output.text())
 
@@ -118,79 +114,34 @@ class ShellSession:
             loop.remove_reader(self._link.output)
             answer.cancel()
 
-    def _read(self, output: "OutputBuffer") -> int:
+    def _read(self, output: "OutputBuffer") -> bool:
         try:
             chunk = os.read(self._link.output, _CHUNK_BYTES)
         except BlockingIOError:
-            return 0
+            return False
         output.add(chunk)
-        return len(chunk)
-
-    def _drain(self, output: "OutputBuffer") -> None:
-        """Take what the command left in the pipe, which is no more than the pipe holds."""
-        ask: int | None = getattr(fcntl, "F_GETPIPE_SZ", None)
-        left = _CHUNK_BYTES if ask is None else fcntl.fcntl(self._link.output, ask)
-        while left > 0 and (taken := self._read(output)):
-            left -= taken
-
-
-def shell_program(path: str | None) -> str:
-    """Return the shell to use: bash, or else sh."""
-    for name in ("bash", "sh"):
-        found = shutil.which(name, path=path) or shutil.which(name, path=os.defpath)
-        if found:
-            return found
-    raise FileNotFoundError("neither bash nor sh was found on PATH")
-
-
-def shell_command(program: str, folder: str) -> list[str]:
-    """Return how to start a shell that runs `folder/command` each time it is told to.
-
-    After each command, and when it ends, it keeps its working directory, its functions (bash
-    only) and its exported variables in the folder; a shell that is started there takes them up.
-    """
-    folder = shlex.quote(folder)
-    if not program.endswith("bash"):
-        script = _LOOP.format(builtin="", folder=folder, functions=":", cat="cat")
-        return [program, "-c", script, "sh"]
-    functions = "builtin declare -f"
-    script = _LOOP.format(builtin="builtin ", folder=folder, functions=functions, cat="<")
-    return [program, "--norc", "--noprofile", "-c", script, "bash"]
+        return bool(chunk)
 
 
 class OutputBuffer:
     """The first and the last megabytes of what a command prints, without the middle of a flood."""
 
     def __init__(self) -> None:
-        self._head = bytearray()
-        self._tail: deque[bytes] = deque()
-        self._tail_bytes = 0
+        self._head, self._tail = bytearray(), bytearray()
         self._dropped = 0
 
     def add(self, chunk: bytes) -> None:
         """Take what was printed next."""
         room = MAX_HEAD_BYTES - len(self._head)
         self._head += chunk[:room]
-        if rest := chunk[room:]:
-            self._tail.append(rest)
-            self._tail_bytes += len(rest)
-        while self._tail and self._tail_bytes - len(self._tail[0]) >= MAX_TAIL_BYTES:
-            oldest = self._tail.popleft()
-            self._tail_bytes -= len(oldest)
-            self._dropped += len(oldest)
+        self._tail += chunk[room:]
+        extra = max(0, len(self._tail) - MAX_TAIL_BYTES)
+        del self._tail[:extra]
+        self._dropped += extra
 
     def text(self) -> str:
         """Return all that was kept, as plain text that says what was dropped."""
-        tail = b"".join(self._tail)
-        if not self._dropped:
-            return plain_text(bytes(self._head) + tail)
-        gap = f"\n[{self._dropped:,} bytes of output were not kept]\n"
-        return plain_text(bytes(self._head)) + gap + plain_text(tail)
-
-
-def plain_text(raw: bytes) -> str:
-    """Return terminal output as text, without escape sequences and control characters."""
-    text = raw.decode(errors="replace")
-    if "\x1b" in text:
-        text = _ESCAPE.sub("", text)
-    return _CONTROL.sub("", text.replace("\r\n", "\n"))
+        parts = [self._head, self._tail] if self._dropped else [self._head + self._tail]
+        texts = (part.decode(errors="replace").replace("\r\n", "\n") for part in parts)
+        texts = (cleaned(_CHARACTER_SET.sub("", text)) for text in texts)
+        return f"\n[{self._dropped:,} bytes of output were not kept]\n".join(texts)

@@ -1,18 +1,38 @@
-"""What models see of a function: its description, and the JSON Schema of its parameters."""
+"""What models see of a function: its description, and the JSON Schema of its parameters.
+
+Schemas of plain types are made here, those of all others by pydantic, which is loaded only for
+these, and refuses `typing.TypedDict` before 3.12.
+"""
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from outrider.protocol.data import camel
 from outrider.tools.context import ToolContext
-from outrider.tools.type_schemas import Reader, Schema, read_type, without_null
 
+Schema = dict[str, Any]
+Reader = Callable[[Any], Any]
+"""Turns JSON's value into a type's, or raises ValueError."""
 _SECTION = re.compile(r"^(?:Args|Arguments|Parameters):\s*\n((?: .*\n?|\n)*)", re.MULTILINE)
 _ENTRY = re.compile(r"^ {1,4}(\w+)[ \t]*(?:\([^)\n]*\))?:", re.MULTILINE)
 _REQUIRED = inspect.Parameter.empty
+_SCALARS: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_UNIONS = (Union, types.UnionType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +40,8 @@ class Signature:
     """How the JSON arguments of a call reach a function's parameters."""
 
     parameters: Schema
-    names: Mapping[str, str]
-    """JSON name to Python name."""
-    readers: Mapping[str, Reader]
-    """By JSON name: what turns JSON's value into the parameter's."""
+    readers: Mapping[str, tuple[str, Reader]]
+    """By JSON name: the parameter, and what turns JSON's value into its own."""
     context: str | None
     """The parameter that takes the ToolContext."""
     session: str | None
@@ -33,32 +51,36 @@ class Signature:
         self, arguments: Mapping[str, Any], context: ToolContext, session: object
     ) -> dict[str, Any]:
         """Return the keyword arguments of a call; a value that can't be read raises ValueError."""
-        bound = {self.names[name]: self.readers[name](value) for name, value in arguments.items()}
-        injected = ((self.context, context), (self.session, session))
-        return bound | {name: value for name, value in injected if name is not None}
+        bound = {self.context: context, self.session: session}
+        for public, value in arguments.items():
+            name, read = self.readers[public]
+            bound[name] = read(value)
+        return {name: value for name, value in bound.items() if name is not None}
 
 
 def read_signature(function: Callable[..., Any], *, with_session: bool) -> Signature:
     """Return a function's signature; one that JSON can't express raises TypeError."""
-    hints = _hints(function)
-    own = {parameter.name: parameter for parameter in _own_parameters(function)}
-    context = next((name for name in own if hints.get(name) is ToolContext), None)
-    session = "session" if with_session and "session" in own else None
-    names = {camel(name.strip("_")): name for name in own if name not in (context, session)}
+    hints = get_type_hints(function, include_extras=True)
+    found = inspect.signature(function).parameters
+    context = next((name for name in found if hints.get(name) is ToolContext), None)
+    session = "session" if with_session and "session" in found else None
+    unseen = ("self", "cls", context, session)
+    own = {name: parameter for name, parameter in found.items() if name not in unseen}
     texts = _parameter_texts(inspect.getdoc(function) or "")
-    readers: dict[str, Reader] = {}
+    readers: dict[str, tuple[str, Reader]] = {}
     properties: Schema = {}
     definitions: Schema = {}
-    for public, name in names.items():
-        hint = hints.get(name, Any)
-        part, readers[public] = _read_parameter(own[name], hint, texts.get(name))
+    for name, parameter in own.items():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"{parameter}: a tool's parameters must be passable by name")
+        public = camel(name.strip("_"))
+        part, reader = _read_parameter(parameter, hints.get(name, Any), texts.get(name))
         definitions |= part.pop("$defs", {})  # to the root, where `$ref`s look for them
-        properties[public] = part
-    required = [public for public, name in names.items() if own[name].default is _REQUIRED]
-    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
-    schema |= {"required": required} if required else {}
+        properties[public], readers[public] = part, (name, reader)
+    required = [one for one, (name, _) in readers.items() if own[name].default is _REQUIRED]
+    schema = _object(properties, required)
     schema |= {"$defs": definitions} if definitions else {}
-    return Signature(schema, names, readers, context, session)
+    return Signature(schema, readers, context, session)
 
 
 def describe(function: Callable[..., Any]) -> str:
@@ -76,34 +98,11 @@ def _parameter_texts(docstring: str) -> dict[str, str]:
     }
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return get_type_hints(function, include_extras=True)
-    except Exception as fault:
-        raise TypeError(
-            f"the annotations of {_title(function)} can't be resolved ({fault}): "
-            "import the types they name where the module is imported"
-        ) from fault
-
-
-def _own_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    parameters = list(inspect.signature(function).parameters.values())
-    if parameters and parameters[0].name in ("self", "cls"):
-        parameters = parameters[1:]
-    for parameter in parameters:
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(
-                f"{_title(function)} has the parameter {str(parameter)!r}: "
-                "a tool's parameters must be passable by name"
-            )
-    return parameters
-
-
 def _read_parameter(
     parameter: inspect.Parameter, hint: Any, text: str | None
 ) -> tuple[Schema, Reader]:
     # `limit: int | None = None` means "may be left out"; null itself says nothing more.
-    schema, reader = read_type(without_null(hint) if parameter.default is None else hint)
+    schema, reader = _read_type(_without_null(hint) if parameter.default is None else hint)
     if text:
         schema.setdefault("description", text)
     if isinstance(parameter.default, str | int | float):
@@ -111,5 +110,64 @@ def _read_parameter(
     return schema, reader
 
 
-def _title(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
+def _read_type(hint: Any) -> tuple[Schema, Reader]:
+    """Return a type's JSON Schema, and what reads its values.
+
+    In `Annotated[type, …]` a string is the description, and a mapping holds further keywords.
+    """
+    try:
+        return _plain_schema(hint), lambda value: value
+    except LookupError:
+        from pydantic import TypeAdapter
+
+        adapter = TypeAdapter[Any](hint)
+        notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        return adapter.json_schema() | _keywords(notes), adapter.validate_python
+
+
+def _without_null(hint: Any) -> Any:
+    """Return a type without the None that it may allow."""
+    if get_origin(hint) is Annotated:
+        inner, *notes = get_args(hint)
+        return Annotated[(_without_null(inner), *notes)]
+    if get_origin(hint) not in _UNIONS:
+        return hint
+    return Union[tuple(part for part in get_args(hint) if part is not type(None))]  # noqa: UP007
+
+
+def _plain_schema(hint: Any) -> Schema:
+    """Return the schema of a type whose values JSON has itself; others raise LookupError."""
+    origin, arguments = get_origin(hint) or hint, get_args(hint)
+    if origin is Annotated:
+        if not all(isinstance(note, str | Mapping) for note in arguments[1:]):
+            raise LookupError(hint)
+        return _plain_schema(arguments[0]) | _keywords(arguments[1:])
+    if origin in _UNIONS:
+        return {"anyOf": [_plain_schema(part) for part in arguments]}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (Required, NotRequired):
+        return _plain_schema(arguments[0])
+    if is_typeddict(hint):
+        fields = get_type_hints(hint, include_extras=True)
+        properties = {name: _plain_schema(part) for name, part in fields.items()}
+        return _object(properties, [name for name in fields if name in hint.__required_keys__])
+    if origin in (list, Sequence):
+        return {"type": "array"} | ({"items": _plain_schema(arguments[0])} if arguments else {})
+    if origin in (dict, Mapping):
+        values = _plain_schema(arguments[1]) if arguments else {}
+        return {"type": "object"} | ({"additionalProperties": values} if values else {})
+    return {} if hint is Any else {"type": _SCALARS[hint]}
+
+
+def _object(properties: Schema, required: list[str]) -> Schema:
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | ({"required": required} if required else {})
+
+
+def _keywords(notes: Sequence[Any]) -> Schema:
+    merged: Schema = {}
+    for note in notes:
+        if isinstance(note, str | Mapping):
+            merged |= {"description": note} if isinstance(note, str) else note
+    return merged

@@ -221,7 +221,7 @@ def _search(name: str, project: Project, online: bool) -> str:
 
 
 def _language_server(name: str, project: Project, _online: bool) -> str:
-    program = next(one for one in programs(project) if one.server.name == name)
+    program = next(one for one in programs(project) if one.name == name)
     around = Surroundings.of(project.folder, project.plain_env, trusted=project.trusted)
     version = asyncio.run(version_of(program, around.for_server(), project.config.lsp))
     return f"{version or 'it'} answers"

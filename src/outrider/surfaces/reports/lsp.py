@@ -8,7 +8,7 @@ from outrider.settings.layers import effective
 from outrider.surfaces.parser import CommandParser
 from outrider.surfaces.reports.report import Column, Report, Section, warnings_of
 from outrider.surfaces.text import as_text
-from outrider.tools.lsp.servers import Program, Surroundings, configured, program_for
+from outrider.tools.lsp.servers import Server, Surroundings, configured, program_for
 
 EXAMPLES = "examples:\n  outrider lsp\n  outrider lsp --json\n"
 COLUMNS = (
@@ -40,8 +40,8 @@ def language_servers(project: Project) -> list[dict[str, Any]]:
     """Return each language server: its `language` and `name`, whether it is `on`, and `why`."""
     return [
         {
-            "language": program.server.language,
-            "name": program.server.name,
+            "language": program.language,
+            "name": program.name,
             "on": project.config.lsp.enabled and program.path is not None,
             "why": (program.path or program.problem)
             if project.config.lsp.enabled
@@ -51,7 +51,7 @@ def language_servers(project: Project) -> list[dict[str, Any]]:
     ]
 
 
-def programs(project: Project) -> list[Program]:
+def programs(project: Project) -> list[Server]:
     """Return the program of each language server, or why there is none."""
     around = Surroundings.of(project.folder, project.plain_env, trusted=project.trusted)
     return [program_for(server, around) for server in configured(project.config.lsp)]

@@ -7,7 +7,7 @@ fails the requests that wait, within their time, and takes no more memory than t
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -16,7 +16,6 @@ from outrider.protocol.jsonl import decode, encode
 from outrider.tools.web.marking import cleaned
 
 MAX_MESSAGE_BYTES = 16 << 20
-MAX_UNSENT_BYTES = 64 << 20  # to a server that doesn't read
 MAX_STDERR_BYTES = 4_096  # the last ones are kept
 MAX_SHOWN_CHARACTERS = 400
 MAX_TRIES = 4
@@ -34,31 +33,31 @@ def plain(text: object, most: int) -> str:
 
 
 class Connection:
-    """One running server: its requests and answers, and its end."""
+    """One run of a server: its requests and answers, and its end."""
+
+    _process: asyncio.subprocess.Process | None = None
+    _in: asyncio.StreamWriter
+    _reading: asyncio.Task[None]
 
     def __init__(
-        self,
-        name: str,
-        process: asyncio.subprocess.Process,
-        answer: Callable[[str, Any], Any],
-        listen: Callable[[str, Any], None],
+        self, name: str, answer: Callable[[str, Any], Any], listen: Callable[[str, Any], None]
     ) -> None:
-        """Take a process whose streams are pipes, and that leads a group.
-
-        `answer` answers the server's requests by method and parameters, `listen` gets all else.
-        """
-        assert process.stdin is not None, "asked for as a pipe"
-        assert process.stdout is not None, "asked for as a pipe"
-        assert process.stderr is not None, "asked for as a pipe"
+        """Answer the server's requests by method and parameters, and listen to all else."""
         self.fault: ToolFault | None = None
         """Why it takes no more requests."""
         self._name, self._answer, self._listen = name, answer, listen
-        self._process, self._in, self._out = process, process.stdin, process.stdout
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._count = self._heard = self._late = 0
         self._complaints = b""
-        self._complaining = asyncio.create_task(self._keep_complaints(process.stderr))
-        self._reading = asyncio.create_task(self._read())
+
+    async def launch(self, command: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
+        """Start the server as the leader of a group; raises `OSError`."""
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+        process = self._process = await asyncio.create_subprocess_exec(
+            *command, **pipes, cwd=cwd, env=env, start_new_session=True
+        )
+        self._in = cast("asyncio.StreamWriter", process.stdin)
+        self._reading = asyncio.create_task(self._read(process))
 
     async def request(self, method: str, params: Any, seconds: float) -> Any:
         """Return the server's result; raises `ToolFault`. One given up is cancelled there too."""
@@ -71,7 +70,7 @@ class Connection:
             error = message["error"]
             if error.get("code") not in _ASK_AGAIN:
                 break
-        raise self._failed(f"refused {method}: {plain(error.get('message'), MAX_SHOWN_CHARACTERS)}")
+        raise self.failed(f"refused {method}: {plain(error.get('message'), MAX_SHOWN_CHARACTERS)}")
 
     async def _answered(self, method: str, params: Any, seconds: float) -> dict[str, Any]:
         if self.fault is not None:
@@ -88,10 +87,10 @@ class Connection:
                 self._late = 0
                 return answer
         except TimeoutError:
-            fault = self._failed(f"didn't answer {method} in {seconds:g} s", ToolCode.TIMEOUT)
+            fault = self.failed(f"didn't answer {method} in {seconds:g} s", ToolCode.TIMEOUT)
             self._late += 1
             if self._heard == heard or self._late > 1:  # it hangs, and is replaced
-                self._end(fault)
+                self.end(fault)
             raise fault from None
         finally:
             if self._waiting.pop(number, None) is not None:
@@ -104,13 +103,15 @@ class Connection:
     async def aclose(self) -> None:
         """Let the server end, and end it and all that it started."""
         try:
-            with suppress(ToolFault):
-                await self._answered("shutdown", None, EXIT_SECONDS)
-                self.notify("exit", None)
-                await asyncio.wait({self._reading}, timeout=EXIT_SECONDS)
+            if self._process is not None:
+                with suppress(ToolFault):
+                    await self._answered("shutdown", None, EXIT_SECONDS)
+                    self.notify("exit", None)
+                    await asyncio.wait({self._reading}, timeout=EXIT_SECONDS)
         finally:
-            self._end(self._failed("was ended"))
-        await asyncio.wait({self._reading})
+            self.end(self.failed("was ended"))
+        if self._process is not None:
+            await asyncio.wait({self._reading})
 
     def _send(self, message: dict[str, Any]) -> None:
         if self.fault is not None or self._in.is_closing():
@@ -119,19 +120,19 @@ class Connection:
             del message["params"]
         body = encode({"jsonrpc": "2.0", **message})
         self._in.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-        if self._in.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            self._end(self._failed("doesn't read what it is sent"))
 
-    def _failed(self, how: str, code: ToolCode = ToolCode.UPSTREAM_FAILED) -> ToolFault:
+    def failed(self, how: str, code: ToolCode = ToolCode.UPSTREAM_FAILED) -> ToolFault:
+        """Return a fault of this server."""
         return ToolFault(code, f"{self._name} {how}")
 
-    def _end(self, fault: ToolFault) -> None:
+    def end(self, fault: ToolFault) -> None:
         """Kill the server and what it started, and fail what waits for an answer."""
         self.fault = self.fault or fault
-        # Not by `process.kill`, which may take the exit status away from asyncio.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._in.close()
+        if self._process is not None:
+            # Not by `process.kill`, which may take the exit status away from asyncio.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._in.close()
         self._fail(self.fault)
 
     def _fail(self, fault: ToolFault) -> None:
@@ -139,36 +140,40 @@ class Connection:
             if not waiting.done():
                 waiting.set_exception(fault)
 
-    async def _read(self) -> None:
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
         """Take in messages until there are no more."""
+        out, errors = (
+            cast("asyncio.StreamReader", one) for one in (process.stdout, process.stderr)
+        )
+        complaining = asyncio.create_task(self._keep_complaints(errors))
         with suppress(EOFError, OSError):
             try:
                 while True:
-                    self._take(await self._message())
+                    self._take(await self._message(out))
             except (ValueError, RecursionError):
-                self._end(self._failed("answered with something that is not the protocol's JSON"))
-        await asyncio.wait({asyncio.create_task(self._process.wait())}, timeout=2 * EXIT_SECONDS)
-        await asyncio.wait({self._complaining}, timeout=EXIT_SECONDS)
-        self._complaining.cancel()
+                self.end(self.failed("answered with something that is not the protocol's JSON"))
+        await asyncio.wait({asyncio.create_task(process.wait())}, timeout=2 * EXIT_SECONDS)
+        await asyncio.wait({complaining}, timeout=EXIT_SECONDS)
+        complaining.cancel()
         words = " ".join(plain(self._complaints.decode(errors="replace"), 1 << 20).split())
-        said = f"{self._process.returncode}; it said: …{words[-MAX_SHOWN_CHARACTERS:]}"
-        self._end(self._failed(f"ended with exit code {said}"))
+        said = f"{process.returncode}; it said: …{words[-MAX_SHOWN_CHARACTERS:]}"
+        self.end(self.failed(f"ended with exit code {said}"))
 
-    async def _message(self) -> Any:
+    async def _message(self, out: asyncio.StreamReader) -> Any:
         """Return the next message; a ValueError says that it isn't one."""
         length = -1
-        while (line := await self._out.readline()) != b"\r\n":
+        while (line := await out.readline()) != b"\r\n":
             name, _, value = line.partition(b":")
             if not line.endswith(b"\n"):
                 raise EOFError
             length = int(value) if name.lower() == b"content-length" or not value else length
         if 0 <= length <= MAX_MESSAGE_BYTES:
-            return decode(await self._out.readexactly(length))
+            return decode(await out.readexactly(length))
         for left in range(length, 0, -_CHUNK_BYTES):
-            await self._out.readexactly(min(left, _CHUNK_BYTES))
+            await out.readexactly(min(left, _CHUNK_BYTES))
         # Which request it answers can't be told.
         how = f"answered with {length:,} bytes; at most {MAX_MESSAGE_BYTES:,} are taken"
-        self._fail(self._failed(f"{how}: ask for less", ToolCode.TOO_LARGE))
+        self._fail(self.failed(f"{how}: ask for less", ToolCode.TOO_LARGE))
         return {} if length > 0 else decode(b"")
 
     def _take(self, message: Any) -> None:

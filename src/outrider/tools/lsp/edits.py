@@ -11,8 +11,7 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.diffs import change
 from outrider.tools.files.edit import Replacement, decoded, encoded, ended_alike, pieces
-from outrider.tools.lsp.positions import path_of, read_source
-from outrider.tools.lsp.symbols import entries
+from outrider.tools.lsp.positions import entries, path_of, read_source
 from outrider.workspaces.workspace import FileVersion, Place
 
 MAX_FILES = 500

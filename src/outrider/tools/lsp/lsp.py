@@ -1,6 +1,6 @@
 """The tool `lsp`: definitions, references, calls and faults, as a language server knows them."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, cast
 
@@ -8,13 +8,12 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
 from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.lsp import edits, symbols
+from outrider.tools.lsp import edits, positions
 from outrider.tools.lsp.client import LanguageServer
 from outrider.tools.lsp.connection import plain
-from outrider.tools.lsp.positions import SourceText, member, path_of, uri_of
+from outrider.tools.lsp.positions import Hit, SourceText, entries, hit, member, path_of, uri_of
 from outrider.tools.lsp.servers import configured, program_for
 from outrider.tools.lsp.session import LspSession
-from outrider.tools.lsp.symbols import Hit, entries, hits
 from outrider.tools.registry import tool
 from outrider.workspaces.folder import containing
 from outrider.workspaces.workspace import Place
@@ -76,7 +75,7 @@ class _Call:
 
     async def aim(self) -> None:
         """Find the place that is meant; raises `ToolFault` with a list where several are."""
-        names = symbols.name_parts(self.symbol)
+        names = positions.name_parts(self.symbol)
         if not names and not (self.path and self.line and self.column):
             message = "give path, line and column, or a symbol; path and line tell it from others"
             raise ToolFault(ToolCode.BAD_PARAMETER, message)
@@ -84,10 +83,10 @@ class _Call:
             await self._point_at(await self.in_tree(names))
             return
         await self.open()
-        if self.line is None and (found := symbols.matching(await self.declared(), names)):
+        if self.line is None and (found := positions.matching(await self.declared(), names)):
             await self._point_at(found)
         elif self.column is None:  # used there, and perhaps declared elsewhere
-            at = symbols.word_at(self.source, names[-1], self.line or 1)
+            at = positions.word_at(self.source, names[-1], self.line or 1)
             if at is None or self.line not in (None, at[0]):
                 where = f"line {self.line} of {self.place.shown}" if self.line else self.place.shown
                 raise ToolFault(ToolCode.NOT_FOUND, f"there is no {names[-1]} in {where}")
@@ -96,32 +95,32 @@ class _Call:
     async def _point_at(self, found: list[Hit]) -> None:
         if len(found) != 1:
             title = f"{len(found)} symbols are named {self.symbol}"
-            data = _result(title, **symbols.listed(self.context, found))
+            data = _result(title, **positions.listed(self.context, found))
             raise ToolFault(ToolCode.CONFLICT, f"{title}: give path and line, or more names", data)
         await self.open(path_of(found[0].uri))
-        self.line, self.column = symbols.name_place(self.source, found[0]) or (1, 1)
+        self.line, self.column = positions.name_place(self.source, found[0]) or (1, 1)
 
     async def declared(self) -> list[Hit]:
         """Return what the file declares."""
         uri = uri_of(self.place.path)
         asked = {"textDocument": {"uri": uri}}
         answer = await self.server.ask("textDocument/documentSymbol", asked)
-        return list(symbols.symbols(answer, uri))
+        return list(positions.symbols(answer, uri))
 
     async def in_tree(self, names: tuple[str, ...], *, exact: bool = True) -> list[Hit]:
         """Return the symbols of a name in the whole tree, of the first language that has it."""
         servers, roots = self.session.servers_for_tree(self.context), self.context.workspace.roots
         for self.server in servers if names else ():
-            answer = symbols.symbols(
+            answer = positions.symbols(
                 await self.server.ask("workspace/symbol", {"query": names[-1]})
             )
             found = [one for one in answer if containing(roots, path_of(one.uri) or "")]
             if exact:
-                named = symbols.matching(found, names[-1:])
-                found = symbols.matching(named, names)
+                named = positions.matching(found, names[-1:])
+                found = positions.matching(named, names)
                 for uri in () if found else dict.fromkeys(one.uri for one in named[:MAX_OPENED]):
                     await self.open(path_of(uri))  # not every server tells what a symbol is in
-                    found += symbols.matching(await self.declared(), names)
+                    found += positions.matching(await self.declared(), names)
             if found:
                 return found
         asked = ", ".join(server.server.name for server in servers)
@@ -135,7 +134,7 @@ class _Call:
 
     def found(self, places: Iterable[Hit], *notes: str) -> dict[str, Any]:
         """Return places as the caller sees them."""
-        name, listing = self.server.server.name, symbols.listed(self.context, places)
+        name, listing = self.server.server.name, positions.listed(self.context, places)
         total, files = listing["total"], listing["inFiles"]
         more = total - sum(len(file["lines"]) for file in listing["files"])
         said = [*notes, *([f"{more} more are not shown"] if more else [])]
@@ -159,18 +158,44 @@ class _Call:
         return _result(title, (f"{one['path']}\n{one['diff']}" for one in told), changes=told)
 
 
-async def _locate(call: _Call) -> dict[str, Any]:
-    if call.action == "definition" and call.path is None and call.symbol:
-        return call.found(await call.in_tree(symbols.name_parts(call.symbol)))
-    await call.aim()
-    method = "typeDefinition" if call.action == "type-definition" else call.action
-    answer = await call.ask(method, context={"includeDeclaration": True})
-    return call.found(symbols.locations(answer))
-
-
-async def _hover(call: _Call) -> dict[str, Any]:
-    await call.aim()
-    return call.told(_words(member(await call.ask("hover"), "contents")))
+async def _answered(call: _Call) -> dict[str, Any]:
+    match call.action:
+        case "symbols":
+            await call.open()
+            return call.found(await call.declared())
+        case "workspace-symbols":
+            return call.found(await call.in_tree(positions.name_parts(call.query), exact=False))
+        case "diagnostics":
+            await call.open()
+            items = await call.server.diagnostics(call.place)
+            return call.found(_faults(call.place.path, items))
+        case "workspace-diagnostics":
+            return await _workspace_diagnostics(call)
+        case "servers" | "restart":
+            return await _servers(call)
+        case "codeAction":
+            return await _code_action(call)
+        case "definition" if call.path is None and call.symbol:
+            return call.found(await call.in_tree(positions.name_parts(call.symbol)))
+        case "hover":
+            await call.aim()
+            return call.told(_words(member(await call.ask("hover"), "contents")))
+        case "signature":
+            await call.aim()
+            return await _signature(call)
+        case "incoming-calls" | "outgoing-calls":
+            await call.aim()
+            return await _calls(call)
+        case "rename":
+            if not call.new_name:
+                raise ToolFault(ToolCode.BAD_PARAMETER, "rename needs newName")
+            await call.aim()
+            return call.edited(await call.ask("rename", newName=call.new_name))
+        case _:
+            await call.aim()
+            method = "typeDefinition" if call.action == "type-definition" else call.action
+            answer = await call.ask(method, context={"includeDeclaration": True})
+            return call.found(positions.locations(answer))
 
 
 def _words(contents: Any) -> list[str]:
@@ -180,57 +205,45 @@ def _words(contents: Any) -> list[str]:
 
 async def _signature(call: _Call) -> dict[str, Any]:
     """Ask within the parentheses of a call; a declaration has only what hovering shows."""
-    await call.aim()
     found = entries(member(await call.ask("signatureHelp"), "signatures"))
     parenthesis = call.source.lines[(call.line or 1) - 1].find("(", (call.column or 1) - 1)
     if not found and parenthesis >= 0:
         before, call.column = call.column, parenthesis + 2
         found = entries(member(await call.ask("signatureHelp"), "signatures"))
         call.column = before
+    if not found:
+        return call.told(_words(member(await call.ask("hover"), "contents")))
     documents = [word for one in found for word in _words(one.get("documentation"))]
-    told = call.told([*(str(one.get("label")) for one in found), *documents])
-    return told if found else await _hover(call)
-
-
-async def _symbols(call: _Call) -> dict[str, Any]:
-    await call.open()
-    return call.found(await call.declared())
-
-
-async def _workspace_symbols(call: _Call) -> dict[str, Any]:
-    return call.found(await call.in_tree(symbols.name_parts(call.query), exact=False))
+    return call.told([*(str(one.get("label")) for one in found), *documents])
 
 
 async def _calls(call: _Call) -> dict[str, Any]:
-    await call.aim()
-    incoming = call.action == "incoming-calls"
-    method = f"callHierarchy/{'incomingCalls' if incoming else 'outgoingCalls'}"
+    side = "from" if call.action == "incoming-calls" else "to"
+    method = f"callHierarchy/{'incomingCalls' if side == 'from' else 'outgoingCalls'}"
     places: list[Hit] = []
     for item in entries(await call.ask("prepareCallHierarchy")):
         for one in entries(await call.server.ask(method, {"item": item})):
-            other = one["from" if incoming else "to"]
-            spans = one["fromRanges"] if incoming else [other["selectionRange"]]
-            places += [hit for span in spans for hit in hits(other["uri"], span, other["name"])]
+            other = one[side]
+            spans = one["fromRanges"] if side == "from" else [other["selectionRange"]]
+            places += [hit(other["uri"], span, other["name"]) for span in spans]
     return call.found(places)
 
 
-async def _diagnostics(call: _Call) -> dict[str, Any]:
-    if call.action == "workspace-diagnostics" and call.path is None:
+async def _workspace_diagnostics(call: _Call) -> dict[str, Any]:
+    if call.path is None:
         call.server = call.session.servers_for_tree(call.context)[0]
     else:
         await call.open()
-    if call.action == "diagnostics":
-        return call.found(_faults(call.place.path, await call.server.diagnostics(call.place)))
     reports, files = await call.server.all_diagnostics()
     notes = [f"{len(reports)} of {files} files were checked"] if files > len(reports) else []
-    return call.found((hit for path in reports for hit in _faults(path, reports[path])), *notes)
+    return call.found((one for path in reports for one in _faults(path, reports[path])), *notes)
 
 
 def _faults(path: str, items: Any) -> Iterable[Hit]:
     for one in entries(items):
         code = f" [{one['code']}]" if isinstance(one.get("code"), str | int) else ""
-        label = f"{_SEVERITIES.get(one.get('severity', 1), 'error')}: {one.get('message')}{code}"
-        yield from hits(uri_of(path), one.get("range"), label)
+        severity = _SEVERITIES.get(one.get("severity", 1), "error")
+        yield hit(uri_of(path), one["range"], f"{severity}: {one.get('message')}{code}")
 
 
 async def _servers(call: _Call) -> dict[str, Any]:
@@ -238,18 +251,11 @@ async def _servers(call: _Call) -> dict[str, Any]:
         await call.session.aclose()
     around, lines = call.session.around(call.context), list[str]()
     for server in configured(call.session.config):
-        program = program_for(server, around)
+        found = program_for(server, around)
         runs = [f", runs in {root}" for name, root in call.session.servers if name == server.name]
-        found = f"{program.path or program.problem}{''.join(runs)}"
-        lines.append(f"{server.language}: {server.name} {found}")
+        where = f"{found.path or found.problem}{''.join(runs)}"
+        lines.append(f"{server.language}: {server.name} {where}")
     return _result(f"{len(lines)} language servers", lines)
-
-
-async def _rename(call: _Call) -> dict[str, Any]:
-    if not call.new_name:
-        raise ToolFault(ToolCode.BAD_PARAMETER, "rename needs newName")
-    await call.aim()
-    return call.edited(await call.ask("rename", newName=call.new_name))
 
 
 async def _code_action(call: _Call) -> dict[str, Any]:
@@ -268,14 +274,6 @@ async def _code_action(call: _Call) -> dict[str, Any]:
         message = f"no code action has this title; there are: {', '.join(offered)}"
         raise ToolFault(ToolCode.NOT_FOUND, message)
     return call.edited(await call.server.edit_of(offered[call.query]))
-
-
-_HANDLERS: dict[str, Callable[[_Call], Awaitable[dict[str, Any]]]] = {
-    "hover": _hover, "signature": _signature, "symbols": _symbols, "diagnostics": _diagnostics,
-    "workspace-diagnostics": _diagnostics, "servers": _servers, "restart": _servers,
-    "workspace-symbols": _workspace_symbols, "incoming-calls": _calls, "outgoing-calls": _calls,
-    "rename": _rename, "codeAction": _code_action,
-}  # fmt: skip
 
 
 @tool("code:lsp", name="lsp", timeout_ms=TIMEOUT_MS, format=Formatter(_format_long, _format_short))
@@ -309,7 +307,7 @@ async def lsp(
     session.check(action)
     call = _Call(context, session, action, path, line, column, symbol, query, new_name, dry_run)
     try:
-        return await _HANDLERS.get(action, _locate)(call)
-    except (LookupError, TypeError, AttributeError) as fault:  # answers of any shape
+        return await _answered(call)
+    except (LookupError, TypeError, ValueError, AttributeError) as fault:  # answers of any shape
         message = f"{action} was answered with something unexpected ({type(fault).__name__})"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None

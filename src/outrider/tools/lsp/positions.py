@@ -1,21 +1,33 @@
-"""Places in source text, in both counts: ours, and that of the language server protocol.
+"""Places in source text, as servers name them and as a reader sees them.
 
 Ours count lines and characters from 1. The protocol counts from 0, and UTF-16 units within a line:
-an emoji is one character and two units. What a server names may lie beyond the file.
+an emoji is one character and two units. What a server answers is hostile, and may lie beyond the
+file. Places outside the roots and in credential files are shown without text; lines come through
+the workspace, masked together with what stands above them.
 """
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.files.text import detect, shown_size
+from outrider.tools.context import ToolContext
+from outrider.tools.files.text import LINES_ABOVE, detect, shown_size
+from outrider.tools.lsp.connection import plain
+from outrider.workspaces.names import shown_name
 from outrider.workspaces.workspace import Place, Workspace
 
+MAX_SHOWN = 100
+MAX_LINE_CHARACTERS = 200
+MAX_LABEL_CHARACTERS = 300
+MAX_DEPTH = 8
+_FUNCTIONS = (6, 9, 12)
+"""Methods, constructors and functions: what they declare inside is nobody else's."""
 MAX_SOURCE_BYTES = 4 << 20
 # Not `splitlines`, which ends lines at form feeds and other characters too.
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -41,17 +53,16 @@ class SourceText:
         units = len(text[: column - 1].encode("utf-16-le", "surrogatepass")) // 2
         return {"line": line - 1, "character": units}
 
-    def from_server(self, position: Any) -> tuple[int, int] | None:
+    def from_server(self, line: int, units: int) -> tuple[int, int] | None:
         """Return the line and column of what a server names; None where there is no such line."""
-        line, units = counted(position) or (len(self.lines), 0)
-        if line >= len(self.lines):
+        if not 0 <= line < len(self.lines):
             return None
-        cut = self.lines[line].encode("utf-16-le", "surrogatepass")[: 2 * units]
+        cut = self.lines[line].encode("utf-16-le", "surrogatepass")[: 2 * max(0, units)]
         return line + 1, len(cut.decode("utf-16-le", "ignore")) + 1
 
     def offset(self, position: Any) -> int | None:
         """Return how many characters stand before what a server names."""
-        place = self.from_server(position)
+        place = self.from_server(position["line"], position["character"])
         return None if place is None else self._starts[place[0] - 1] + place[1] - 1
 
     @cached_property
@@ -62,13 +73,6 @@ class SourceText:
 def member(value: Any, name: str) -> Any:
     """Return an entry of what should be an object; None where it isn't one, or has none."""
     return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
-
-
-def counted(position: Any) -> tuple[int, int] | None:
-    """Return line and units of a position of the protocol, from 0; None where it isn't one."""
-    line, units = member(position, "line"), member(position, "character")
-    valid = all(type(number) is int and 0 <= number < 1 << 31 for number in (line, units))
-    return (line, units) if valid else None
 
 
 def read_source(workspace: Workspace, place: Place) -> SourceText:
@@ -97,3 +101,108 @@ def path_of(uri: object) -> str | None:
         return None
     local = parts.scheme == "file" and parts.netloc in ("", "localhost")
     return path if local and path.startswith("/") and "\0" not in path else None
+
+
+class Hit(NamedTuple):
+    """A place as a server counts it, what is to be said of it, and the names declared there."""
+
+    uri: str
+    line: int
+    units: int
+    label: str = ""
+    names: tuple[str, ...] = ()
+
+
+def entries(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in what should be a list of them, or one alone."""
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, dict)]
+
+
+def hit(uri: str, span: Any, label: str = "", names: tuple[str, ...] = ()) -> Hit:
+    """Return the place where a range begins."""
+    start, label = span["start"], " ".join(plain(label, MAX_LABEL_CHARACTERS).split())
+    return Hit(uri, start["line"], start["character"], label, names)
+
+
+def locations(answer: Any) -> list[Hit]:
+    """Return the places of an answer, in either of the protocol's two forms."""
+    return [
+        hit(one["targetUri"], one["targetSelectionRange"])
+        if "targetUri" in one
+        else hit(one["uri"], one["range"])
+        for one in entries(answer)
+    ]
+
+
+def symbols(answer: Any, uri: str = "", above: tuple[str, ...] = ()) -> Iterator[Hit]:
+    """Yield the symbols of a document or a workspace, each before those in it."""
+    for one in entries(answer):
+        where: dict[str, Any] = one.get("location") or {"uri": uri, "range": one.get("range")}
+        name = plain(one.get("name"), MAX_LABEL_CHARACTERS).partition("(")[0].strip()
+        container = re.findall(r"\w+", plain(one.get("containerName"), MAX_LABEL_CHARACTERS))
+        names = (*(above or container), name)
+        yield hit(where["uri"], one.get("selectionRange") or where["range"], "", names)
+        if one.get("kind") not in _FUNCTIONS and len(above) < MAX_DEPTH:
+            yield from symbols(one.get("children") or [], uri, names)
+
+
+def name_parts(symbol: str | None) -> tuple[str, ...]:
+    """Return the names in `Task.run` or `task::run`."""
+    return tuple(re.findall(r"[^.:#\s]+", symbol or ""))
+
+
+def matching(found: Iterable[Hit], wanted: tuple[str, ...]) -> list[Hit]:
+    """Return the symbols whose names end with these."""
+    return [one for one in found if one.names[-len(wanted) :] == wanted]
+
+
+def word_at(source: SourceText, name: str, line: int, column: int = 1) -> tuple[int, int] | None:
+    """Return where a name stands as a word: in this line from a column on, or in those after it."""
+    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    for number, text in enumerate(source.lines[line - 1 :], line):
+        if match := word.search(text, column - 1 if number == line else 0):
+            return number, match.start() + 1
+    return None
+
+
+def name_place(source: SourceText, found: Hit) -> tuple[int, int] | None:
+    """Return where a place is; of a symbol its name, for some servers name the declaration."""
+    at = source.from_server(found.line, found.units)
+    return word_at(source, found.names[-1], *at) or at if at and found.names else at
+
+
+def listed(context: ToolContext, found: Iterable[Hit]) -> dict[str, Any]:
+    """Return places grouped by file, with their lines; of a long list the first, and a count."""
+    by_file: dict[str, list[Hit]] = {}
+    for one in dict.fromkeys(found):
+        by_file.setdefault(one.uri, []).append(one)
+    files, total = list[dict[str, Any]](), 0
+    for uri, hits_there in by_file.items():
+        if shown := hits_there[: max(0, MAX_SHOWN - total)]:
+            files.append(_file(context, uri, shown))
+        total += len(hits_there)
+    return {"files": files, "total": total, "inFiles": len(by_file)}
+
+
+def _file(context: ToolContext, uri: str, found: Sequence[Hit]) -> dict[str, Any]:
+    path = path_of(uri)
+    try:
+        place = context.workspace.resolve(path or "/")
+        source = read_source(context.workspace, place)
+    except ToolFault:  # of a library, or not to be shown: its name is all there is
+        shown, source = shown_name(path or plain(uri, MAX_LABEL_CHARACTERS)), SourceText("")
+    else:
+        shown = place.shown
+        context.effects.file_read(place.path)
+    places = [name_place(source, one) or (one.line + 1, one.units + 1) for one in found]
+    # Masked together with what stands above them: a secret may begin there.
+    first = max(0, min(places)[0] - 1 - LINES_ABOVE)
+    texts = source.lines[first : max(places)[0]]
+    texts = dict(enumerate(context.mask.lines(texts) if context.mask else texts, first + 1))
+    lines: list[dict[str, Any]] = []
+    for one, (line, column) in zip(found, places, strict=True):
+        text = plain(texts.get(line, "").strip(), MAX_LINE_CHARACTERS)
+        text = "  " * (len(one.names) - 1) + text
+        lines.append({"line": line, "column": column, "label": one.label, "text": text})
+    return {"path": shown, "lines": lines}

@@ -72,10 +72,25 @@ class Server:
     """What of a repository it runs or fetches; then it needs a repository that is trusted."""
     file_types: tuple[str, ...] = ()
     root_markers: tuple[str, ...] = ()
+    path: str | None = None
+    """The program, where it was looked for and found."""
+    problem: str = ""
+    """What is said where there is none."""
 
     def language_id(self, path: str) -> str:
         """Return how the protocol calls the language of a file."""
         return _IDS.get(os.path.splitext(path)[1].lower(), self.language)
+
+    def settings(self) -> Any:
+        """Return what it is told when it starts; raises `ToolFault` where a package is missing."""
+        place = os.path.realpath(self.path or "").rpartition("/node_modules/")[0]
+        modules = f"{place}/node_modules"
+        text = json.dumps(dict(self.options)).replace("{modules}", modules)
+        for needed in re.findall(rf'"({re.escape(modules)}/[^"]+)"', text):
+            if not os.path.isfile(needed):
+                message = f"{self.name} needs {needed}: {self.install}"
+                raise ToolFault(ToolCode.NOT_AVAILABLE, message)
+        return json.loads(text)
 
 
 def _known(name: str, language: str, command: str, install: str, *more: Any, **rest: Any) -> Server:
@@ -184,47 +199,27 @@ class Surroundings:
         return self.trusted or (is_one and not any(containing(self.roots, one) for one in led))
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A server, with the program that was found for it or the reason why it can't be started."""
-
-    server: Server
-    path: str | None
-    problem: str
-
-    def options(self) -> Any:
-        """Return what it is told when it starts; raises `ToolFault` where a package is missing."""
-        place = os.path.realpath(self.path or "").rpartition("/node_modules/")[0]
-        modules = f"{place}/node_modules"
-        text = json.dumps(dict(self.server.options)).replace("{modules}", modules)
-        for needed in re.findall(rf'"({re.escape(modules)}/[^"]+)"', text):
-            if not os.path.isfile(needed):
-                message = f"{self.server.name} needs {needed}: {self.server.install}"
-                raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-        return json.loads(text)
-
-
-def program_for(server: Server, around: Surroundings) -> Program:
-    """Return the program of a server, or what is missing in words."""
+def program_for(server: Server, around: Surroundings) -> Server:
+    """Return a server with the path of its program, or without and with what is missing."""
     if server.runs and not around.trusted:
         why = f"runs {server.runs}: it needs a repository in subagents.trustedProjects"
-        return Program(server, None, why)
-    path = around.find((*server.command, "")[0])
-    return Program(server, path, f"isn't installed, or not executable: {server.install}")
+        return replace(server, problem=why)
+    missing = f"isn't installed, or not executable: {server.install}"
+    return replace(server, path=around.find((*server.command, "")[0]), problem=missing)
 
 
-def choose(path: str, config: LspConfig, around: Surroundings) -> Program:
-    """Return the program for a file; raises `ToolFault` that says what to install."""
+def choose(path: str, config: LspConfig, around: Surroundings) -> Server:
+    """Return the server for a file; raises `ToolFault` that says what to install."""
     ending = os.path.splitext(path)[1].lower()
     fitting = [one for one in configured(config) if ending in one.file_types]
     preferred = {config.preferred.get(one.language) for one in fitting}
     fitting = [one for one in fitting if one.name in preferred] or fitting
     found = [program_for(one, around) for one in fitting]
-    for program in found:
-        if program.path is not None:
-            return program
+    for server in found:
+        if server.path is not None:
+            return server
     message = f"no language server is known for {ending or 'such'} files; see lsp.servers"
-    message = f"{found[0].server.name} {found[0].problem}" if found else message
+    message = f"{found[0].name} {found[0].problem}" if found else message
     raise ToolFault(ToolCode.NOT_AVAILABLE, message)
 
 

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, LspConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.lsp import servers
 from outrider.tools.lsp.client import LanguageServer
-from outrider.tools.lsp.servers import Program, Surroundings
+from outrider.tools.lsp.servers import Server, Surroundings
 from outrider.workspaces.workspace import Place
 
 MAX_LANGUAGES = 3
@@ -47,8 +48,8 @@ class LspSession:
 
     def server_for(self, context: ToolContext, place: Place) -> LanguageServer:
         """Return the server that knows a file; raises `ToolFault` where there is none."""
-        program = servers.choose(place.path, self.config, self.around(context))
-        return self._server(context, program, servers.root_of(place, program.server))
+        server = servers.choose(place.path, self.config, self.around(context))
+        return self._opened(context, server, servers.root_of(place, server))
 
     def servers_for_tree(self, context: ToolContext) -> list[LanguageServer]:
         """Return the servers for the languages that the tree has most of, the first one first."""
@@ -58,31 +59,40 @@ class LspSession:
         found = Counter(
             os.path.splitext(path)[1] for path, _ in servers.source_files(root, endings)
         )
-        programs: dict[str, Program] = {}
+        chosen: dict[str, Server] = {}
         for ending, _ in found.most_common():
             with suppress(ToolFault):
-                program = servers.choose(f"any{ending}", self.config, around)
-                programs.setdefault(program.server.name, program)
-        if not programs:
+                server = servers.choose(f"any{ending}", self.config, around)
+                chosen.setdefault(server.name, server)
+        if not chosen:
             message = "no language server fits the files here: name a file with path"
             raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-        chosen = list(programs.values())[:MAX_LANGUAGES]
-        return [self._server(context, program, root) for program in chosen]
+        return [self._opened(context, one, root) for one in islice(chosen.values(), MAX_LANGUAGES)]
 
-    def _server(self, context: ToolContext, program: Program, root: str) -> LanguageServer:
-        key = (program.server.name, root)
-        if (server := self.servers.pop(key, None)) is None:
-            inside = replace(context, environment=self.around(context).for_server())
-            server = LanguageServer(program, root, inside, self.config)
-        self.servers[key] = server  # what was asked last stands last
+    def _opened(self, context: ToolContext, server: Server, root: str) -> LanguageServer:
+        """Return the server of a root: the one that runs, or a new one."""
+        key = (server.name, root)
+        old = self.servers.pop(key, None)
+        if old is not None and old.fault is None:
+            self.servers[key] = old  # what was asked last stands last
+            return old
+        inside = replace(context, environment=self.around(context).for_server())
+        crashes = 1 + old.crashes if old else 0
+        opened = self.servers[key] = LanguageServer(server, root, inside, self.config, crashes)
+        if old is not None:
+            self._end(old)
         if len(self.servers) > MAX_SERVERS:
-            oldest = self.servers.pop(next(iter(self.servers)))
-            self._ending.add(asyncio.create_task(oldest.aclose()))
-        return server
+            self._end(self.servers.pop(next(iter(self.servers))))
+        return opened
+
+    def _end(self, server: LanguageServer) -> None:
+        ending = asyncio.create_task(server.aclose())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
         """End all servers."""
-        self._ending |= {asyncio.create_task(server.aclose()) for server in self.servers.values()}
-        self.servers.clear()
+        while self.servers:
+            self._end(self.servers.popitem()[1])
         while self._ending:
-            await asyncio.wait({self._ending.pop()})
+            await asyncio.wait(self._ending)
