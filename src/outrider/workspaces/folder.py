@@ -37,11 +37,6 @@ class FolderWorkspace:
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(map(os.path.realpath, self.roots)))
 
-    @property
-    def credential_globs(self) -> tuple[str, ...]:
-        """Globs that every credential file matches; empty where these are allowed."""
-        return () if self.allow_credential_files else credentials.GLOBS
-
     def is_credential(self, path: str) -> bool:
         """Whether the file at an absolute path is a credential file that isn't allowed."""
         return not self.allow_credential_files and credentials.is_credential(path)

@@ -90,11 +90,6 @@ class Workspace(Protocol):
         """The real paths of its folders, the working tree first."""
         ...
 
-    @property
-    def credential_globs(self) -> tuple[str, ...]:
-        """Globs that every credential file matches; empty where tools may show these files."""
-        ...
-
     def is_credential(self, path: str) -> bool:
         """Whether the file at an absolute path must not be shown, as it holds credentials."""
         ...
