@@ -86,7 +86,7 @@ async def test_what_is_not_text_is_told_by_its_name_where_its_bytes_are_not_know
         ("\ufeffgrün\n".encode("utf-16-be"), "utf-16-be with BOM"),
         ("\ufeffgrün\n".encode("utf-32-le"), "utf-32-le with BOM"),
         ("der Wald ist grün und weit\n".encode("utf-16-le"), "utf-16-le"),
-        ("grün\n".encode("latin-1"), "cp1252"),
+        ("grün\n".encode("latin-1"), "latin-1"),
         ("“grün”\n".encode("cp1252"), "cp1252"),
     ],
 )

@@ -107,8 +107,11 @@ def _eight_bit_codec(sample: bytes) -> str:
     text = sample.decode("utf-8", "replace")
     damaged = text.count("\ufffd")
     intact = sum(not character.isascii() for character in text) - damaged
-    is_western = damaged > intact and _is_valid(sample, "cp1252", whole=True)
-    return "cp1252" if is_western else "utf-8"
+    if intact >= damaged:
+        return "utf-8"
+    if not any(0x80 <= byte < 0xA0 for byte in sample):
+        return "latin-1"
+    return "cp1252" if _is_valid(sample, "cp1252", whole=True) else "utf-8"
 
 
 def media_type(name: str, sample: bytes) -> str:
