@@ -1,6 +1,7 @@
 """What keeps `write` and `edit` from ever leaving a file half changed, or changed unasked."""
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import random
@@ -307,5 +308,12 @@ async def test_what_killed_processes_left_behind_is_hidden_and_then_removed(tmp_
     assert TEMPORARY_PREFIX not in await tools.text("ls")
     assert TEMPORARY_PREFIX not in await tools.text("find", pattern="*")
     assert "No matches" in await tools.text("grep", pattern="needle")
+    await tools.text("write", path="a.txt", content="x")
+    assert litter.exists(), "another process may be about to lock it"
+    os.utime(litter, (0, 0))
+    with litter.open() as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        await tools.text("write", path="a.txt", content="x")
+        assert litter.exists()
     await tools.text("write", path="a.txt", content="x")
     assert os.listdir(tmp_path) == ["a.txt"]
