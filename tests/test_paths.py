@@ -185,8 +185,6 @@ async def test_a_search_program_that_was_led_outside_reveals_nothing(
         shown = found["counts" if count else "results"]
         assert [entry["path"] for entry in shown] == ["inner/own.txt"]
         assert (found["matches"], found["files"]) == (1, 1)
-    (outside / ".env").touch()
-    assert (await FileTools(tree).data("grep", pattern="x"))["credentialFiles"] == 0
     found = await FileTools(tree).data("find", pattern="*.txt")
     assert (found["files"], found["total"]) == (["inner/own.txt", "plain.txt"], 2)
 
@@ -419,8 +417,7 @@ async def test_the_user_can_allow_credential_files(tmp_path: Path):
     (tmp_path / ".env").write_text("TOKEN=1\n")
     tools = FileTools(tmp_path, allow_credential_files=True)
     assert "TOKEN" in await tools.text("read", path=".env")
-    found = await tools.text("grep", pattern="TOKEN")
-    assert ".env" in found and "not searched" not in found
+    assert ".env" in await tools.text("grep", pattern="TOKEN")
 
 
 async def test_the_answer_of_a_search_does_not_depend_on_what_credential_files_hold(tmp_path: Path):
@@ -432,8 +429,7 @@ async def test_the_answer_of_a_search_does_not_depend_on_what_credential_files_h
     right = await tools.text("grep", pattern="TOKEN=a")
     wrong = await tools.text("grep", pattern="TOKEN=b")
     assert right == wrong
-    assert "2 credential file(s) not searched" in right
-    assert "credential" not in await tools.text("grep", pattern="TOKEN", glob="*.py")
+    assert right == "No matches."
 
 
 @pytest.mark.parametrize(

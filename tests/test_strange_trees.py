@@ -55,11 +55,11 @@ async def test_a_strange_tree_is_listed(tree: Path):
     lines = text.splitlines()
     assert sum(line.strip() == "passwd  3 B" for line in lines) == 0
     for shown in (
-        r"forged\n  passwd  3 B",
+        r"forged\x0a  passwd  3 B",
         r"not-utf8-\xff\xfe.txt",
         r"clear\x1b[2Jscreen.txt",
-        r"back\\nslash.txt",
-        r"bidi-\u202etxt.exe",
+        r"back\x5cnslash.txt",
+        r"bidi-\xe2\x80\xaetxt.exe",
         "broken -> nowhere",
         "circle -> circle",
         "up -> ..",
@@ -84,9 +84,9 @@ async def test_every_name_that_is_shown_can_be_read(tree: Path):
 
 async def test_a_strange_tree_is_searched(tree: Path):
     text = await FileTools(tree).text("grep", pattern="needle")
-    assert r"forged\n  passwd  3 B" in text
+    assert r"forged\x0a  passwd  3 B" in text
     assert r"not-utf8-\xff\xfe.txt" in text
-    assert r"folder\nwith newline/inner.txt" in text
+    assert r"folder\x0awith newline/inner.txt" in text
     assert all(line.isprintable() for line in text.splitlines())
     counts = await FileTools(tree).text("grep", pattern="needle", count=True)
     assert r"not-utf8-\xff\xfe.txt: 1" in counts
@@ -95,7 +95,7 @@ async def test_a_strange_tree_is_searched(tree: Path):
 async def test_files_with_strange_names_can_be_changed(tree: Path):
     tools = FileTools(tree)
     edits = [{"oldText": "needle", "newText": "thread"}]
-    for shown, name in ((r"not-utf8-\xff\xfe.txt", NOT_UTF8), (r"back\\nslash.txt", BACKSLASH)):
+    for shown, name in ((r"not-utf8-\xff\xfe.txt", NOT_UTF8), (r"back\x5cnslash.txt", BACKSLASH)):
         await tools.text("edit", path=shown, edits=edits)
         assert (tree / os.fsdecode(name)).read_bytes().startswith(b"a thread in")
 

@@ -46,10 +46,6 @@ class Elsewhere:
     def roots(self) -> tuple[str, ...]:
         return self._ask("roots")
 
-    @property
-    def credential_globs(self) -> tuple[str, ...]:
-        return self._ask("credential_globs")
-
     def is_credential(self, path: str) -> bool:
         return self._ask("is_credential")(path)
 

@@ -1,6 +1,7 @@
 """What keeps `write` and `edit` from ever leaving a file half changed, or changed unasked."""
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import random
@@ -40,14 +41,14 @@ async def test_write_makes_a_file_and_its_folders(tmp_path: Path):
     assert os.listdir(tmp_path / "a/b") == ["c.txt"]
 
 
-async def test_write_replaces_a_file_keeps_its_mode_and_shows_the_change(tmp_path: Path):
+async def test_write_replaces_a_file_and_keeps_its_mode(tmp_path: Path):
     file = tmp_path / "run.sh"
     file.write_text("#!/bin/sh\nold\nend\n")
     file.chmod(0o750)
     tools = FileTools(tmp_path)
     text = await tools.text("write", path="run.sh", content="#!/bin/sh\nnew\nend\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o750
-    assert "+1 -1 lines" in text and "-old\n+new" in text
+    assert text == "Replaced run.sh (18 B, 3 lines)."
 
 
 async def test_the_receipt_has_the_hashes_before_and_after(tmp_path: Path):
@@ -307,5 +308,12 @@ async def test_what_killed_processes_left_behind_is_hidden_and_then_removed(tmp_
     assert TEMPORARY_PREFIX not in await tools.text("ls")
     assert TEMPORARY_PREFIX not in await tools.text("find", pattern="*")
     assert "No matches" in await tools.text("grep", pattern="needle")
+    await tools.text("write", path="a.txt", content="x")
+    assert litter.exists(), "another process may be about to lock it"
+    os.utime(litter, (0, 0))
+    with litter.open() as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        await tools.text("write", path="a.txt", content="x")
+        assert litter.exists()
     await tools.text("write", path="a.txt", content="x")
     assert os.listdir(tmp_path) == ["a.txt"]

@@ -98,12 +98,10 @@ def _known(fields: Iterable[Field], notes: Notes) -> dict[str, Field]:
 
 def _meant(field: Field, notes: Notes) -> str | None:
     near = get_close_matches(field.key.lower(), _FIELD_NAMES, 1, 0.75)
-    shown = field.key[:60]
-    if near and near[0] in _SWITCHES:
-        notes.warn(field.line, f"unknown key {shown}; taken as {near[0]}")
-        return near[0]
-    notes.warn(field.line, f"unknown key {shown}, ignored" + _suggestion(near))
-    return None
+    is_switch = bool(near) and near[0] in _SWITCHES
+    hint = f"; taken as {near[0]}" if is_switch else f", ignored{_suggestion(near)}"
+    notes.warn(field.line, f"unknown key {field.key[:60]}{hint}")
+    return near[0] if is_switch else None
 
 
 def _suggestion(near: list[str]) -> str:
@@ -113,21 +111,22 @@ def _suggestion(near: list[str]) -> str:
 def _definition(
     fields: dict[str, Field], body: str, source: Source, notes: Notes
 ) -> AgentDefinition | None:
-    described = fields.get("description")
-    description = _readable(described.text) if described else ""
-    name = _name(fields.get("name"), notes)
+    # A key that isn't there counts like one without a value, but for `tools`.
+    given = {name: fields.get(name, Field(name, 1)) for name in _FIELD_NAMES}
+    description, schema = _readable(given["description"].text), given["output_schema"].word
+    name = _name(given["name"], notes)
     definition = AgentDefinition(
         name=name or "",
         description=description,
         system_prompt=body or description or DEFAULT_ROLE,
-        readonly=_switch(fields.get("readonly"), notes),
-        tools=_tools(fields.get("tools"), notes),
-        model=_model(fields.get("model"), notes),
-        disabled=_switch(fields.get("disabled"), notes),
-        output_schema=_schema_path(fields.get("output_schema"), notes),
+        readonly=_switch(given["readonly"], notes),
+        tools=_tools(fields["tools"], notes) if "tools" in fields else None,
+        model=_model(given["model"], notes),
+        disabled=_switch(given["disabled"], notes),
+        output_schema=os.path.normpath(os.path.join(notes.path, "..", schema)) if schema else None,
         source=source,
         path=notes.path,
-        runtime=_runtime(fields.get("runtime"), source, notes),
+        runtime=_runtime(given["runtime"], source, notes),
     )
     return definition if name else None
 
@@ -151,15 +150,13 @@ def is_agent_name(name: str) -> bool:
     )
 
 
-def _name(field: Field | None, notes: Notes) -> str | None:
-    name = normal_name(field.word) if field else ""
-    if field is None or not name:
-        notes.error(field.line if field else 1, "it has no name: add a line `name: …`")
-    elif not is_agent_name(name):
-        rule = "use at most 64 letters, digits, `.`, `_` and `-`"
-        notes.error(field.line, f"{name[:64]!r} isn't a valid name: {rule}")
-    else:
+def _name(field: Field, notes: Notes) -> str | None:
+    name = normal_name(field.word)
+    if is_agent_name(name):
         return name
+    rule = "use at most 64 letters, digits, `.`, `_` and `-`"
+    fault = f"{name[:64]!r} isn't a valid name: {rule}" if name else "it has no name: add `name: …`"
+    notes.error(field.line, fault)
     return None
 
 
@@ -168,18 +165,16 @@ def _readable(text: str) -> str:
     return "".join(char for char in text if char.isprintable() or char in "\n\t").strip()
 
 
-def _switch(field: Field | None, notes: Notes) -> bool:
-    word = field.word.casefold() if field else ""
-    if field and word not in ("", "true", "1", "false", "0", "no", "off"):
+def _switch(field: Field, notes: Notes) -> bool:
+    word = field.word.casefold()
+    if word not in ("", "true", "1", "false", "0", "no", "off"):
         notes.warn(field.line, f"{field.key}: {word[:60]!r} counts as false; write true or false")
     return word in ("true", "1")
 
 
-def _tools(field: Field | None, notes: Notes) -> tuple[str, ...] | None:
-    if field is None:
-        return None
+def _tools(field: Field, notes: Notes) -> tuple[str, ...]:
     names = field.names
-    if not names and not field.word:
+    if not field.word:
         notes.warn(field.line, "tools is empty, so the agent gets none; write [] if that is meant")
     if len(names) > _MAX_TOOLS:
         notes.warn(field.line, f"{len(names)} tools listed; only the first {_MAX_TOOLS} count")
@@ -204,8 +199,8 @@ def _tool(written: str, line: int, notes: Notes) -> str | None:
     return name
 
 
-def _model(field: Field | None, notes: Notes) -> str | None:
-    if field is None or field.word.casefold() in ("", "inherit"):
+def _model(field: Field, notes: Notes) -> str | None:
+    if field.word.casefold() in ("", "inherit"):
         return None
     if not _MODEL.fullmatch(field.word):
         shown = repr(field.word[:60])
@@ -214,16 +209,10 @@ def _model(field: Field | None, notes: Notes) -> str | None:
     return field.word
 
 
-def _runtime(field: Field | None, source: Source, notes: Notes) -> str:
+def _runtime(field: Field, source: Source, notes: Notes) -> str:
     """Return the runtime as it is written: an agent that can't have it may not run."""
-    word = field.word if field and field.word else NATIVE
-    if field and (word not in RUNTIMES or (source is Source.PROJECT and word != NATIVE)):
+    word = field.word or NATIVE
+    if word not in (RUNTIMES if source is not Source.PROJECT else (NATIVE,)):
         rule = f"there are {' and '.join(RUNTIMES)}, and a repository's agent can't choose"
         notes.warn(field.line, f"it may not run: runtime {word[:60]!r}; {rule}")
     return word
-
-
-def _schema_path(field: Field | None, notes: Notes) -> str | None:
-    if field is None or not field.word:
-        return None
-    return os.path.normpath(os.path.join(os.path.dirname(notes.path), field.word))

@@ -4,7 +4,7 @@ of the user; a file that can't be used becomes a diagnostic, never an exception.
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from heapq import nsmallest
@@ -13,6 +13,7 @@ from pathlib import Path
 from outrider.agents.definitions import AgentDefinition, Source, one_line, parse_definition
 from outrider.agents.frontmatter import Diagnostic, Notes
 from outrider.protocol.errors import OutriderError
+from outrider.settings.files import open_at_once
 from outrider.settings.places import project_agent_folders, project_root, user_agent_folders
 
 BUILTIN_AGENTS = ("explorer", "researcher", "reviewer", "implementer", "tester")
@@ -64,18 +65,14 @@ def discover(cwd: Path, env: Mapping[str, str]) -> Discovery:
     )
 
 
-def _winners(ranked: Iterable[AgentDefinition]) -> dict[str, AgentDefinition]:
-    winners: dict[str, AgentDefinition] = {}
-    for definition in ranked:
-        winners.setdefault(definition.name, definition)
-    return winners
+def _winners(ranked: Sequence[AgentDefinition]) -> dict[str, AgentDefinition]:
+    return {definition.name: definition for definition in reversed(ranked)}
 
 
 def _bound_by_user(
     project: list[AgentDefinition], user: Mapping[str, AgentDefinition], notes: list[Diagnostic]
-) -> list[AgentDefinition]:
-    """Return the project's agents, restricted like the user's agents of the same name."""
-    bound: list[AgentDefinition] = []
+) -> Iterator[AgentDefinition]:
+    """Yield the project's agents, restricted like the user's agents of the same name."""
     for theirs in project:
         own = user.get(theirs.name, theirs)
         merged = replace(
@@ -86,8 +83,7 @@ def _bound_by_user(
         if merged != theirs:
             message = f"readonly and disabled of {theirs.name} in {own.path} still count"
             Notes(theirs.path, notes).warn(None, message)
-        bound.append(merged)
-    return bound
+        yield merged
 
 
 def _load(
@@ -131,8 +127,9 @@ def _load_file(
         if not path.name.isprintable():
             raise AgentUnusable("its file name isn't plain text")
         definition, own_notes = parse_definition(_read(path, root), str(path), source)
-        if definition and definition.output_schema:
-            _check_schema(definition.output_schema, root)
+        schema = definition and definition.output_schema
+        if schema and not os.path.isfile(_inside(schema, root, "its output_schema")):
+            raise AgentUnusable(f"its output_schema isn't a file: {one_line(schema, 200)}")
     except AgentUnusable as fault:
         Notes(one_line(str(path), 4096), notes).error(None, str(fault))
         return None
@@ -141,11 +138,8 @@ def _load_file(
 
 
 def _read(path: Path, root: Path | None) -> str:
-    real = os.path.realpath(path)
-    if not _is_inside(real, root):
-        raise AgentUnusable("it leads outside of the project, so it isn't read")
     try:
-        with open(real, "rb", opener=_open_at_once) as file:
+        with open(_inside(path, root, "it"), "rb", opener=open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise AgentUnusable("it isn't a regular file")
             content = file.read(MAX_FILE_BYTES + 1)
@@ -159,21 +153,12 @@ def _read(path: Path, root: Path | None) -> str:
         raise AgentUnusable(f"it isn't UTF-8 (byte {error.start})") from None
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    # Without O_NONBLOCK, opening a named pipe would wait for a writer.
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _check_schema(path: str, root: Path | None) -> None:
+def _inside(path: Path | str, root: Path | None, what: str) -> str:
+    """Return the real path of a file that must not lead outside of the project."""
     real = os.path.realpath(path)
-    if not _is_inside(real, root):
-        raise AgentUnusable("its output_schema leads outside of the project")
-    if not os.path.isfile(real):
-        raise AgentUnusable(f"its output_schema isn't a file: {one_line(path, 200)}")
-
-
-def _is_inside(real: str, root: Path | None) -> bool:
-    return root is None or Path(real).is_relative_to(os.path.realpath(root))
+    if root is not None and not Path(real).is_relative_to(os.path.realpath(root)):
+        raise AgentUnusable(f"{what} leads outside of the project, so it isn't read")
+    return real
 
 
 @cache

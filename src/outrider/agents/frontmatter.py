@@ -68,32 +68,18 @@ class Field:
 
     key: str
     line: int
-    lines: tuple[str, ...]
-    literal: str | None = None
-    items: tuple[str, ...] | None = None
-
-    @property
-    def text(self) -> str:
-        """The value as free text: a `#` is part of it."""
-        if self.items is not None:
-            return ", ".join(self.items)
-        return self.literal if self.literal is not None else " ".join(self.lines)
-
-    @property
-    def word(self) -> str:
-        """The value as a single word: a `# comment` after it is dropped."""
-        if self.literal is not None or self.items is not None:
-            return self.text.strip()
-        return " ".join(filter(None, map(_without_comment, self.lines)))
+    text: str = ""
+    """The value as free text: a `#` is part of it."""
+    word: str = ""
+    """The value as a single word: a `# comment` after it is dropped."""
+    items: tuple[str, ...] = ()
+    """Its `- item` lines."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The value as a list, written `a, b` or `[a, b]` or as `- item` lines."""
-        if self.items is not None:
-            texts = self.items
-        else:
-            word = self.word
-            texts = (word[1:].removesuffix("]") if word.startswith("[") else word,)
+        word = self.word
+        texts = self.items or (word[1:].removesuffix("]") if word.startswith("[") else word,)
         parts = [part.strip() for text in texts for part in _LISTED.findall(text)]
         return tuple(_unquoted(part) or part for part in parts if part)
 
@@ -153,20 +139,20 @@ def _end(lines: list[str], at: int, value: str) -> int:
 def _field(key: str, line: int, value: str, rest: list[str]) -> Field:
     rest = [item for item in rest if not item.startswith("#")]
     if block := _BLOCK.match(value):
-        return Field(key, line, (), literal=_block_text(rest, folded=block[1] == ">"))
+        text = _block_text(rest, folded=block[1] == ">")
+        return Field(key, line, text, text.strip())
     if value[:1] not in ('"', "'"):
         rest = [item for item in rest if not item.lstrip().startswith("#")]
     filled = [item.strip() for item in rest if item.strip()]
     if not _without_comment(value) and filled and _ITEM.match(filled[0]):
-        return Field(key, line, (), items=_items(filled))
-    lines = tuple(filter(None, (value, *filled)))
-    return Field(key, line, lines, literal=_unquoted(" ".join(lines)))
-
-
-def _items(lines: list[str]) -> tuple[str, ...]:
-    matches = (_ITEM.match(line) for line in lines)
-    texts = (_without_comment(match[1] or "") for match in matches if match)
-    return tuple(_unquoted(text) or text for text in texts if text)
+        written = [_without_comment(match[1] or "") for match in map(_ITEM.match, filled) if match]
+        items = tuple(_unquoted(text) or text for text in written if text)
+        text = ", ".join(items)
+        return Field(key, line, text, text, items)
+    lines = [value, *filled] if value else filled
+    if (literal := _unquoted(" ".join(lines))) is not None:
+        return Field(key, line, literal, literal.strip())
+    return Field(key, line, " ".join(lines), " ".join(filter(None, map(_without_comment, lines))))
 
 
 def _block_text(lines: list[str], *, folded: bool) -> str:

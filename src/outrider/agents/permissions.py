@@ -62,19 +62,16 @@ def permit(
     tools: Mapping[str, CatalogueEntry] = CATALOGUE,
 ) -> Permit:
     """Return what a child gets of `tools`; `trust` counts for a repository's agent only."""
-    actions = _lsp_actions(config)
+    # rename, codeAction and restart are in no child's reach, whatever the configuration lists.
+    allowed = config.subagents.allowed_lsp_actions if config.subagents.allow_lsp_tools else ()
+    actions = tuple(action for action in allowed if action in READ_ONLY_LSP_ACTIONS)
     given: list[str] = []
     withheld: list[WithheldTool] = []
     listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
     for tool in dict.fromkeys(listed):
-        entry = tools.get(tool)
-        reason = (
-            _never(tool, entry)
-            or (entry and entry.setting and _switched_off(entry.setting, config))
-            or (entry and entry.writes and _no_writing(definition, config, trust))
-            or (entry and entry.network and _no_network(definition, trust))
-            or (tool == "lsp" and not actions and "subagents.allowLspTools allows no action")
-        )
+        reason = _why_not(tool, tools.get(tool), definition, config, trust)
+        if tool == "lsp" and not actions:
+            reason = reason or "subagents.allowLspTools allows no action"
         if reason:
             withheld.append(WithheldTool(tool, reason))
         else:
@@ -87,39 +84,30 @@ def permit(
     )
 
 
-def _never(tool: str, entry: CatalogueEntry | None) -> str | None:
+def _why_not(
+    tool: str,
+    entry: CatalogueEntry | None,
+    definition: AgentDefinition,
+    config: Config,
+    trust: Trust,
+) -> str | None:
+    """Return why an agent doesn't get a tool that it lists; None if it gets it."""
+    trust = trust if definition.source is Source.PROJECT else Trust.TRUSTED
     if tool in NEVER_GIVEN:
         return "an agent's file can't give it"
     if entry is None:
         return "no tool has this name; tools.modules names modules with tools of your own"
-    return entry.missing
-
-
-def _switched_off(setting: str, config: Config) -> str | None:
-    return None if value_of(config, setting) else f"{setting} is off"
-
-
-def _no_writing(definition: AgentDefinition, config: Config, trust: Trust) -> str | None:
-    if definition.readonly:
+    if entry.missing:
+        return entry.missing
+    if entry.setting and not value_of(config, entry.setting):
+        return f"{entry.setting} is off"
+    if entry.writes and definition.readonly:
         return "the agent is readonly"
-    if not config.subagents.allow_write:
+    if entry.writes and not config.subagents.allow_write:
         return "subagents.allowWrite is off"
-    if definition.source is not Source.PROJECT or trust > Trust.UNASKED:
-        return None
-    return f"nobody could be asked, and {_UNTRUSTED}"
-
-
-def _no_network(definition: AgentDefinition, trust: Trust) -> str | None:
-    trusted = definition.source is not Source.PROJECT or trust is Trust.TRUSTED
-    return None if trusted else _UNTRUSTED
-
-
-def _lsp_actions(config: Config) -> tuple[str, ...]:
-    # rename, codeAction and restart are in no child's reach, whatever the configuration lists.
-    if not config.subagents.allow_lsp_tools:
-        return ()
-    allowed = config.subagents.allowed_lsp_actions
-    return tuple(action for action in allowed if action in READ_ONLY_LSP_ACTIONS)
+    if entry.writes and trust is Trust.UNASKED:
+        return f"nobody could be asked, and {_UNTRUSTED}"
+    return _UNTRUSTED if entry.network and trust is not Trust.TRUSTED else None
 
 
 def trust_in(config: Config, *, trusted: bool, interactive: bool) -> Trust:
@@ -146,23 +134,18 @@ def may_run(
         return Clearance.RUN, f"{name} is yours or built in"
     if settings.project_agent_policy == "allow":
         return Clearance.RUN, "subagents.projectAgentPolicy is allow"
+    origin = f"{name} is defined by this repository ({definition.path})"
     if settings.project_agent_policy != "confirm":
-        return Clearance.REFUSE, f"{_origin(definition)}, and subagents.projectAgentPolicy is deny"
+        return Clearance.REFUSE, f"{origin}, and subagents.projectAgentPolicy is deny"
     if trusted:
         return Clearance.RUN, "its repository is in subagents.trustedProjects"
     if interactive:
-        return Clearance.ASK, _origin(definition)
+        return Clearance.ASK, origin
     if settings.non_interactive_policy == "allow":
         return Clearance.RUN, "nobody can be asked, and subagents.nonInteractivePolicy is allow"
-    return (
-        Clearance.REFUSE,
-        f"{_origin(definition)}, nobody can be asked, and subagents.nonInteractivePolicy is deny; "
-        "add the repository to subagents.trustedProjects to let it run",
-    )
-
-
-def _origin(definition: AgentDefinition) -> str:
-    return f"{definition.name} is defined by this repository ({definition.path})"
+    refused = "nobody can be asked, and subagents.nonInteractivePolicy is deny"
+    hint = "add the repository to subagents.trustedProjects to let it run"
+    return Clearance.REFUSE, f"{origin}, {refused}; {hint}"
 
 
 def is_trusted(folder: Path, env: Mapping[str, str], config: Config) -> bool:

@@ -18,19 +18,9 @@ class ProjectRule(StrEnum):
     NEVER = "nothing"
 
 
-def _key(
-    default: Any,
-    doc: str,
-    *,
-    minimum: float = 0,
-    choices: tuple[str, ...] = (),
-    project: ProjectRule | None = None,
-    entries: type = str,
-) -> Any:
-    # There is no lower value of a text.
-    project = project or (ProjectRule.NEVER if isinstance(default, str) else ProjectRule.LOWER)
-    metadata: dict[str, Any] = {"doc": doc, "minimum": minimum, "choices": choices}
-    metadata |= {"project": project, "entries": entries}
+def _key(default: Any, doc: str, **rules: Any) -> Any:
+    """Return the field of a key; the rules are those that `Key` has."""
+    metadata = {"doc": doc, **rules}
     if isinstance(default, dict):
         return field(default_factory=dict[str, Any], metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -69,9 +59,7 @@ class SubagentsConfig:
 
     enabled: bool = _key(True, "Whether tasks can be delegated at all.")
     max_depth: int = _key(1, "How deep delegations may nest; a child is at depth 1.")
-    timeout_ms: int = _key(
-        900_000, "Hard deadline of a run, from its admission on; never reset.", minimum=1
-    )
+    timeout_ms: int = _key(900_000, "Hard deadline of a run, never reset.", minimum=1)
     idle_timeout_ms: int = _key(180_000, "Longest time without an event.", minimum=1)
     allow_write: bool = _key(False, "Let agents that aren't `readonly` have their writing tools.")
     allow_lsp_tools: bool = _key(True, "Let children ask language servers.")
@@ -132,9 +120,8 @@ class WebConfig:
     provider_priority: tuple[str, ...] = _key(
         SEARCH_PROVIDERS, "The order in which `auto` asks.", choices=SEARCH_PROVIDERS
     )
-    endpoints: dict[str, str] = _key(  # noqa: RUF009  # a factory, as for any table
-        {}, "Base addresses of providers, by name.", project=ProjectRule.NEVER
-    )
+    # A factory, as for any table.
+    endpoints: dict[str, str] = _key({}, "Base addresses of providers, by name.")  # noqa: RUF009
     allow_private_network: bool = _key(False, "Let web tools reach private addresses.")
     allowed_hosts: tuple[str, ...] = _key(
         (), "Private hosts that web tools may reach, as `host` or `host:port`."
@@ -184,12 +171,10 @@ class LspConfig:
     """Language servers: which, and how long they may take."""
 
     enabled: bool = _key(True, "Whether language servers may be asked.")
-    servers: dict[str, Any] = _key(  # noqa: RUF009  # a factory, as for any table
-        {}, "Your own language servers.", project=ProjectRule.NEVER, entries=ServerConfig
+    servers: dict[str, Any] = _key(  # noqa: RUF009
+        {}, "Your own language servers.", entries=ServerConfig
     )
-    preferred: dict[str, str] = _key(  # noqa: RUF009
-        {}, "The server to ask, by language.", project=ProjectRule.NEVER
-    )
+    preferred: dict[str, str] = _key({}, "The server to ask, by language.")  # noqa: RUF009
     request_timeout_ms: int = _key(15_000, "Time for one answer of a server.", minimum=1)
     start_timeout_ms: int = _key(30_000, "Time for a server to start and load.", minimum=1)
     tool: LspToolConfig = field(default_factory=LspToolConfig)
@@ -245,7 +230,7 @@ class CommandsConfig:
 class Config:
     """Every setting, at its effective value."""
 
-    model: str | None = _key(None, "The model, as `provider:name`.", project=ProjectRule.NEVER)
+    model: str | None = _key(None, "The model, as `provider:name`.")
     subagents: SubagentsConfig = field(default_factory=SubagentsConfig)
     files: FilesConfig = field(default_factory=FilesConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
@@ -269,16 +254,11 @@ class Key:
     kind: type
     nullable: bool
     doc: str
-    minimum: float
-    choices: tuple[str, ...]
-    project: ProjectRule
-    entries: type
+    minimum: float = 0
+    choices: tuple[str, ...] = ()
+    project: ProjectRule = ProjectRule.LOWER
+    entries: type = str
     """What the entries of a table are: texts, or what a dataclass describes."""
-
-    @property
-    def variable(self) -> str:
-        """The environment variable that sets it."""
-        return "OUTRIDER_" + "__".join(part.upper() for part in self.path)
 
 
 def _walk(section: Any, path: tuple[str, ...]) -> Iterator[Key]:
@@ -290,7 +270,10 @@ def _walk(section: Any, path: tuple[str, ...]) -> Iterator[Key]:
         annotation: Any = item.type
         nullable = get_origin(annotation) is UnionType
         kind = get_args(annotation)[0] if nullable else get_origin(annotation) or annotation
-        yield Key(".".join(map(camel, here)), here, value, kind, nullable, **item.metadata)
+        # There is no lower value of a text or a table.
+        rules = {"project": ProjectRule.NEVER} if kind in (str, dict) else {}
+        name = ".".join(map(camel, here))
+        yield Key(name, here, value, kind, nullable, **(rules | dict(item.metadata)))
 
 
 DEFAULTS = Config()

@@ -7,71 +7,57 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import reduce
 from typing import Any, cast
 
 from outrider.protocol.data import from_json
-from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule
+from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule, value_of
 from outrider.settings.quantities import SettingError, number_for
+
+_EXPECTED = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    tuple: "a list of names",
+    dict: "a table",
+}
 
 
 def check(key: Key, value: object) -> Any:
     """Return `value` in the type of `key`, or raise `SettingError`."""
     if value is None and key.nullable:
         return None
-    if key.kind is bool:
-        if isinstance(value, bool):
-            return value
-        raise SettingError(f"{value!r} is not true or false")
-    if key.kind is tuple:
-        return _check_list(key, value)
-    if key.kind is dict:
-        return _check_table(key, value)
-    if key.kind is not str:
-        return _check_number(key, value)
-    if not isinstance(value, str) or not value.strip():
-        raise SettingError(f"{value!r} is not a text")
-    _check_choices(key, [value])
+    if key.kind in (int, float) and isinstance(value, str):
+        value = number_for(key.name, value)
+    elif key.kind is tuple and isinstance(value, list):
+        value = tuple(cast("list[object]", value))
+    fits = isinstance(value, int | float if key.kind is float else key.kind)
+    if not fits or isinstance(value, bool) != (key.kind is bool):
+        raise SettingError(f"{value!r} is not {_EXPECTED[key.kind]}")
+    if isinstance(value, int | float):  # booleans are numbers too
+        # NaN fails every comparison, so it is refused here too.
+        if not key.minimum <= value <= 2**53:
+            raise SettingError(f"{value!r} is not a number from {key.minimum:g} up")
+        return value
+    for text in _texts(key, value):
+        if not isinstance(text, str) or not text.strip():
+            raise SettingError(f"{text!r} is not a text, in {value!r}")
+        if key.choices and text not in key.choices:
+            raise SettingError(f"{text!r} is not one of {', '.join(key.choices)}")
     return value
 
 
-def _check_list(key: Key, value: object) -> tuple[str, ...]:
-    items = cast("list[object]", value) if isinstance(value, list | tuple) else None
-    if items is None or not all(isinstance(item, str) and item for item in items):
-        raise SettingError(f"{value!r} is not a list of names")
-    names = tuple(str(item) for item in items)
-    _check_choices(key, names)
-    return names
-
-
-def _check_table(key: Key, value: object) -> dict[str, Any]:
-    table = cast("dict[str, Any]", value) if isinstance(value, dict) else {"": value}
-    texts = (*table, *(table.values() if key.entries is str else ()))
-    if not all(isinstance(text, str) and text for text in texts):
-        raise SettingError(f"{value!r} is not a table of names and texts")
+def _texts(key: Key, value: Any) -> Iterable[object]:
+    """Return the texts that a text, list or table consists of."""
+    if key.kind is not dict:
+        return value if key.kind is tuple else (value,)
+    if key.entries is str:
+        return (*value, *value.values())
     try:
-        for entry in table.values() if key.entries is not str else ():
+        for entry in value.values():
             from_json(key.entries, entry)
     except ValueError as error:
         raise SettingError(str(error)) from None
-    return table
-
-
-def _check_choices(key: Key, names: Iterable[str]) -> None:
-    for name in names:
-        if key.choices and name not in key.choices:
-            raise SettingError(f"{name!r} is not one of {', '.join(key.choices)}")
-
-
-def _check_number(key: Key, value: object) -> float:
-    whole = key.kind is int
-    if isinstance(value, str):
-        value = number_for(key.name, value)
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        raise SettingError(f"{value!r} is not a {'whole ' if whole else ''}number")
-    # NaN fails every comparison, so it is refused here too.
-    if not key.minimum <= value <= 2**53:
-        raise SettingError(f"{value!r} is not a number from {key.minimum:g} up")
     return value
 
 
@@ -125,10 +111,10 @@ class Layer:
     label: str
     values: Mapping[str, object]
 
-    @property
-    def strict(self) -> bool:
-        """Whether a bad value ends the call, instead of a warning and the default."""
-        return self.origin in (Origin.ENVIRONMENT, Origin.FLAG)
+    def is_strict(self, name: str) -> bool:
+        """Whether a bad value of a key ends the call, instead of a warning and the default."""
+        is_known_variable = self.origin is Origin.ENVIRONMENT and name in KEYS
+        return self.origin is Origin.FLAG or is_known_variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +137,7 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
             yield here, value
 
 
-def unknown_key(name: str) -> str:
+def _unknown(name: str) -> str:
     """Return the message for a key that doesn't exist, with the nearest one that does."""
     last = {key.rsplit(".", 1)[-1]: key for key in KEYS}
     near = get_close_matches(name, KEYS, 1, 0.6) or [
@@ -162,37 +148,32 @@ def unknown_key(name: str) -> str:
 
 def merge(layers: Sequence[Layer]) -> Settings:
     """Return the settings of all layers together. Raises `SettingError` for a strict layer."""
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    warnings: list[str] = []
+    config, origins, warnings = DEFAULTS, dict[str, str](), list[str]()
     for layer in layers:
         for name, raw in layer.values.items():
             try:
-                values[name] = _applied(layer, name, raw, values)
+                config = _applied(config, layer, name, raw)
+                origins[name] = layer.label
             except SettingError as bad:
                 problem = f"{layer.label}: {bad}"
-                if layer.strict:
+                if layer.is_strict(name):
                     raise SettingError(problem) from None
                 warnings.append(f"{problem} (ignored)")
-            else:
-                origins[name] = layer.label
-    config = DEFAULTS
-    for name, value in values.items():
-        config = _with_value(config, KEYS[name].path, value)
     return Settings(config, origins, tuple(warnings))
 
 
-def _applied(layer: Layer, name: str, raw: object, values: Mapping[str, Any]) -> Any:
+def _applied(config: Config, layer: Layer, name: str, raw: object) -> Config:
     key = KEYS.get(name)
     if key is None:
-        raise SettingError(unknown_key(name))
+        raise SettingError(_unknown(name))
     try:
-        value = parse(key, raw) if layer.strict and isinstance(raw, str) else check(key, raw)
+        is_text = isinstance(raw, str) and layer.is_strict(name)
+        value = parse(key, str(raw)) if is_text else check(key, raw)
         if layer.origin is Origin.PROJECT:
-            value = narrowed(key, values.get(name, key.default), value)
+            value = narrowed(key, value_of(config, name), value)
     except SettingError as bad:
         raise SettingError(f"{name}: {bad}") from None
-    return value
+    return _with_value(config, key.path, value)
 
 
 def _with_value(section: Any, path: Sequence[str], value: Any) -> Any:
@@ -205,4 +186,4 @@ def _with_value(section: Any, path: Sequence[str], value: Any) -> Any:
 
 def effective(config: Config) -> Iterator[tuple[Key, Any]]:
     """Yield every key with its value in `config`."""
-    return ((key, reduce(getattr, key.path, config)) for key in KEYS.values())
+    return ((key, value_of(config, name)) for name, key in KEYS.items())

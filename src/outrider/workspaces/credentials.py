@@ -4,10 +4,11 @@ Only the path decides, never the content: the question has to be answered before
 """
 
 import re
+from fnmatch import translate
 
 from outrider.workspaces.names import folded
 
-# Globs, so that a search program can be told the same; matched against folded names.
+# Globs for folded names.
 _NAMES = (
     ".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass",
     ".my.cnf", ".htpasswd", ".git-credentials", ".vault-token", ".dockercfg", ".boto", ".s3cfg",
@@ -17,39 +18,21 @@ _NAMES = (
     "*service?account*.json", "*serviceaccount*.json", "*firebase-adminsdk*.json",
     "credentials.tfrc.json", ".terraformrc",
 )  # fmt: skip
-# The end of a path: folders, then a name.
+# Globs for the end of a folded path, in which `*` also spans folders.
 _PATHS = (
     ".aws/credentials", ".aws/config", ".kube/config", ".docker/config.json", ".m2/settings.xml",
     ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".config/gh/hosts.yml",
     ".config/git/credentials", ".config/rclone/rclone.conf",
+    ".ssh/*", ".gnupg/*", ".azure/*", ".config/gcloud/*", ".aws/sso/*", ".aws/cli/*",
 )  # fmt: skip
-# Everything below such a folder, but for what is meant to be public.
-_FOLDERS = (".ssh", ".gnupg", ".azure", ".config/gcloud", ".aws/sso", ".aws/cli")
-
-GLOBS = (
-    *_NAMES,
-    *(f"**/{path}" for path in _PATHS),
-    *(f"**/{folder}/**" for folder in _FOLDERS),
-)
-"""What every credential file matches, and some harmless files too."""
-
+_NAME = re.compile("|".join(map(translate, _NAMES)))
+_PATH = re.compile("|".join(translate(f"*/{path}") for path in _PATHS))
+# Templates, and what is meant to be public.
 _HARMLESS = re.compile(
     r"(?:.*\.)?env\.(?:example|sample|template|dist)|(?:example|sample|template)\.env"
     r"|.*\.pub|known_hosts",
     re.DOTALL,
 )
-_EXACT = frozenset(glob for glob in _NAMES if not set(glob) & set("*?"))
-_SUFFIXES = tuple(glob[1:] for glob in _NAMES if glob[0] == "*" and not set(glob[1:]) & set("*?"))
-_OTHERS = re.compile(
-    "|".join(
-        re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
-        for glob in _NAMES
-        if set(glob[1:]) & set("*?")
-    ),
-    re.DOTALL,
-)
-_PATH_ENDS = tuple(f"/{path}" for path in _PATHS)
-_INSIDE = tuple(f"/{folder}/" for folder in _FOLDERS)
 
 
 def is_credential(path: str) -> bool:
@@ -57,11 +40,6 @@ def is_credential(path: str) -> bool:
     # Some systems drop dots and blanks at the end of a name.
     plain = folded(path).rstrip(". ")
     name = plain[plain.rfind("/") + 1 :]
-    suspect = (
-        name in _EXACT
-        or name.endswith(_SUFFIXES)
-        or _OTHERS.fullmatch(name) is not None
-        or plain.endswith(_PATH_ENDS)
-        or ("/." in plain and any(folder in plain for folder in _INSIDE))
-    )
-    return suspect and _HARMLESS.fullmatch(name) is None
+    if not _NAME.match(name) and not ("/." in plain and _PATH.match(plain)):
+        return False
+    return _HARMLESS.fullmatch(name) is None

@@ -37,11 +37,6 @@ class FolderWorkspace:
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(map(os.path.realpath, self.roots)))
 
-    @property
-    def credential_globs(self) -> tuple[str, ...]:
-        """Globs that every credential file matches; empty where these are allowed."""
-        return () if self.allow_credential_files else credentials.GLOBS
-
     def is_credential(self, path: str) -> bool:
         """Whether the file at an absolute path is a credential file that isn't allowed."""
         return not self.allow_credential_files and credentials.is_credential(path)
@@ -123,22 +118,17 @@ def containing(roots: Sequence[str], path: str) -> str | None:
 
 def _absolute(cwd: str, text: str) -> str:
     """Return `text` as an absolute path with its dots and links unresolved."""
-    if not text.strip():
-        raise _malformed('is empty: name a file or folder, "." for the working tree')
-    if "\0" in text:
-        raise _malformed("holds a NUL character: no file has one in its name")
     path = os.path.join(cwd, os.path.expanduser(text))
     try:
         encoded = os.fsencode(path)
-    except UnicodeEncodeError:
-        raise _malformed("holds half a surrogate pair: no file has one in its name") from None
-    if len(encoded) > MAX_PATH_BYTES or max(map(len, encoded.split(b"/"))) > MAX_NAME_BYTES:
-        raise _malformed(f"of {len(encoded)} bytes is too long: {shown_name(text[:80])}…")
+        is_long = max(map(len, encoded.split(b"/"))) > MAX_NAME_BYTES
+        is_usable = text.strip() and "\0" not in text and not is_long
+    except UnicodeEncodeError:  # half a surrogate pair, which no file has in its name
+        encoded, is_usable = b"", False
+    if not is_usable or len(encoded) > MAX_PATH_BYTES:
+        message = f"the path '{shown_name(text[:80])}' is empty, too long, or not a file's name"
+        raise ToolFault(ToolCode.BAD_PARAMETER, message)
     return path
-
-
-def _malformed(why: str) -> ToolFault:
-    return ToolFault(ToolCode.BAD_PARAMETER, f"the path {why}")
 
 
 def _parts(path: str) -> tuple[str, ...]:

@@ -1,15 +1,15 @@
 """Guarantees that any file name is shown on one line, and can be typed back.
 
 A name is bytes. Newlines in it could forge a line of a listing, control characters a terminal,
-and bytes that are not UTF-8 can't be sent as JSON: all of these are shown escaped, and
-`unescaped` turns what was shown into the name again.
+and bytes that are not UTF-8 can't be sent as JSON: all of these are shown as `\\x` and two digits
+for each byte, and `unescaped` turns what was shown into the name again.
 """
 
 import os
 import re
 import unicodedata
 
-_ESCAPE = re.compile(r"\\(?:[nrt\\]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 def shown_name(name: str | bytes) -> str:
@@ -17,37 +17,22 @@ def shown_name(name: str | bytes) -> str:
     text = os.fsdecode(name)
     if text.isprintable() and "\\" not in text:
         return text
-    return "".join(_shown_character(character) for character in text)
+    return "".join(
+        character if character.isprintable() and character != "\\" else _escaped(character)
+        for character in text
+    )
 
 
-def _shown_character(character: str) -> str:
-    if character.isprintable() and character != "\\":
-        return character
-    number = ord(character)
-    if 0xDC80 <= number <= 0xDCFF:  # a byte that isn't UTF-8 (surrogateescape)
-        return f"\\x{number - 0xDC00:02x}"
-    if 0x80 <= number <= 0xFF:  # else it would read as such a byte
-        return f"\\u{number:04x}"
-    return character.encode("unicode_escape").decode()
+def _escaped(character: str) -> str:
+    is_byte = "\udc80" <= character <= "\udcff"  # one that isn't UTF-8
+    content = os.fsencode(character) if is_byte else character.encode(errors="surrogatepass")
+    return "".join(f"\\x{byte:02x}" for byte in content)
 
 
 def unescaped(shown: str) -> str:
     """Return the name that `shown_name` shows as `shown`."""
-    raw = _ESCAPE.sub(_real_character, shown)
-    try:
-        return os.fsdecode(os.fsencode(raw))
-    except UnicodeEncodeError:
-        return raw
-
-
-def _real_character(match: re.Match[str]) -> str:
-    escape = match[0]
-    if escape[1] == "x" and escape >= r"\x80":
-        return chr(0xDC00 + int(escape[2:], 16))
-    try:
-        return escape.encode().decode("unicode_escape")
-    except UnicodeDecodeError:  # beyond the last code point
-        return escape
+    content = shown.encode(errors="surrogatepass")
+    return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), content))
 
 
 def undisguised(name: str) -> str:

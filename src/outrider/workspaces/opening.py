@@ -19,12 +19,7 @@ from typing import BinaryIO
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.workspace import (
-    TEMPORARY_PREFIX,
-    FolderEntry,
-    OpenFolder,
-    Place,
-)
+from outrider.workspaces.workspace import TEMPORARY_PREFIX, FolderEntry, OpenFolder, Place
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,6 +32,11 @@ _ERRNOS_OF_CODE = {
     ToolCode.TOO_LARGE: (errno.ENXIO, errno.EFBIG),
     ToolCode.NOT_AVAILABLE: (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE),
 }
+_NOT_PLAIN = {
+    "folder": (ToolCode.BAD_PARAMETER, "is a folder: use ls to list it, or name a file"),
+    "link": (ToolCode.DENIED, "is a link that leads nowhere, or became a link during the call"),
+}
+_SPECIAL = (ToolCode.TOO_LARGE, "is a device, pipe or socket: only plain files are opened")
 # How many folders on the way to a file are kept open.
 _MAX_WAY = 32
 _KINDS = {
@@ -155,7 +155,7 @@ def faults_about(place: Place) -> Generator[None, None, None]:
 def opened_parent(place: Place, *, make: bool = False) -> Generator[int, None, None]:
     """Hold the folder open that the place is in; `make` makes it and those above it."""
     if place.is_folder or not place.parts:
-        raise _is_a_folder(place)
+        raise _not_plain("folder", place)
     with _opened(Place(place.root, place.parts[:-1], place.shown), make=make) as folder:
         yield folder
 
@@ -167,7 +167,10 @@ def _opened(place: Place, *, make: bool = False) -> Generator[int, None, None]:
     try:
         for part in place.parts:
             try:
-                inner = _step(folder, part, make=make)
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=folder)
+                inner = os.open(part, _PASS, dir_fd=folder)
             except OSError as error:
                 raise _why_not(folder, part, place, error) from None
             os.close(folder)
@@ -175,17 +178,6 @@ def _opened(place: Place, *, make: bool = False) -> Generator[int, None, None]:
         yield folder
     finally:
         os.close(folder)
-
-
-def _step(folder: int, part: str, *, make: bool) -> int:
-    try:
-        return os.open(part, _PASS, dir_fd=folder)
-    except FileNotFoundError:
-        if not make:
-            raise
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(part, dir_fd=folder)
-    return os.open(part, _PASS, dir_fd=folder)
 
 
 @contextlib.contextmanager
@@ -212,19 +204,23 @@ def open_plain(folder: int, place: Place) -> int:
 
 
 def _require_plain(status: os.stat_result, place: Place) -> None:
-    if stat.S_ISLNK(status.st_mode):
-        raise _became_a_link(place)
-    if stat.S_ISDIR(status.st_mode):
-        raise _is_a_folder(place)
     if not stat.S_ISREG(status.st_mode):
-        message = f"{place.shown} is a device, pipe or socket: only plain files are opened"
-        raise ToolFault(ToolCode.TOO_LARGE, message)
+        raise _not_plain(_kind(status), place)
+
+
+def _kind(status: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "other")
+
+
+def _not_plain(kind: str, place: Place) -> ToolFault:
+    code, why = _NOT_PLAIN.get(kind, _SPECIAL)
+    return ToolFault(code, f"{place.shown} {why}")
 
 
 def _entry(folder: int, name: str) -> FolderEntry:
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "other")
+        kind = _kind(status)
         target = os.readlink(name, dir_fd=folder) if kind == "link" else None
     except OSError as error:
         return FolderEntry(name, "other", note=f"unreadable: {error.strerror}")
@@ -234,9 +230,8 @@ def _entry(folder: int, name: str) -> FolderEntry:
 def _why_not(folder: int, part: str, place: Place, error: OSError) -> ToolFault:
     """Return the fault for a name that couldn't be opened."""
     with contextlib.suppress(OSError):
-        status = os.stat(part, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISLNK(status.st_mode):
-            return _became_a_link(place)
+        if _kind(os.stat(part, dir_fd=folder, follow_symlinks=False)) == "link":
+            return _not_plain("link", place)
         if error.errno == errno.ENOTDIR:
             message = f"{place.shown}: {shown_name(part)} is not a folder"
             return ToolFault(ToolCode.NOT_FOUND, message)
@@ -260,13 +255,3 @@ def _fault_of(error: OSError, place: Place) -> ToolFault:
     codes = (code for code, numbers in _ERRNOS_OF_CODE.items() if number in numbers)
     message = f"{place.shown}: {os.strerror(number)}"
     return ToolFault(next(codes, ToolCode.INTERNAL), message)
-
-
-def _is_a_folder(place: Place) -> ToolFault:
-    message = f"{place.shown} is a folder: use ls to see what is in it, or name a file"
-    return ToolFault(ToolCode.BAD_PARAMETER, message)
-
-
-def _became_a_link(place: Place) -> ToolFault:
-    message = f"{place.shown} is a link that leads nowhere, or became a link during the call"
-    return ToolFault(ToolCode.DENIED, message)

@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 import threading
+import time
 from collections.abc import Generator
 
 from outrider.protocol.envelope import ToolCode, ToolFault
@@ -25,6 +26,7 @@ from outrider.workspaces.workspace import (
 )
 
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_SECONDS = 5
 # Two calls of one turn may change the same file: one after the other, or a change would be lost.
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 
@@ -74,13 +76,10 @@ def _existing(folder: int, place: Place) -> tuple[FileVersion, os.stat_result] |
 @contextlib.contextmanager
 def _temporary(folder: int, mode: int) -> Generator[tuple[str, int], None, None]:
     """Hold a new hidden file open and locked; it is gone after, or has become the real one."""
-    while True:
-        name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
-        file = os.open(name, _MAKE, mode, dir_fd=folder)
-        if _is_ours(file, name, folder):
-            break
-        os.close(file)
+    name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
+    file = os.open(name, _MAKE, mode, dir_fd=folder)
     try:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield name, file
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -88,33 +87,21 @@ def _temporary(folder: int, mode: int) -> Generator[tuple[str, int], None, None]
         os.close(file)
 
 
-def _is_ours(file: int, name: str, folder: int) -> bool:
-    """Whether we locked the new file before another process took it for a stale one."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(file), os.stat(name, dir_fd=folder))
-    except (BlockingIOError, FileNotFoundError):
-        return False
-
-
 def _write_durably(file: int, content: bytes, old: os.stat_result | None) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(file, left) :]
+    with open(file, "wb", closefd=False) as opened:
+        opened.write(content)
     if old is not None:
-        if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-            with contextlib.suppress(OSError):
-                os.fchown(file, old.st_uid, old.st_gid)
+        with contextlib.suppress(OSError):
+            os.fchown(file, old.st_uid, old.st_gid)
         os.fchmod(file, old.st_mode & 0o777)
     os.fsync(file)
 
 
 def _refuse_changed(folder: int, place: Place, old: os.stat_result | None) -> None:
     """Raise a fault where another process changed the file since it was read."""
-    try:
+    now = None
+    with contextlib.suppress(FileNotFoundError):
         now = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        now = None
     if _version(now) != _version(old):
         message = f"{place.shown} was changed by another process during the call: read it again"
         raise ToolFault(ToolCode.CONFLICT, message)
@@ -130,10 +117,8 @@ def _remove_stale(folder: int) -> None:
     with contextlib.suppress(OSError), listable(folder) as listing, os.scandir(listing) as entries:
         names += [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
     for name in names:
-        with contextlib.suppress(OSError):
-            file = os.open(name, READ, dir_fd=folder)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError), open(os.open(name, READ, dir_fd=folder), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A new one may not be locked yet.
+            if time.time() - os.fstat(file.fileno()).st_mtime > _NEW_SECONDS:
                 os.unlink(name, dir_fd=folder)
-            finally:
-                os.close(file)

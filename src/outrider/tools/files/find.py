@@ -96,10 +96,8 @@ def find(
     glob = Glob(_relative(place.path, pattern))
     arguments = ["--files", "--null", *narrowed_to(glob.names())]
     with workspace.open_folder(place) as folder, searching(context, arguments, folder) as search:
-        found = search.paths()
-        if not glob.settled_by_names:
-            found = [name for name in found if glob.matches(name)]
-        found = [name for name in found if folder.size(name) is not None]
+        matching = filter(glob.matches, search.paths())
+        found = [name for name in matching if folder.size(name) is not None]
     files = list(_fitting(workspace.below(place, name).shown for name in found[:limit]))
     unreadable = search.unreadable()
     return {"files": files, "total": len(found), "exact": not search.cut, "unreadable": unreadable}
@@ -107,16 +105,11 @@ def find(
 
 def _relative(folder: str, pattern: str) -> str:
     """Return a pattern relative to the searched folder; raises where it leads out of it."""
-    if pattern.startswith("/"):
-        inside = folder.rstrip("/") + "/"
-        if not pattern.startswith(inside) or pattern == inside:
-            message = f"{pattern[:200]!r} is outside {folder}: write it relative to path"
-            raise ToolFault(ToolCode.DENIED, message)
-        return "/" + pattern[len(inside) :]
-    if ".." in pattern.split("/"):
-        message = f"{pattern[:200]!r} leads upwards: name the folder to search as path"
+    relative = pattern.removeprefix(folder.rstrip("/") + "/")
+    if not relative or relative.startswith("/") or ".." in relative.split("/"):
+        message = f"{pattern[:200]!r} leads out of {folder}: write it relative to path"
         raise ToolFault(ToolCode.DENIED, message)
-    return pattern
+    return relative if relative == pattern else f"/{relative}"
 
 
 def _fitting(paths: Iterable[str]) -> Iterator[str]:

@@ -1,16 +1,14 @@
 """The tool `grep`: matching lines of files, in a fixed order, without secrets.
 
-Guarantees that nothing is shown of credential files, not even whether they match: they are counted
-by their names, for any pattern. A number that depended on the pattern would reveal their content,
-one question at a time. For the same reason nothing that masking hides is matched (see `visible`).
+Guarantees that nothing is shown of credential files, not even whether they match: that would reveal
+their content, one question at a time. For the same reason nothing that masking hides is matched
+(see `visible`).
 """
 
 import bisect
 import itertools
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -18,17 +16,16 @@ from outrider.masking import Masker
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.matches import FoundFile, Hit, Matches
+from outrider.tools.files.matches import Hit, Matches
 from outrider.tools.files.ripgrep import RipgrepProcess, matching_lines, narrowed_to, searching
 from outrider.tools.files.visible import MAX_BLOCK_BYTES, Block, blocks_of
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.workspaces.workspace import OpenFolder, Place, Workspace, raise_if_stopped
+from outrider.workspaces.workspace import OpenFolder, Place, raise_if_stopped
 
 DEFAULT_MATCHES = 100
 MAX_MATCHES = 5_000
 MAX_COUNTED = 200_000
-MAX_BYTES = 48_000
 MAX_PATTERN_CHARACTERS = 10_000
 # How much is looked at in files that match, after those that are shown, to count their matches.
 MAX_BYTES_SEARCHED = 64 * 1024 * 1024
@@ -71,8 +68,6 @@ def _notes(data: Any) -> Iterator[str]:
             f"[{data['shown']:,} of {total} matching lines {where} shown: narrow the pattern, "
             "path or glob, or raise the limit]"
         )
-    if data["credentialFiles"]:
-        yield f"[{data['credentialFiles']} credential file(s) not searched]"
     if data["longLines"]:
         yield f"[{data['longLines']} line(s) over 8 MB not searched]"
     if data["unreadable"]:
@@ -119,20 +114,32 @@ def grep(
     arguments += ["--fixed-strings"] if literal else []
     max_bytes = MAX_BYTES_SEARCHED if mask is None else MAX_BYTES_MASKED
     matches = Matches(limit, context, not count, MAX_COUNTED, max_bytes)
-    place = tool_context.workspace.resolve(path)
+    workspace, too_long, unreadable = tool_context.workspace, 0, 0
+    place = workspace.resolve(path)
     if place.is_folder:
         wanted = Glob(glob or "*")
         arguments += [f"--type={type_}"] if type_ else narrowed_to(wanted.names())
-        passed_over = _search_folder(tool_context, place, wanted, arguments, matches)
+        too_long, unreadable = _search_folder(tool_context, place, wanted, arguments, matches)
     else:
-        with tool_context.workspace.open_file(place) as file:
+        with workspace.open_file(place) as file:
             blocks = blocks_of(place.path, file, binary=True)
-            passed_over = {"longLines": _search(tool_context, blocks, arguments, matches)}
+            too_long = _search(tool_context, blocks, arguments, matches)
+    kind = "count" if count else "lines"
     for found in matches.kept:
-        file = tool_context.workspace.below(place, found.path) if place.is_folder else place
-        found.path = file.shown
+        file = workspace.below(place, found["path"]) if place.is_folder else place
+        found["path"] = file.shown
         tool_context.effects.file_read(file.path)
-    return _data(matches) | passed_over
+    return {
+        "matches": matches.total,
+        "files": matches.files,
+        "shown": matches.shown,
+        "exact": matches.complete,
+        "longLines": too_long,
+        "unreadable": unreadable,
+        "counts" if count else "results": [
+            {"path": found["path"], kind: found[kind]} for found in matches.kept
+        ],
+    }
 
 
 def _search(
@@ -197,32 +204,21 @@ def _without_secrets(
 
 def _search_folder(
     context: ToolContext, place: Place, glob: Glob, arguments: list[str], matches: Matches
-) -> dict[str, int]:
-    """Search a folder; returns what in it was passed over, by the reason.
+) -> tuple[int, int]:
+    """Search a folder; returns how many lines are too long for that, and unreadable entries.
 
     ripgrep only proposes files: what they hold is read through the workspace, which no link that
     was put in ripgrep's way leads out of the tree.
     """
     workspace, above = context.workspace, place.path.rstrip("/")
-
-    def is_credential(path: str) -> bool:
-        return workspace.is_credential(f"{above}/{path}")
-
-    globs = [f"--iglob={one}" for one in _credential_globs(workspace, glob.names())]
     with workspace.open_folder(place) as folder:
-        # Both at once: the list of names is complete long before the search is.
-        names = searching(context, ["--files", "--null", *globs], folder)
-        with names if globs else nullcontext() as listing:
-            proposed, search = _proposed(context, folder, arguments)
-            paths = (path for path in proposed if glob.matches(path) and not is_credential(path))
-            too_long = _search(context, _blocks(folder, paths), arguments, matches)
-            found = filter(glob.matches, listing.paths() if listing else ())
-            credentials = sum(is_credential(p) and folder.size(p) is not None for p in found)
+        proposed, search = _proposed(context, folder, arguments)
+        wanted = filter(glob.matches, proposed)
+        paths = (path for path in wanted if not workspace.is_credential(f"{above}/{path}"))
+        too_long = _search(context, _blocks(folder, paths), arguments, matches)
     matches.complete &= not search.cut
     # Why a file was proposed may be a secret in it.
-    too_long = 0 if context.mask else too_long
-    unreadable = search.unreadable()
-    return {"credentialFiles": credentials, "longLines": too_long, "unreadable": unreadable}
+    return 0 if context.mask else too_long, search.unreadable()
 
 
 def _proposed(
@@ -231,14 +227,14 @@ def _proposed(
     """Return the files that ripgrep finds a match in, and what it says about the others."""
     command = [*arguments, "--files-with-matches", "--null", *how]
     with searching(context, command, folder) as search:
-        paths = search.paths()
-        if search.was_killed() and not how:
-            # Perhaps by a line too long for its memory. Mapped files take none, but more time.
-            return _proposed(context, folder, arguments, "--mmap")
-        if search.was_killed():
-            raise search.refusal()
-        if search.failed():  # for one entry, or for all of them?
-            matching_lines(context, arguments, b"", 1)
+        paths, status = search.paths(), search.status()
+    if status < 0 and not how:
+        # Perhaps by a line too long for its memory. Mapped files take none, but more time.
+        return _proposed(context, folder, arguments, "--mmap")
+    if status < 0:
+        raise search.refusal()
+    if status > 1:  # for one entry, or for all of them?
+        matching_lines(context, arguments, b"", 1)
     return paths, search
 
 
@@ -248,48 +244,3 @@ def _blocks(folder: OpenFolder, paths: Iterable[str]) -> Iterator[Block]:
         if file is not None:
             with file:
                 yield from blocks_of(path, file, binary=False)
-
-
-def _credential_globs(workspace: Workspace, names: Sequence[str]) -> Sequence[str]:
-    """Return globs for the credential files that a search passes over.
-
-    None where it only asks for names like *.py, which hardly any of them has.
-    """
-    globs = workspace.credential_globs
-    endings = {os.path.splitext(name)[1] for name in names}
-    if endings and "" not in endings and endings.isdisjoint(os.path.splitext(g)[1] for g in globs):
-        return ()
-    return globs
-
-
-def _data(matches: Matches) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "matches": matches.total,
-        "files": matches.files,
-        "exact": matches.complete,
-        "credentialFiles": 0,
-        "unreadable": 0,
-    }
-    if not matches.with_lines:
-        return data | {"counts": [{"path": f.path, "count": f.matches} for f in matches.kept]}
-    results = list(_results(matches.kept, matches.limit))
-    shown = sum(line["match"] for result in results for line in result["lines"])
-    return data | {"results": results, "shown": shown}
-
-
-def _results(files: list[FoundFile], matches: int) -> Iterator[dict[str, Any]]:
-    """Yield the files with their lines, until there were enough matches or bytes."""
-    room = MAX_BYTES
-    for found in files:
-        lines: list[dict[str, Any]] = []
-        for line in found.lines:
-            room -= len(line.text.encode(errors="replace")) + 10
-            matches -= line.is_match
-            if room < 0 or matches < 0:
-                break
-            lines.append({"line": line.number, "text": line.text, "match": line.is_match})
-        if lines:
-            yield {"path": found.path, "lines": lines}
-        if room < 0 or matches < 0:
-            return
-        room -= len(found.path)

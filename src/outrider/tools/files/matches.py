@@ -2,32 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from outrider.tools.files.visible import Block
 
+MAX_BYTES = 45_000
 MAX_LINE_CHARACTERS = 500
 _BEFORE_MATCH = 100
 
 Hit = tuple[int, int]
 """The number of a line that matches, and where in it the first match begins, in bytes."""
-
-
-@dataclass(slots=True)
-class FoundLine:
-    """A line that matched, or that is near one that did."""
-
-    number: int
-    text: str
-    is_match: bool
-
-
-@dataclass(slots=True)
-class FoundFile:
-    """The lines of one file that were kept; `matches` counts all that matched."""
-
-    path: str
-    lines: list[FoundLine] = field(default_factory=list[FoundLine])
-    matches: int = 0
 
 
 @dataclass(slots=True)
@@ -46,44 +30,55 @@ class Matches:
     """How much is looked at in files that match, only to count what isn't kept."""
     total: int = 0
     files: int = 0
+    shown: int = 0
     complete: bool = True
     """Whether all hits were taken."""
-    kept: list[FoundFile] = field(default_factory=list[FoundFile])
-    _last: FoundFile = field(default_factory=lambda: FoundFile(""))
-    _shown: int = 0
+    kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """The files, each with its path, and its lines or their count."""
+    _path: str = ""
     _bytes: int = 0
+    _room: int = MAX_BYTES
 
     def take(self, block: Block, hits: Sequence[Hit]) -> None:
         """Count the hits in a block of a file, and keep them while there is room."""
         if not hits or not self.complete:
             return
-        room, is_full = self.max_counted - self.total, self._is_full(block.path)
-        self.complete = len(hits) <= room and not (is_full and self._bytes > self.max_bytes)
-        if self.complete or (room and not is_full):
-            self._bytes += len(block.content)
-            self._count(block, hits[:room])
+        left, is_full = self.max_counted - self.total, self._is_full(block.path)
+        self.complete = len(hits) <= left and not (is_full and self._bytes > self.max_bytes)
+        if not self.complete and (is_full or not left):
+            return
+        hits = hits[:left]
+        self._bytes += len(block.content)
+        self.total += len(hits)
+        if block.path != self._path:
+            self._path = block.path
+            self.files += 1
+            self._room -= len(block.path)
+            if not is_full:
+                self.kept.append({"path": block.path, "lines": [], "count": 0})
+        if not is_full:
+            self.kept[-1]["count"] += len(hits)
+        if self.with_lines and not is_full:
+            self._keep_lines(block, hits)
 
     def _is_full(self, path: str) -> bool:
         if self.with_lines:
-            return self._shown >= self.limit
-        return len(self.kept) >= self.limit and path != self.kept[-1].path
+            return self.shown >= self.limit or self._room < 0
+        return len(self.kept) >= self.limit and path != self.kept[-1]["path"]
 
-    def _count(self, block: Block, hits: Sequence[Hit]) -> None:
-        if self._last.path != block.path:
-            is_full, self._last = self._is_full(block.path), FoundFile(block.path)
-            self.files += 1
-            self.kept += [] if is_full else [self._last]
-        self.total += len(hits)
-        self._last.matches += len(hits)
-        room = self.limit - self._shown
-        if self.with_lines and room > 0:
-            self._last.lines += _lines(block, hits[:room], {at for at, _ in hits}, self.context)
-            self._shown += min(room, len(hits))
+    def _keep_lines(self, block: Block, hits: Sequence[Hit]) -> None:
+        wanted = hits[: self.limit - self.shown]
+        for line in _lines(block, wanted, {number for number, _ in hits}, self.context):
+            self.kept[-1]["lines"].append(line)
+            self.shown += line["match"]
+            self._room -= len(line["text"].encode(errors="replace")) + 10
+            if self._room < 0:
+                break
 
 
 def _lines(
     block: Block, hits: Sequence[Hit], matching: set[int], context: int
-) -> Iterator[FoundLine]:
+) -> Iterator[dict[str, Any]]:
     """Yield the lines of the hits and those around them, in order."""
     lines = block.content.split(b"\n")
     columns = dict(hits)
@@ -94,7 +89,7 @@ def _lines(
             if number in columns or number not in matching:
                 line, column = lines[number - block.first], columns.get(number, 0)
                 text = _shown(line, column, block.shown.get(number))
-                yield FoundLine(number, text, number in columns)
+                yield {"line": number, "text": text, "match": number in columns}
 
 
 def _shown(line: bytes, column: int, masked: str | None) -> str:

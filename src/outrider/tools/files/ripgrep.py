@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import BinaryIO
 
 from outrider.protocol.envelope import ToolCode, ToolFault
@@ -57,17 +56,11 @@ def narrowed_to(names: Sequence[str]) -> list[str]:
 
 def ripgrep(roots: Sequence[str]) -> str:
     """Return the path of a ripgrep outside the roots; raises 2004 with what to install."""
-    return _found(os.environ.get("PATH", os.defpath), tuple(roots))
-
-
-@lru_cache(maxsize=16)
-def _found(search_path: str, roots: tuple[str, ...]) -> str:
-    for folder in filter(os.path.isabs, search_path.split(os.pathsep)):
+    for folder in filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)):
         program = shutil.which("rg", path=folder)
-        if program is not None:
-            real = os.path.realpath(program)
-            if containing(roots, real) is None and containing(roots, program) is None:
-                return program
+        found = () if program is None else (program, os.path.realpath(program))
+        if program is not None and not any(containing(roots, path) for path in found):
+            return program
     # The wheel's is next to the interpreter, and as trustworthy, even if that is in the tree.
     program = shutil.which("rg", path=os.path.dirname(sys.executable))
     if program is None:
@@ -122,18 +115,14 @@ class RipgrepProcess:
         """Return how many entries couldn't be read, as far as ripgrep said so."""
         return sum(1 for line in self.complaints.splitlines() if _ABOUT_ONE_ENTRY.search(line))
 
-    def failed(self) -> bool:
-        """Whether it refused to run, was killed, or couldn't read something."""
-        return not self.cut and self.process.wait() not in (0, 1)
-
-    def was_killed(self) -> bool:
-        """Whether a signal ended it: no memory, or a mapped file that became shorter."""
-        return not self.cut and self.process.wait() < 0
+    def status(self) -> int:
+        """Return how it ended: 0 or 1 is well, below 0 by a signal (no memory, a file cut)."""
+        return 0 if self.cut else self.process.wait()
 
     def refusal(self) -> ToolFault:
-        """Return the fault for a ripgrep that refused to run, in its own words."""
+        """Return the fault for a ripgrep that failed, in its own words."""
         text = self.complaints.decode(errors="replace").strip().removeprefix("rg: ")
-        if self.was_killed():
+        if self.status() < 0:
             message = f"ripgrep was killed: name a smaller part of the tree; {text[:200]}"
             return ToolFault(ToolCode.TOO_LARGE, message)
         message = text[:2_000] or "ripgrep ended early and didn't say why"
@@ -152,7 +141,7 @@ def matching_lines(
     command = [*arguments, *as_numbers, "--no-filename", "--text", "--encoding=none"]
     with _held(content) as file, searching(context, command, file) as search:
         output = b"".join(search.chunks())
-        if search.failed():
+        if search.status() not in (0, 1):
             raise search.refusal()
     return [(int(line), int(column) - 1) for line, column in _NUMBERS.findall(output)]
 

@@ -2,7 +2,6 @@
 
 import codecs
 import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from mimetypes import guess_type
@@ -115,17 +114,10 @@ def _eight_bit_codec(sample: bytes) -> str:
     return "cp1252" if _is_valid(sample, "cp1252", whole=True) else "utf-8"
 
 
-def binary_kind(name: str, sample: bytes) -> dict[str, Any]:
-    """Return what a file that isn't text is: its family, media type, and an image's pixels."""
-    known = (media_type for start, media_type in _SIGNATURES.items() if sample.startswith(start))
-    media_type = next(known, None) or guess_type(name)[0] or "application/octet-stream"
-    family = "image" if media_type.startswith("image/") else "binary"
-    kind: dict[str, Any] = {"kind": family, "mediaType": media_type}
-    if media_type == "image/png" and len(sample) >= 24:
-        kind["pixels"] = list(struct.unpack(">II", sample[16:24]))
-    elif media_type == "image/gif" and len(sample) >= 10:
-        kind["pixels"] = list(struct.unpack("<HH", sample[6:10]))
-    return kind
+def media_type(name: str, sample: bytes) -> str:
+    """Return the media type of a file that isn't text, by its first bytes or else by its name."""
+    known = (kind for start, kind in _SIGNATURES.items() if sample.startswith(start))
+    return next(known, None) or guess_type(name)[0] or "application/octet-stream"
 
 
 def notebook_text(file: BinaryIO, size: int) -> str | None:
@@ -172,11 +164,5 @@ def _joined(source: Any) -> str:
 
 def shown_size(count: int) -> str:
     """Return a number of bytes in the unit that keeps it short: `512 B`, `3.4 KB`."""
-    if count < 1_024:
-        return f"{count} B"
-    size = float(count)
-    for unit in ("KB", "MB", "GB"):
-        size /= 1_024
-        if size < 1_024:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1_024:.1f} TB"
+    power = min((max(count, 1).bit_length() - 1) // 10, 4)
+    return f"{count / 1024**power:.1f} {'KMGT'[power - 1]}B" if power else f"{count} B"

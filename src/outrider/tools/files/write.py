@@ -4,20 +4,14 @@ from typing import Annotated, Any
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
-from outrider.tools.files.diffs import change
-from outrider.tools.files.text import detect, shown_size
+from outrider.tools.files.text import shown_size
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.workspaces.workspace import MAX_CONTENT_BYTES, FileVersion
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
     size = f"{shown_size(data['size'])}, {data['lines']:,} lines"
-    if data["created"]:
-        return f"Made {data['path']} ({size})."
-    counts = f" +{data['added']:,} -{data['removed']:,} lines" if "diff" in data else ""
-    head = f"Replaced {data['path']} ({size}).{counts}"
-    return f"{head}\n{data['diff']}" if data.get("diff") else head
+    return f"{'Made' if data['created'] else 'Replaced'} {data['path']} ({size})."
 
 
 def _format_short(data: Any, arguments: Arguments) -> str:
@@ -40,8 +34,9 @@ def write(
         message = f"{place.shown} is named as a folder: leave out the slash at its end"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
     encoded = content.encode()
-    workspace, stop = context.workspace, context.stop
-    old, after = workspace.replace(place, lambda old: encoded, stop, make_folders=True)
+    old, after = context.workspace.replace(
+        place, lambda old: encoded, context.stop, make_folders=True
+    )
     before = old and old.hash
     context.effects.file_written(place.path, before, after)
     return {
@@ -51,13 +46,4 @@ def write(
         "lines": content.count("\n") + (not content.endswith("\n") and bool(content)),
         "before": before,
         "after": after,
-        **_change(old, content),
     }
-
-
-def _change(old: FileVersion | None, content: str) -> dict[str, Any]:
-    """Return what changed, where both are text and small enough to be compared."""
-    if old is None or old.content is None or len(content) > MAX_CONTENT_BYTES:
-        return {}
-    encoding = detect(old.content, old.size)
-    return {} if encoding is None else change(encoding.readable(old.content), content)
