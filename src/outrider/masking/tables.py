@@ -116,7 +116,7 @@ def _find_cells(
 
 def _judge_cell(found: Findings, promise: Promise, start: int, end: int) -> None:
     # "Secret" heads a column of names as often as one of values.
-    promise = promise if promise is Promise.PASSWORD else Promise.TOKEN
+    promise = promise if promise is Promise.PASSWORD else min(promise, Promise.TOKEN)
     quote = compiled(r"[\"`]").search(found.view, start, end)
     end = quote.start() if quote else end
     if is_literal_secret(promise, found.text[start:end], Style.QUOTED):
