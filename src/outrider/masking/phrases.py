@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from .assignments import BARE, WORD, judge
 from .names import Promise, promise_of
-from .spans import Findings, compiled
+from .spans import Findings, compiled, worth_searching
 from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_placeholder
 
 # A command up to the option with which its program takes a password: for some there may be a
@@ -24,7 +24,11 @@ def _word(text: str) -> str:
 
 
 _VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
-_ACCOUNT = r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)(?=@)"
+_ACCOUNT = (
+    r"(?:thin:|sqlplus[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4}))"
+    r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)\Z"
+)
+_ACCOUNT_REACH = 340
 
 # The words that a text must have, and the pattern for the folded text. A pattern that begins with
 # a letter is found fast, the faster the rarer that letter: so each begins inside a word and looks
@@ -66,8 +70,7 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
         r"use (?<=net use )[ \t]*(?:[a-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
         rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<password>{WORD})",
     ),
-    (("thin:",), f"thin:{_ACCOUNT}"),
-    (("sqlplus",), rf"sqlplus[ \t]{{1,4}}(?>(?:-\S{{1,40}}[ \t]{{1,4}}){{0,4}}){_ACCOUNT}"),
+    (("thin:", "sqlplus"), r"@(?<!\s@)(?P<account>)"),
     # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
     (("env ",), f"v {_word('env ')}{_VARIABLE}"),
     (
@@ -81,7 +84,7 @@ _KUBERNETES = "kind: secret"
 def find_phrases(found: Findings) -> None:
     """Note the secrets that are recognised by the words around them."""
     for words, pattern in _PHRASES:
-        if any(word in found.folded for word in words):
+        if worth_searching(found.folded, *words):
             for match in compiled(pattern).finditer(found.folded):
                 _JUDGES[match.lastgroup or ""](found, match)
     if _KUBERNETES in found.folded:
@@ -145,6 +148,14 @@ def _judge_password(found: Findings, match: re.Match[str]) -> None:
         found.mask(start, end, "secret")
 
 
+def _judge_account(found: Findings, match: re.Match[str]) -> None:
+    """Mask the password in `user/password@database`, as Oracle's programs and drivers take it."""
+    first = max(0, match.start() - _ACCOUNT_REACH)
+    account = compiled(_ACCOUNT).search(found.folded, first, match.start())
+    if account is not None:
+        _judge_password(found, account)
+
+
 def _judge_login(found: Findings, option: re.Match[str]) -> None:
     """Mask the password in `sshpass -p …`, `mysql -p…`, `docker login -p …`, `redis-cli -a …`."""
     at, end = option.span()
@@ -188,4 +199,5 @@ _JUDGES: dict[str, Callable[[Findings, re.Match[str]], None]] = {
     "quoted": _judge_quoted,
     "credentials": _judge_credentials,
     "variable": _judge_variable,
+    "account": _judge_account,
 }
