@@ -94,15 +94,10 @@ def find_phrases(found: Findings) -> None:
 def _judge_option(found: Findings, option: re.Match[str]) -> None:
     """Mask `--password hunter2`, where a space is the operator, and `-u user:password`."""
     name = option.group("name") or "u"
-    promise = promise_of(name)
-    if name in {"u", "user", "proxy-user"}:
-        _judge_user(found, option)
-    elif promise is not Promise.NONE:
-        judge(found, promise, option.start(), option.start("value"))
-
-
-def _judge_user(found: Findings, option: re.Match[str]) -> None:
-    """Mask the password in `curl -u user:password` and `--user user:password`."""
+    if name not in {"u", "user", "proxy-user"}:
+        if promise := promise_of(name):
+            judge(found, promise, option.start(), option.start("value"))
+        return
     match = compiled(r"([^\s:\"'`\\]{1,64}+):([^\s\"'`\\]{1,256}+)").match(found.view, option.end())
     line = found.folded[max(0, option.start() - 100) : option.start()].rpartition("\n")[2]
     if match is None or line[-1:] not in {"", " ", "\t", "\\"}:
@@ -172,7 +167,7 @@ def _judge_login(found: Findings, option: re.Match[str]) -> None:
 def _judge_variable(found: Findings, match: re.Match[str]) -> None:
     """Mask the value in `ENV DB_PASSWORD …` and the like."""
     name = found.view[match.start("variable") : match.end("variable")]
-    if name.isupper() and (promise := promise_of(name)) is not Promise.NONE:
+    if name.isupper() and (promise := promise_of(name)):
         judge(found, promise, match.start(), match.end(), (Style.TIGHT, BARE))
 
 

@@ -1,7 +1,7 @@
 """Tokens of well-known services: a prefix that only they have, and what looks random behind it."""
 
 import re
-from functools import cache, partial
+from functools import cache
 
 from .names import word_set
 from .randomness import looks_random
@@ -49,9 +49,19 @@ _RARE = ("~", "K")
 
 def find_tokens(found: Findings) -> None:
     """Note every token of a known service."""
-    for anchor in _ANCHORS:
-        if anchor in found.view:
-            _find_at(found, anchor)
+    view = found.view
+    for anchor in filter(view.__contains__, _ANCHORS):
+        pattern, prefixes, around = _anchored(anchor)
+        is_rare, after = anchor in _RARE, 0
+        for hit in find_rare(pattern, view, anchor) if is_rare else pattern.finditer(view):
+            if hit.start() < after:
+                continue
+            token = _prefixed(view, hit.end(), prefixes) or _around(view, hit, around)
+            if token is not None:
+                start, after = token
+                found.mask(start, after, "token")
+                if view.startswith(_AWS_KEY_IDS, start):
+                    _find_aws_secret(found, start, after)
 
 
 @cache
@@ -73,22 +83,6 @@ def _anchored(anchor: str) -> tuple[re.Pattern[str], list[str], list[tuple[str, 
         # Every token here has that many such letters behind its dot; few other dots have.
         escaped += r"(?=[A-Za-z0-9_.=-]{14})"
     return re.compile(f"{escaped}(?:{'|'.join(looks)})"), prefixes, around
-
-
-def _find_at(found: Findings, anchor: str) -> None:
-    pattern, prefixes, around = _anchored(anchor)
-    rare = partial(find_rare, pattern, found.view, anchor)
-    next_hit = rare if anchor in _RARE else partial(pattern.search, found.view)
-    hit = next_hit(0)
-    while hit is not None:
-        end = hit.end()
-        token = _prefixed(found.view, end, prefixes) or _around(found.view, hit, around)
-        if token is not None:
-            start, end = token
-            found.mask(start, end, "token")
-            if found.view.startswith(_AWS_KEY_IDS, start):
-                _find_aws_secret(found, start, end)
-        hit = next_hit(end)
 
 
 def _run_end(view: str, position: int) -> int:
