@@ -372,7 +372,7 @@ ORDINARY: list[str] = [
     "The password is required; the token is valid, the secret was rotated.",
     "password: required\n",
     "const user = { password: hashed, apiKey: key }",
-    "[masked:github-token] and password = \"[masked:secret]\"",
+    "[masked:token] and password = \"[masked:secret]\"",
     'check_password("alice") and getToken("refresh")',
     "mysql -u root -p shop; mysql -P 3306 -h db",
     "docker run -p 8080:80 image",
@@ -608,12 +608,12 @@ def test_secrets_in_a_json_value_are_masked():
     }
     masked, changed = MASKER.value(value)
     assert masked == {
-        "a": ["x", {"b": "see [masked:github-token]"}],
+        "a": ["x", {"b": "see [masked:token]"}],
         "client_secret": "[masked:secret]",
         "api_keys": 3,
         "password": {"type": "string"},
         "passwords": None,
-        "[masked:github-token]": 1,
+        "[masked:token]": 1,
         "dotted.key": "~/x",
         "tokens": [1, 2.5, True],
         "auth_token": ["[masked:secret]", "[masked:secret]"],
@@ -622,7 +622,7 @@ def test_secrets_in_a_json_value_are_masked():
         [
             "$.a[1].b",
             "$.client_secret",
-            '$["[masked:github-token]"]',
+            '$["[masked:token]"]',
             '$["dotted.key"]',
             "$.auth_token[0]",
             "$.auth_token[1]",
@@ -840,7 +840,7 @@ def test_a_stream_holds_back_little_prose():
         (PEM.split("\n")[0] + "\n", mixed(64) + "\n", "[masked:private-key]"),
         ('password = "', mixed(64), 'password = "[masked:secret]'),
         ("eyJ" + mixed(20), mixed(50), "[masked:jwt]"),
-        (dashed("ghp", "_"), A36, "[masked:github-token]"),
+        (dashed("ghp", "_"), A36, "[masked:token]"),
         ("Cookie: a=", mixed(20), "Cookie: a=[masked:cookie]"),
         ("DB_PASSWORD=", mixed(20), "DB_PASSWORD=[masked:secret]"),
     ],

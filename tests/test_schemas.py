@@ -129,12 +129,16 @@ def test_nothing_is_filled_in_or_coerced():
         (
             {"dependentRequired": {"a": ["b"], "c": ["b"]}},
             {"a": 1},
-            '$: "b" is a required property where "a" is given',
+            '$: "b" is a required property',
         ),
         ({"prefixItems": [True, {"type": "null"}]}, [1, 1], '$[1]: 1 is not of type "null"'),
         ({"if": {"minimum": 5}, "then": {"const": 9}}, 7, "$: 9 was expected"),
         ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, "$: fits 2 of the 2 alternatives"),
-        ({"unevaluatedProperties": False}, {"a": 1}, "$.a: this property is not allowed"),
+        (
+            {"unevaluatedProperties": False},
+            {"a": 1},
+            "$: Unevaluated properties are not allowed ('a' was",
+        ),
         ({"unevaluatedItems": False}, [7], "$: Unevaluated items are not allowed ('7' was"),
         (
             {"dependentSchemas": {"a": {"required": ["b"]}}},
@@ -150,7 +154,7 @@ def test_nothing_is_filled_in_or_coerced():
         (
             {"$schema": DRAFT_7, "dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
             {"a": 1},
-            '$: "b" is a required property where "a" is given',
+            '$: "b" is a required property',
         ),
     ],
 )

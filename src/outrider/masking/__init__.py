@@ -48,7 +48,9 @@ class Masker:
 
     def value(self, value: Any) -> tuple[Any, list[str]]:
         """Return a masked deep copy of a JSON value, and the JSON paths at which it differs."""
-        return self._search.masked_value(value)
+        from .tree import masked_copy
+
+        return masked_copy(value, self._search.masked, self._search.masked_lines)
 
     def stream(self) -> StreamMasker:
         """Return a masker for text that comes in pieces."""

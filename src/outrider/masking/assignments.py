@@ -110,10 +110,9 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
     rest = match.group("rest")
     if rest and any(keyword in rest for keyword in _KEYWORDS):
         return  # `secret_key`: the match of the last keyword counts
-    start = _name_start(found.view, match.start())
+    start, name = _name_at(found.view, match.start(), match.end("rest"))
     if found.view.endswith("[masked:", 0, start):
         return  # the name of a kind, in a mask
-    start, name = _owned(found.view, start, match.end("rest"))
     folded = name.lower()
     operator = match.group("operator")
     if operator in _APART and _is_apart(found, start, name, match):
@@ -126,7 +125,7 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
         find_putty_key(found, start, match.end())
     elif folded.endswith("cookie"):
         mask_cookies(found, start, match.end())
-    elif (promise := promise_of(name)) is not Promise.NONE and (folded, operator) != ("pass", "to"):
+    elif (promise := promise_of(name)) and (folded, operator) != ("pass", "to"):
         _judge_value(found, promise, start, match)
 
 
@@ -189,23 +188,21 @@ def _heads_column(found: Findings, start: int, match: re.Match[str]) -> bool:
     return heads
 
 
-def _owned(view: str, start: int, end: int) -> tuple[int, str]:
-    """Return a name, and where it begins: of `key` alone the word before it says what it opens."""
+def _name_at(view: str, position: int, end: int) -> tuple[int, str]:
+    """Return the name that has its keyword at `position`, and where it begins.
+
+    Of `key` alone the word before it says what it opens.
+    """
+    before = view[max(0, position - 64) : position]
+    start = position - (len(before) - len(before.rstrip(NAME_LETTERS)))
+    if start and view[start - 1] == "\\" and view[start] in "nrt":
+        start += 1  # \nDB_PASSWORD: the letter belongs to the escape
     name = view[start:end].rpartition(".")[2]
     if name[:3].lower() == "key":
         owner = compiled(_OWNED_KEY).search(view, max(0, end - 60), end)
         if owner is not None:
             return min(start, owner.start()), owner.group()
     return start, name
-
-
-def _name_start(view: str, position: int) -> int:
-    """Return where the name begins that has its keyword at `position`."""
-    before = view[max(0, position - 64) : position]
-    start = position - (len(before) - len(before.rstrip(NAME_LETTERS)))
-    if start and view[start - 1] == "\\" and view[start] in "nrt":
-        start += 1  # \nDB_PASSWORD: the letter belongs to the escape
-    return start
 
 
 def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[str]) -> None:
@@ -245,15 +242,11 @@ def _style(view: str, start: int, match: re.Match[str]) -> tuple[Style, str]:
         return Style.TIGHT, BARE
     if operator != "=" or match.end() != match.end("operator") or match.group("close"):
         return Style.BARE, BARE
-    end = match.end()
-    value = compiled(BARE).match(view, end)
-    after = "" if value is None else view[value.end() : value.end() + 1]
-    if view[start - 1 : start] in {"?", "&", ";"} or after == ";":
-        return Style.TIGHT, BARE
     name = view[start : match.end("rest")]
-    if name.isupper():
-        return Style.TIGHT, _ENVIRONMENT
-    return (Style.TIGHT if name.startswith("--") else Style.BARE), BARE
+    in_row = view[start - 1 : start] in {"?", "&", ";"}
+    if in_row or compiled(BARE + ";").match(view, match.end()) or name.startswith("--"):
+        return Style.TIGHT, BARE
+    return (Style.TIGHT, _ENVIRONMENT) if name.isupper() else (Style.BARE, BARE)
 
 
 def judge(
@@ -321,7 +314,5 @@ def judge_quoted(
     if not is_literal_secret(promise, value, Style.QUOTED):
         found.leave(start, end)
     else:
-        if not closed:
-            run = compiled(r"[^\s\"'`]*+").match(found.view, end)
-            end = run.end() if run else end
-        found.mask(position, end, "secret")
+        run = None if closed else compiled(r"[^\s\"'`]++").match(found.view, end)
+        found.mask(position, run.end() if run else end, "secret")

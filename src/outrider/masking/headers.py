@@ -8,22 +8,12 @@ from .values import Style, is_literal_secret, quoted_end, stands_for_a_secret
 
 _SCHEMES = word_set(
     "basic bearer token digest negotiate ntlm apikey api-key key oauth hawk googlelogin ssws dpop "
-    "hoba mutual jwt splunk mac private-token bot discogs signature sharedkey sharedkeylite "
-    "aws aws4-hmac-sha256 scram-sha-1 scram-sha-256 vapid gnap keyauth genie"
+    "jwt bot aws aws4-hmac-sha256 sharedkey"
 )
-
-_PROSE = word_set(
-    "auth authentication authorization token tokens credential credentials header headers scheme "
-    "realm is and or the for with"
-)
-
+_PROSE = word_set("auth authentication authorization token tokens credentials header is and or the")
 
 _COOKIE_NAME = r"[\w.!#$%&*+^|~-]{1,128}+"
 _COOKIE_VALUE = r"[^\s;,\"'`\\]"
-_FIRST_COOKIE = _COOKIE_VALUE + "{1,256}+"
-_ONE_COOKIE = _COOKIE_VALUE + "++"
-_SOME_COOKIES = rf"{_FIRST_COOKIE}(?>(?:;[ ]?{_COOKIE_NAME}={_FIRST_COOKIE}){{0,4}})"
-_ALL_COOKIES = rf"{_ONE_COOKIE}(?>(?:;[ ]?{_COOKIE_NAME}={_ONE_COOKIE})*)"
 
 
 def mask_authorization(found: Findings, start: int, position: int, *, in_list: bool) -> None:
@@ -51,9 +41,8 @@ def mask_authorization(found: Findings, start: int, position: int, *, in_list: b
         return
     if "=" in head.group("credentials") and scheme not in {"basic", "bearer", "token", ""}:
         last = _parameters_end(found.view, last, head.group("open") or "")
-    elif last - first >= 4096:
-        run = compiled(r"[^\s\"'`\\,;]*+").match(found.view, last)
-        last = run.end() if run else last
+    elif run := compiled(r"[^\s\"'`\\,;]++").match(found.view, last):
+        last = run.end()
     found.mask(first, last, "authorization")
 
 
@@ -91,16 +80,18 @@ def mask_cookies(found: Findings, start: int, position: int) -> None:
         return
     # Only a secret is followed to its end: a row of harmless cookies must not be read repeatedly.
     only_one = found.folded.startswith("set-", start)
-    end = _cookies_end(found.view, first.end(), _FIRST_COOKIE if only_one else _SOME_COOKIES)
+    end = _cookies_end(found, first.end(), "{1,256}+", "{0}" if only_one else "{0,4}")
     cookies = found.text[first.end() : end].split(";")
     values = [cookies[0], *(cookie.partition("=")[2] for cookie in cookies[1:])]
     if any(is_literal_secret(Promise.TOKEN, value, Style.TIGHT) for value in values):
-        end = _cookies_end(found.view, first.end(), _ONE_COOKIE if only_one else _ALL_COOKIES)
+        end = _cookies_end(found, first.end(), "++", "{0}" if only_one else "*")
         found.mask(first.end(), end, "cookie")
     else:
         found.leave(start, end)
 
 
-def _cookies_end(view: str, position: int, pattern: str) -> int:
-    match = compiled(pattern).match(view, position)
+def _cookies_end(found: Findings, position: int, width: str, more: str) -> int:
+    value = _COOKIE_VALUE + width
+    pattern = rf"{value}(?>(?:;[ ]?{_COOKIE_NAME}={value}){more})"
+    match = compiled(pattern).match(found.view, position)
     return position if match is None else match.end()

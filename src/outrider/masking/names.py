@@ -1,4 +1,8 @@
-"""Which names promise a secret: `client_secret` and `DB_PASSWORD` do, `token_count` doesn't."""
+"""Which names promise a secret: `client_secret` and `DB_PASSWORD` do, `token_count` doesn't.
+
+The last word of a name says what it holds. A password or a secret that is named before it
+(`DB_PASSWORD_REPLICA`, `secret_id`) is only a hint.
+"""
 
 import re
 from collections.abc import Mapping
@@ -14,9 +18,10 @@ class Promise(IntEnum):
     """How surely a name holds a secret; the surer, the less its value has to look like one."""
 
     NONE = 0
-    TOKEN = 1
-    SECRET = 2
-    PASSWORD = 3
+    HINT = 1
+    TOKEN = 2
+    SECRET = 3
+    PASSWORD = 4
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -25,54 +30,33 @@ def word_set(words: str) -> frozenset[str]:
 
 
 _PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd")
-
-_SECRETS = word_set(
-    "secret apikey secretkey privatekey accesskey authkey accountkey sharedaccesskey signingkey "
-    "encryptionkey masterkey clientsecret passkey psk presharedkey"
-)
+_CREDENTIALS = ("token", "credential", "credentials", "creds", "pass", "auth", "authorization")
 
 KEY_OWNERS = word_set(
-    "api secret private access encryption decryption signing master account storage shared auth "
-    "service role admin client app application deploy webhook jwt hmac ssh rsa gpg pgp root server "
-    "subscription preshared openai anthropic stripe aws azure google gemini groq mistral github "
-    "gitlab cloudflare heroku sendgrid mailgun twilio datadog sentry license"
+    "api secret private access encryption decryption signing master account shared auth service "
+    "role admin client app application deploy webhook jwt hmac ssh rsa gpg pgp root server pass "
+    "subscription license azure gemini mistral cloudflare heroku mailgun twilio datadog"
 )
 
+# STRIPE_LIVE_KEY=… is how an environment spells a secret; but for these it is no secret.
 _OTHER_KEYS = word_set(
-    "public primary foreign sort partition cache map dict hot idempotency object bucket row unique "
-    "index routing registry lookup group json translation hash config settings state storage query "
-    "item data entry field sorting natural composite message event metadata tag"
+    "public primary foreign sort partition cache map object bucket row unique index routing "
+    "lookup group hash config state query item data metadata tag"
 )
 
 _OTHER_TOKENS = word_set(
-    "next page continuation cancellation cancel stop eos bos pad unk sep mask cls special end "
-    "start last first per max min prompt completion input output cached total sync cursor "
-    "pagination color design syntax current prev previous peek lookahead expected unexpected "
-    "invalid image audio text"
-)
-
-# Last words that turn the name of a secret into the name of something about it.
-_HARMLESS_ENDS = word_set(
-    "id ids name names type types url uri urls path paths file filename files dir folder count "
-    "counts limit limits length len size budget ttl expiry expires expire expiration at in age "
-    "policy policies field fields label placeholder hint regex pattern prompt form input required "
-    "enabled disabled valid invalid method methods endpoint version algorithm alg usage max min "
-    "host port env var ref arn index class error errors message msg title description status "
-    "state mode provider manager store service factory handler validator generator strength reset "
-    "change changed updated created used exists rotation period window rate price cost map list "
-    "set sock socket agent scheme realm flow kind source role scope scopes stdin command "
-    "encryption hours days minutes seconds ms date active time function callback schema model "
-    "module config settings options help"
+    "next page continuation cancellation sync cursor stop start end special eos bos pad unk sep "
+    "mask cls o"
 )
 
 _FILLERS = word_set(
-    "value raw text str string plain plaintext default new old current prod production dev test "
-    "staging live secondary base b hex encoded confirm confirmation data"
+    "value raw text str string plain default new old current prod production dev test staging "
+    "live base b bytes hex encoded data"
 )
 
 _ENVIRONMENT_WORDS = word_set(
-    "key keys apikey token tokens secret secrets password passwd passphrase pass pwd credential "
-    "credentials creds private auth cookie bearer jwt"
+    "key apikey token secret password passwd pass pwd credential credentials creds private auth "
+    "cookie bearer jwt"
 )
 
 _TRIVIAL_VALUE = r"""(?ix)
@@ -82,14 +66,13 @@ _TRIVIAL_VALUE = r"""(?ix)
     | [a-z]:\\.*
     | [a-z][a-z0-9+.\-]*://[^@\s]*                         # an address without credentials
 """
-
-
+_URL_WITH_LOGIN = r"://[^\s:/@]{0,128}:([^\s/@]{1,256})@"
 _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
 
 
 def is_secret_name(name: str) -> bool:
     """Return whether a variable, key, header or option of this name holds a secret."""
-    return promise_of(name) is not Promise.NONE
+    return promise_of(name) > Promise.HINT
 
 
 def promise_of(name: str) -> Promise:
@@ -103,30 +86,21 @@ def _promise_of(name: str, spelled_as_environment: bool) -> Promise:
     words = [word.lower() for word in compiled(_WORDS).findall(name)]
     while len(words) > 1 and words[-1] in _FILLERS:
         words.pop()
-    if not words or words[-1] in _HARMLESS_ENDS:
-        return Promise.NONE
-    last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last == "key":
-        return _key_promise(before, spelled_as_environment)
-    if last.endswith("token"):
-        return Promise.NONE if before in _OTHER_TOKENS else Promise.TOKEN
-    if any(word.endswith(_PASSWORDS) for word in words):
+    last, before = words[-1] if words else "", words[-2] if len(words) > 1 else ""
+    if last.endswith(_PASSWORDS):
         return Promise.PASSWORD
-    if last in _SECRETS:
+    if last.endswith("secret") or last == "psk":
         return Promise.SECRET
-    if last in {"credential", "credentials", "creds", "pass", "auth", "authorization"}:
-        return Promise.NONE if before == "o" else Promise.TOKEN  # OAuth
-    if last in {"cookie", "hash", "hashed"} and "secret" not in words:
-        return Promise.NONE
-    return Promise.SECRET if "secret" in words else Promise.NONE
-
-
-def _key_promise(before: str, spelled_as_environment: bool) -> Promise:
-    if before in KEY_OWNERS:
-        return Promise.SECRET
-    # STRIPE_LIVE_KEY=… is how an environment spells a secret; cache_key is how code spells a key.
-    named = spelled_as_environment and before and before not in _OTHER_KEYS
-    return Promise.TOKEN if named else Promise.NONE
+    if last.endswith("key"):
+        owner = last[:-3] or before
+        if owner.endswith(tuple(KEY_OWNERS)):
+            return Promise.SECRET
+        named = spelled_as_environment and before and before not in _OTHER_KEYS
+        return Promise.TOKEN if named else Promise.NONE
+    if last in _CREDENTIALS or last.endswith("token"):
+        return Promise.NONE if before in _OTHER_TOKENS else Promise.TOKEN
+    hints = any(word == "secret" or word.endswith(_PASSWORDS) for word in words)
+    return Promise.HINT if hints else Promise.NONE
 
 
 def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
@@ -137,7 +111,7 @@ def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
         for name, value in env.items()
         if not is_secret_name(name)
         and value not in secrets
-        and not re.search(r"://[^\s:/@]{0,128}:[^\s/@]{1,256}@", value)
+        and not compiled(_URL_WITH_LOGIN).search(value)
     }
 
 
@@ -145,25 +119,19 @@ def secret_environment_values(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values in `env` that must never be shown, longest first."""
     known = {env.get(name, "") for name in ("USER", "LOGNAME", "HOME", "HOSTNAME", "SHELL")}
     found = {value.strip() for name, value in env.items() if _keeps_secret(name, value.strip())}
-    found |= {password for value in env.values() for password in _url_passwords(value)}
+    for value in env.values():
+        passwords: list[str] = compiled(_URL_WITH_LOGIN).findall(value)
+        found |= {each for each in passwords if len(each) >= 8 and each[0] not in "$<{*"}
     return tuple(sorted(found - known, key=lambda value: (-len(value), value)))
 
 
 def _keeps_secret(name: str, value: str) -> bool:
-    if len(value) < 8 or re.fullmatch(_TRIVIAL_VALUE, value):
+    if len(value) < 8 or re.fullmatch(_TRIVIAL_VALUE, value) or name in {"PWD", "OLDPWD"}:
         return False
     words = {word.lower() for word in compiled(_WORDS).findall(name)}
-    if name in {"PWD", "OLDPWD"} or not (words & _ENVIRONMENT_WORDS or is_secret_name(name)):
-        return False
-    if promise_of(name) >= Promise.SECRET:
+    promise = promise_of(name)
+    if promise >= Promise.SECRET:
         return True
     # AUTH_METHOD=client-certificate is a setting, not a secret.
-    return len(value) >= 24 or not re.fullmatch(r"[A-Za-z._\- ]+", value)
-
-
-def _url_passwords(value: str) -> list[str]:
-    """Return the passwords in an address such as DATABASE_URL."""
-    if "://" not in value or "@" not in value:
-        return []
-    found = re.findall(r"://[^\s:/@]{0,128}:([^\s/@]{8,256})@", value)
-    return [password for password in found if not re.fullmatch(r"[$<{*].*", password)]
+    is_setting = len(value) < 24 and re.fullmatch(r"[A-Za-z._\- ]+", value)
+    return bool(words & _ENVIRONMENT_WORDS or promise) and not is_setting

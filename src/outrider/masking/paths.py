@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from itertools import islice
 
-from .spans import Findings, compiled, worth_searching
+from .spans import Findings, compiled
 
 _SLASH = r"\\{0,8}/"
 _NAME_ENDS = r"(?![\w-]|\.\w)"
@@ -32,20 +32,15 @@ _REACH = 160
 _MAX_TRACE = 30
 _FRAMES_KEPT = 10
 
-# A fast test for a frame; then the whole of it, in plain text and in a string literal.
-# Java and JavaScript: "    at name (file:line)", with another one below it.
-_CALL = (
-    r"at (?:(?<=[ \t][ \t]at )|(?<=n[ \t]at )|(?<=\n[ \t]at ))"
-    r"(?:(?=[^\n]{1,400}+\n[ \t]++at )|(?=[^\n\\\"]{1,400}+\\{1,8}n[ \t]++at ))"
-)
-_CALLS = (r"\n[ \t]++at [^\n]{1,400}+", r"\\n[ \t]++at [^\n\\\"]{1,400}+(?>(?:\\(?=\\))*)")
-# Python: a File line and the lines of code below it.
-_FRAME = r"File (?=\\{0,8}\")"
-_FILES = (
-    r"\n[ \t|+-]*+File \"[^\n\"]{1,400}+\", line \d{1,9}[^\n]{0,200}+"
-    r"(?>(?:\n(?![ \t|+-]*+File \")[ \t|]{3,}+[^\n]{1,400}+){0,4})",
-    r"\\n[ \t|+-]*+File \\{1,8}\"[^\n\"\\]{1,400}+\\{1,8}\", line \d{1,9}[^\n\\\"]{0,200}+"
-    r"(?>(?:\\{1,8}n(?![ \t|+-]*+File )[ \t|]{3,}+[^\n\\]{1,400}+){0,4})(?>(?:\\(?=\\))*)",
+# What a frame has, of Java and JavaScript ("    at name (file:line)") and of Python; found fast.
+_FRAME_MARKS = (r"at (?<=[ \t\n][ \t]at )", r"File (?=\\{0,8}\")")
+_FRAME_START = r"(?:[ \t]++at |[ \t|+-]*+File \\{0,8}\")"
+_END = r"(?:\n|\\{1,8}n)"
+_LINE = r"(?>(?:[^\n\\]|\\(?!\\{0,7}n)){1,400})"
+# Below it may be some lines of code.
+_FRAME = (
+    rf"(?P<end>{_END}){_FRAME_START}{_LINE}"
+    rf"(?>(?:{_END}(?!{_FRAME_START})[ \t|]{{3,}}+{_LINE}){{0,4}})"
 )
 
 
@@ -65,21 +60,19 @@ def _folders(project: str | None, home: str | None) -> re.Pattern[str]:
 
 def find_paths(found: Findings, project: str | None, home: str | None) -> None:
     """Note paths inside the project, to become relative, and home folders, to become `~`."""
-    if worth_searching(found.view, "/"):
-        _find_folders(found, project, home)
-    if worth_searching(found.view, "Users\\"):
-        _find_windows_homes(found)
-
-
-def _find_folders(found: Findings, project: str | None, home: str | None) -> None:
     if f"{project}{home}".isascii():
-        _find_in(found, found.view, project, home)
+        _find_folders(found, found.view, project, home)
     else:  # only the text has what isn't ASCII, and any other home is found better without it
-        _find_in(found, found.text, project, home)
-        _find_in(found, found.view, None, None)
+        _find_folders(found, found.text, project, home)
+        _find_folders(found, found.view, None, None)
+    for match in compiled(_WINDOWS_HOME).finditer(found.view) if "Users\\" in found.view else ():
+        before = found.text[max(0, match.start() - 10) : match.start()]
+        drive = compiled(r"[A-Za-z]:\\{1,8}\Z").search(before)
+        if drive is not None:
+            found.replace(match.start() - len(drive.group()), match.end(), "~")
 
 
-def _find_in(found: Findings, text: str, project: str | None, home: str | None) -> None:
+def _find_folders(found: Findings, text: str, project: str | None, home: str | None) -> None:
     for match in _folders(project, home).finditer(text):
         start = _path_start(found.text, match.start())
         if start is None:
@@ -130,44 +123,23 @@ def _path_start(text: str, position: int) -> int | None:
     return start if before[-2:-1] == "\\" and last in "nrt" else None
 
 
-def _find_windows_homes(found: Findings) -> None:
-    for match in compiled(_WINDOWS_HOME).finditer(found.view):
-        before = found.text[max(0, match.start() - 10) : match.start()]
-        drive = compiled(r"[A-Za-z]:\\{1,8}\Z").search(before)
-        if drive is not None:
-            found.replace(match.start() - len(drive.group()), match.end(), "~")
-
-
 def find_long_traces(found: Findings) -> None:
     """Note the middle of every stack trace of more than 30 frames."""
-    if len(found.view) < _MAX_TRACE * len("\n at f"):
+    marks = (islice(compiled(mark).finditer(found.view), _MAX_TRACE) for mark in _FRAME_MARKS)
+    if max(len(list(some)) for some in marks) < _MAX_TRACE:
         return
-    for frame, patterns in ((_CALL, _CALLS), (_FRAME, _FILES)):
-        frames = compiled(frame).finditer(found.view)
-        if sum(1 for _ in islice(frames, _MAX_TRACE)) == _MAX_TRACE:
-            for pattern in patterns:
-                _find_traces(found, compiled(pattern))
-
-
-def _find_traces(found: Findings, frame: re.Pattern[str]) -> None:
-    frames: list[int] = []
-    end = -1
-    for match in frame.finditer(found.view):
-        if match.start() != end:
+    frames: list[re.Match[str]] = []
+    for frame in compiled(_FRAME).finditer(found.view):
+        if frames and frame.start() != frames[-1].end():
             _cut(found, frames)
             frames = []
-        frames.append(match.start())
-        end = match.end()
+        frames.append(frame)
     _cut(found, frames)
 
 
-def _cut(found: Findings, frames: list[int]) -> None:
-    if len(frames) <= _MAX_TRACE:
-        return
-    first, last = frames[_FRAMES_KEPT], frames[-_FRAMES_KEPT]
-    line_end = "\n" if found.view[first] == "\n" else "\\n"
-    # A line end that is escaped more than once has backslashes left over: they end the cut.
-    escapes = found.view[last - 8 : last]
-    escapes = escapes[len(escapes.rstrip("\\")) :]
-    count = len(frames) - 2 * _FRAMES_KEPT
-    found.replace(first, last, f"{line_end}    [{count} frames cut]{escapes}")
+def _cut(found: Findings, frames: list[re.Match[str]]) -> None:
+    if len(frames) > _MAX_TRACE:
+        first, last = frames[_FRAMES_KEPT], frames[-_FRAMES_KEPT]
+        count = len(frames) - 2 * _FRAMES_KEPT
+        words = f"{first.group('end')}    [{count} frames cut]"
+        found.replace(first.start(), last.start(), words)

@@ -24,6 +24,11 @@ def _word(text: str) -> str:
 
 
 _VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
+_ACCOUNT = (
+    r"(?:thin:|sqlplus[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4}))"
+    r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)\Z"
+)
+_ACCOUNT_REACH = 340
 
 # The words that a text must have, and the pattern for the folded text. A pattern that begins with
 # a letter is found fast, the faster the rarer that letter: so each begins inside a word and looks
@@ -54,7 +59,7 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
           | y\ (?<=\ by\ )(?={_QUOTE})(?P<quoted>)
         )""",
     ),
-    # The places of a password in `.pgpass` and in Windows' `net use`.
+    # The places of a password in `.pgpass`, in Windows' `net use`, and in Oracle's addresses.
     (
         (":5432:",),
         r"5432:(?<=:5432:)[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:"
@@ -65,6 +70,7 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
         r"use (?<=net use )[ \t]*(?:[a-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
         rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<password>{WORD})",
     ),
+    (("thin:", "sqlplus"), r"@(?<!\s@)(?P<account>)"),
     # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
     (("env ",), f"v {_word('env ')}{_VARIABLE}"),
     (
@@ -72,11 +78,6 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
         f"x (?:{_word('setx ')}|{_word('set -x ')}|{_word('set -gx ')}){_VARIABLE}",
     ),
 )
-_ACCOUNT = (
-    r"(?:thin:|sqlplus[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4}))"
-    r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)\Z"
-)
-_MAX_ACCOUNT = 340
 _KUBERNETES = "kind: secret"
 
 
@@ -86,7 +87,6 @@ def find_phrases(found: Findings) -> None:
         if worth_searching(found.folded, *words):
             for match in compiled(pattern).finditer(found.folded):
                 _JUDGES[match.lastgroup or ""](found, match)
-    _find_accounts(found)
     if _KUBERNETES in found.folded:
         _find_kubernetes_secrets(found)
 
@@ -94,27 +94,21 @@ def find_phrases(found: Findings) -> None:
 def _judge_option(found: Findings, option: re.Match[str]) -> None:
     """Mask `--password hunter2`, where a space is the operator, and `-u user:password`."""
     name = option.group("name") or "u"
-    promise = promise_of(name)
-    if name in {"u", "user", "proxy-user"}:
-        _judge_user(found, option)
-    elif promise is not Promise.NONE:
-        judge(found, promise, option.start(), option.start("value"))
-
-
-def _judge_user(found: Findings, option: re.Match[str]) -> None:
-    """Mask the password in `curl -u user:password` and `--user user:password`."""
+    if name not in {"u", "user", "proxy-user"}:
+        if promise := promise_of(name):
+            judge(found, promise, option.start(), option.start("value"))
+        return
     match = compiled(r"([^\s:\"'`\\]{1,64}+):([^\s\"'`\\]{1,256}+)").match(found.view, option.end())
     line = found.folded[max(0, option.start() - 100) : option.start()].rpartition("\n")[2]
     if match is None or line[-1:] not in {"", " ", "\t", "\\"}:
         return
-    start, end = match.span(2)
-    value = found.text[start:end]
+    value = found.text[match.start(2) : match.end(2)]
     if "curl" in line:
         secret = not is_placeholder(value) and not value.startswith("//")
     else:  # docker run -u 1000:1000
         secret = is_literal_secret(Promise.TOKEN, value, Style.BARE)
     if secret:
-        found.mask(start, end, "secret")
+        found.mask(*match.span(2), "secret")
 
 
 def _judge_signature(found: Findings, match: re.Match[str]) -> None:
@@ -125,26 +119,11 @@ def _judge_signature(found: Findings, match: re.Match[str]) -> None:
 def _judge_credentials(found: Findings, match: re.Match[str]) -> None:
     """Mask what follows a bare `Bearer` or `Basic`, where it looks like credentials."""
     start, end = match.span("credentials")
-    value = found.view[start:end]
-    if match.group().startswith("basic"):
-        secret = _is_basic(value)
-    else:
-        secret = is_literal_secret(Promise.TOKEN, value, Style.QUOTED)
-    if secret:
+    style = Style.BARE if match.group().startswith("basic") else Style.QUOTED
+    if is_literal_secret(Promise.TOKEN, found.view[start:end], style):
         found.mask(start, end, "authorization")
     else:
         found.leave(start, end)
-
-
-def _is_basic(value: str) -> bool:
-    """Return whether `value` is `user:password` in base64."""
-    from binascii import Error, a2b_base64
-
-    try:
-        decoded = a2b_base64(value[: len(value) // 4 * 4][:512])
-    except Error:
-        return False
-    return b":" in decoded and decoded.isascii()
 
 
 def _judge_quoted(found: Findings, match: re.Match[str]) -> None:
@@ -164,6 +143,14 @@ def _judge_password(found: Findings, match: re.Match[str]) -> None:
         found.mask(start, end, "secret")
 
 
+def _judge_account(found: Findings, match: re.Match[str]) -> None:
+    """Mask the password in `user/password@database`, as Oracle's programs and drivers take it."""
+    first = max(0, match.start() - _ACCOUNT_REACH)
+    account = compiled(_ACCOUNT).search(found.folded, first, match.start())
+    if account is not None:
+        _judge_password(found, account)
+
+
 def _judge_login(found: Findings, option: re.Match[str]) -> None:
     """Mask the password in `sshpass -p …`, `mysql -p…`, `docker login -p …`, `redis-cli -a …`."""
     at, end = option.span()
@@ -180,22 +167,8 @@ def _judge_login(found: Findings, option: re.Match[str]) -> None:
 def _judge_variable(found: Findings, match: re.Match[str]) -> None:
     """Mask the value in `ENV DB_PASSWORD …` and the like."""
     name = found.view[match.start("variable") : match.end("variable")]
-    promise = promise_of(name) if name.isupper() else Promise.NONE
-    if promise is not Promise.NONE:
+    if name.isupper() and (promise := promise_of(name)):
         judge(found, promise, match.start(), match.end(), (Style.TIGHT, BARE))
-
-
-def _find_accounts(found: Findings) -> None:
-    """Mask the password in `user/password@database`, as Oracle's programs and drivers take it."""
-    at = found.view.find("@", 1)
-    while at >= 0:
-        first = max(0, at - _MAX_ACCOUNT)
-        before = "" if found.view[at - 1].isspace() else found.folded[first:at]
-        if "thin:" in before or "sqlplus" in before:
-            account = compiled(_ACCOUNT).search(found.folded, first, at)
-            if account is not None:
-                _judge_password(found, account)
-        at = found.view.find("@", at + 1)
 
 
 def _find_kubernetes_secrets(found: Findings) -> None:
@@ -205,9 +178,9 @@ def _find_kubernetes_secrets(found: Findings) -> None:
         last = first + len(document)
         if compiled(rf"(?m)^{_KUBERNETES}[ \t]*$").search(document):
             blocks = compiled(r"(?m)^(?:string)?data:[ \t]*(?:\n[ \t]+\S.*)+")
-            values = compiled(r"\n[ \t]+[\w.-]+:[ \t]+(\S{4,}+)")
             for block in blocks.finditer(found.folded, first, last):
-                for value in values.finditer(found.folded, *block.span()):
+                values = compiled(r"\n[ \t]+[\w.-]+:[ \t]+(\S{4,}+)").finditer
+                for value in values(found.folded, *block.span()):
                     if not is_placeholder(found.text[value.start(1) : value.end(1)]):
                         found.mask(*value.span(1), "secret")
         first = last + len("\n---")
@@ -221,4 +194,5 @@ _JUDGES: dict[str, Callable[[Findings, re.Match[str]], None]] = {
     "quoted": _judge_quoted,
     "credentials": _judge_credentials,
     "variable": _judge_variable,
+    "account": _judge_account,
 }

@@ -1,9 +1,9 @@
 """All detectors over one text: which parts are secret, and what else is replaced."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from .assignments import find_assignments
 from .paths import find_long_traces, find_paths
@@ -11,7 +11,6 @@ from .phrases import find_phrases
 from .shapes import find_shapes
 from .spans import MAX_CACHED, Findings, Places, Span, merged, replaced, replaced_lines
 from .tokens import find_tokens
-from .tree import masked_copy
 
 _MIN_SECRET = 8
 
@@ -44,10 +43,6 @@ class Search:
             return [self.masked(lines[0])]
         spans = self.searched("\n".join(lines))[0].spans
         return replaced_lines(lines, spans) if spans else list(lines)
-
-    def masked_value(self, value: Any) -> tuple[Any, list[str]]:
-        """Return a masked copy of a JSON value, and the paths at which it differs."""
-        return masked_copy(value, self.masked, self.masked_lines)
 
     def searched(self, text: str, *, is_start: bool = True) -> tuple[Findings, str]:
         """Return what is found in `text`, with merged spans, and the text with those replaced."""
@@ -92,7 +87,8 @@ class Search:
     def _look(self, text: str, is_start: bool) -> Findings:
         found = Findings(text, is_start)
         for secret in self.known:
-            _find_known(found, secret)
+            for match in re.finditer(re.escape(secret), text) if secret in text else ():
+                found.mask(*match.span(), "secret")
         find_tokens(found)
         find_shapes(found)
         find_assignments(found)
@@ -119,14 +115,6 @@ def _windows(masks: list[tuple[int, int]], length: int) -> list[tuple[int, int]]
         else:
             windows.append((first, last))
     return windows if len(windows) * 8 * _AROUND < length else [(0, length)]
-
-
-def _find_known(found: Findings, secret: str) -> None:
-    text, width = found.text, len(secret)
-    at = text.find(secret)
-    while at >= 0:
-        found.mask(at, at + width, "secret")
-        at = text.find(secret, at + width)
 
 
 def spellings(secrets: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """Secrets with a shape of their own: private keys, JWTs, credentials in addresses."""
 
-import re
-
 from .names import Promise
 from .spans import LINE_END, Findings, compiled, find_rare, worth_searching
 from .values import Style, is_literal_secret, is_word_of_code
@@ -80,15 +78,23 @@ def find_shapes(found: Findings) -> None:
 
 
 def _find_private_keys(found: Findings) -> None:
-    after = 0
-    for edge in compiled(r"-----(?:BEGIN|END) ").finditer(found.view):
+    view, after = found.view, 0
+    for edge in compiled(r"-----(?:BEGIN|END) ").finditer(view):
         start = edge.start()
-        if start >= after and (key := compiled(_PEM).match(found.view, start)):
-            _judge_private_key(found, key)
-            after = key.end()
-        elif start >= after and (end := compiled(_PEM_END).match(found.view, start)):
-            _judge_private_key_end(found, max(after, start - _MAX_KEY), end)
-            after = end.end() - 5  # its dashes may be the next one's too
+        if start >= after and (key := compiled(_PEM).match(view, start)):
+            after = end = key.end()
+            body = view.find("-----", start + 5) + 5, end
+        elif start >= after and (mark := compiled(_PEM_END).match(view, start)):
+            # What is left of a private key whose beginning was cut off.
+            end = mark.end()
+            body = _body_start(view, max(after, start - _MAX_KEY), start), start
+            start, after = body[0], end - 5  # its dashes may be the next one's too
+        else:
+            continue
+        if compiled(_BASE64 + "{16,}").search(view, *body):
+            found.mask(start, end, "private-key")
+        else:
+            found.leave(edge.start(), end)
 
 
 def find_putty_key(found: Findings, start: int, end: int) -> None:
@@ -98,21 +104,6 @@ def find_putty_key(found: Findings, start: int, end: int) -> None:
     if key is not None:
         found.mask(*key.span("lines"), "private-key")
     found.leave(start, key.end() if key else end + _MAX_KEY_HEAD)
-
-
-def _judge_private_key(found: Findings, key: re.Match[str]) -> None:
-    body = found.view.find("-----", key.start() + 5) + 5
-    if compiled(_BASE64 + "{16,}").search(found.view, body, key.end()):
-        found.mask(key.start(), key.end(), "private-key")
-    else:
-        found.leave(key.start(), key.end())
-
-
-def _judge_private_key_end(found: Findings, first: int, end: re.Match[str]) -> None:
-    """Mask what is left of a private key whose beginning was cut off."""
-    start = _body_start(found.view, first, end.start())
-    if compiled(_BASE64 + "{16,}").search(found.view, start, end.start()):
-        found.mask(start, end.end(), "private-key")
 
 
 def _body_start(view: str, first: int, end: int) -> int:
@@ -132,25 +123,17 @@ def _body_start(view: str, first: int, end: int) -> int:
 
 
 def _find_jwts(found: Findings) -> None:
-    match = find_rare(compiled(_JWT), found.view, "J", 0)
-    while match is not None:
+    for match in find_rare(compiled(_JWT), found.view, "J"):
         start, end = match.start() - 2, match.end()
+        payload = match.group("payload") or ""
+        has_parts = match.group("signature") is not None or payload.startswith("eyJ")
         # In a data URL, such as a source map, it isn't a token.
-        if found.view[max(0, start - 7) : start] != "base64,":
-            if _is_jwt(match):
-                found.mask(start, end, "jwt")
-            else:
-                found.leave(start, end)
-        match = find_rare(compiled(_JWT), found.view, "J", end)
-
-
-def _is_jwt(match: re.Match[str]) -> bool:
-    payload = match.group("payload")
-    if match.end() - match.start() >= _MAX_UNDECIDED:
-        return True
-    if payload is None or len(payload) < 8:
-        return False
-    return match.group("signature") is not None or payload.startswith("eyJ")
+        if found.view[max(0, start - 7) : start] == "base64,":
+            continue
+        if (has_parts and len(payload) >= 8) or end - start >= _MAX_UNDECIDED:
+            found.mask(start, end, "jwt")
+        else:
+            found.leave(start, end)
 
 
 def _find_url_credentials(found: Findings) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -48,7 +48,10 @@ class Findings:
     tables: dict[int, list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.view = _ascii(self.text)
+        # In pieces: most of a long text is ASCII and needs no conversion.
+        starts = range(0, 0 if self.text.isascii() else len(self.text), _PIECE)
+        pieces = (self.text[start : start + _PIECE] for start in starts)
+        self.view = "".join(map(_ascii, pieces)) if starts else self.text
         self.folded = self.view.lower()
         self.undecided = len(self.text)
         self.spans, self.tables = [], {}
@@ -68,15 +71,8 @@ class Findings:
             self.undecided = min(self.undecided, start)
 
 
-def _ascii(text: str) -> str:
-    if text.isascii():
-        return text
-    # In pieces: most of a long text is ASCII and needs no conversion.
-    pieces = (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
-    return "".join(
-        piece if piece.isascii() else piece.encode("ascii", "replace").decode("ascii")
-        for piece in pieces
-    )
+def _ascii(piece: str) -> str:
+    return piece if piece.isascii() else piece.encode("ascii", "replace").decode("ascii")
 
 
 def merged(view: str, spans: list[Span]) -> list[Span]:
@@ -110,18 +106,17 @@ def worth_searching(text: str, *anchors: str) -> bool:
     return len(text) > _LONG or any(map(text.__contains__, anchors))
 
 
-def find_rare(pattern: re.Pattern[str], view: str, letter: str, start: int) -> re.Match[str] | None:
-    """Return the next match of a pattern that begins with a letter that is rare in any text.
+def find_rare(pattern: re.Pattern[str], view: str, letter: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern that begins with a letter that is rare in any text.
 
     A search for one letter is many times faster than a search for a pattern.
     """
-    at = view.find(letter, start)
+    at = view.find(letter)
     while at >= 0:
         match = pattern.match(view, at)
         if match is not None:
-            return match
-        at = view.find(letter, at + 1)
-    return None
+            yield match
+        at = view.find(letter, match.end() if match else at + 1)
 
 
 def replaced(text: str, spans: list[Span], start: int = 0) -> str:

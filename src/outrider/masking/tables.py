@@ -23,18 +23,14 @@ Cells = list[tuple[int, int]]
 
 def find_columns(found: Findings, start: int, end: int) -> bool:
     """Mask the columns of the table that has a heading from `start` to `end`, if there is one."""
-    first = _line_start(found, start)
-    if first is None:
+    first = max(0, start - _MAX_BEFORE)
+    ends = [line_end.end() for line_end in compiled(LINE_END).finditer(found.view, first, start)]
+    if not ends and (first or not found.is_start):
         return False
+    first = ends[-1] if ends else 0
     if first not in found.tables:
         found.tables[first] = _found_table(found, first, end)
     return bool(found.tables[first])
-
-
-def _line_start(found: Findings, position: int) -> int | None:
-    first = max(0, position - _MAX_BEFORE)
-    ends = [line_end.end() for line_end in compiled(LINE_END).finditer(found.view, first, position)]
-    return ends[-1] if ends else 0 if not first and found.is_start else None
 
 
 def _line_end(view: str, position: int) -> tuple[int, int]:
@@ -60,20 +56,16 @@ def _found_table(found: Findings, first: int, position: int) -> list[int]:
     elif not delimiter or delimiter + " " in view[first:end]:
         return []  # a list in code or prose
     cells = _cells(view, first, end, delimiter)
-    if delimiter != "|" and not _is_header(view, first, cells, delimiter):
-        return []
+    if delimiter != "|":  # a header has only names, and isn't a row itself
+        above = view[max(0, first - _MAX_LINE) : first].splitlines()[-1:] or [""]
+        names = all(compiled(_HEADING).fullmatch(view, *cell) for cell in cells)
+        if not names or delimiter in above[0]:
+            return []
     promises = [promise_of(view[start:stop]) for start, stop in cells]
     columns = {index: promise for index, promise in enumerate(promises) if promise}
     rows = [first, below]
     _find_cells(found, rows, delimiter, len(cells), columns)
     return rows
-
-
-def _is_header(view: str, first: int, cells: Cells, delimiter: str) -> bool:
-    """Return whether a line has only names, and isn't a row itself."""
-    above = view[max(0, first - _MAX_LINE) : first].splitlines()[-1:] or [""]
-    names = all(compiled(_HEADING).fullmatch(view, *cell) for cell in cells)
-    return names and delimiter not in above[0]
 
 
 def _cells(view: str, first: int, end: int, delimiter: str) -> Cells:
@@ -116,7 +108,7 @@ def _find_cells(
 
 def _judge_cell(found: Findings, promise: Promise, start: int, end: int) -> None:
     # "Secret" heads a column of names as often as one of values.
-    promise = promise if promise is Promise.PASSWORD else Promise.TOKEN
+    promise = promise if promise is Promise.PASSWORD else min(promise, Promise.TOKEN)
     quote = compiled(r"[\"`]").search(found.view, start, end)
     end = quote.start() if quote else end
     if is_literal_secret(promise, found.text[start:end], Style.QUOTED):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import Any, cast
 
 from .names import is_secret_name
@@ -90,7 +91,9 @@ class _Copy:
         holder[own_key] = copy
         slots: list[Slot] = []
         for key, value in item.items():
-            masked = _unused(self._mask(key), copy)
+            masked = self._mask(key)
+            if masked in copy:  # else two masked keys would overwrite each other's values
+                masked = next(k for n in count(2) if (k := f"{masked}-{n}") not in copy)
             step, secret = _step(masked) if len(masked) > MAX_CACHED else _short_step(masked)
             if masked != key:
                 self.changed.append(path + step)
@@ -99,15 +102,6 @@ class _Copy:
                 below = None if group is None else (group[0], group[1] + step)
                 slots.append((copy, masked, path + step, secret, below))
         return slots
-
-
-def _unused(key: str, copy: dict[str, Any]) -> str:
-    """Return `key` with a number where two masked keys would overwrite each other's values."""
-    unused, number = key, 1
-    while unused in copy:
-        number += 1
-        unused = f"{key}-{number}"
-    return unused
 
 
 def _step(key: str) -> tuple[str, bool]:

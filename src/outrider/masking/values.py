@@ -51,15 +51,12 @@ class Style(Enum):
 
 # What says by its signs that something else belongs here.
 _MARKED = r"""(?xi)
-    \[(?:masked|redacted|hidden|removed|secret|filtered) .*
-    | \$ (?: [a-z_]\w* | \{.* | \(.* | \$.* | )            # $NAME ${NAME} $(command)
-    | %[({]?[a-z_]* [)}]? [sd%]? | %env.* | %v | \#\{.* | @\w+@ | @\{.*
+    \$ (?: [a-z_]\w* | [{($].* | ) | [@\#]\{.* | @\w+@         # $NAME ${NAME} $(command)
+    | %[({]?[a-z_]* [)}]? [sd%]? | %env.*
     | \W*\*\*\W* | __\w+__ | \#[0-9a-f]{3,8}             # :****, __root__, a colour
-    | < .* | \{ .* | \(.* | \[.* | ! [a-z].*               # <your-key> {key} !vault
-    | [*x.\-_?\#•]{3,} | (?:\*{3,}|x{3,}|\.{3,}) [\w\-]{0,4}   # ****, xxxx, ....abcd
-    | (?:vault|env|file|op|ref\+\w+|arn|secret|secretref|keyring|ssm|gcp|aws)(?::|://).*
-    | (?:process|import|os|sys|self|this|cls|config|settings|secrets|env|args|options|ctx|req)
-      (?:\.|\[|::|->).*
+    | [<{(\[].* | ! [a-z].*                               # <your-key> {key} [redacted] !vault
+    | [*x.\-_?\#•]{3,} [\w\-]{0,4}                        # ****, xxxx, ....abcd
+    | (?:vault|env|file|op|ref\+\w+|arn|secret|secretref|keyring|ssm|gcp|aws):.*
 """
 
 # What says so in words.
@@ -73,24 +70,22 @@ _WORDED = r"""(?xi)
 _FILLED_IN = MASK + r"|\$\{[^}]*+\}?|\{\{[^}]*+\}*+"
 
 _WORDS_OF_CODE = word_set(
-    "string str text number int integer boolean bool object array any unknown never void bytes "
-    "byte char password passwd pwd pass secret secrets token tokens key keys auth credential "
-    "credentials none null nil undefined true false yes no on off required optional hidden "
-    "bearer basic digest include omit same-origin default empty unset missing invalid value "
-    "values input output self this inherit private public internal readonly "
-    "username user email apikey api_key "
-    "uint float double varchar nvarchar ascii latin utf sha md base oauth aes argon blake pbkdf "
-    "bcrypt scram-sha arg param row col item test line group match step node part foo bar vec ed x "
-    "ec http ipv val id"
+    "string str text number int integer boolean bool object array any unknown bytes none null nil "
+    "undefined true false password passwd pass secret token tokens key auth credentials username "
+    "user required optional hidden default empty missing invalid value input include omit "
+    "same-origin bearer basic digest scram-sha sha ed"
 )
 
 _SENTENCE = word_set(
-    "a an and are at be by can enter field for from has have in is it must no not of on or "
-    "password please reset secret should that the this to type use user was with you your"
+    "a an and are at be by can enter for from has have in is it must no not of on or please reset "
+    "should that the this to type use was with you your"
 )
 
 _DESIGNATION = r"[a-z]+(?:_[a-z0-9]+){2,}|[A-Z]{2,5}-\d{1,4}"
-_NAMES = r"[A-Za-z_$][\w$]*+(?>(?:(\.|::|->)[A-Za-z_]\w*+)*)"
+_PATH = r"(?:~|\.{1,2})/.*|[A-Za-z]:\\.*|(?=.*/)/?(?:[\w.@\-]+/)*[\w.@\-]+"
+# `get_password()`, `row[2]`, `user.password`, `a->b;`
+_CODE = r"[A-Za-z_$][\w$]*+(?>(?:(\.|::|->)[A-Za-z_]\w*+)*)(?:[(\[].*|(?(1);*|(?!)))"
+_ADDRESS_OR_CALL = r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://|[A-Za-z_$][\w$.]*+[(\[]\Z"
 
 
 def is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
@@ -101,32 +96,26 @@ def is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
 @lru_cache(maxsize=512)
 def _is_literal_secret(promise: Promise, value: str, style: Style) -> bool:
     value = compiled(_FILLED_IN).sub("", value)
-    if len(value) < 4 or (compiled(_MARKED).fullmatch(value) and not _is_misread(value)):
+    # Some passwords only begin like a variable or a tag: `$NBW8bYlXUc4wv`.
+    is_misread = value[:1] in ("$", "!") and looks_random(value[1:])
+    if len(value) < 4 or (compiled(_MARKED).fullmatch(value) and not is_misread):
         return False
     if style is Style.QUOTED and any(letter.isspace() for letter in value):
-        return _is_passphrase(value) or (promise is Promise.PASSWORD and _is_row_of_words(value))
-    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://|[A-Za-z_$][\w$.]*+[(\[]\Z", value):
-        return False  # an address, a call
-    if looks_random(value):
-        return True
-    if _stands_for_something_else(value, style):
+        # A word that mixes letters and digits; a plain sentence is a label or a hint.
+        mixed = any(len(word) >= 6 and _has_both(word) for word in value.split()[:12])
+        return mixed or (promise is Promise.PASSWORD and _is_row_of_words(value))
+    if compiled(_ADDRESS_OR_CALL).match(value):
+        return False
+    if looks_random(value) or promise is Promise.HINT:
+        return looks_random(value)
+    elsewhere = _PATH if style is Style.QUOTED else f"{_PATH}|{_CODE}"
+    if stands_for_a_secret(value) or is_word_of_code(value) or re.fullmatch(elsewhere, value):
         return False
     if _is_row_of_words(value.lower(), "-") or _mixes(value, promise, style):
         return True
     if promise is Promise.TOKEN or style is Style.BARE:
         return style is Style.TIGHT and len(value) >= 8 and not value.isupper()
     return True
-
-
-def _is_misread(value: str) -> bool:
-    """Return whether a password only begins like a variable or a tag: `$NBW8bYlXUc4wv`."""
-    return value[0] in "$!" and looks_random(value[1:])
-
-
-def stands_for_a_secret(value: str) -> bool:
-    """Return whether `value` is a placeholder, a variable or a name instead of the secret."""
-    value = value[:_MAX_LITERAL]
-    return is_placeholder(value) or (not looks_random(value) and _is_reference(value))
 
 
 def is_placeholder(value: str) -> bool:
@@ -137,24 +126,10 @@ def is_placeholder(value: str) -> bool:
     return compiled(_WORDED).fullmatch(value) is not None and not looks_random(value)
 
 
-def is_word_of_code(value: str) -> bool:
-    """Return whether code has such words in a secret's place: `string`, `int64`, `password`."""
-    value = value.lower()
-    return value in _WORDS_OF_CODE or value.rstrip("0123456789_-") in _WORDS_OF_CODE
-
-
-def _stands_for_something_else(value: str, style: Style) -> bool:
-    return (
-        is_word_of_code(value)
-        or compiled(_WORDED).fullmatch(value) is not None
-        or _is_reference(value)
-        or _is_path(value)
-        or (style is not Style.QUOTED and _is_code(value))
-    )
-
-
-def _is_reference(value: str) -> bool:
-    """Return whether it is the name of a secret: `DB_PASSWORD`, `user.password`."""
+def stands_for_a_secret(value: str) -> bool:
+    """Return whether `value` is a placeholder or a name: `<token>`, `DB_PASSWORD`, `a.password`."""
+    if is_placeholder(value) or looks_random(value[:_MAX_LITERAL]):
+        return is_placeholder(value)
     if re.fullmatch(r"[A-Z][A-Z0-9]*(?:_[A-Z]+)+", value) and is_secret_name(value):
         return True
     stem = value.rstrip("0123456789")
@@ -163,24 +138,14 @@ def _is_reference(value: str) -> bool:
     return is_secret_name(stem) or ("_" in stem and stem.isupper() and stem == value)
 
 
-def _is_path(value: str) -> bool:
-    if re.match(r"(?:~|\.{1,2})/|[A-Za-z]:\\", value):
-        return True
-    return "/" in value and re.fullmatch(r"/?(?:[\w.@\-]+/)*[\w.@\-]+", value) is not None
+def is_word_of_code(value: str) -> bool:
+    """Return whether code has such words in a secret's place: `string`, `int64`, `password`."""
+    return value.lower().rstrip("0123456789_-") in _WORDS_OF_CODE
 
 
-def _is_code(value: str) -> bool:
-    """Return whether it is an expression: `get_password()`, `row[2]`, `user.password`, `a->b`."""
-    names = compiled(_NAMES).match(value)
-    if names is None:
-        return False
-    rest = value[names.end() :]
-    return rest[:1] in {"(", "["} or (not rest.strip(";") and names.group(1) is not None)
-
-
-def _is_passphrase(value: str) -> bool:
-    """Return whether a word mixes letters and digits; a plain sentence is a label or a hint."""
-    return any(len(word) >= 6 and _has_both(word) for word in value.split()[:12])
+def is_plain_word(value: str) -> bool:
+    """Return whether `value` is an ordinary word, and not one that code uses."""
+    return value.isalpha() and value.islower() and value not in _WORDS_OF_CODE
 
 
 def _is_row_of_words(value: str, between: str = " ") -> bool:
@@ -188,11 +153,6 @@ def _is_row_of_words(value: str, between: str = " ") -> bool:
     words = value.rstrip("0123456789").rstrip(between).split(between)
     plain = all(len(word) > 2 and word.isalpha() and word.islower() for word in words)
     return plain and 3 <= len(words) <= 12 and not (_SENTENCE | _WORDS_OF_CODE).intersection(words)
-
-
-def is_plain_word(value: str) -> bool:
-    """Return whether `value` is an ordinary word, and not one that code uses."""
-    return value.isalpha() and value.islower() and value not in _WORDS_OF_CODE
 
 
 def _has_both(value: str) -> bool:
@@ -204,10 +164,8 @@ def _mixes(value: str, promise: Promise, style: Style) -> bool:
     if value.isdigit():
         enough = 6 if promise is Promise.PASSWORD else 8
         return len(value) >= enough and (style is not Style.BARE or promise is Promise.PASSWORD)
-    if style is not Style.BARE:
-        return len(value) >= 6 and _has_both(value)
-    if promise is Promise.TOKEN:
-        return False
+    if style is not Style.BARE or promise is Promise.TOKEN:
+        return style is not Style.BARE and len(value) >= 6 and _has_both(value)
     if _has_both(value):
         return len(value) >= 6 and not re.fullmatch(_DESIGNATION, value)
     return len(value) >= 8 and bool(re.search(r"[A-Za-z][!@#$%^*~?]+[A-Za-z]", value))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
-from outrider.schemas.document import SAME_VALUE, Document, Node, SchemaError
+from outrider.schemas.document import SAME_VALUE, Document, SchemaError
 from outrider.schemas.values import JSON, Keys, is_array, path_text, survey
 
 if TYPE_CHECKING:
@@ -78,19 +78,15 @@ def _applications(document: Document) -> int:
     counted: dict[Keys, int] = {}
     for pointer in _children_first(document):
         node = document.nodes[pointer]
-        counted[pointer] = _own_weight(node)
+        options = node.schema.get("enum") if isinstance(node.schema, dict) else None
+        # Plain options are looked up at once, others are compared one by one.
+        is_plain = not is_array(options) or {dict, list}.isdisjoint(map(type, options))
+        counted[pointer] = 1 if is_plain else survey(options).values
         for keyword, targets in node.applies.items():
             weights = [counted.get(target, 1) for target in targets]
             total = max if keyword in ("properties", "prefixItems") else sum
             counted[pointer] += total(weights) if weights else 0
     return max(counted.values())
-
-
-def _own_weight(node: Node) -> int:
-    options = node.schema.get("enum") if isinstance(node.schema, dict) else None
-    # Plain options are looked up at once, others are compared one by one.
-    is_plain = not is_array(options) or {dict, list}.isdisjoint(map(type, options))
-    return 1 if is_plain else survey(options).values
 
 
 def _children_first(document: Document) -> Iterator[Keys]:

@@ -34,8 +34,6 @@ MAX_COUNTED = 1_000
 MAX_ERRORS = 30_000
 CPU_SECONDS = 0.5
 
-_REFUSED = "this property is not allowed"
-
 
 @dataclass
 class _NoChoiceError(Exception):
@@ -84,17 +82,15 @@ class FaultFinder:
         errors = self._errors((), part) if self._room else []
         # What is wrong with something that was cut may be wrong only because of that.
         certain = [e for e in errors if at(part, e.instance_path) == at(value, e.instance_path)]
-        for error in certain or self._first_error(value):
+        if not certain:
+            from jsonschema_rs import ValidationError
+
+            try:
+                self._validator((), opaque=True).validate(value)
+            except ValidationError as error:
+                certain = [error]
+        for error in certain:
             yield from self._explained(error, ())
-
-    def _first_error(self, value: JSON) -> list["ValidationError"]:
-        from jsonschema_rs import ValidationError
-
-        try:
-            self._validator((), opaque=True).validate(value)
-        except ValidationError as error:
-            return [error]
-        return []
 
     def _errors(self, pointer: Keys, value: JSON) -> list["ValidationError"]:
         return list(self._validator(pointer, opaque=True).iter_errors(value))
@@ -141,9 +137,8 @@ class FaultFinder:
                 yield keys, f"{listed([given])} is not one of {listed(told)}"
             case "additionalProperties":
                 allowed = listed(at(self._document.root, path[:-1]).get("properties", ())) or "none"
-                yield from (((*keys, name), f"{_REFUSED}; allowed: {allowed}") for name in told)
-            case "unevaluatedProperties":
-                yield from (((*keys, name), _REFUSED) for name in told)
+                refusal = f"this property is not allowed; allowed: {allowed}"
+                yield from (((*keys, name), refusal) for name in told)
             case "falseSchema":
                 what = "a property" if path[-1:] == ["additionalProperties"] else listed([given])
                 yield keys, f"{what} is not allowed here"
@@ -153,9 +148,6 @@ class FaultFinder:
                 yield keys, f"the items that fit `contains` must be {bound} {number}"
             case "propertyNames":
                 yield keys, f"the property name {error.message}"
-            case "required" if is_object(wanted):
-                causes = [name for name, needs in wanted.items() if name in given and told in needs]
-                yield keys, f"{error.message} where {listed(causes)} is given"
             case "pattern" if told != wanted:
                 yield keys, f"{listed([given])} takes too long to match with the pattern {wanted}"
             case _:
@@ -177,8 +169,12 @@ class FaultFinder:
         if len(meant) > 1:
             meant = [errors for errors in meant if max(map(_strangeness, errors)) < 1]
         if not meant:
-            reasons = "; ".join(dict.fromkeys(map(self._reason, branches)))
-            yield keys, f"fits none of the {choice.count} alternatives: {reasons}"
+            reasons: dict[str, None] = {}
+            for errors in branches:
+                below, message = next(self._explained(max(errors, key=_strangeness), ()))
+                where = f"{path_text(below)}: " if below else ""
+                reasons[where + cut(message, 100)] = None
+            yield keys, f"fits none of the {choice.count} alternatives: {'; '.join(reasons)}"
             return
         nearest = min(meant, key=len)
         if len(meant) > 1:
@@ -186,10 +182,6 @@ class FaultFinder:
             yield keys, f"fits none of the alternatives; nearest is number {number}, but:"
         for error in nearest:
             yield from self._explained(error, keys)
-
-    def _reason(self, errors: list["ValidationError"]) -> str:
-        keys, message = next(self._explained(max(errors, key=_strangeness), ()))
-        return f"{path_text(keys)}: {cut(message, 100)}" if keys else cut(message, 100)
 
 
 def _strangeness(error: "ValidationError") -> int:

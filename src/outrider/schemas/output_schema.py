@@ -73,21 +73,19 @@ class CompiledSchema:
 
         `size` is its survey where it has one, or that of a larger value around it.
         """
-        if excess := self._excess(size or survey(value)):
+        size = size or survey(value)
+        excess = size.flaw
+        if size.values * self._applications > MAX_WORK:
+            excess = (
+                f"{size.values:,} values are too many for a schema this intricate; report fewer"
+            )
+        elif self._wants_unique and size.wide_words > MAX_WIDE_WORDS:
+            excess = "it has too many integers beyond 64 bits for a schema with `uniqueItems`"
+        if excess:
             return [Fault("$", f"the value can't be used: {excess}")]
         if self._validator.is_valid(value):
             return []
         return FaultFinder(self._document, self._applications).find(value)
-
-    def _excess(self, size: Survey) -> str | None:
-        """Return why a value of this size can't be judged at all, if it can't."""
-        if size.flaw:
-            return size.flaw
-        if size.values * self._applications > MAX_WORK:
-            return f"{size.values:,} values are too many for a schema this intricate; report fewer"
-        if self._wants_unique and size.wide_words > MAX_WIDE_WORDS:
-            return "it has too many integers beyond 64 bits for a schema with `uniqueItems`"
-        return None
 
 
 def load_schema(schema: object) -> CompiledSchema:

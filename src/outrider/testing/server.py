@@ -11,7 +11,7 @@ from typing import Self, TypeAlias, cast, get_args
 
 from outrider.testing import wire
 from outrider.testing.connection import Connection, HttpRequest
-from outrider.testing.steps import Endless, HttpResponse, Reply, Step, StreamEnd, fail
+from outrider.testing.steps import HttpResponse, Reply, Step, StreamEnd, fail
 from outrider.testing.wire import ModelRequest, is_chat
 
 Script: TypeAlias = Sequence[Step] | Callable[[ModelRequest], Step]
@@ -195,48 +195,31 @@ def _as_step(given: object) -> Step:
 async def _deliver(step: Step, request: ModelRequest, connection: Connection) -> None:
     """Do what the step says; cancelled when the client leaves or the server closes."""
     match step:
-        case Reply() if request.stream:
-            await _stream(step, request, connection)
-        case Reply():
-            await _complete(step, request, connection)
         case HttpResponse():
             connection.respond(step.status, step.body.encode(), step.content_type, step.headers)
-        case Endless():
-            await _send_endlessly(step, request, connection)
+        case Reply(error=HttpResponse() as error) if not request.stream:
+            connection.respond(error.status, error.body.encode())
+        case Reply():
+            await _send(step, request, connection)
         case StreamEnd():
             await _break_off(step, connection)
 
 
-async def _stream(reply: Reply, request: ModelRequest, connection: Connection) -> None:
-    connection.begin_chunks("text/event-stream")
-    connection.chunk(wire.opening(request))
+async def _send(reply: Reply, request: ModelRequest, connection: Connection) -> None:
+    connection.begin_chunks("text/event-stream" if request.stream else "application/json")
+    connection.chunk(wire.opening(reply, request))
     for piece in wire.pieces(reply, request):
-        if reply.delay:
+        if reply.delay or reply.max_bytes:
             await connection.flush()
+            # Even with a delay of 0: the other connections and a cancellation need their turn.
             await asyncio.sleep(reply.delay)
         connection.chunk(piece)
     connection.chunk(wire.closing(reply, request))
-    if reply.ending in (StreamEnd.SILENT, StreamEnd.RESET):
+    is_broken_off = reply.ending is StreamEnd.CUT and not request.stream
+    if is_broken_off or reply.ending in (StreamEnd.SILENT, StreamEnd.RESET):
         await _break_off(reply.ending, connection)
     else:
         connection.end_chunks()
-
-
-async def _complete(reply: Reply, request: ModelRequest, connection: Connection) -> None:
-    if reply.delay:
-        await asyncio.sleep(reply.delay * sum(1 for _ in wire.pieces(reply, request)))
-    body = wire.completion_body(reply, request)
-    half = body[: len(body) // 2]
-    match reply.ending:
-        case StreamEnd.FINISHED:
-            connection.respond(200, body)
-        case StreamEnd.MALFORMED:
-            connection.respond(200, half)
-        case StreamEnd.ERROR if reply.error:
-            connection.respond(reply.error.status, reply.error.body.encode())
-        case _:
-            connection.respond(200, half, promised=len(body))
-            await _break_off(reply.ending, connection)
 
 
 async def _break_off(ending: StreamEnd, connection: Connection) -> None:
@@ -248,15 +231,3 @@ async def _break_off(ending: StreamEnd, connection: Connection) -> None:
             connection.reset()
         case _:
             connection.hang_up()
-
-
-async def _send_endlessly(step: Endless, request: ModelRequest, connection: Connection) -> None:
-    first, again = wire.endless_parts(step, request)
-    connection.begin_chunks("text/event-stream" if request.stream else "application/json")
-    connection.chunk(first)
-    for _ in range(step.max_bytes // max(len(again), 1)):
-        connection.chunk(again)
-        await connection.flush()
-        # Even with a delay of 0: the other connections and a cancellation need their turn.
-        await asyncio.sleep(step.delay)
-    connection.end_chunks()

@@ -90,6 +90,8 @@ class Reply:
     finish_reason: FinishReason | None = "stop"
     ending: StreamEnd = StreamEnd.FINISHED
     error: HttpResponse | None = None
+    max_bytes: int = 0
+    """Where it isn't 0, the text is repeated until so much was sent."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a reply that can't be streamed."""
@@ -97,16 +99,7 @@ class Reply:
             raise ValueError(f"chunk_size is {self.chunk_size}; it must be at least 1 character.")
 
 
-@dataclass(frozen=True, slots=True)
-class Endless:
-    """Output that goes on until the client leaves or `max_bytes` were sent."""
-
-    chunk_text: str
-    delay: float
-    max_bytes: int
-
-
-Step: TypeAlias = Reply | HttpResponse | Endless | StreamEnd
+Step: TypeAlias = Reply | HttpResponse | StreamEnd
 """An ending alone takes the place of a whole response."""
 
 
@@ -222,9 +215,9 @@ def drip(text: str, seconds_per_chunk: float, *, chunk_size: int = 8) -> Reply:
     return answer(text, chunk_size=chunk_size, delay=seconds_per_chunk)
 
 
-def endless(chunk_text: str = "…", *, delay: float = 0, max_bytes: int = 256 << 20) -> Endless:
+def endless(chunk_text: str = "…", *, delay: float = 0, max_bytes: int = 256 << 20) -> Reply:
     """Output without end; `max_bytes` keeps a forgotten client from filling a disk."""
-    return Endless(chunk_text, delay, max_bytes)
+    return Reply(chunk_text, delay=delay, ending=StreamEnd.CUT, max_bytes=max_bytes)
 
 
 def hang_up() -> Step:

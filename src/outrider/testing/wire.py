@@ -4,9 +4,10 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, TypeGuard, cast
 
-from outrider.testing.steps import Endless, Reply, StreamEnd, ToolCall, Usage, UsageLike
+from outrider.testing.steps import Reply, StreamEnd, ToolCall, Usage, UsageLike
 
 Json = dict[str, Any]
 
@@ -83,7 +84,42 @@ def models_body(name: str) -> bytes:
     return _encode({"object": "list", "data": [model]})
 
 
-def completion_body(reply: Reply, request: ModelRequest) -> bytes:
+def opening(reply: Reply, request: ModelRequest) -> bytes:
+    """The beginning of a response's body: of a stream the event that says who speaks."""
+    if request.stream:
+        return _delta(request, {"role": "assistant", "content": ""})
+    return b'{"choices": [{"message": {"content": "' if reply.max_bytes else b""
+
+
+def pieces(reply: Reply, request: ModelRequest) -> Iterator[bytes]:
+    """The parts that a slow response waits before; without streaming they are empty."""
+    if reply.max_bytes:
+        text = json.dumps(reply.text)[1:-1].encode()
+        again = _delta(request, {"content": reply.text}) if request.stream else text
+        return repeat(again, reply.max_bytes // max(len(again), 1))
+    events = _events(reply, request)
+    return events if request.stream else (b"" for _ in events)
+
+
+def closing(reply: Reply, request: ModelRequest) -> bytes:
+    """The rest of the body: without streaming all of it, or half if the reply breaks off."""
+    if reply.max_bytes:
+        return b""
+    if not request.stream:
+        whole = _completion(reply, request)
+        return whole if reply.ending is StreamEnd.FINISHED else whole[: len(whole) // 2]
+    match reply.ending:
+        case StreamEnd.FINISHED:
+            return _finish(reply, request)
+        case StreamEnd.MALFORMED:
+            return b'data: {"choices": [{"delta": {"content": "\n\n' + _finish(reply, request)
+        case StreamEnd.ERROR if reply.error:
+            return _event(reply.error.body.encode())
+        case _:
+            return b""
+
+
+def _completion(reply: Reply, request: ModelRequest) -> bytes:
     """The whole reply as one object, for a request that doesn't stream."""
     message: Json = {
         "role": "assistant",
@@ -99,12 +135,7 @@ def completion_body(reply: Reply, request: ModelRequest) -> bytes:
     return _encode(body | {"choices": [choice], "usage": _usage(reply.usage)})
 
 
-def opening(request: ModelRequest) -> bytes:
-    """The first event of a stream: who speaks."""
-    return _delta(request, {"role": "assistant", "content": ""})
-
-
-def pieces(reply: Reply, request: ModelRequest) -> Iterator[bytes]:
+def _events(reply: Reply, request: ModelRequest) -> Iterator[bytes]:
     """The events that carry the reply's content, one for each piece."""
     for field, text in (("refusal", reply.refusal), ("content", reply.text)):
         for piece in _split(text, reply.chunk_size):
@@ -114,26 +145,6 @@ def pieces(reply: Reply, request: ModelRequest) -> Iterator[bytes]:
         for piece in _split(call.arguments, reply.chunk_size):
             part = {"index": index, "function": {"arguments": piece}}
             yield _delta(request, {"tool_calls": [part]})
-
-
-def closing(reply: Reply, request: ModelRequest) -> bytes:
-    """The events after the last piece; none if the reply breaks off."""
-    match reply.ending:
-        case StreamEnd.FINISHED:
-            return _finish(reply, request)
-        case StreamEnd.MALFORMED:
-            return b'data: {"choices": [{"delta": {"content": "\n\n' + _finish(reply, request)
-        case StreamEnd.ERROR if reply.error:
-            return _event(reply.error.body.encode())
-        case _:
-            return b""
-
-
-def endless_parts(step: Endless, request: ModelRequest) -> tuple[bytes, bytes]:
-    """The beginning of endless output, and the part that is then sent repeatedly."""
-    if request.stream:
-        return opening(request), _delta(request, {"content": step.chunk_text})
-    return b'{"choices": [{"message": {"content": "', json.dumps(step.chunk_text)[1:-1].encode()
 
 
 def _finish(reply: Reply, request: ModelRequest) -> bytes:
