@@ -11,7 +11,6 @@ from outrider.tools.shell_session import ShellSession
 
 MAX_TIMEOUT_MS = 3_600_000
 MAX_COMMAND_CHARACTERS = 4_000_000
-MAX_LISTED_PROCESSES = 50
 MAX_SHOWN_PROCESSES = 10
 
 
@@ -65,7 +64,7 @@ async def bash(
     context.effects.command(command, result.exit_code)
     background = [{"pid": pid, "command": line} for pid, line in result.background]
     data = {"output": result.output, "exitCode": result.exit_code, "cwd": result.cwd}
-    data |= {"background": background[:MAX_LISTED_PROCESSES], "notes": _notes(result)}
+    data |= {"background": background[:MAX_SHOWN_PROCESSES], "notes": _notes(result)}
     if result.exit_code is None:
         message = (
             f"The command took longer than {timeout_ms} ms; it and what it started were ended. "

@@ -127,13 +127,15 @@ class Connection:
 
     def end(self, fault: ToolFault) -> None:
         """Kill the server and what it started, and fail what waits for an answer."""
-        self.fault = self.fault or fault
+        if self.fault is not None:  # its process id may be another's by now
+            return
+        self.fault = fault
         if self._process is not None:
             # Not by `process.kill`, which may take the exit status away from asyncio.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._in.close()
-        self._fail(self.fault)
+        self._fail(fault)
 
     def _fail(self, fault: ToolFault) -> None:
         for waiting in self._waiting.values():

@@ -127,12 +127,10 @@ def hit(uri: str, span: Any, label: str = "", names: tuple[str, ...] = ()) -> Hi
 
 def locations(answer: Any) -> list[Hit]:
     """Return the places of an answer, in either of the protocol's two forms."""
-    return [
-        hit(one["targetUri"], one["targetSelectionRange"])
-        if "targetUri" in one
-        else hit(one["uri"], one["range"])
-        for one in entries(answer)
-    ]
+    found = entries(answer)
+    spans = (one.get("targetSelectionRange") or one["range"] for one in found)
+    uris = (one.get("targetUri") or one["uri"] for one in found)
+    return list(map(hit, uris, spans))
 
 
 def symbols(answer: Any, uri: str = "", above: tuple[str, ...] = ()) -> Iterator[Hit]:
