@@ -271,9 +271,9 @@ def _walk(section: Any, path: tuple[str, ...]) -> Iterator[Key]:
         nullable = get_origin(annotation) is UnionType
         kind = get_args(annotation)[0] if nullable else get_origin(annotation) or annotation
         # There is no lower value of a text or a table.
-        rules = {"project": ProjectRule.NEVER} if kind in (str, dict) else {}
-        name = ".".join(map(camel, here))
-        yield Key(name, here, value, kind, nullable, **(rules | dict(item.metadata)))
+        rules: dict[str, Any] = {"project": ProjectRule.NEVER} if kind in (str, dict) else {}
+        rules |= item.metadata
+        yield Key(".".join(map(camel, here)), here, value, kind, nullable, **rules)
 
 
 DEFAULTS = Config()

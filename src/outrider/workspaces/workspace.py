@@ -88,24 +88,31 @@ class Workspace(Protocol):
     @property
     def roots(self) -> tuple[str, ...]:
         """The real paths of its folders, the working tree first."""
+        ...
 
     def is_credential(self, path: str) -> bool:
         """Whether the file at an absolute path must not be shown, as it holds credentials."""
+        ...
 
     def resolve(self, path: str, *, writing: bool = False) -> Place:
         """Return the place of a path that the caller wrote."""
+        ...
 
     def below(self, folder: Place, path: str) -> Place:
         """Return the place of a path that a search or a listing found, relative to `folder`."""
+        ...
 
     def open_file(self, place: Place) -> AbstractContextManager[BinaryIO]:
         """Hold a plain file open for reading."""
+        ...
 
     def open_folder(self, place: Place) -> AbstractContextManager[OpenFolder]:
         """Hold a folder open for a program to run in."""
+        ...
 
     def list_folder(self, place: Place, limit: int) -> tuple[list[FolderEntry], int]:
         """Return the first entries of a folder, folders before all else, and how many it has."""
+        ...
 
     def replace(
         self, place: Place, rewrite: Rewrite, stop: threading.Event, *, make_folders: bool = False
@@ -114,3 +121,4 @@ class Workspace(Protocol):
 
         Returns what the file held before, None where there was none, and the new SHA-256.
         """
+        ...

@@ -2,7 +2,6 @@
 
 import difflib
 import re
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -28,7 +27,13 @@ def change(before: str, after: str) -> dict[str, Any]:
         return {"removed": removed, "added": added, "diff": ""}
     first = max(0, start - _CONTEXT_LINES)
     tail = end - min(end, _CONTEXT_LINES)
-    lines = list(_unified(old[first : len(old) - tail], new[first : len(new) - tail], first))
+    parts = old[first : len(old) - tail], new[first : len(new) - tail]
+    unified = difflib.unified_diff(*parts, n=_CONTEXT_LINES, lineterm="")
+    # Without the header; hunks have line numbers of the whole new text.
+    lines = [
+        f"@@ line {first + int(hunk[1])} @@" if (hunk := _HUNK.match(line)) else line
+        for line in islice(unified, 2, None)
+    ]
     shown = [line[:MAX_LINE_CHARACTERS] for line in lines[:MAX_DIFF_LINES]]
     if len(lines) > len(shown):
         shown.append(f"[{len(lines) - len(shown)} more lines of diff]")
@@ -43,13 +48,6 @@ def _shared(old: list[str], new: list[str]) -> int:
     """Return how many lines two texts have in common at their start."""
     pairs = zip(old, new, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
-
-
-def _unified(old: list[str], new: list[str], skipped: int) -> Iterator[str]:
-    """Yield a unified diff without its header; hunks have line numbers of the whole new text."""
-    for line in islice(difflib.unified_diff(old, new, n=_CONTEXT_LINES, lineterm=""), 2, None):
-        hunk = _HUNK.match(line)
-        yield line if hunk is None else f"@@ line {skipped + int(hunk[1])} @@"
 
 
 def nearest_lines(text: str, wanted: str) -> str:

@@ -133,17 +133,18 @@ def pieces(text: str, replacements: Iterable[Replacement]) -> Iterator[str]:
 
 def _replacements(text: str, one: Edit, number: int, shown: str) -> list[Replacement]:
     # Exactly this text, with either of the two line endings.
-    lines = one["oldText"].replace("\r\n", "\n").split("\n")
-    pattern = re.compile(r"\r?\n".join(map(re.escape, lines)))
+    wanted = one["oldText"].replace("\r\n", "\n").split("\n")
+    pattern = re.compile(r"\r?\n".join(map(re.escape, wanted)))
     found = [match.span() for match in pattern.finditer(text)]
     why = None
     if not found:
         why = f"is not in {shown}, nothing was changed. {nearest_lines(text, one['oldText'])}"
     # Places that overlap count too: it is unclear which one was meant.
     elif not one.get("all") and pattern.search(text, found[0][0] + 1):
+        lines = ", ".join(str(_line_at(text, start)) for start, _ in found[:MAX_PLACES_NAMED])
         why = (
-            f"is in {shown} more than once (from lines {_places(text, found)}), nothing was "
-            "changed. Add lines around it until it is unique, or set all"
+            f"is in {shown} more than once (from lines {lines}), nothing was changed. Add lines "
+            "around it until it is unique, or set all"
         )
     if why is not None:
         raise ToolFault(ToolCode.CONFLICT, f"edit {number}: oldText {why}")
@@ -160,12 +161,6 @@ def ended_alike(old: str, new: str, crlf: bool) -> str:
     if "\n" in old:
         crlf = "\r\n" in old
     return plain.replace("\n", "\r\n") if crlf else plain
-
-
-def _places(text: str, found: list[tuple[int, int]]) -> str:
-    lines = ", ".join(str(_line_at(text, start)) for start, _ in found[:MAX_PLACES_NAMED])
-    more = len(found) - MAX_PLACES_NAMED
-    return f"{lines} and {more} more" if more > 0 else lines
 
 
 def _line_at(text: str, position: int) -> int:

@@ -9,7 +9,6 @@ from typing import Any, BinaryIO, cast
 
 SAMPLE_BYTES = 8_192
 MAX_NOTEBOOK_BYTES = 32 * 1024 * 1024
-MAX_OUTPUT_LINES = 50
 # How far above what is shown a secret may have begun: the largest private keys have 200 lines.
 LINES_ABOVE = 250
 
@@ -140,11 +139,8 @@ def _cell_lines(number: int, cell: dict[str, Any]) -> Iterator[str]:
     yield f"--- cell {number} ({cell['cell_type']}) ---"
     yield from _joined(cell.get("source", "")).splitlines()
     for output in cell.get("outputs", ()):
-        lines = _output_text(output).splitlines()
         yield f"--- output ({output['output_type']}) ---"
-        yield from lines[:MAX_OUTPUT_LINES]
-        if len(lines) > MAX_OUTPUT_LINES:
-            yield f"[{len(lines) - MAX_OUTPUT_LINES} more lines of output]"
+        yield from _output_text(output).splitlines()
 
 
 def _output_text(output: dict[str, Any]) -> str:
