@@ -643,6 +643,17 @@ def test_a_value_of_any_depth_is_masked():
     assert masked == "DB_PASSWORD=[masked:secret]"
 
 
+def test_a_password_before_the_last_word_of_a_name_is_a_hint():
+    value = {"db_password_replica": A36, "password_rules": "eight letters", "secret_id": "mail-2"}
+    masked, changed = MASKER.value(value)
+    assert masked == {**value, "db_password_replica": "[masked:secret]"}
+    assert changed == ["$.db_password_replica"]
+    assert MASKER.text(f"DB_PASSWORD_REPLICA={A36}") == "DB_PASSWORD_REPLICA=[masked:secret]"
+    assert secret_environment_values({"DB_PASSWORD_REPLICA": A36, "SECRET_STORE": "keychain"}) == (
+        A36,
+    )
+
+
 def test_two_secret_keys_keep_both_values():
     first, second = dashed("ghp", "_", A36), dashed("ghp", "_", A36[::-1])
     masked, _ = MASKER.value({first: 1, second: 2})
