@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from conftest import unmeasured_environment
 from outrider import masking
-from outrider.masking import Masker, is_secret_name, secret_environment_values
+from outrider.masking import Masker, is_secret_name, secret_environment_values, without_secrets
 
 MASKER = Masker(project="/home/alice/project", home="/home/alice")
 ROOTS_HOME = "/root"
@@ -649,9 +649,9 @@ def test_a_password_before_the_last_word_of_a_name_is_a_hint():
     assert masked == {**value, "db_password_replica": "[masked:secret]"}
     assert changed == ["$.db_password_replica"]
     assert MASKER.text(f"DB_PASSWORD_REPLICA={A36}") == "DB_PASSWORD_REPLICA=[masked:secret]"
-    assert secret_environment_values({"DB_PASSWORD_REPLICA": A36, "SECRET_STORE": "keychain"}) == (
-        A36,
-    )
+    env = {"DB_PASSWORD_REPLICA": A36, "SECRET_STORE": "keychain", "LANG": "C"}
+    assert secret_environment_values(env) == (A36,)
+    assert without_secrets(env) == {"LANG": "C"}
 
 
 def test_two_secret_keys_keep_both_values():
