@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from conftest import unmeasured_environment
 from outrider import masking
-from outrider.masking import Masker, is_secret_name, secret_environment_values
+from outrider.masking import Masker, is_secret_name, secret_environment_values, without_secrets
 
 MASKER = Masker(project="/home/alice/project", home="/home/alice")
 ROOTS_HOME = "/root"
@@ -641,6 +641,17 @@ def test_a_value_of_any_depth_is_masked():
     while isinstance(masked, list):
         masked = masked[0]
     assert masked == "DB_PASSWORD=[masked:secret]"
+
+
+def test_a_password_before_the_last_word_of_a_name_is_a_hint():
+    value = {"db_password_replica": A36, "password_rules": "eight letters", "secret_id": "mail-2"}
+    masked, changed = MASKER.value(value)
+    assert masked == {**value, "db_password_replica": "[masked:secret]"}
+    assert changed == ["$.db_password_replica"]
+    assert MASKER.text(f"DB_PASSWORD_REPLICA={A36}") == "DB_PASSWORD_REPLICA=[masked:secret]"
+    env = {"DB_PASSWORD_REPLICA": A36, "SECRET_STORE": "keychain", "LANG": "C"}
+    assert secret_environment_values(env) == (A36,)
+    assert without_secrets(env) == {"LANG": "C"}
 
 
 def test_two_secret_keys_keep_both_values():

@@ -109,7 +109,7 @@ def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in env.items()
-        if not is_secret_name(name)
+        if promise_of(name) is Promise.NONE  # a hint is enough: a command doesn't miss it
         and value not in secrets
         and not compiled(_URL_WITH_LOGIN).search(value)
     }

@@ -119,8 +119,10 @@ def _judge_signature(found: Findings, match: re.Match[str]) -> None:
 def _judge_credentials(found: Findings, match: re.Match[str]) -> None:
     """Mask what follows a bare `Bearer` or `Basic`, where it looks like credentials."""
     start, end = match.span("credentials")
-    style = Style.BARE if match.group().startswith("basic") else Style.QUOTED
-    if is_literal_secret(Promise.TOKEN, found.view[start:end], style):
+    is_basic = match.group().startswith("basic")
+    style = Style.BARE if is_basic else Style.QUOTED
+    is_long_enough = end - start >= 12 or not is_basic  # for `user:password` in base 64
+    if is_long_enough and is_literal_secret(Promise.TOKEN, found.view[start:end], style):
         found.mask(start, end, "authorization")
     else:
         found.leave(start, end)

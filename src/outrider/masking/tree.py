@@ -5,8 +5,9 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, cast
 
-from .names import is_secret_name
+from .names import Promise, promise_of
 from .spans import MAX_CACHED
+from .values import Style, is_literal_secret
 
 _MASK = "[masked:secret]"
 _WALKED = (str, dict, list, tuple)
@@ -14,8 +15,8 @@ _WALKED = (str, dict, list, tuple)
 Group = tuple[int, str]
 """A list, and a place that its entries share: the strings there are the lines of one text."""
 
-Slot = tuple[Any, Any, str, bool, Group | None]
-"""A place in the copy: its holder and key, its path, whether it is secret, and its group."""
+Slot = tuple[Any, Any, str, Promise, Group | None]
+"""A place in the copy: its holder and key, its path, what its name promises, and its group."""
 
 
 def masked_copy(
@@ -52,13 +53,16 @@ class _Copy:
 
     def of(self, value: Any) -> Any:
         root: list[Any] = [value]
-        pending: list[Slot] = [(root, 0, "$", False, None)] if isinstance(value, _WALKED) else []
+        pending: list[Slot] = (
+            [(root, 0, "$", Promise.NONE, None)] if isinstance(value, _WALKED) else []
+        )
         while pending:
             slot = pending.pop()
-            holder, key, path, secret, group = slot
+            holder, key, path, promise, group = slot
             item = holder[key]
             if isinstance(item, str):
-                if secret:
+                hinted = promise is Promise.HINT and is_literal_secret(promise, item, Style.QUOTED)
+                if hinted or promise > Promise.HINT:
                     self.put(slot, _MASK if item else "")
                 else:
                     self.texts.setdefault(group or path, []).append(slot)
@@ -75,12 +79,12 @@ class _Copy:
             self.changed.append(path)
 
     def _entries(self, slot: Slot, sequence: Sequence[Any]) -> list[Slot]:
-        holder, key, path, secret, _ = slot
+        holder, key, path, promise, _ = slot
         holder[key] = items = list(sequence)
         self._lists += 1
         group = (self._lists, "")
         return [
-            (items, index, f"{path}[{index}]", secret, group)
+            (items, index, f"{path}[{index}]", promise, group)
             for index, item in enumerate(items)
             if isinstance(item, _WALKED)
         ]
@@ -94,24 +98,23 @@ class _Copy:
             masked = self._mask(key)
             if masked in copy:  # else two masked keys would overwrite each other's values
                 masked = next(k for n in count(2) if (k := f"{masked}-{n}") not in copy)
-            step, secret = _step(masked) if len(masked) > MAX_CACHED else _short_step(masked)
+            step, promise = _step(masked) if len(masked) > MAX_CACHED else _short_step(masked)
             if masked != key:
                 self.changed.append(path + step)
             copy[masked] = value
             if isinstance(value, _WALKED):
                 below = None if group is None else (group[0], group[1] + step)
-                slots.append((copy, masked, path + step, secret, below))
+                slots.append((copy, masked, path + step, promise, below))
         return slots
 
 
-def _step(key: str) -> tuple[str, bool]:
-    """Return `.key`, or `["a key"]` where it isn't a plain name, and whether it names a secret."""
-    secret = is_secret_name(key)
+def _step(key: str) -> tuple[str, Promise]:
+    """Return `.key`, or `["a key"]` where it isn't a plain name, and what it promises."""
     if key.replace("_", "a").replace("-", "a").isalnum():
-        return f".{key}", secret
+        return f".{key}", promise_of(key)
     from json import dumps
 
-    return f"[{dumps(key)}]", secret
+    return f"[{dumps(key)}]", promise_of(key)
 
 
 _short_step = lru_cache(maxsize=1024)(_step)

@@ -73,7 +73,7 @@ _WORDS_OF_CODE = word_set(
     "string str text number int integer boolean bool object array any unknown bytes none null nil "
     "undefined true false password passwd pass secret token tokens key auth credentials username "
     "user required optional hidden default empty missing invalid value input include omit "
-    "same-origin bearer basic digest scram-sha sha ed"
+    "same-origin bearer basic digest scram-sha sha ed foo bar"
 )
 
 _SENTENCE = word_set(

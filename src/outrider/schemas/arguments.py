@@ -32,8 +32,12 @@ class CallArguments:
 def read_arguments(raw: str | Mapping[str, Any] | None) -> CallArguments:
     """Return a call's arguments; no text at all means none, which is how providers write `{}`."""
     raw = raw or {}
+    value: JSON = {}
     try:
-        value = _parsed(raw) if isinstance(raw, str) else dict(raw)
+        if not isinstance(raw, str):
+            value = dict(raw)
+        elif raw.strip():
+            value = json.loads(raw, object_pairs_hook=_once, parse_constant=_refuse_constant)
     except RecursionError:
         size = Survey(f"they are nested more than {MAX_DEPTH} levels deep")
     except ValueError as error:
@@ -43,12 +47,6 @@ def read_arguments(raw: str | Mapping[str, Any] | None) -> CallArguments:
         if not size.flaw:
             return CallArguments(raw, value, size=size)
     return CallArguments(raw, fault=Fault("$", cut(f"the arguments are not JSON: {size.flaw}")))
-
-
-def _parsed(raw: str) -> JSON:
-    if not raw.strip():
-        return {}
-    return json.loads(raw, object_pairs_hook=_once, parse_constant=_refuse_constant)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ no other names (`$id`, `$anchor`) that validators and providers could take for s
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote, unquote, urljoin
 
 from outrider.protocol.errors import OutriderError
@@ -73,7 +73,7 @@ class Document:
 
     def _visit(self, pointer: Keys, schema: JSON, base: str) -> None:
         """Add the schema at `pointer`, and all that it holds."""
-        if pointer in self.nodes or not isinstance(schema, dict | bool):
+        if pointer in self.nodes or not _is_schema(schema):
             return  # what isn't a schema is left for the meta-schema to name
         node = self.nodes[pointer] = Node(schema, base)
         if isinstance(schema, bool):
@@ -198,7 +198,11 @@ def _held(pointer: Keys, content: JSON) -> dict[Keys, JSON]:
         parts = {(*pointer, index): item for index, item in enumerate(content)}
     elif pointer[-1] in _BY_NAME and is_object(content):
         parts = {(*pointer, name): item for name, item in content.items()}
-    return {below: part for below, part in parts.items() if isinstance(part, dict | bool)}
+    return {below: part for below, part in parts.items() if _is_schema(part)}
+
+
+def _is_schema(value: JSON) -> TypeGuard[dict[str, Any] | bool]:
+    return isinstance(value, dict | bool)
 
 
 def _joined(base: str, uri: str) -> str:
