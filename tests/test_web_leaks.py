@@ -163,6 +163,14 @@ def test_a_link_in_a_local_file_carries_nothing_else_out(reader, address) -> Non
     assert is_refused(reader, address)
 
 
+def test_the_host_of_a_link_is_carried_out_by_no_other_host() -> None:
+    made = OutgoingGuard(Masker(only_secrets=True))
+    host = "https://code-name-of-the-secret-northern-project.internal.example"
+    made.remember(f"See {host}/plan, please.")
+    made.check(f"{host}/plan/2")
+    assert is_refused(made, f"{host}.evil.example/")
+
+
 def test_an_address_that_the_web_gave_can_be_asked_for_unless_it_has_a_secret() -> None:
     slug = "https://blog.example/" + LINE.lower().replace(" ", "-")
     secret = f"https://blog.example/?password={KEY}"

@@ -303,10 +303,13 @@ def _failed(request: Request, words: str) -> ToolFault:
 def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return headers by name; what is given twice is one list, as the standard says."""
     headers: dict[str, str] = {}
-    for name_bytes, value in raw:
+    for name_bytes, value_bytes in raw:
         name = name_bytes.decode("latin-1").lower()
-        before = f"{headers[name]}, " if name in headers else ""
-        headers[name] = before + value.decode(errors="replace")
+        try:
+            value = value_bytes.decode()
+        except UnicodeDecodeError:
+            value = value_bytes.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
 

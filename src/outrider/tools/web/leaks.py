@@ -74,8 +74,9 @@ class OutgoingGuard:
         """Raise `ToolFault` where a text that is about to go out must stay."""
         if any(self._mask.text(form) != form for form in _forms(outgoing)):
             raise _refused("has something in it that looks like a secret")
-        # Letter by letter: the path counts only where all of the host is the same.
-        known = (len(commonprefix((link, outgoing))) for link in self._links)  # noqa: RUF071
+        # A host counts only as a whole: it may be a secret name below another's domain.
+        shared = (commonprefix((f"{link}/", f"{outgoing}/")) for link in self._links)  # noqa: RUF071
+        known = (len(one) for one in shared if one.count("/") > 2)
         for form in _forms(outgoing[max(known, default=0) :]):
             if (run := self._local_run(form)) and not self._is_public(outgoing):
                 raise _refused(f"repeats {run} characters that were read from local files")
