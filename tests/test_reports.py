@@ -61,7 +61,7 @@ def test_lines_of_one_cell_stay_in_their_column():
 def test_panel_has_the_notes_and_a_pipe_does_not():
     made = Report("x", {"a": 1}, (), ("nothing here",))
     assert made.lines(80) == ["nothing here"] and list(made.table()) == []
-    assert made.to_json() == {"a": 1}
+    assert made.data == {"a": 1}
 
 
 def test_every_report_can_be_asked_for_by_name_with_its_arguments(world):
@@ -69,4 +69,4 @@ def test_every_report_can_be_asked_for_by_name_with_its_arguments(world):
     for name in quick:
         assert report(name, []).title
     assert "--limit" in parser_for("logs").options
-    assert report("help", []).to_json()["commands"][0]["name"] == "agents"
+    assert report("help", []).data["commands"][0]["name"] == "agents"

@@ -70,7 +70,7 @@ class Chat:
         from outrider.surfaces.chat.conversation import Conversation
         from outrider.surfaces.text import one_line
 
-        arguments, conversation = self._arguments, Conversation(self._arguments, shows_answer=True)
+        arguments, conversation = self._arguments, Conversation(self._arguments, keeps_answer=True)
         project = conversation.session.project()
         self._has_toolkit = project.config.commands.enabled
         self._prompt.words.agents = tuple(project.discovery.agents)
@@ -106,7 +106,7 @@ class Chat:
                 result = await conversation.turn(text, [signal.SIGINT])
                 runs = [one["runId"] for one in result.details.delegations or ()]
                 self._prompt.words.runs += runs
-                conversation.board.end(result)
+                conversation.view.end(result)
 
 
 def _report(name: str, words: list[str], folder: Path) -> list[str]:

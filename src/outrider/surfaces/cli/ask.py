@@ -30,9 +30,9 @@ def configure(parser: CommandParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Ask, and print the answer."""
     question = whole_task(arguments.question, ())
-    conversation = Conversation(arguments, shows_answer=False)
+    conversation = Conversation(arguments)
     result = asyncio.run(conversation.turn(question, STOP_SIGNALS))
     code = told(result, as_json=arguments.json)
     if result.result is not None:
-        conversation.board.end(result)
+        conversation.view.end(result)
     return code

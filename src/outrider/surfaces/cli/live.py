@@ -78,11 +78,14 @@ class Moving:
 
     def say(self, line: str, *, fits: bool) -> None:
         """Print a line above, whole or only what fits."""
-        self.console.print((_line if fits else Text)(line, "dim"))
+        with suppress(OSError):
+            self.console.print((_line if fits else Text)(line, "dim"))
 
     def show_markdown(self, block: str) -> None:
         """Print Markdown above."""
-        self.console.print(Answer(block), "")
+        with suppress(OSError):
+            if block.strip():
+                self.console.print(Answer(block), "")
 
     def _set_mode(self, mode: list[Any] | None) -> None:
         # A job in the background would be stopped for it.

@@ -45,7 +45,7 @@ def execute(arguments: Namespace) -> int:
     """Ask, and print the answer; without an action, the list of servers."""
     if arguments.action is None:
         listed = listing.report(arguments)
-        output.write_json(listed.to_json()) if arguments.json else output.write_report(listed)
+        output.write_json(listed.data) if arguments.json else output.write_report(listed)
         return 0
     project = open_project(arguments.cwd)
     output.warn(project.settings.warnings)

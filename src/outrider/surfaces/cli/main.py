@@ -114,7 +114,7 @@ def _report(name: str, words: Sequence[str]) -> int:
     helps = name == "help"
     made = helping.report(arguments, COMMANDS) if helps else report(name, words)
     if arguments.json:
-        output.write_json(made.to_json())
+        output.write_json(made.data)
     elif helps:
         output.write(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
     else:

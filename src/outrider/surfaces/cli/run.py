@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import closing
 from difflib import get_close_matches
+from functools import partial
 
 from outrider.delegation.briefing import hide_secrets
 from outrider.delegation.perform import Caller, perform
@@ -82,16 +83,18 @@ def _check_is_task(word: str, cwd: str | None) -> None:
 async def _perform(
     request: Request, flags: dict[str, object], view: View, *, is_named: bool, with_updates: bool
 ) -> ToolResult:
-    cancelled = asyncio.Event()
+    cancelled, watch = asyncio.Event(), partial(view.watch, "")
 
     def stop() -> None:
         if not cancelled.is_set():
-            view.stopping()
-        cancelled.set()
+            cancelled.set()
+            view.say("stopping the child …")
 
-    def updated(partial: ToolResult) -> None:
+    def updated(so_far: ToolResult) -> None:
+        watch(so_far)
         try:
-            output.write_json_text(jsonl.encode(partial.to_dict()).decode())
+            if with_updates:
+                output.write_json_text(jsonl.encode(so_far.to_dict()).decode())
         except output.OutputLost:  # whoever wanted the result is gone
             stop()
             raise
@@ -110,8 +113,8 @@ async def _perform(
         env=os.environ,
         flags=flags,
         confirm=_confirm if can_ask else None,
-        on_event=view.updated,
-        on_update=updated if with_updates else None,
+        on_event=watch,
+        on_update=updated,
         on_start=started,
         cancelled=cancelled,
         one_shot=True,
