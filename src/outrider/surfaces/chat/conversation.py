@@ -59,14 +59,13 @@ class Conversation:
                 raise KeyboardInterrupt
             self.session.stop()
 
-        caught = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]  # nohup
-        for number in caught:
+        for number in signals:
             loop.add_signal_handler(number, stop, number)
         try:
             with closing(self.view):
                 return await self.session.turn(text)
         finally:
-            for number in caught:
+            for number in signals:
                 loop.remove_signal_handler(number)
 
     async def decide(self, name: str, args: Any) -> Decision:

@@ -3,26 +3,23 @@
 from argparse import Namespace
 
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.surfaces.parser import CommandParser, time_span
+from outrider.surfaces.parser import CWD, argument, time_span
 
-
-def add_options(parser: CommandParser, *, main: bool = False) -> None:
-    """Declare what `run`, `ask` and `chat` have in common, and what only a main agent takes."""
-    add = parser.add_argument
-    add("-m", "--model", metavar="MODEL", help="the model; 'outrider models' lists them")
-    limit = "end it after this time: 90s, 5m, 1h30m"
-    add("--timeout", metavar="TIME", type=time_span, dest="subagents.timeoutMs", help=limit)
-    turns, cost = "end it after so many turns of the model", "end it at so many US dollars"
-    add("--max-turns", metavar="N", dest="subagents.budget.maxTurns", help=turns)
-    add("--max-cost", metavar="USD", dest="subagents.budget.maxCost", help=cost)
-    parser.add_cwd()
-    setting = "any of 'outrider config'; repeatable"
-    add("--set", metavar="KEY=VALUE", action="append", default=[], help=setting)
-    cold = "start cold, leave no warm process behind"
-    add("--no-warm", action="store_const", const=0, dest="warm.keepMinutes", help=cold)
-    if main:
-        allow = "let it write and run commands without asking"
-        add("--allow-write", action="store_true", help=allow)
+_TIME = "end it after this time: 90s, 5m, 1h30m"
+_TURNS, _COST = "end it after so many turns of the model", "end it at so many US dollars"
+_SET, _COLD = "any of 'outrider config'; repeatable", "start cold, leave no warm process behind"
+_ALLOW = "let it write and run commands without asking"
+OPTIONS = (
+    argument("-m", "--model", metavar="MODEL", help="the model; 'outrider models' lists them"),
+    argument("--timeout", metavar="TIME", type=time_span, dest="subagents.timeoutMs", help=_TIME),
+    argument("--max-turns", metavar="N", dest="subagents.budget.maxTurns", help=_TURNS),
+    argument("--max-cost", metavar="USD", dest="subagents.budget.maxCost", help=_COST),
+    CWD,
+    argument("--set", metavar="KEY=VALUE", action="append", default=[], help=_SET),
+    argument("--no-warm", action="store_const", const=0, dest="warm.keepMinutes", help=_COLD),
+)
+"""What `run`, `ask` and `chat` have in common."""
+MAIN_OPTIONS = (*OPTIONS, argument("--allow-write", action="store_true", help=_ALLOW))
 
 
 def option_flags(arguments: Namespace) -> dict[str, object]:

@@ -43,11 +43,6 @@ def open_streams() -> None:
         cast("TextIOWrapper", stream).reconfigure(errors="backslashreplace")
 
 
-def terminal_columns() -> int | None:
-    """Return the width of the terminal behind stdout; None for a pipe, where nothing is cut."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
 def is_plain(stream: TextIO) -> bool:
     """Whether `stream` gets neither colour nor a live view."""
     draws = stream.isatty() and "utf" in stream.encoding.lower()
@@ -146,10 +141,14 @@ def discard_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def write_report(report: Report) -> None:
-    """Write a report: cut to fit on a terminal, whole in a pipe; its notes go to stderr."""
-    for line in report.table(terminal_columns(), coloured):
+def write_report(report: Report, *, as_json: bool) -> None:
+    """Write a report: as JSON, cut to fit on a terminal, or whole; its notes go to stderr."""
+    if as_json:
+        return write_json(report.data)
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in report.table(room, coloured):
         write(f"{line}\n")
     flush()
     for note in report.notes:
         say(note)
+    return None

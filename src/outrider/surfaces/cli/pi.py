@@ -9,7 +9,7 @@ from pathlib import Path
 from outrider.delegation.request import invalid
 from outrider.runtimes.pi.choices import agent_folder
 from outrider.surfaces.cli import output
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import argument
 
 EXAMPLES = """\
 In pi, the extension adds the tool subagent, the command /toolkit and the policy
@@ -19,17 +19,13 @@ examples:
   outrider pi install
   outrider pi uninstall
 """
+ARGUMENTS = (argument("action", choices=("install", "uninstall"), metavar="install|uninstall"),)
 NAME = "outrider.ts"
 MARK = "/**\n * Outrider in pi:"
 COMMAND = 'const OUTRIDER: string[] = ["outrider"];'
 PACKAGE = Path(__file__).parents[2]
 PLACES = (PACKAGE / "runtimes/pi" / NAME, PACKAGE.parents[1] / "integrations/pi" / NAME)
 """Where the extension is in an installed package, and in a checkout."""
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `pi`."""
-    parser.add_argument("action", choices=("install", "uninstall"), metavar="install|uninstall")
 
 
 def execute(arguments: Namespace) -> None:

@@ -17,6 +17,7 @@ examples:
   outrider activity
   outrider activity --json | jq '.kinds.search.providers'
 """
+ARGUMENTS = ()
 
 
 def report(arguments: Namespace) -> Report:

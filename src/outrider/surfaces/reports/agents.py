@@ -21,7 +21,7 @@ from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.data import to_json
 from outrider.protocol.results import WithheldTool
 from outrider.settings import places
-from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.parser import CWD, argument, bad_call
 from outrider.surfaces.reports.report import Column, Report, Row, Section, warnings_of
 from outrider.surfaces.text import by_reason
 
@@ -34,6 +34,10 @@ examples:
   outrider agents new api-reviewer    a commented file to begin with
   outrider agents --json --cwd ../other-project
 """
+ARGUMENTS = (
+    argument("name", metavar="AGENT", nargs="*", help="show this one in full; 'new NAME' adds one"),
+    CWD,
+)
 
 STATES = {Clearance.RUN: "", Clearance.ASK: ", asks first", Clearance.REFUSE: ", off"}
 TEMPLATE = """\
@@ -48,13 +52,6 @@ EXAMPLE_VALUES = {
     "readonly": "true",
     "tools": ", ".join(DEFAULT_TOOLS),
 }
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `agents`."""
-    which = "show this one in full; 'new NAME' adds one"
-    parser.add_argument("name", metavar="AGENT", nargs="*", help=which)
-    parser.add_cwd()
 
 
 def report(arguments: Namespace) -> Report:

@@ -33,11 +33,11 @@ from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
 from outrider.surfaces.mcp import hosts
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import CWD, argument
 from outrider.surfaces.reports import agents as listing, modules
 from outrider.surfaces.reports.report import Column, Report, Row, Section
 from outrider.surfaces.text import as_text, count, duration
-from outrider.surfaces.web_calls import search_once
+from outrider.surfaces.tool_calls import search_once
 from outrider.tools.documents.conversion import try_converter
 from outrider.tools.files.ripgrep import ripgrep
 from outrider.tools.loading import load_tools
@@ -53,6 +53,10 @@ examples:
   outrider doctor --online
   outrider doctor --json | jq '.checks[] | select(.status != "ok")'
 """
+ARGUMENTS = (
+    CWD,
+    argument("--online", action="store_true", help="ask each provider that has a key"),
+)
 
 LOW_FREE_BYTES = 1 << 30
 MAX_CHECK_SECONDS = 90.0
@@ -68,13 +72,6 @@ COLUMNS = (
 Findings = Iterable[tuple[str, str]]
 """What one check finds: each `ok`, `warn` or `fail` with words, and what to do if it isn't fine."""
 Check = Callable[[], Findings]
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `doctor`."""
-    parser.add_cwd()
-    words = "send a request to each search and model provider that has a key"
-    parser.add_argument("--online", action="store_true", help=words)
 
 
 def report(arguments: Namespace) -> Report:

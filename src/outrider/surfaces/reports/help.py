@@ -3,17 +3,13 @@
 from argparse import Namespace
 from collections.abc import Mapping
 
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import argument
 from outrider.surfaces.reports import REPORTS
 from outrider.surfaces.reports.report import Column, Report, Section
 
 EXAMPLES = "examples:\n  outrider help\n  outrider help run\n"
+ARGUMENTS = (argument("name", metavar="COMMAND", nargs="?", help="show the help of this one"),)
 COLUMNS = (Column(entry="name", colour="cyan"), Column(entry="summary"))
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `help`; that of a command is answered by the command itself."""
-    parser.add_argument("name", metavar="COMMAND", nargs="?", help="show the help of this one")
 
 
 def report(arguments: Namespace, commands: Mapping[str, str] = REPORTS) -> Report:

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 from outrider.delegation.project import Project, open_project
 from outrider.settings.layers import effective
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.report import Column, Report, Row, Section, warnings_of
 from outrider.surfaces.text import as_text
 from outrider.tools.lsp.servers import Program, Surroundings, configured, program_for
 
 EXAMPLES = "examples:\n  outrider lsp\n  outrider lsp --json\n"
+ARGUMENTS = (CWD,)
 COLUMNS = (
     Column("language", colour="dim"),
     Column("server", "name", "cyan"),
@@ -18,8 +19,6 @@ COLUMNS = (
     Column("why"),
 )
 SETTINGS = (Column("setting", colour="cyan"), Column("value", lambda row: as_text(row["value"])))
-
-configure = CommandParser.add_cwd
 
 
 def report(arguments: Namespace) -> Report:

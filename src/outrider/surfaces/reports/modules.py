@@ -12,7 +12,7 @@ from outrider.models.resolution import ModelChoice, other_choices
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.settings.keys import SEARCH_PROVIDERS
 from outrider.surfaces.mcp.hosts import HOSTS, registered
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.lsp import COLUMNS, language_servers
 from outrider.surfaces.reports.report import Column, Report, Row, Section, warnings_of
 from outrider.tools.documents.conversion import INSTALL, is_installed
@@ -25,10 +25,9 @@ examples:
   outrider modules
   outrider modules --json | jq -r '.modules[] | select(.on) | .name'
 """
+ARGUMENTS = (CWD,)
 Subject = ModelChoice | str | Program | None
 """What can be tried: a model, a search provider, a language server; None is the converter."""
-
-configure = CommandParser.add_cwd
 
 
 def report(arguments: Namespace) -> Report:

@@ -12,7 +12,7 @@ from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import RecordedRun, delete_run, find_run, recorded_runs
 from outrider.settings.places import project_name, runs_folder
 from outrider.settings.quantities import SettingError, milliseconds
-from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.parser import argument, bad_call, limit
 from outrider.surfaces.reports.logs import local_time
 from outrider.surfaces.reports.report import Column, Report, Section
 from outrider.surfaces.text import count, duration
@@ -34,18 +34,6 @@ MAX_TASK = 200
 NOTHING = 'no runs yet. Begin with: outrider run explorer "Where is …?"'
 
 
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `runs`."""
-    add = parser.add_argument
-    add("run", metavar="RUN", nargs="*", help="only these: ids, how they begin, last, -2")
-    add("--agent", metavar="AGENT", help="only those of this agent")
-    add("--outcome", metavar="STATE", choices=STATES, help="only those that ended so")
-    add("--project", metavar="DIR", help="only those in the project of DIR")
-    add("--since", metavar="WHEN", type=_moment, help="only later ones: 90m, 2d, 2026-11-16")
-    parser.add_limit(None, f"runs, the newest; {DEFAULT_LIMIT} unless for JSON")
-    add("--delete", action="store_true", help="delete them; one that is running stays")
-
-
 def _moment(given: str) -> float:
     with suppress(ValueError, OverflowError):
         return datetime.fromisoformat(given).timestamp()
@@ -56,22 +44,33 @@ def _moment(given: str) -> float:
         raise ArgumentTypeError(problem) from None
 
 
+ARGUMENTS = (
+    argument("run", metavar="RUN", nargs="*", help="only these: ids, how they begin, last, -2"),
+    argument("--agent", metavar="AGENT", help="only those of this agent"),
+    argument("--outcome", metavar="STATE", choices=STATES, help="only those that ended so"),
+    argument("--project", metavar="DIR", help="only those in the project of DIR"),
+    argument("--since", metavar="WHEN", type=_moment, help="only later ones: 90m, 2d, 2026-11-16"),
+    limit(None, f"runs, the newest; {DEFAULT_LIMIT} unless for JSON"),
+    argument("--delete", action="store_true", help="delete them; one that is running stays"),
+)
+
+
 def report(arguments: Namespace) -> Report:
     """Return the runs that are asked for, or what was deleted of them."""
     found, is_filtered = _matching(arguments), any(getattr(arguments, name) for name in FILTERS)
-    limit = arguments.limit
+    most = arguments.limit
     if arguments.delete:
         if not is_filtered:
             raise bad_call("--delete needs RUN, --agent, --outcome, --project or --since", "runs")
-        wanted = [(record(run), run.folder) for run in found[:limit]]
+        wanted = [(record(run), run.folder) for run in found[:most]]
         records = [known for known, folder in wanted if delete_run(folder)]
         notes = [f"{count(len(records), 'run')} deleted."]
         if left := len(wanted) - len(records):
             notes.append(f"{count(left, 'run')} not deleted: running, or not yours to delete.")
         data = {"deleted": records}
     else:
-        limit = DEFAULT_LIMIT if limit is None and not arguments.json else limit
-        records = [record(run) for run in found[:limit]]
+        most = DEFAULT_LIMIT if most is None and not arguments.json else most
+        records = [record(run) for run in found[:most]]
         notes = [] if records else ["no run is like that." if is_filtered else NOTHING]
         if 0 < len(records) < len(found):
             notes = [f"the newest {len(records)} of {len(found)} runs; --limit N shows more."]
