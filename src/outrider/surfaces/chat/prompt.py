@@ -83,12 +83,13 @@ class Words(Completer):
     ) -> Iterator[Completion]:
         """Yield what the word before the cursor could become."""
         line = document.text_before_cursor[-1_000:]
-        word, known = "", ()
+        *before, word = re.split(r"\s", line)
+        known: Iterable[str] = ()
         if line.startswith("/"):
-            *before, word = line.split(" ")
             known = self._arguments(before)
-        elif found := re.search(r"(?:^|\s)@(\S*)$", line):
-            word, known = found[1], (*self.agents, *self._paths(found[1]))
+        elif word.startswith("@"):
+            word = word[1:]
+            known = (*self.agents, *self._paths(word))
         for one in known:
             if one.startswith(word):
                 yield Completion(one, -len(word), display_meta=COMMANDS.get(one, ""))

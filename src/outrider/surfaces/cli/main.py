@@ -1,8 +1,10 @@
 """The command as a whole: it finds the command asked for, and ends every failure in one line."""
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import takewhile
@@ -74,7 +76,8 @@ def run_command(arguments: Sequence[str]) -> int:
         output.end_line()
         code = EXIT_CANCELLED
     except output.OutputLost as lost:
-        output.discard_stdout()
+        with suppress(OSError):  # or the interpreter's last flush would fail
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(lost.__cause__, BrokenPipeError):
             return output.EXIT_READER_GONE
         output.say(f"the output can't be written: {lost}.")

@@ -99,10 +99,10 @@ def write_answer(text: str) -> None:
     """Write an answer to stdout: Markdown that is drawn on a terminal, as it is in a pipe."""
     if is_plain(sys.stdout):
         return write_text(text)
-    from outrider.surfaces.markdown import draw
+    from outrider.surfaces.cli.live import Answer, console
 
     with _stdout() as stdout:
-        return draw(text, stdout)
+        return console(stdout).print(Answer(text))
 
 
 def write_json(value: Any) -> None:
@@ -133,12 +133,6 @@ def flush() -> None:
     """Flush stdout, or raise `OutputLost`."""
     with _stdout() as stdout:
         stdout.flush()
-
-
-def discard_stdout() -> None:
-    """Lead stdout to nowhere, so that the interpreter's last flush doesn't fail."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write_report(report: Report, *, as_json: bool) -> None:

@@ -38,7 +38,4 @@ def execute(arguments: Namespace) -> None:
         words = f"process {status['pid']} is warm, {age} old, and has started {status['served']}."
     else:
         record, words = {"warm": False}, "there is none."
-    if arguments.json:
-        output.write_json(record)
-    else:
-        output.write(f"{words}\n")
+    output.write_json(record) if arguments.json else output.write(f"{words}\n")
