@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class MaskedHistory(FileHistory):
         masker, path = Masker(secrets=secret_environment_values(os.environ)), self._path
         with suppress(OSError):  # a disk that is full must not end the session
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            path.touch(0o600)
             if path.stat().st_size > MAX_HISTORY_BYTES:
                 newer = path.read_bytes()[-MAX_HISTORY_BYTES // 2 :]
                 path.write_bytes(b"".join(newer.partition(b"\n# ")[1:]))
@@ -102,14 +103,9 @@ class Words(Completer):
         return known.get(" ".join(before), ())
 
     def _paths(self, word: str) -> list[str]:
-        folder, slash, name = word.rpartition("/")
-        found: list[str] = []
-        with suppress(OSError), os.scandir(self._folder / folder) as entries:
-            for one in entries:
-                is_meant = one.name.startswith(name or one.name.lstrip("."))
-                if is_meant and one.name.isprintable():
-                    found.append(f"{folder}{slash}{one.name}{'/' * one.is_dir()}")
-        return sorted(found)[:MAX_PATHS]
+        found = sorted(glob(f"{escape(word)}*", root_dir=self._folder))[:MAX_PATHS]
+        ends = ("/" * (self._folder / one).is_dir() for one in found)
+        return [f"{one}{end}" for one, end in zip(found, ends, strict=True) if one.isprintable()]
 
 
 class Prompt:

@@ -19,7 +19,7 @@ from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
-from outrider.surfaces.text import as_text, by_reason, clean, count, duration, one_line
+from outrider.surfaces.text import as_text, by_reason, clean, count, duration, fit, one_line
 
 if TYPE_CHECKING:
     from outrider.surfaces.cli.live import Drawn
@@ -28,6 +28,8 @@ CHOSEN = ("flag", "agent file", "configuration")
 MAX_SILENCE_SECONDS = 15
 MAX_LINE = 200
 MAX_STEPS = 5
+MAX_STEP = 30
+"""How many columns a row has for what its agent does: the rest of it has to be seen too."""
 MAX_TEXT = 100_000
 MAX_ARGUMENTS = 500
 # The argument that says most about a call, in this order; without one, all are shown.
@@ -54,8 +56,9 @@ class Row:
         """`explorer · turn 2 · grep idleTimeout · 1,234 tokens · 0:07`."""
         done, seconds = self.streaming, int(time.monotonic() - self.begun)
         turn = f"turn {done.turn_count}" if done.turn_count else "starting"
+        step = [fit(one, MAX_STEP) for one in self.steps()[-1:]]
         used, took = spent(done.usage), f"{seconds // 60}:{seconds % 60:02}"
-        return one_line(" · ".join((self.name, turn, *self.steps()[-1:], used, took)))
+        return one_line(" · ".join((self.name, turn, *step, used, took)))
 
 
 class View:
@@ -154,6 +157,8 @@ class View:
         """Print what came of the answer, on a terminal each block of Markdown when it is whole."""
         if self._moving is None:
             print(clean(delta), end="", flush=True)
+            self._rest()
+            self._move()
             return
         done, is_fenced = 0, False
         for mark in _MARKS.finditer(self._text):

@@ -120,7 +120,7 @@ def _all(project: Project) -> Report:
     }
     faults = [{"fault": text} for text in (*lost(project), *map(str, discovery.diagnostics))]
     sections = Section(AGENT, agents, wraps=True), Section(FAULT, faults, wraps=True)
-    return Report("Agents", data, sections, warnings_of(warnings))
+    return Report(data, sections, warnings_of(warnings))
 
 
 def _lines(agent: Row) -> list[str]:
@@ -147,7 +147,7 @@ def _one(name: str, project: Project) -> Report:
     shown["systemPrompt"] = definition.system_prompt.splitlines()
     rows = [{"name": name, "value": value} for name, value in shown.items() if value is not None]
     sections = (Section((Column("", "name", "cyan"), Column("", "value")), rows, wraps=True),)
-    return Report(f"Agent {definition.name}", {"agent": agent}, sections)
+    return Report({"agent": agent}, sections)
 
 
 def _added(name: str) -> Report:
@@ -169,4 +169,4 @@ def _added(name: str) -> Report:
     except OSError as error:
         raise invalid(f"{path} can't be written: {error.strerror}.") from None
     row, note = {"name": name, "path": str(path)}, f"edit it, then: outrider agents {name}"
-    return Report("New agent", row, (Section((Column("", "path"),), [row], wraps=True),), (note,))
+    return Report(row, (Section((Column("", "path"),), [row], wraps=True),), (note,))

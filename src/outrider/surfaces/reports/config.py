@@ -45,4 +45,4 @@ def report(arguments: Namespace) -> Report:
     data = {"values": values, "files": files, "warnings": settings.warnings}
     rows = [{"key": name, **entry} for name, entry in values.items()]
     notes = warnings_of(settings.warnings)
-    return Report("Configuration", data, (Section(COLUMNS, rows),), notes)
+    return Report(data, (Section(COLUMNS, rows),), notes)

@@ -87,7 +87,7 @@ def report(arguments: Namespace) -> Report:
         Section(COLUMNS, [row for row in rows if row["group"] == group], group, wraps=True)
         for group in dict.fromkeys(group for group, _, _ in checks)
     )
-    return Report("Doctor", {"status": worst, "checks": rows}, tuple(sections))
+    return Report({"status": worst, "checks": rows}, tuple(sections))
 
 
 async def _made(checks: list[tuple[str, str, Check]]) -> list[Findings]:

@@ -15,4 +15,4 @@ COLUMNS = (Column(entry="name", colour="cyan"), Column(entry="summary"))
 def report(arguments: Namespace, commands: Mapping[str, str] = REPORTS) -> Report:
     """Return the list of commands: the reports, or those of another surface."""
     rows = [{"name": name, "summary": summary} for name, summary in commands.items()]
-    return Report("Help", {"commands": rows}, (Section(COLUMNS, rows, wraps=True),))
+    return Report({"commands": rows}, (Section(COLUMNS, rows, wraps=True),))

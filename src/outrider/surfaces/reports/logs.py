@@ -37,7 +37,7 @@ def report(arguments: Namespace) -> Report:
         if not wanted or line["kind"] in wanted
     ][: arguments.limit]
     notes = () if lines else (NOTHING,)
-    return Report("Logs", {"lines": lines}, (Section(COLUMNS, lines),), notes)
+    return Report({"lines": lines}, (Section(COLUMNS, lines),), notes)
 
 
 def local_time(iso: str) -> str:

@@ -32,7 +32,7 @@ def report(arguments: Namespace) -> Report:
         ],
     }
     sections = Section(COLUMNS, data["servers"], wraps=True), Section(SETTINGS, data["settings"])
-    return Report("Language servers", data, sections, warnings_of(project.settings.warnings))
+    return Report(data, sections, warnings_of(project.settings.warnings))
 
 
 def language_servers(project: Project) -> Iterator[tuple[Row, Program]]:

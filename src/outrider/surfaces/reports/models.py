@@ -37,7 +37,7 @@ def report(arguments: Namespace) -> Report:
         rows.setdefault(choice.model, row | {"problem": choice.problem})
     models = list(rows.values())
     notes = warnings_of(project.settings.warnings)
-    return Report("Models", {"models": models}, (Section(COLUMNS, models, wraps=True),), notes)
+    return Report({"models": models}, (Section(COLUMNS, models, wraps=True),), notes)
 
 
 def _choices(project: Project) -> Iterator[ModelChoice]:

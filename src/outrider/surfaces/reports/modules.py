@@ -35,7 +35,7 @@ def report(arguments: Namespace) -> Report:
     project = open_project(arguments.cwd)
     rows = [*_tools(project), *(row for row, _ in services(project)), *_hosts()]
     sections = (Section((Column("kind", colour="dim"), *COLUMNS[1:]), rows, wraps=True),)
-    return Report("Modules", {"modules": rows}, sections, warnings_of(project.settings.warnings))
+    return Report({"modules": rows}, sections, warnings_of(project.settings.warnings))
 
 
 def _row(kind: str, name: str, on: bool, why: str) -> Row:

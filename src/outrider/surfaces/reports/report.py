@@ -101,7 +101,6 @@ class Section:
 class Report:
     """What was found: data for programs, and the sections of it that people see."""
 
-    title: str
     data: Mapping[str, Any]
     sections: tuple[Section, ...] = ()
     notes: tuple[str, ...] = ()

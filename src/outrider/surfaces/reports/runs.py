@@ -75,7 +75,7 @@ def report(arguments: Namespace) -> Report:
         if 0 < len(records) < len(found):
             notes = [f"the newest {len(records)} of {len(found)} runs; --limit N shows more."]
         data = {"runs": records}
-    return Report("Runs", data, (Section(COLUMNS, records[::-1]),), tuple(notes))
+    return Report(data, (Section(COLUMNS, records[::-1]),), tuple(notes))
 
 
 def _matching(arguments: Namespace) -> list[RecordedRun]:
