@@ -21,7 +21,8 @@ def bad_call(message: str, command: str = "") -> Refusal:
     return Refusal(ErrorCode.INVALID_INPUT, f"{sentence} Try '{help_command}'.")
 
 
-def _number(given: str) -> int:
+def number(given: str) -> int:
+    """Return how many are wanted."""
     if not (given.isascii() and given.isdigit() and len(given) < 10):
         raise argparse.ArgumentTypeError(f"{given!r} is not a number")
     return int(given)
@@ -38,12 +39,6 @@ def time_span(given: str) -> int:
 def argument(*names: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return an argument of a command, as argparse takes it."""
     return names, options
-
-
-def limit(default: int | None, what: str) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the argument `--limit`."""
-    shown = f"at most N {what}" + ("" if default is None else f" ({default})")
-    return argument("--limit", metavar="N", type=_number, default=default, help=shown)
 
 
 CWD = argument("--cwd", metavar="DIR", help="work in DIR instead of the current folder")

@@ -104,8 +104,7 @@ class Words(Completer):
 
     def _paths(self, word: str) -> list[str]:
         found = sorted(glob(f"{escape(word)}*", root_dir=self._folder))[:MAX_PATHS]
-        ends = ("/" * (self._folder / one).is_dir() for one in found)
-        return [f"{one}{end}" for one, end in zip(found, ends, strict=True) if one.isprintable()]
+        return [f"{one}{'/' * (self._folder / one).is_dir()}" for one in found if one.isprintable()]
 
 
 class Prompt:

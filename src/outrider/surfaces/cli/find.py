@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from outrider.delegation.project import open_project
 from outrider.surfaces.cli import output
-from outrider.surfaces.parser import CWD, argument
+from outrider.surfaces.parser import CWD, argument, number
 from outrider.surfaces.tool_calls import call_tool, project_context
 
 EXAMPLES = """\
@@ -19,7 +19,7 @@ examples:
 ARGUMENTS = (
     argument("about", nargs="+", metavar="WORD", help="a question, or a few words"),
     argument("--in", dest="path", default=".", metavar="DIR", help="only in this folder"),
-    argument("--limit", type=int, default=8, metavar="N", help="how many places (8)"),
+    argument("--limit", type=number, default=8, metavar="N", help="how many places (8)"),
     CWD,
 )
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from outrider.records.activity import ActivityLog
 from outrider.settings.places import state_home
-from outrider.surfaces.parser import argument, limit
+from outrider.surfaces.parser import argument, number
 from outrider.surfaces.reports.report import Column, Report, Row, Section
 from outrider.surfaces.text import duration
 
@@ -24,7 +24,7 @@ NOTHING = "nothing has been recorded yet."
 MAX_TIME = 1e11
 ARGUMENTS = (
     *(argument(f"--{kind}", action="store_true", help=f"only {KINDS[kind]}") for kind in KINDS),
-    limit(50, "lines"),
+    argument("--limit", metavar="N", type=number, default=50, help="at most N lines (50)"),
 )
 
 

@@ -12,7 +12,7 @@ from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import RecordedRun, delete_run, find_run, recorded_runs
 from outrider.settings.places import project_name, runs_folder
 from outrider.settings.quantities import SettingError, milliseconds
-from outrider.surfaces.parser import argument, bad_call, limit
+from outrider.surfaces.parser import argument, bad_call, number
 from outrider.surfaces.reports.logs import local_time
 from outrider.surfaces.reports.report import Column, Report, Section
 from outrider.surfaces.text import count, duration
@@ -50,7 +50,9 @@ ARGUMENTS = (
     argument("--outcome", metavar="STATE", choices=STATES, help="only those that ended so"),
     argument("--project", metavar="DIR", help="only those in the project of DIR"),
     argument("--since", metavar="WHEN", type=_moment, help="only later ones: 90m, 2d, 2026-11-16"),
-    limit(None, f"runs, the newest; {DEFAULT_LIMIT} unless for JSON"),
+    argument(
+        "--limit", metavar="N", type=number, help=f"at most N runs ({DEFAULT_LIMIT}, JSON: all)"
+    ),
     argument("--delete", action="store_true", help="delete them; one that is running stays"),
 )
 
