@@ -58,12 +58,12 @@ def call_web(tool: str, args: dict[str, Any], config: Config) -> tuple[Envelope,
     with tempfile.TemporaryDirectory(prefix="outrider-web-") as folder:
         context = ToolContext(cwd=Path(folder), spill=Path(folder), web=web, convert=convert)
         outcome = asyncio.run(call_tool(tool, args, context))
-    envelope, text = outcome.envelope, outcome.text
-    if tool == FETCH and is_success(envelope):
-        # To the last character: a person has no tool to read on with.
-        pages = web.store.responses[envelope["data"]["responseId"]]
-        came = (page for page in pages if "error" not in page.about)
-        text = "\n".join(f"# {one.title or one.url}\n{one.url}\n\n{one.text}\n" for one in came)
+        envelope, text = outcome.envelope, outcome.text
+        if tool == FETCH and is_success(envelope):
+            # To the last character: a person has no tool to read on with. Long pages are in files.
+            pages = web.store.responses[envelope["data"]["responseId"]]
+            came = (page for page in pages if "error" not in page.about)
+            text = "\n".join(f"# {one.title or one.url}\n{one.url}\n\n{one.text}\n" for one in came)
     args, masked = masker.value([args, envelope])[0]
     ActivityLog(state).add(of_call(tool, args, masked))
     return envelope, text
