@@ -43,7 +43,7 @@ CALLS = [
 STEADY = {
     r"run [0-9a-f]{8}": "run 4f2a91c7",
     r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]": "⠹",
-    r"· \d+:\d\d ·": "· 0:04 ·",
+    r"tokens · \d+:\d\d": "tokens · 0:04",
     r"· [\d.]+ m?s ·": "· 6.2 s ·",
     r"[\d,]+ tokens": "3,482 tokens",
 }

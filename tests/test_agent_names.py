@@ -92,6 +92,13 @@ def test_a_name_is_the_same_however_its_accents_are_written(door: Door) -> None:
     assert door.run("run", name, "Go").code == 2
 
 
+def test_a_new_agent_is_named_in_the_one_form_however_it_is_typed(door: Door) -> None:
+    name = unicodedata.normalize("NFC", "réviseur")
+    made = door.run("agents", "new", unicodedata.normalize("NFD", name), "--json").json
+    assert made["name"] == name and made["path"].endswith(f"/{name}.md")
+    assert door.run("agents", name, "--json").json["agent"]["name"] == name
+
+
 def test_without_git_the_agents_of_a_folder_above_are_run(door: Door) -> None:
     (door.project / ".git").rmdir()
     door.write_agent("helper", "readonly: true")

@@ -154,7 +154,9 @@ def test_log_tells_each_turn_each_retry_and_that_it_goes_on(door):
     assert done.stdout == "So.\n"
     assert re.search(r"outrider: again in \d s · attempt 2 follows: ", done.stderr)
     assert "outrider: turn 1 · grep idle\n" in done.stderr
-    assert re.search(r"outrider: explorer · 0:0\d · turn 2 · 1 tool call · ", done.stderr)
+    assert re.search(
+        r"outrider: explorer · turn 2 · grep idle · [\d,]+ tokens · 0:0\d", done.stderr
+    )
     assert re.search(r"completed · 2 turns .* · 2 attempts · run ", done.stderr)
 
 

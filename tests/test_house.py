@@ -14,6 +14,11 @@ DOCS = SOURCE.parent.parent / "docs"
 ROW = re.compile(r"^\| (Where [^|]+\?) \| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
 QUESTIONS = ROW.findall((DOCS / "where.md").read_text())
 MODULES = sorted(SOURCE.rglob("*.py"))
+SURFACES = "surfaces/chat/*.py surfaces/cli/ask.py surfaces/cli/chat.py surfaces/reports/*.py"
+# Listings that other commands need as well: they have room of their own.
+LISTINGS = {"config.py", "models.py", "agents.py", "runs.py"}
+SIZES = {"the main agent's surface": (SURFACES, LISTINGS, 1_200)}
+"""What has to stay readable in one sitting: its files, those that don't count, and its lines."""
 
 
 def test_there_are_forty_questions_and_no_two_alike() -> None:
@@ -49,6 +54,14 @@ def test_no_private_name_is_used_across_rooms(path: Path) -> None:
             other = (node.module or "").split(".")[1]
             private = [name.name for name in node.names if re.match("_(?!_)", name.name)]
             assert other == _room(path) or not private, f"{private} of {node.module}"
+
+
+@pytest.mark.parametrize("part", SIZES)
+def test_what_should_stay_small_stays_small(part: str) -> None:
+    globs, others, most = SIZES[part]
+    files = [path for glob in globs.split() for path in SOURCE.glob(glob)]
+    counted = [path.read_text().count("\n") for path in files if path.name not in others]
+    assert counted and sum(counted) <= most, f"{part} has {sum(counted)} lines"
 
 
 def test_every_exception_of_ours_stands_in_the_tree() -> None:

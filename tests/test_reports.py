@@ -24,7 +24,7 @@ ROWS = st.lists(
 
 @given(ROWS, st.integers(20, 120), st.booleans())
 def test_no_line_is_wider_than_the_terminal_or_steers_it(rows, room, wraps):
-    made = Report("x", {}, (Section(COLUMNS, rows, "title", wraps),), ("a note " * 20,))
+    made = Report({}, (Section(COLUMNS, rows, "title", wraps),), ("a note " * 20,))
     for line in made.lines(room):
         assert width(line) <= room
         assert not STEERING & set(line)
@@ -39,7 +39,7 @@ def test_wrapped_text_fits_and_loses_nothing(text, columns):
 
 def table(room, **row):
     shown = {"name": "explorer", "lines": ["one"], "spare": "in between", "text": "said " * 8}
-    return list(Report("x", {}, (Section(COLUMNS, [shown | row]),)).table(room))
+    return list(Report({}, (Section(COLUMNS, [shown | row]),)).table(room))
 
 
 def test_pipe_gets_everything_and_no_headings():
@@ -59,14 +59,14 @@ def test_lines_of_one_cell_stay_in_their_column():
 
 
 def test_panel_has_the_notes_and_a_pipe_does_not():
-    made = Report("x", {"a": 1}, (), ("nothing here",))
+    made = Report({"a": 1}, (), ("nothing here",))
     assert made.lines(80) == ["nothing here"] and list(made.table()) == []
-    assert made.to_json() == {"a": 1}
+    assert made.data == {"a": 1}
 
 
 def test_every_report_can_be_asked_for_by_name_with_its_arguments(world):
     quick = [name for name in REPORTS if name != "doctor"]
     for name in quick:
-        assert report(name, []).title
+        assert report(name, []).data
     assert "--limit" in parser_for("logs").options
-    assert report("help", []).to_json()["commands"][0]["name"] == "agents"
+    assert report("help", []).data["commands"][0]["name"] == "agents"

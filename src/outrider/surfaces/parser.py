@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.quantities import SettingError, milliseconds
@@ -21,7 +21,8 @@ def bad_call(message: str, command: str = "") -> Refusal:
     return Refusal(ErrorCode.INVALID_INPUT, f"{sentence} Try '{help_command}'.")
 
 
-def _number(given: str) -> int:
+def number(given: str) -> int:
+    """Return how many are wanted."""
     if not (given.isascii() and given.isdigit() and len(given) < 10):
         raise argparse.ArgumentTypeError(f"{given!r} is not a number")
     return int(given)
@@ -35,14 +36,26 @@ def time_span(given: str) -> int:
         raise argparse.ArgumentTypeError(str(bad)) from None
 
 
-class CommandParser(argparse.ArgumentParser):
-    """A parser that raises `Refusal` instead of printing usage and exiting."""
+def argument(*names: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return an argument of a command, as argparse takes it."""
+    return names, options
 
-    def __init__(self, command: str, summary: str, epilog: str) -> None:
+
+CWD = argument("--cwd", metavar="DIR", help="work in DIR instead of the current folder")
+"""What all commands take that look at a project."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser of a command's arguments, as its module has them in `EXAMPLES` and `ARGUMENTS`.
+
+    It raises `Refusal` instead of printing usage and exiting.
+    """
+
+    def __init__(self, command: str, summary: str, module: Any) -> None:
         super().__init__(
             prog=f"outrider {command}",
             description=summary,
-            epilog=epilog,
+            epilog=module.EXAMPLES,
             formatter_class=_HELP,
             allow_abbrev=False,
             add_help=False,
@@ -51,17 +64,8 @@ class CommandParser(argparse.ArgumentParser):
         self.command = command
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         self.add_argument("--json", action="store_true", help="print JSON, for programs")
-
-    def add_cwd(self) -> None:
-        """Take `--cwd`, as all commands do that look at a project."""
-        self.add_argument("--cwd", metavar="DIR", help="work in DIR instead of the current folder")
-
-    def add_limit(self, default: int | None, what: str) -> None:
-        """Take `--limit`."""
-        shown = "" if default is None else f" ({default})"
-        self.add_argument(
-            "--limit", metavar="N", type=_number, default=default, help=f"at most N {what}{shown}"
-        )
+        for names, options in module.ARGUMENTS:
+            self.add_argument(*names, **options)
 
     @property
     def options(self) -> dict[str, argparse.Action]:

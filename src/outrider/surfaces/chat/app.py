@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,11 @@ async def run_chat(arguments: Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
-        return await task
+        with suppress(EOFError):
+            await task
     except asyncio.CancelledError:
         return EXIT_CANCELLED
+    return 0
 
 
 class Chat:
@@ -50,16 +53,10 @@ class Chat:
         self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
         self._loading.add_done_callback(self._prompt.wake)
 
-    async def run(self) -> int:
-        """Return the exit code, when the person has left."""
-        while True:
-            try:
-                text = (await self._prompt.read()).strip()
-            except EOFError:
-                return 0
+    async def run(self) -> None:
+        """Return when the person has left; raises `EOFError` too."""
+        while (text := (await self._prompt.read()).strip()) != "/exit":
             conversation = await self._loading
-            if text == "/exit":
-                return 0
             try:
                 await self._answer(conversation, text)
             except Refusal as refusal:
@@ -70,7 +67,7 @@ class Chat:
         from outrider.surfaces.chat.conversation import Conversation
         from outrider.surfaces.text import one_line
 
-        arguments, conversation = self._arguments, Conversation(self._arguments, shows_answer=True)
+        arguments, conversation = self._arguments, Conversation(self._arguments, keeps_answer=True)
         project = conversation.session.project()
         self._has_toolkit = project.config.commands.enabled
         self._prompt.words.agents = tuple(project.discovery.agents)
@@ -106,7 +103,7 @@ class Chat:
                 result = await conversation.turn(text, [signal.SIGINT])
                 runs = [one["runId"] for one in result.details.delegations or ()]
                 self._prompt.words.runs += runs
-                conversation.board.end(result)
+                conversation.view.end(result)
 
 
 def _report(name: str, words: list[str], folder: Path) -> list[str]:

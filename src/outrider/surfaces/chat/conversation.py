@@ -4,37 +4,43 @@ import asyncio
 import os
 import signal
 import sys
+import termios
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import closing, suppress
+from typing import Any
 
 from outrider.delegation.briefing import hide_secrets
-from outrider.delegation.main_session import MainSession
+from outrider.delegation.main_session import Decision, MainSession
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import ToolResult
-from outrider.surfaces.chat.board import Board
+from outrider.schemas.values import is_object
 from outrider.surfaces.cli.options import option_flags
-from outrider.surfaces.cli.views import opening
+from outrider.surfaces.cli.views import View
+from outrider.surfaces.text import as_text, clean, one_line
+
+MAX_SHOWN = 4_000
+CHOICES = "Allow it? [o]nce, for this [s]ession, [N]o: "
+ANSWERS: dict[str, Decision] = {"o": "once", "y": "once", "yes": "once", "s": "session"}
 
 
 class Conversation:
-    """Turns of a session as a person sees and stops them."""
+    """Turns of a session as a person sees, allows and stops them."""
 
-    def __init__(self, arguments: Namespace, *, shows_answer: bool) -> None:
-        self.board = Board(shows_answer=shows_answer)
+    def __init__(self, arguments: Namespace, *, keeps_answer: bool = False) -> None:
+        self.view = View(keeps_answer=keeps_answer)
         flags = option_flags(arguments) | ({"model": arguments.model} if arguments.model else {})
         caller = Caller(os.environ, flags=flags, on_start=self._on_start, one_shot=True)
-        decide = self.board.decide if sys.stdin.isatty() and sys.stderr.isatty() else None
+        decide = self.decide if sys.stdin.isatty() and sys.stderr.isatty() else None
         self.session = MainSession(
-            caller, self.board.watch, arguments.cwd, arguments.allow_write, decide
+            caller, self.view.watch, arguments.cwd, arguments.allow_write, decide
         )
 
     def _on_start(self, prepared: Prepared, run_id: str) -> None:
         hide_secrets(prepared)
-        if prepared.main and not prepared.main["history"]:
-            warnings = (f"warning: {warning}." for warning in prepared.warnings)
-            for line in (*warnings, opening(prepared, run_id)):
-                self.board.say(line)
+        if prepared.main:
+            self.view.started(prepared, run_id)
 
     async def turn(self, text: str, signals: Sequence[signal.Signals]) -> ToolResult:
         """Return how a turn ended, or was stopped by a signal.
@@ -46,19 +52,44 @@ class Conversation:
         def stop(number: signal.Signals) -> None:
             nonlocal interrupts
             if number == signal.SIGINT and self.session.stop_children():
-                self.board.say("stopping the subagents; Ctrl-C again stops the turn")
+                self.view.say("stopping the subagents; Ctrl-C again stops the turn")
                 return
             interrupts += number == signal.SIGINT
             if interrupts > 1:
                 raise KeyboardInterrupt
             self.session.stop()
 
-        caught = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]  # nohup
-        for number in caught:
+        for number in signals:
             loop.add_signal_handler(number, stop, number)
         try:
-            with self.board:
+            with closing(self.view):
                 return await self.session.turn(text)
         finally:
-            for number in caught:
+            for number in signals:
                 loop.remove_signal_handler(number)
+
+    async def decide(self, name: str, args: Any) -> Decision:
+        """Return what the person says to a call, which they see whole or are told they don't."""
+        command = args.get("command") if is_object(args) else None
+        text = clean(command if isinstance(command, str) else as_text(args))
+        more = len(text) - MAX_SHOWN
+        hidden = f"\n[{more:,} MORE CHARACTERS ARE NOT SHOWN]" if more > 0 else ""
+        # Indented, so that no line of a call looks like one of ours.
+        shown = f"{text[:MAX_SHOWN]}{hidden}".replace("\n", "\n  ")
+        with self.view.paused():
+            with suppress(termios.error):  # what was typed before they saw it is no answer
+                termios.tcflush(0, termios.TCIFLUSH)
+            said = await read_line(f"main wants to use {one_line(name)}:\n  {shown}\n{CHOICES}")
+        return ANSWERS.get(said.strip().lower(), "no")
+
+
+async def read_line(question: str) -> str:
+    """Return the line that a person types after the question."""
+    print(question, end="", file=sys.stderr, flush=True)
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(0, typed.set)
+    try:
+        await typed.wait()
+        return os.read(0, 4096).decode(errors="replace")
+    finally:
+        loop.remove_reader(0)

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class MaskedHistory(FileHistory):
         masker, path = Masker(secrets=secret_environment_values(os.environ)), self._path
         with suppress(OSError):  # a disk that is full must not end the session
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+            path.touch(0o600)
             if path.stat().st_size > MAX_HISTORY_BYTES:
                 newer = path.read_bytes()[-MAX_HISTORY_BYTES // 2 :]
                 path.write_bytes(b"".join(newer.partition(b"\n# ")[1:]))
@@ -83,12 +84,13 @@ class Words(Completer):
     ) -> Iterator[Completion]:
         """Yield what the word before the cursor could become."""
         line = document.text_before_cursor[-1_000:]
-        word, known = "", ()
+        *before, word = re.split(r"\s", line)
+        known: Iterable[str] = ()
         if line.startswith("/"):
-            *before, word = line.split(" ")
             known = self._arguments(before)
-        elif found := re.search(r"(?:^|\s)@(\S*)$", line):
-            word, known = found[1], (*self.agents, *self._paths(found[1]))
+        elif word.startswith("@"):
+            word = word[1:]
+            known = (*self.agents, *self._paths(word))
         for one in known:
             if one.startswith(word):
                 yield Completion(one, -len(word), display_meta=COMMANDS.get(one, ""))
@@ -101,14 +103,8 @@ class Words(Completer):
         return known.get(" ".join(before), ())
 
     def _paths(self, word: str) -> list[str]:
-        folder, slash, name = word.rpartition("/")
-        found: list[str] = []
-        with suppress(OSError), os.scandir(self._folder / folder) as entries:
-            for one in entries:
-                is_meant = one.name.startswith(name or one.name.lstrip("."))
-                if is_meant and one.name.isprintable():
-                    found.append(f"{folder}{slash}{one.name}{'/' * one.is_dir()}")
-        return sorted(found)[:MAX_PATHS]
+        found = sorted(glob(f"{escape(word)}*", root_dir=self._folder))[:MAX_PATHS]
+        return [f"{one}{'/' * (self._folder / one).is_dir()}" for one in found if one.isprintable()]
 
 
 class Prompt:
@@ -123,7 +119,7 @@ class Prompt:
     async def read(self) -> str:
         """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
         if self._session is None:
-            from outrider.surfaces.chat.board import read_line
+            from outrider.surfaces.chat.conversation import read_line
 
             if not (line := await read_line("> ")):
                 raise EOFError

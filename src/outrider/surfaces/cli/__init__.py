@@ -1,4 +1,4 @@
-"""The command line: a module for each command, with `EXAMPLES`, `configure` and `execute`.
+"""The command line: a module for each command, with `EXAMPLES`, `ARGUMENTS` and `execute`.
 
 `execute` returns the exit code; None stands for 0.
 """

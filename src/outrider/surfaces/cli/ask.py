@@ -5,9 +5,9 @@ from argparse import Namespace
 
 from outrider.surfaces.chat.conversation import Conversation
 from outrider.surfaces.cli.inputs import whole_task
-from outrider.surfaces.cli.options import add_options
-from outrider.surfaces.cli.run import STOP_SIGNALS, told
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.cli.options import MAIN_OPTIONS
+from outrider.surfaces.cli.run import stop_signals, told
+from outrider.surfaces.parser import argument
 
 EXAMPLES = """\
 examples:
@@ -19,20 +19,18 @@ The main agent reads, and delegates what takes more. It writes and runs
 commands only with --allow-write, or when you say yes. The exit code is that of
 'outrider run'.
 """
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `ask`."""
-    parser.add_argument("question", metavar="QUESTION", help="what to do; - reads it from stdin")
-    add_options(parser, main=True)
+ARGUMENTS = (
+    argument("question", metavar="QUESTION", help="what to do; - reads it from stdin"),
+    *MAIN_OPTIONS,
+)
 
 
 def execute(arguments: Namespace) -> int:
     """Ask, and print the answer."""
     question = whole_task(arguments.question, ())
-    conversation = Conversation(arguments, shows_answer=False)
-    result = asyncio.run(conversation.turn(question, STOP_SIGNALS))
+    conversation = Conversation(arguments)
+    result = asyncio.run(conversation.turn(question, stop_signals()))
     code = told(result, as_json=arguments.json)
     if result.result is not None:
-        conversation.board.end(result)
+        conversation.view.end(result)
     return code

@@ -4,8 +4,8 @@ import asyncio
 import sys
 from argparse import Namespace
 
-from outrider.surfaces.cli.options import add_options
-from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.cli.options import MAIN_OPTIONS
+from outrider.surfaces.parser import argument, bad_call
 
 EXAMPLES = """\
 examples:
@@ -16,14 +16,11 @@ examples:
 /help in it lists what can be typed. Ctrl-C stops the subagents, then the turn,
 then the program.
 """
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `chat`."""
-    add = parser.add_argument
-    add("--continue", dest="go_on", action="store_true", help="go on with the last session here")
-    add("--resume", metavar="RUN", help="go on with the session of this id")
-    add_options(parser, main=True)
+ARGUMENTS = (
+    argument("--continue", dest="go_on", action="store_true", help="go on with the last one here"),
+    argument("--resume", metavar="RUN", help="go on with the session of this id"),
+    *MAIN_OPTIONS,
+)
 
 
 def execute(arguments: Namespace) -> int:

@@ -11,23 +11,21 @@ from pathlib import Path
 from outrider.protocol.errors import Refusal
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.main import COMMANDS, parser_of
-from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.parser import argument, bad_call
 from outrider.surfaces.reports import report
 from outrider.surfaces.text import one_line
 
+SHELLS = ("bash", "zsh", "fish")
 EXAMPLES = """\
 examples:
   eval "$(outrider completion bash)"            in ~/.bashrc
   eval "$(outrider completion zsh)"             in ~/.zshrc, after compinit
   outrider completion fish | source             in ~/.config/fish/config.fish
 """
-SHELLS = ("bash", "zsh", "fish")
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `completion`."""
-    parser.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help="which one")
-    parser.add_argument("--words", nargs=REMAINDER, help=SUPPRESS)
+ARGUMENTS = (
+    argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help="which one"),
+    argument("--words", nargs=REMAINDER, help=SUPPRESS),
+)
 
 
 def execute(arguments: Namespace) -> None:

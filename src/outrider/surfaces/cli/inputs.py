@@ -22,7 +22,7 @@ def whole_task(task: str, files: Sequence[str]) -> str:
 
     Each of them is quoted as data, and told on stderr. `-` for a task reads it from stdin.
     """
-    parts = [task_on_stdin() if task == "-" else task]
+    parts = [_typed() if task == "-" else task]
     for path in files:
         parts.append(_added(_read(path, "--file"), path))
     if task != "-" and (piped := _piped()).strip():
@@ -70,21 +70,18 @@ def _piped() -> bytes:
         return b""  # it can't be read: opened for writing, or a socket that is gone
 
 
-def task_on_stdin() -> str:
+def _typed() -> str:
     """Return the task that a person types or a program pipes; raises `Refusal`."""
     if sys.stdin.isatty():
         output.say("type the task, then press Ctrl-D.")
     try:
         raw = sys.stdin.buffer.read(MAX_TASK_BYTES + 1)
+        if len(raw) > MAX_TASK_BYTES:
+            advice = "Put the bulk into a file and name the file in the task."
+            raise invalid(f"The task on stdin is longer than {MAX_TASK_BYTES:,} bytes. {advice}")
+        return raw.decode("utf-8-sig")
     except OSError as error:
         raise invalid(f"The task can't be read from stdin: {error.strerror}.") from None
-    if len(raw) > MAX_TASK_BYTES:
-        raise invalid(
-            f"The task on stdin is longer than {MAX_TASK_BYTES:,} bytes. "
-            "Put the bulk into a file and name the file in the task."
-        )
-    try:
-        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise invalid(f"The task on stdin isn't UTF-8: see byte {error.start + 1}.") from None
 

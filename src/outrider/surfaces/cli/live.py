@@ -1,4 +1,7 @@
-"""What moves at the bottom of a terminal while agents are at work."""
+"""What is drawn on a terminal: answers, and what moves at its bottom while agents are at work.
+
+Nothing in the Markdown of a model is hidden: no address of a link, no HTML.
+"""
 
 import asyncio
 import os
@@ -9,12 +12,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TextIO
 
+from markdown_it import MarkdownIt
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markdown import Markdown
 from rich.segment import SegmentLines
 from rich.text import Text
 
-from outrider.surfaces.markdown import Answer
+from outrider.surfaces.text import clean
 
 REFRESH_SECONDS = 0.1
 MAX_DRAWN = 4_000
@@ -22,6 +27,21 @@ MAX_DRAWN = 4_000
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 Drawn = tuple[str, str] | SegmentLines
 _line = partial(Text, no_wrap=True, overflow="ellipsis")
+# What looks like HTML is text: it is code more often, and would be missing from the answer.
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+
+
+class Answer(Markdown):
+    """A text as Markdown to draw; it can't control the terminal."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", hyperlinks=False, justify="default")
+        self.parsed = _PARSER.parse(clean(text))
+
+
+def console(file: TextIO) -> Console:
+    """Return what draws on a terminal, wrapped to its width."""
+    return Console(file=file, highlight=False, emoji=False)
 
 
 class Moving:
@@ -32,7 +52,7 @@ class Moving:
     """
 
     def __init__(self, file: TextIO, render: Callable[[str], Sequence[Drawn]]) -> None:
-        self.console = Console(file=file, highlight=False, emoji=False)
+        self.console = console(file)
         self._render = render
         self._live: Live | None = None
         self._begun = 0.0
@@ -78,11 +98,14 @@ class Moving:
 
     def say(self, line: str, *, fits: bool) -> None:
         """Print a line above, whole or only what fits."""
-        self.console.print((_line if fits else Text)(line, "dim"))
+        with suppress(OSError):
+            self.console.print((_line if fits else Text)(line, "dim"))
 
     def show_markdown(self, block: str) -> None:
         """Print Markdown above."""
-        self.console.print(Answer(block), "")
+        with suppress(OSError):
+            if block.strip():
+                self.console.print(Answer(block), "")
 
     def _set_mode(self, mode: list[Any] | None) -> None:
         # A job in the background would be stopped for it.

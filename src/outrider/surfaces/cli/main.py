@@ -1,11 +1,14 @@
 """The command as a whole: it finds the command asked for, and ends every failure in one line."""
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from itertools import takewhile
+from typing import Any
 
 from outrider.protocol.errors import Refusal
 from outrider.protocol.outcomes import EXIT_CANCELLED, EXIT_FAILED, EXIT_REFUSED
@@ -62,15 +65,23 @@ def run_command(arguments: Sequence[str]) -> int:
         try:
             code = _dispatch(arguments)
         except Refusal as refusal:
-            options = takewhile(lambda argument: argument != "--", arguments)
-            code = _refuse(refusal, as_json="--json" in options)
+            as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
+            output.write_json(refused(refusal).to_dict()) if as_json else output.say(
+                refusal.message
+            )
+            code = EXIT_REFUSED
         output.flush()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         output.end_line()
         code = EXIT_CANCELLED
     except output.OutputLost as lost:
-        code = _output_lost(lost)
+        with suppress(OSError):  # or the interpreter's last flush would fail
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(lost.__cause__, BrokenPipeError):
+            return output.EXIT_READER_GONE
+        output.say(f"the output can't be written: {lost}.")
+        code = EXIT_FAILED
     except Exception as error:
         code = _unexpected(error)
     return code
@@ -81,45 +92,34 @@ def _dispatch(arguments: Sequence[str]) -> int:
         raise bad_call("Windows isn't supported; use Linux, macOS, or Linux in WSL")
     if not arguments:
         raise bad_call("no command was given")
-    name, *rest = arguments
+    name, *words = arguments
     if name in ("--help", "-h"):
         name = "help"
-    if name == "help" and rest and not rest[0].startswith("-"):
-        return _dispatch([rest[0], "--help"])
+    if name == "help" and words and not words[0].startswith("-"):
+        return _dispatch([words[0], "--help"])
     if name not in COMMANDS:
         raise bad_call(_unknown(name))
     try:
-        return _command(name, rest) if name in _OWN else _report(name, rest)
+        given = parser_of(name).read(words)
     except SystemExit:  # --help has been printed
         return 0
+    if name in _OWN:
+        return _module(name).execute(given) or 0
+    if name == "help" and not given.json:
+        output.write(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
+    else:
+        made = helping.report(given, COMMANDS) if name == "help" else report(name, words)
+        output.write_report(made, as_json=given.json)
+    return 0
 
 
 def parser_of(name: str) -> CommandParser:
     """Return the parser of a command's arguments; it knows their help and all options."""
-    if name not in _OWN:
-        return parser_for(name)
-    command = import_module(f"outrider.surfaces.cli.{name}")
-    parser = CommandParser(name, COMMANDS[name], command.EXAMPLES)
-    command.configure(parser)
-    return parser
+    return CommandParser(name, _OWN[name], _module(name)) if name in _OWN else parser_for(name)
 
 
-def _command(name: str, words: Sequence[str]) -> int:
-    arguments = parser_of(name).read(words)
-    return import_module(f"outrider.surfaces.cli.{name}").execute(arguments) or 0
-
-
-def _report(name: str, words: Sequence[str]) -> int:
-    arguments = parser_of(name).read(words)
-    helps = name == "help"
-    made = helping.report(arguments, COMMANDS) if helps else report(name, words)
-    if arguments.json:
-        output.write_json(made.to_json())
-    elif helps:
-        output.write(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
-    else:
-        output.write_report(made)
-    return 0
+def _module(name: str) -> Any:
+    return import_module(f"outrider.surfaces.cli.{name}")
 
 
 def _listed(group: str) -> str:
@@ -132,22 +132,6 @@ def _unknown(name: str) -> str:
     near = get_close_matches(name, COMMANDS, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
     return f"unknown command {name!r}; {hint}"
-
-
-def _refuse(refusal: Refusal, *, as_json: bool) -> int:
-    if as_json:
-        output.write_json(refused(refusal).to_dict())
-    else:
-        output.say(refusal.message)
-    return EXIT_REFUSED
-
-
-def _output_lost(lost: output.OutputLost) -> int:
-    output.discard_stdout()
-    if isinstance(lost.__cause__, BrokenPipeError):
-        return output.EXIT_READER_GONE
-    output.say(f"the output can't be written: {lost}.")
-    return EXIT_FAILED
 
 
 def _unexpected(error: Exception) -> int:

@@ -5,7 +5,7 @@ from argparse import Namespace
 from outrider.surfaces.cli import output
 from outrider.surfaces.mcp.hosts import HOSTS
 from outrider.surfaces.mcp.start import main
-from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.parser import argument, bad_call
 
 EXAMPLES = """\
 Without arguments it serves the host at stdin and stdout.
@@ -16,15 +16,11 @@ examples:
   outrider mcp uninstall codex
 """
 VERBS = {"install": "add", "uninstall": "remove"}
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `mcp`."""
-    add = parser.add_argument
-    verbs, names = tuple(VERBS), tuple(HOSTS)
-    add("action", nargs="?", choices=verbs, metavar="ACTION", help=" or ".join(verbs))
-    add("host", nargs="?", choices=names, metavar="HOST", help=", ".join(names))
-    add("--print", action="store_true", help="only show what would be done")
+ARGUMENTS = (
+    argument("action", nargs="?", choices=VERBS, metavar="ACTION", help=" or ".join(VERBS)),
+    argument("host", nargs="?", choices=HOSTS, metavar="HOST", help=", ".join(HOSTS)),
+    argument("--print", action="store_true", help="only show what would be done"),
+)
 
 
 def execute(arguments: Namespace) -> int:

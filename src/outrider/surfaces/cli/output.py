@@ -43,11 +43,6 @@ def open_streams() -> None:
         cast("TextIOWrapper", stream).reconfigure(errors="backslashreplace")
 
 
-def terminal_columns() -> int | None:
-    """Return the width of the terminal behind stdout; None for a pipe, where nothing is cut."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
 def is_plain(stream: TextIO) -> bool:
     """Whether `stream` gets neither colour nor a live view."""
     draws = stream.isatty() and "utf" in stream.encoding.lower()
@@ -104,10 +99,10 @@ def write_answer(text: str) -> None:
     """Write an answer to stdout: Markdown that is drawn on a terminal, as it is in a pipe."""
     if is_plain(sys.stdout):
         return write_text(text)
-    from outrider.surfaces.markdown import draw
+    from outrider.surfaces.cli.live import Answer, console
 
     with _stdout() as stdout:
-        return draw(text, stdout)
+        return console(stdout).print(Answer(text))
 
 
 def write_json(value: Any) -> None:
@@ -140,16 +135,14 @@ def flush() -> None:
         stdout.flush()
 
 
-def discard_stdout() -> None:
-    """Lead stdout to nowhere, so that the interpreter's last flush doesn't fail."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def write_report(report: Report) -> None:
-    """Write a report: cut to fit on a terminal, whole in a pipe; its notes go to stderr."""
-    for line in report.table(terminal_columns(), coloured):
+def write_report(report: Report, *, as_json: bool) -> None:
+    """Write a report: as JSON, cut to fit on a terminal, or whole; its notes go to stderr."""
+    if as_json:
+        return write_json(report.data)
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in report.table(room, coloured):
         write(f"{line}\n")
     flush()
     for note in report.notes:
         say(note)
+    return None

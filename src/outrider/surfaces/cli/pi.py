@@ -9,7 +9,7 @@ from pathlib import Path
 from outrider.delegation.request import invalid
 from outrider.runtimes.pi.choices import agent_folder
 from outrider.surfaces.cli import output
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import argument
 
 EXAMPLES = """\
 In pi, the extension adds the tool subagent, the command /toolkit and the policy
@@ -19,17 +19,13 @@ examples:
   outrider pi install
   outrider pi uninstall
 """
+ARGUMENTS = (argument("action", choices=("install", "uninstall"), metavar="install|uninstall"),)
 NAME = "outrider.ts"
 MARK = "/**\n * Outrider in pi:"
 COMMAND = 'const OUTRIDER: string[] = ["outrider"];'
 PACKAGE = Path(__file__).parents[2]
 PLACES = (PACKAGE / "runtimes/pi" / NAME, PACKAGE.parents[1] / "integrations/pi" / NAME)
 """Where the extension is in an installed package, and in a checkout."""
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `pi`."""
-    parser.add_argument("action", choices=("install", "uninstall"), metavar="install|uninstall")
 
 
 def execute(arguments: Namespace) -> None:
@@ -42,20 +38,14 @@ def execute(arguments: Namespace) -> None:
         place.unlink(missing_ok=True)
         if arguments.action == "install":
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(_extension())
+            source = next(one for one in PLACES if one.exists()).read_text()
+            called = json.dumps([sys.executable, "-P", "-m", "outrider"])
+            ours = f"const OUTRIDER: string[] = {called};"  # how this installation is called
+            place.write_text(source.replace(COMMAND, ours, 1))
             done = "replaced" if there else "installed"
         else:
             done = "removed" if there else "not there"
     except OSError as error:
         raise invalid(f"{place} can't be changed: {error.strerror}.") from None
-    if arguments.json:
-        output.write_json({"done": done, "path": str(place)})
-    else:
-        output.write(f"{done}: {place}\n")
-
-
-def _extension() -> str:
-    """Return the extension, with how this installation is called."""
-    source = next(one for one in PLACES if one.exists()).read_text()
-    called = json.dumps([sys.executable, "-P", "-m", "outrider"])
-    return source.replace(COMMAND, f"const OUTRIDER: string[] = {called};", 1)
+    said = {"done": done, "path": str(place)}
+    output.write_json(said) if arguments.json else output.write(f"{done}: {place}\n")

@@ -5,9 +5,9 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from contextlib import closing
 from difflib import get_close_matches
+from functools import partial
 
 from outrider.delegation.briefing import hide_secrets
 from outrider.delegation.perform import Caller, perform
@@ -20,9 +20,9 @@ from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.inputs import schema_from, whole_task
-from outrider.surfaces.cli.options import add_options, option_flags
+from outrider.surfaces.cli.options import OPTIONS, option_flags
 from outrider.surfaces.cli.views import View, summary
-from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.parser import argument, bad_call
 from outrider.surfaces.text import one_line
 
 EXAMPLES = """\
@@ -32,21 +32,15 @@ examples:
 
 Exit codes: 0 completed, 1 failed, 2 refused, 124 timed out, 130 cancelled.
 """
-
 DEFAULT_AGENT = "explorer"
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `run`."""
-    add = parser.add_argument
-    add("agent", metavar="AGENT", nargs="?", help=f"who does it, if not {DEFAULT_AGENT}")
-    add("task", metavar="TASK", help="what to do; - reads it from stdin")
-    more = "add a file to the task; repeatable"
-    add("--file", metavar="FILE", action="append", default=[], help=more)
-    add("--schema", metavar="FILE", help="a JSON Schema for the answer, or a file with it")
-    add("--updates", action="store_true", help="with --json: print how far it is, a line each")
-    add_options(parser)
+ARGUMENTS = (
+    argument("agent", metavar="AGENT", nargs="?", help=f"who does it, if not {DEFAULT_AGENT}"),
+    argument("task", metavar="TASK", help="what to do; - reads it from stdin"),
+    argument("--file", metavar="FILE", action="append", default=[], help="add a file; repeatable"),
+    argument("--schema", metavar="FILE", help="a JSON Schema for the answer, or a file with it"),
+    argument("--updates", action="store_true", help="with --json: also print how far it is"),
+    *OPTIONS,
+)
 
 
 def execute(arguments: Namespace) -> int:
@@ -82,16 +76,18 @@ def _check_is_task(word: str, cwd: str | None) -> None:
 async def _perform(
     request: Request, flags: dict[str, object], view: View, *, is_named: bool, with_updates: bool
 ) -> ToolResult:
-    cancelled = asyncio.Event()
+    cancelled, watch, caught = asyncio.Event(), partial(view.watch, ""), stop_signals()
 
     def stop() -> None:
         if not cancelled.is_set():
-            view.stopping()
-        cancelled.set()
+            cancelled.set()
+            view.say("stopping the child …")
 
-    def updated(partial: ToolResult) -> None:
+    def updated(so_far: ToolResult) -> None:
+        watch(so_far)
         try:
-            output.write_json_text(jsonl.encode(partial.to_dict()).decode())
+            if with_updates:
+                output.write_json_text(jsonl.encode(so_far.to_dict()).decode())
         except output.OutputLost:  # whoever wanted the result is gone
             stop()
             raise
@@ -99,7 +95,8 @@ async def _perform(
     def started(prepared: Prepared, run_id: str) -> None:
         # From now on a signal has to end the child first. Until now Python's own handling was
         # right: while a person is asked for a confirmation, nothing would look at an event.
-        _on_signals(stop)
+        for number in caught:
+            asyncio.get_running_loop().add_signal_handler(number, stop)
         hide_secrets(prepared)
         if not is_named:
             output.say(f"no agent is named, so {request.agent} takes the task.")
@@ -110,27 +107,21 @@ async def _perform(
         env=os.environ,
         flags=flags,
         confirm=_confirm if can_ask else None,
-        on_event=view.updated,
-        on_update=updated if with_updates else None,
+        on_event=watch,
+        on_update=updated,
         on_start=started,
         cancelled=cancelled,
         one_shot=True,
     )
-    _interrupt_at_once()
+    if signal.SIGINT in caught:  # with asyncio's, the first Ctrl-C wouldn't end a wait for input
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return await perform(request, caller)
 
 
-def _on_signals(stop: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            loop.add_signal_handler(number, stop)
-
-
-def _interrupt_at_once() -> None:
-    """Undo asyncio's handler: with it, the first Ctrl-C wouldn't end a wait for input."""
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def stop_signals() -> list[signal.Signals]:
+    """Return the signals that end a command, without those that are ignored as under nohup."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
 
 
 def _confirm(reason: str) -> bool:

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from outrider.delegation.session_history import recorded_events
 from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.cli import output
-from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.parser import argument, bad_call
 from outrider.surfaces.reports.runs import record
 from outrider.surfaces.text import as_text, clean, fit, one_line, pad
 
@@ -24,16 +25,27 @@ examples:
   outrider show 1a2b --lines 100:200  these lines of it; also 100: and :200
   outrider show 1a2b --events         its transcript; JSON lines in a pipe
 """
+ARGUMENTS = (
+    argument("run", metavar="RUN", help="a run's id, how it begins, or last"),
+    argument("--lines", metavar="A:B", default=":", help="only the lines from A to B"),
+    argument("--events", action="store_true", help="the transcript, not the output"),
+)
 
+WORDS = {
+    "run": "{agent} on {model}: {task}",
+    "session": "{agent} on {model}",
+    "turn_start": "turn {turn}",
+    "turn_end": "turn {turn}",
+    "message_end": "{text} {calls}",
+    "tool_start": "{name} {args}",
+    "tool_result_end": "{name}: {code} {message}",
+    "retry": "{message} (again in {delayMs} ms)",
+    "task_finish": "{outcome} {error}",
+    "end": "{outcome} {error}",
+}
+"""What is said of an event; of any other, all of it."""
 MAX_EVENT_TEXT = 300
 MAX_LINE = 10**15
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `show`."""
-    parser.add_argument("run", metavar="RUN", help="a run's id, how it begins, or last")
-    parser.add_argument("--lines", metavar="A:B", default=":", help="only the lines from A to B")
-    parser.add_argument("--events", action="store_true", help="the transcript, not the output")
 
 
 def execute(arguments: Namespace) -> None:
@@ -54,7 +66,7 @@ def summary_lines(name: str) -> list[str]:
     """Return a run in lines: its task, its steps, then what it said; raises `Refusal`."""
     run = find_run(runs_folder(os.environ), name)
     steps = [
-        f"· {_words('tool_start', event)}"
+        f"· {_words(event)}"
         for event in recorded_events(run.folder / SESSION)
         if event.get("type") == "tool_start"
     ]
@@ -87,10 +99,8 @@ def _write_output(run: RecordedRun, wanted: range) -> None:
             output.write_text(line)
     output.flush()
     if total == 0:
-        output.say(
-            f"run {run.id} ({run.state}) has no output. "
-            f"'outrider show {run.id} --events' shows what happened."
-        )
+        hint = f"'outrider show {run.id} --events' shows what happened."
+        output.say(f"run {run.id} ({run.state}) has no output. {hint}")
     elif wanted.start > total:
         output.say(f"the output of run {run.id} ends with line {total}.")
 
@@ -98,14 +108,9 @@ def _write_output(run: RecordedRun, wanted: range) -> None:
 def _write_record(run: RecordedRun, wanted: range) -> None:
     lines = list(_lines(run.folder / OUTPUT))
     shown = [line for number, line in lines if number in wanted]
-    output.write_json(
-        {
-            **record(run),
-            "lines": {"first": wanted.start, "shown": len(shown), "total": len(lines)},
-            "output": "".join(shown),
-            "result": run.result or None,
-        }
-    )
+    part = {"first": wanted.start, "shown": len(shown), "total": len(lines)}
+    said = {"lines": part, "output": "".join(shown), "result": run.result or None}
+    output.write_json({**record(run), **said})
 
 
 def _write_events(session: Path, wanted: range, *, as_json: bool) -> None:
@@ -123,35 +128,16 @@ def _write_events(session: Path, wanted: range, *, as_json: bool) -> None:
 
 def _event_line(event: Mapping[str, Any]) -> str:
     """Return an event as a line: when, what, and what it says."""
-    kind = str(event.get("type", "?"))
-    at = event.get("at")
+    kind, at = pad(one_line(str(event.get("type", "?"))), 15), event.get("at")
     seconds = f"{at / 1000:9.2f} s" if isinstance(at, int | float) else " " * 11
-    words = fit(one_line(_words(kind, event)[: MAX_EVENT_TEXT * 4]), MAX_EVENT_TEXT)
-    kind = pad(one_line(kind), 15)
+    words = fit(one_line(_words(event)[: MAX_EVENT_TEXT * 4]), MAX_EVENT_TEXT)
     return f"{output.coloured(seconds, 'dim')}  {output.coloured(kind, 'cyan')}  {words}"
 
 
-def _words(kind: str, event: Mapping[str, Any]) -> str:
-    match kind:
-        case "run":
-            return f"{event.get('agent')} on {event.get('model')}: {event.get('task')}"
-        case "session":
-            return f"{event.get('agent')} on {event.get('model')}"
-        case "turn_start" | "turn_end":
-            return f"turn {event.get('turn')}"
-        case "message_end":
-            calls = cast("list[dict[str, Any]]", event.get("toolCalls") or [])
-            names = ", ".join(str(call.get("name")) for call in calls)
-            return f"{event.get('text', '')} {f'→ {names}' if names else ''}"
-        case "tool_start":
-            return f"{event.get('name')} {as_text(event.get('args'))}"
-        case "tool_result_end":
-            envelope = cast("dict[str, Any]", event.get("envelope") or {})
-            told = f"{event.get('name')}: {envelope.get('code')} {envelope.get('message')}"
-            return str(event.get("summary") or told)
-        case "retry":
-            return f"{event.get('message')} (again in {event.get('delayMs')} ms)"
-        case "task_finish" | "end":
-            return f"{event.get('outcome')} {event.get('error') or ''}"
-        case _:
-            return as_text(event)
+def _words(event: Mapping[str, Any]) -> str:
+    calls = cast("list[dict[str, Any]]", event.get("toolCalls") or [])
+    envelope = cast("dict[str, Any]", event.get("envelope") or {})
+    known = {**envelope, **event, "args": as_text(event.get("args"))}
+    known["calls"] = f"→ {', '.join(str(call.get('name')) for call in calls)}" if calls else ""
+    form = "{summary}" if event.get("summary") else WORDS.get(str(event.get("type")))
+    return form.format_map(defaultdict(str, known)) if form else as_text(event)

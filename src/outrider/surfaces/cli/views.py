@@ -1,22 +1,25 @@
-"""What stderr shows of a run: how it began, what it is doing, and how it ended."""
+"""What is shown of agents at work: how they began, what they are doing, and how they ended."""
 
 import asyncio
 import math
+import re
 import sys
 import time
-from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
 from outrider.protocol import events
+from outrider.protocol.data import from_json
 from outrider.protocol.outcomes import Outcome
-from outrider.protocol.results import SingleResult, Streaming
+from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
-from outrider.surfaces.text import as_text, by_reason, count, duration, one_line
+from outrider.surfaces.text import as_text, by_reason, clean, count, duration, fit, one_line
 
 if TYPE_CHECKING:
     from outrider.surfaces.cli.live import Drawn
@@ -25,109 +28,188 @@ CHOSEN = ("flag", "agent file", "configuration")
 MAX_SILENCE_SECONDS = 15
 MAX_LINE = 200
 MAX_STEPS = 5
+MAX_STEP = 30
+"""How many columns a row has for what its agent does: the rest of it has to be seen too."""
 MAX_TEXT = 100_000
 MAX_ARGUMENTS = 500
 # The argument that says most about a call, in this order; without one, all are shown.
 MAIN_ARGUMENTS = ("pattern", "about", "command", "agent", "query", "url", "path")
+_MARKS = re.compile(r"^ {0,3}(?P<fence>```|~~~)|^\s*\n", re.MULTILINE)
+"""Where a block of Markdown may end: the fences of code, and blank lines."""
+
+
+@dataclass(slots=True)
+class Row:
+    """An agent at work, and how far it is."""
+
+    name: str
+    streaming: Streaming = field(default_factory=Streaming)
+    begun: float = field(default_factory=time.monotonic)
+
+    def steps(self) -> list[str]:
+        """Return the last tool calls: `grep idleTimeout`."""
+        items = self.streaming.display_items
+        calls = [one for one in items if one["type"] == "toolCall"][-MAX_STEPS:]
+        return [call_line(one["name"], one["args"]) for one in calls]
+
+    def line(self) -> str:
+        """`explorer · turn 2 · grep idleTimeout · 1,234 tokens · 0:07`."""
+        done, seconds = self.streaming, int(time.monotonic() - self.begun)
+        turn = f"turn {done.turn_count}" if done.turn_count else "starting"
+        step = [fit(one, MAX_STEP) for one in self.steps()[-1:]]
+        used, took = spent(done.usage), f"{seconds // 60}:{seconds % 60:02}"
+        return one_line(" · ".join((self.name, turn, *step, used, took)))
 
 
 class View:
-    """Follows a run: in moving lines on a terminal, which disappear when it ends.
+    """Follows an agent and its subagents: in moving lines on a terminal, which disappear.
 
-    A pipe or a log gets a line for each turn and each retry, and one now and then.
+    A pipe or a log gets a line for each turn and each retry, and one now and then. The answer is
+    drawn while it comes; `keeps_answer` leaves it there, where nobody else prints it.
     """
 
-    def __init__(self) -> None:
-        self._steps: deque[str] = deque(maxlen=MAX_STEPS)
-        self._text = ""
-        self._name = self._model = self._failure = ""
-        self._turn = self._calls = 0
-        self._usage = Usage()
-        self._begun = self._again_at = 0.0
+    def __init__(self, *, keeps_answer: bool = False) -> None:
+        self._keeps_answer = keeps_answer
+        self._rows: dict[str, Row] = {}
+        self._text = self._failure = ""
+        self._again_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._moving = None
         if not output.is_plain(sys.stderr):
             from outrider.surfaces.cli.live import Moving
 
-            self._moving = Moving(sys.stderr, self._render)
+            self._moving = Moving(sys.stdout if keeps_answer else sys.stderr, self._render)
 
     def started(self, prepared: Prepared, run_id: str) -> None:
         """Show what the run has to do without, which model answers, and the run's id."""
-        self._name, self._model = prepared.definition.name, prepared.choice.shown
-        self._begun = time.monotonic()
-        without = by_reason(prepared.permit.withheld)
-        output.warn((*prepared.warnings, *(f"{self._name} works without {one}" for one in without)))
-        output.say(opening(prepared, run_id))
-        self._wait() if self._moving is None else self._moving.start()
+        name, main = prepared.definition.name, prepared.main
+        if main is None or not main["history"]:
+            without = () if main else by_reason(prepared.permit.withheld)
+            output.warn((*prepared.warnings, *(f"{name} works without {one}" for one in without)))
+            output.say(_opening(prepared, run_id))
+        self._rows = {"": Row(name)}
+        self._move()
 
-    def updated(self, event: events.Event) -> None:
-        """Take in what the child does."""
-        match event:
-            case events.TurnStartEvent(turn=turn):
-                self._turn, self._text = turn, ""
+    def close(self) -> None:
+        """Leave the terminal as it was, with what there is of the answer."""
+        self._end_message()
+        self._rest()
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Let nothing move meanwhile."""
+        self._rest()
+        try:
+            yield
+        finally:
+            self._move()
+
+    def say(self, line: str, *, fits: bool = False) -> None:
+        """Show a line of ours that stays, whole or only what fits."""
+        if self._moving is None:
+            output.say(line)
+        else:
+            self._moving.say(one_line(line), fits=fits)
+
+    def watch(self, key: str, news: str | events.Event | ToolResult) -> None:
+        """Take in what happens: to the agent itself without a key, to its subagents with one."""
+        match news:
+            case str():
+                self._rows[key] = Row(news)
+                self._tell(f"{news} begins")
+            case ToolResult(details=details) if details.streaming is not None:
+                self._rows[key].streaming = details.streaming
+            case ToolResult():
+                self._rows.pop(key, None)
+                self.end(news)
+            case events.TurnStartEvent():
+                self._text = ""
             case events.MessageUpdateEvent(delta=delta):
                 self._text, self._failure = (self._text + delta)[-MAX_TEXT:], ""
-            case events.MessageEndEvent(tool_calls=calls, usage=usage):
-                self._usage += usage  # until the turn's end brings the sum
-                self._calls, self._failure = self._calls + len(calls), ""
-                lines = [call_line(call.name, call.args) for call in calls]
-                self._steps.extend(lines)
-                if lines:
-                    self._tell(f"turn {self._turn} · {', '.join(lines)}"[:MAX_LINE])
-            case events.TurnEndEvent(usage=usage):
-                self._usage = usage
+                if self._keeps_answer:
+                    self._keep(delta)
+            case events.MessageEndEvent(turn=turn, tool_calls=calls):
+                self._end_message()
+                if lines := [call_line(call.name, call.args) for call in calls]:
+                    self._tell(f"turn {turn} · {', '.join(lines)}"[:MAX_LINE])
             case events.RetryEvent(message=message, delay_ms=delay, attempt=attempt):
-                self._failure, self._text = f"attempt {attempt} follows: {message}", ""
+                self._text, self._failure = "", f"attempt {attempt} follows: {message}"
                 self._again_at = time.monotonic() + delay / 1000
                 self._tell(self._retry())
+            case events.DroppedEvent(ids=ids):
+                left = count(len(ids), "old tool result")
+                self.say(f"the model's window is nearly full: from here on it goes without {left}.")
             case _:
                 pass
 
-    def stopping(self) -> None:
-        """Show that a signal to stop has arrived."""
-        self._name = "stopping"
-        self._tell("stopping the child …")
+    def end(self, result: ToolResult) -> None:
+        """Show how a run ended and what it took, and apart from that what its subagents took."""
+        run, run_id = result.result, result.details.run_id or ""
+        if run is None:
+            self.say(result.text)
+        else:
+            self.say(f"{run.agent} {run_id}: {' · '.join(summary(run, run_id))}", fits=True)
+        if children := result.details.delegations:
+            used = sum((from_json(Usage, one["usage"]) for one in children), Usage())
+            self.say(f"beside that, {count(len(children), 'subagent')}: {spent(used)}")
 
-    def close(self) -> None:
-        """Leave the terminal as it was."""
+    def _keep(self, delta: str) -> None:
+        """Print what came of the answer, on a terminal each block of Markdown when it is whole."""
+        if self._moving is None:
+            print(clean(delta), end="", flush=True)
+            self._rest()
+            self._move()
+            return
+        done, is_fenced = 0, False
+        for mark in _MARKS.finditer(self._text):
+            is_fenced ^= mark["fence"] is not None
+            if not is_fenced and mark["fence"] is None:
+                self._moving.show_markdown(self._text[done : mark.end()])
+                done = mark.end()
+        self._text = self._text[done:]
+
+    def _end_message(self) -> None:
+        self._failure = ""
+        if self._keeps_answer and self._text:
+            print(flush=True) if self._moving is None else self._moving.show_markdown(self._text)
+            self._text = ""
+
+    def _tell(self, line: str) -> None:
+        """Say a line where nothing moves."""
+        if self._moving is None:
+            output.say(line)
+            self._rest()
+            self._move()
+
+    def _move(self) -> None:
+        """Begin to draw, or else see to it that a line is said if there is none for a while."""
+        if self._moving is not None:
+            return self._moving.start()
+        wait = asyncio.get_running_loop().call_later
+        self._timer = wait(MAX_SILENCE_SECONDS, lambda: self._tell(self._rows[""].line()))
+        return None
+
+    def _rest(self) -> None:
         if self._moving is not None:
             self._moving.stop()
         if self._timer is not None:
             self._timer.cancel()
 
-    def _tell(self, line: str) -> None:
-        if self._moving is None:
-            output.say(line)
-            self._wait()
-
-    def _wait(self) -> None:
-        """Say that the run goes on, if nothing else is told for a while."""
-        if self._timer is not None:
-            self._timer.cancel()
-        wait = asyncio.get_running_loop().call_later
-        self._timer = wait(MAX_SILENCE_SECONDS, lambda: self._tell(self._status()))
-
     def _render(self, spinner: str) -> "list[Drawn]":
         assert self._moving is not None
-        room = max(self._moving.console.height - 2, 0)
-        steps = [(f"  {step}", "dim") for step in self._steps][-room:] if room else []
+        own, *others = self._rows.values()
+        rows = [(f"{spinner} {row.line()}", "bold") for row in (*others, own)]
         retry = [(one_line(self._retry()), "yellow")] if self._failure else []
-        left = room - len(steps) - len(retry)
-        answer = [self._moving.answer(self._text, left)] if left > 0 else []
-        return [*steps, *answer, *retry, (f"{spinner} {self._status()}", "bold")]
+        room = max(self._moving.console.height - 1 - len(rows) - len(retry), 0)
+        steps = [(f"  {step}", "dim") for step in own.steps()][:room]
+        left = room - len(steps)
+        answer = [self._moving.answer(self._text, left)] if left else []
+        return [*steps, *answer, *retry, *rows]
 
     def _retry(self) -> str:
         """`again in 12 s · attempt 2 follows: …`, while a request waits to be sent again."""
         left = max(0, math.ceil(self._again_at - time.monotonic()))
         return f"again in {left} s · {self._failure}"
-
-    def _status(self) -> str:
-        """`explorer · 0:07 · turn 2 · 1 tool call · 1,234 tokens · openai:gpt-6.1-terra`."""
-        seconds = int(time.monotonic() - self._begun)
-        turn = f"turn {self._turn}" if self._turn else "starting"
-        calls, used = count(self._calls, "tool call"), spent(self._usage)
-        time_spent = f"{seconds // 60}:{seconds % 60:02}"
-        return one_line(" · ".join((self._name, time_spent, turn, calls, used, self._model)))
 
 
 def call_line(name: str, args: object) -> str:
@@ -137,26 +219,7 @@ def call_line(name: str, args: object) -> str:
     return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
 
 
-@dataclass(slots=True)
-class Row:
-    """An agent at work among others, and how far it is."""
-
-    name: str
-    streaming: Streaming = field(default_factory=Streaming)
-    begun: float = field(default_factory=time.monotonic)
-
-    def line(self) -> str:
-        """Return its turn, what it does, its tokens and its time."""
-        done, seconds = self.streaming, int(time.monotonic() - self.begun)
-        calls = [one for one in done.display_items if one["type"] == "toolCall"][-1:]
-        tool = [call_line(one["name"], one["args"]) for one in calls]
-        turn = f"turn {done.turn_count}" if done.turn_count else "starting"
-        parts = (self.name, turn, *tool, spent(done.usage), f"{seconds // 60}:{seconds % 60:02}")
-        return one_line(" · ".join(parts))
-
-
-def opening(prepared: Prepared, run_id: str) -> str:
-    """Return the line a run begins with."""
+def _opening(prepared: Prepared, run_id: str) -> str:
     choice = prepared.choice
     begun = f"{prepared.definition.name} works as run {run_id}"
     if is_embedded(choice.model) and choice.reason not in CHOSEN:

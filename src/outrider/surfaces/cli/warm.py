@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from outrider.runtimes.native.fork_server import UserForkServer
 from outrider.surfaces.cli import output
-from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.parser import argument, bad_call
 from outrider.surfaces.text import duration
 
 EXAMPLES = """\
@@ -18,12 +18,10 @@ examples:
   outrider warm --stop
   outrider run explorer "…" --no-warm
 """
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `warm`."""
-    parser.add_argument("--status", action="store_true", help="show whether there is one")
-    parser.add_argument("--stop", action="store_true", help="stop it; running tasks go on")
+ARGUMENTS = (
+    argument("--status", action="store_true", help="show whether there is one"),
+    argument("--stop", action="store_true", help="stop it; running tasks go on"),
+)
 
 
 def execute(arguments: Namespace) -> None:
@@ -40,7 +38,4 @@ def execute(arguments: Namespace) -> None:
         words = f"process {status['pid']} is warm, {age} old, and has started {status['served']}."
     else:
         record, words = {"warm": False}, "there is none."
-    if arguments.json:
-        output.write_json(record)
-    else:
-        output.write(f"{words}\n")
+    output.write_json(record) if arguments.json else output.write(f"{words}\n")

@@ -1,16 +1,14 @@
 """`outrider web`: the web tools of a child, for people."""
 
-import asyncio
 import os
-import tempfile
 from argparse import Namespace
 
 from outrider.delegation.request import working_directory
 from outrider.protocol.envelope import is_success
 from outrider.settings.files import load_settings
 from outrider.surfaces.cli import output
-from outrider.surfaces.parser import CommandParser, bad_call
-from outrider.surfaces.web_calls import TOOLS, call_tool
+from outrider.surfaces.parser import CWD, argument, bad_call
+from outrider.surfaces.tool_calls import FETCH, SEARCH, call_web
 
 EXAMPLES = """\
 What a child may not reach, this command doesn't reach either: private
@@ -21,13 +19,12 @@ examples:
   outrider web fetch https://docs.python.org/3/library/asyncio-task.html
   outrider web fetch https://example.org https://example.com --json
 """
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `web`."""
-    parser.add_argument("action", choices=list(TOOLS), help="search, or fetch pages")
-    parser.add_argument("what", metavar="WHAT", nargs="+", help="queries, or addresses")
-    parser.add_cwd()
+TOOLS = {"search": (SEARCH, "queries"), "fetch": (FETCH, "urls")}
+ARGUMENTS = (
+    argument("action", choices=list(TOOLS), help="search, or fetch pages"),
+    argument("what", metavar="WHAT", nargs="+", help="queries, or addresses"),
+    CWD,
+)
 
 
 def execute(arguments: Namespace) -> int:
@@ -36,10 +33,8 @@ def execute(arguments: Namespace) -> int:
     output.warn(settings.warnings)
     if not settings.config.web.enabled:
         raise bad_call("web.enabled is off", "web")
-    name = "queries" if arguments.action == "search" else "urls"
-    with tempfile.TemporaryDirectory(prefix="outrider-web-") as folder:
-        call = call_tool(TOOLS[arguments.action], {name: arguments.what}, settings.config, folder)
-        envelope, text = asyncio.run(call)
+    tool, name = TOOLS[arguments.action]
+    envelope, text = call_web(tool, {name: arguments.what}, settings.config)
     if not arguments.json and is_success(envelope):
         for page in (page for page in envelope["data"].get("pages", ()) if "error" in page):
             output.say(f"{page['url']}: {page['error']}")

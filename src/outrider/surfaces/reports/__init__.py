@@ -1,6 +1,6 @@
 """What a person can ask about Outrider, on the command line and in other surfaces.
 
-A module for each report, with `EXAMPLES`, `report` and, where it takes arguments, `configure`.
+A module for each report, with `EXAMPLES`, `ARGUMENTS` and `report`.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,7 @@ def parser_for(name: str) -> "CommandParser":
     """Return the parser of a report's arguments; it knows their help and all options."""
     from outrider.surfaces.parser import CommandParser
 
-    module = import_module(f"{__name__}.{name}")
-    parser = CommandParser(name, REPORTS[name], module.EXAMPLES)
-    if configure := getattr(module, "configure", None):
-        configure(parser)
-    return parser
+    return CommandParser(name, REPORTS[name], import_module(f"{__name__}.{name}"))
 
 
 def report(name: str, words: Sequence[str]) -> Report:

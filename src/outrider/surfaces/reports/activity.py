@@ -17,13 +17,14 @@ examples:
   outrider activity
   outrider activity --json | jq '.kinds.search.providers'
 """
+ARGUMENTS = ()
 
 
 def report(arguments: Namespace) -> Report:
     """Return the sums of what is recorded."""
     sums = summary(ActivityLog(state_home(os.environ)).lines())
     rows = [{"what": name, **one} for group in sums.values() for name, one in group.items()]
-    return Report("Activity", sums, (Section(COLUMNS, rows),), () if rows else (NOTHING,))
+    return Report(sums, (Section(COLUMNS, rows),), () if rows else (NOTHING,))
 
 
 def _how(row: Row) -> str:

@@ -5,7 +5,13 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import Any
 
-from outrider.agents.definitions import AGENT_FIELDS, AgentDefinition, Source, parse_definition
+from outrider.agents.definitions import (
+    AGENT_FIELDS,
+    AgentDefinition,
+    Source,
+    normal_name,
+    parse_definition,
+)
 from outrider.agents.permissions import Clearance
 from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.preparation import find_agent
@@ -15,20 +21,23 @@ from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.data import to_json
 from outrider.protocol.results import WithheldTool
 from outrider.settings import places
-from outrider.surfaces.parser import CommandParser, bad_call
+from outrider.surfaces.parser import CWD, argument, bad_call
 from outrider.surfaces.reports.report import Column, Report, Row, Section, warnings_of
-from outrider.surfaces.text import by_reason, clean
+from outrider.surfaces.text import by_reason
 
 EXAMPLES = """\
 A project's agents win over yours, and yours over the built-in ones. A file that
 has a fault is listed with its path, the line and the fault.
 
 examples:
-  outrider agents
   outrider agents explorer            one in full, with the tools it gets here
   outrider agents new api-reviewer    a commented file to begin with
   outrider agents --json --cwd ../other-project
 """
+ARGUMENTS = (
+    argument("name", metavar="AGENT", nargs="*", help="show this one in full; 'new NAME' adds one"),
+    CWD,
+)
 
 STATES = {Clearance.RUN: "", Clearance.ASK: ", asks first", Clearance.REFUSE: ", off"}
 TEMPLATE = """\
@@ -45,14 +54,6 @@ EXAMPLE_VALUES = {
 }
 
 
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `agents`."""
-    parser.add_argument(
-        "name", metavar="AGENT", nargs="*", help="show this one in full; 'new NAME' adds one"
-    )
-    parser.add_cwd()
-
-
 def report(arguments: Namespace) -> Report:
     """Return the agents, or the one that is asked for."""
     match arguments.name:
@@ -61,7 +62,7 @@ def report(arguments: Namespace) -> Report:
         case [name]:
             return _one(name, open_project(arguments.cwd))
         case ["new", name]:
-            return _added(name)
+            return _added(normal_name(name))
         case _:
             raise bad_call("give one AGENT, or 'new NAME'", "agents")
 
@@ -89,10 +90,10 @@ def record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
 
 def lost(project: Project) -> list[str]:
     """Return a sentence for each agent file that isn't used because of another one."""
-    agents = project.discovery.agents
+    discovery = project.discovery
     return [
-        f"{one.path}: not used; {agents[one.name].path} defines {one.name} too"
-        for one in project.discovery.shadowed
+        f"{one.path}: not used; {discovery.agents[one.name].path} defines {one.name} too"
+        for one in discovery.shadowed
     ]
 
 
@@ -117,44 +118,36 @@ def _all(project: Project) -> Report:
             "policy": policy_for(project),
         },
     }
-    faults = [{"text": text} for text in lost(project)]
-    faults += [
-        {"text": str(note), "colour": PAINT[note.severity]} for note in discovery.diagnostics
-    ]
+    faults = [{"fault": text} for text in (*lost(project), *map(str, discovery.diagnostics))]
     sections = Section(AGENT, agents, wraps=True), Section(FAULT, faults, wraps=True)
-    return Report("Agents", data, sections, warnings_of(warnings))
+    return Report(data, sections, warnings_of(warnings))
 
 
 def _lines(agent: Row) -> list[str]:
     """Return what is said of an agent: what it is for, what it has, and what it doesn't get."""
-    tools = f" · {', '.join(agent['tools']) or 'no tools'}"
-    if agent["withheld"] and not agent["tools"]:
+    withheld, tools = without(agent), f" · {', '.join(agent['tools']) or 'no tools'}"
+    if withheld and not agent["tools"]:
         tools = ": gets none of its tools"
     problem = f" ({agent['modelProblem']})" if agent["modelProblem"] else ""
     about = f"{agent['source']}{STATES[agent['mayRun']]}{tools} · {agent['model']}{problem}"
-    missing = [f"without {without(agent)}"] if agent["withheld"] else []
-    return [agent["description"], about, *missing]
+    return [agent["description"], about, *([f"without {withheld}"] if withheld else [])]
 
 
-PAINT = {"error": "red", "warning": "yellow"}
 AGENT = (
     Column("", "name", lambda agent: "red" if agent["mayRun"] == Clearance.REFUSE else "cyan"),
     Column("", _lines),
 )
-FAULT = (Column("", "text", lambda fault: fault.get("colour")),)
+FAULT = (Column("", "fault", "yellow"),)
 
 
 def _one(name: str, project: Project) -> Report:
     definition = find_agent(name, project.discovery)
     agent = {**record(definition, project), "systemPrompt": definition.system_prompt}
     shown = {**agent, "tools": ", ".join(agent["tools"]), "withheld": without(agent)}
-    prompt = clean(shown.pop("systemPrompt")).splitlines()
+    shown["systemPrompt"] = definition.system_prompt.splitlines()
     rows = [{"name": name, "value": value} for name, value in shown.items() if value is not None]
-    sections = (
-        Section((Column("", "name", "cyan"), Column("", "value")), rows, wraps=True),
-        Section((Column("", "line"),), [{"line": one} for one in prompt], "prompt", wraps=True),
-    )
-    return Report(f"Agent {definition.name}", {"agent": agent}, sections)
+    sections = (Section((Column("", "name", "cyan"), Column("", "value")), rows, wraps=True),)
+    return Report({"agent": agent}, sections)
 
 
 def _added(name: str) -> Report:
@@ -176,4 +169,4 @@ def _added(name: str) -> Report:
     except OSError as error:
         raise invalid(f"{path} can't be written: {error.strerror}.") from None
     row, note = {"name": name, "path": str(path)}, f"edit it, then: outrider agents {name}"
-    return Report("New agent", row, (Section((Column("", "path"),), [row], wraps=True),), (note,))
+    return Report(row, (Section((Column("", "path"),), [row], wraps=True),), (note,))

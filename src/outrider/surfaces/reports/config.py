@@ -8,7 +8,7 @@ from outrider.delegation.request import working_directory
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Origin, effective
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.report import Column, Report, Section, warnings_of
 
 EXAMPLES = """\
@@ -21,13 +21,12 @@ examples:
   OUTRIDER_SUBAGENTS__TIMEOUT_MS=60000 outrider config
   outrider config --json | jq '.values["subagents.timeoutMs"]'
 """
+ARGUMENTS = (CWD,)
 COLUMNS = (
     Column("key", colour="cyan"),
     Column("value", lambda row: json.dumps(row["value"], ensure_ascii=False)),
     Column("from", "origin", "dim"),
 )
-
-configure = CommandParser.add_cwd
 
 
 def report(arguments: Namespace) -> Report:
@@ -46,4 +45,4 @@ def report(arguments: Namespace) -> Report:
     data = {"values": values, "files": files, "warnings": settings.warnings}
     rows = [{"key": name, **entry} for name, entry in values.items()]
     notes = warnings_of(settings.warnings)
-    return Report("Configuration", data, (Section(COLUMNS, rows),), notes)
+    return Report(data, (Section(COLUMNS, rows),), notes)

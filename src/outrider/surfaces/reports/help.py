@@ -3,20 +3,16 @@
 from argparse import Namespace
 from collections.abc import Mapping
 
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import argument
 from outrider.surfaces.reports import REPORTS
 from outrider.surfaces.reports.report import Column, Report, Section
 
 EXAMPLES = "examples:\n  outrider help\n  outrider help run\n"
+ARGUMENTS = (argument("name", metavar="COMMAND", nargs="?", help="show the help of this one"),)
 COLUMNS = (Column(entry="name", colour="cyan"), Column(entry="summary"))
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `help`; that of a command is answered by the command itself."""
-    parser.add_argument("name", metavar="COMMAND", nargs="?", help="show the help of this one")
 
 
 def report(arguments: Namespace, commands: Mapping[str, str] = REPORTS) -> Report:
     """Return the list of commands: the reports, or those of another surface."""
     rows = [{"name": name, "summary": summary} for name, summary in commands.items()]
-    return Report("Help", {"commands": rows}, (Section(COLUMNS, rows, wraps=True),))
+    return Report({"commands": rows}, (Section(COLUMNS, rows, wraps=True),))

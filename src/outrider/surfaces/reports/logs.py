@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from outrider.records.activity import ActivityLog
 from outrider.settings.places import state_home
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import argument, number
 from outrider.surfaces.reports.report import Column, Report, Row, Section
 from outrider.surfaces.text import duration
 
@@ -21,15 +21,11 @@ examples:
 
 KINDS = {"search": "searches", "fetch": "fetched pages", "convert": "documents", "runs": "runs"}
 NOTHING = "nothing has been recorded yet."
-DEFAULT_LIMIT = 50
 MAX_TIME = 1e11
-
-
-def configure(parser: CommandParser) -> None:
-    """Declare the arguments of `logs`."""
-    for kind, what in KINDS.items():
-        parser.add_argument(f"--{kind}", action="store_true", help=f"only {what}")
-    parser.add_limit(DEFAULT_LIMIT, "lines")
+ARGUMENTS = (
+    *(argument(f"--{kind}", action="store_true", help=f"only {KINDS[kind]}") for kind in KINDS),
+    argument("--limit", metavar="N", type=number, default=50, help="at most N lines (50)"),
+)
 
 
 def report(arguments: Namespace) -> Report:
@@ -41,7 +37,7 @@ def report(arguments: Namespace) -> Report:
         if not wanted or line["kind"] in wanted
     ][: arguments.limit]
     notes = () if lines else (NOTHING,)
-    return Report("Logs", {"lines": lines}, (Section(COLUMNS, lines),), notes)
+    return Report({"lines": lines}, (Section(COLUMNS, lines),), notes)
 
 
 def local_time(iso: str) -> str:

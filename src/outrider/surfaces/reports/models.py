@@ -8,7 +8,7 @@ from outrider.delegation.project import Project, open_project
 from outrider.models.catalogue import EMBEDDED
 from outrider.models.local_servers import WELL_KNOWN, probe_local_servers
 from outrider.models.resolution import ModelChoice
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.modules import model_choices
 from outrider.surfaces.reports.report import Column, Report, Section, warnings_of
 
@@ -20,13 +20,12 @@ examples:
   outrider run "Where is main?" -m embedded
   outrider models --json | jq -r '.models[] | select(.problem == null) | .model'
 """
+ARGUMENTS = (CWD,)
 COLUMNS = (
     Column("model", colour="cyan"),
     Column("is", lambda row: "off" if row["problem"] else "first" if row["answers"] else "there"),
     Column("why", lambda row: row["problem"] or row["why"]),
 )
-
-configure = CommandParser.add_cwd
 
 
 def report(arguments: Namespace) -> Report:
@@ -38,7 +37,7 @@ def report(arguments: Namespace) -> Report:
         rows.setdefault(choice.model, row | {"problem": choice.problem})
     models = list(rows.values())
     notes = warnings_of(project.settings.warnings)
-    return Report("Models", {"models": models}, (Section(COLUMNS, models, wraps=True),), notes)
+    return Report({"models": models}, (Section(COLUMNS, models, wraps=True),), notes)
 
 
 def _choices(project: Project) -> Iterator[ModelChoice]:

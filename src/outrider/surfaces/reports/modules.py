@@ -12,11 +12,12 @@ from outrider.models.resolution import ModelChoice, other_choices
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.settings.keys import SEARCH_PROVIDERS
 from outrider.surfaces.mcp.hosts import HOSTS, registered
-from outrider.surfaces.parser import CommandParser
+from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.lsp import COLUMNS, language_servers
 from outrider.surfaces.reports.report import Column, Report, Row, Section, warnings_of
 from outrider.tools.documents.conversion import INSTALL, is_installed
 from outrider.tools.loading import load_tools
+from outrider.tools.lsp.servers import Server
 from outrider.tools.web.providers import PROVIDERS as SEARCHES
 
 EXAMPLES = """\
@@ -24,23 +25,24 @@ examples:
   outrider modules
   outrider modules --json | jq -r '.modules[] | select(.on) | .name'
 """
-
-configure = CommandParser.add_cwd
+ARGUMENTS = (CWD,)
+Subject = ModelChoice | str | Server | None
+"""What can be tried: a model, a search provider, a language server; None is the converter."""
 
 
 def report(arguments: Namespace) -> Report:
     """Return what is on here."""
     project = open_project(arguments.cwd)
-    rows = [*tools(project), *services(project), *_hosts()]
+    rows = [*_tools(project), *(row for row, _ in services(project)), *_hosts()]
     sections = (Section((Column("kind", colour="dim"), *COLUMNS[1:]), rows, wraps=True),)
-    return Report("Modules", {"modules": rows}, sections, warnings_of(project.settings.warnings))
+    return Report({"modules": rows}, sections, warnings_of(project.settings.warnings))
 
 
 def _row(kind: str, name: str, on: bool, why: str) -> Row:
     return {"kind": kind, "name": name, "on": on, "why": why}
 
 
-def tools(project: Project) -> Iterator[Row]:
+def _tools(project: Project) -> Iterator[Row]:
     """Yield every tool, as an agent of the user's gets it that lists them all."""
     own, problems = load_tools(project.config.tools.modules)
     names = (*CATALOGUE, *(tool.name for tool in own))
@@ -52,19 +54,19 @@ def tools(project: Project) -> Iterator[Row]:
     yield from (_row("tools", "?", False, problem) for problem in problems)
 
 
-def services(project: Project) -> Iterator[Row]:
+def services(project: Project) -> Iterator[tuple[Row, Subject]]:
     """Yield what agents work with: models, search providers, language servers, the converter."""
     for number, one in enumerate(model_choices(project)):
-        why = one.problem or one.reason if number else one.problem or f"it answers: {one.reason}"
-        yield _row("models", one.shown, not one.problem, why)
+        why = one.problem or ("" if number else "it answers: ") + one.reason
+        yield _row("models", one.shown, not one.problem, why), one
     for name in SEARCH_PROVIDERS:
-        yield _row("search", name, *SEARCHES[name].state(os.environ, project.config.web))
-    for one in language_servers(project):
-        yield _row("servers", one["name"], one["on"], one["why"])
+        yield _row("search", name, *SEARCHES[name].state(os.environ, project.config.web)), name
+    for row, program in language_servers(project):
+        yield _row("servers", row["name"], row["on"], row["why"]), program
     there, on = is_installed(), project.config.convert.enabled
     why = "it is installed" if on else "convert.enabled is off"
     missing = f"not installed; {INSTALL} lets children read PDF and Office files"
-    yield _row("converter", "markitdown", there and on, why if there else missing)
+    yield _row("converter", "markitdown", there and on, why if there else missing), None
 
 
 def _hosts() -> Iterator[Row]:

@@ -101,7 +101,6 @@ class Section:
 class Report:
     """What was found: data for programs, and the sections of it that people see."""
 
-    title: str
     data: Mapping[str, Any]
     sections: tuple[Section, ...] = ()
     notes: tuple[str, ...] = ()
@@ -115,14 +114,10 @@ class Report:
                 yield paint(fit(one_line(section.title), room), "bold")
             yield from (line.rstrip() for line in section.lines(room, paint))
 
-    def lines(self, room: int, paint: Paint = lambda text, _: text) -> list[str]:
+    def lines(self, room: int) -> list[str]:
         """Return the lines of a panel of so many columns, with the notes at its end."""
-        notes = [line for note in self.notes for line in wrapped(one_line(note), room)]
-        return [*self.table(room, paint), *(paint(note, "yellow") for note in notes)]
-
-    def to_json(self) -> Mapping[str, Any]:
-        """Return the data."""
-        return self.data
+        notes = (line for note in self.notes for line in wrapped(one_line(note), room))
+        return [*self.table(room), *notes]
 
 
 def warnings_of(settings_warnings: Sequence[str]) -> tuple[str, ...]:
