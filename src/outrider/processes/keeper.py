@@ -26,7 +26,6 @@ from outrider.processes.reaping import (
     command_line,
     descendants,
     fork,
-    name_writers,
     reap,
     received,
     sweep,
@@ -81,7 +80,8 @@ class Keeper:
         self._control.close()
         self._unread = self._number = b""
         self._control, theirs = socket.socketpair()
-        name_writers(self._control)
+        if sys.platform == "linux":  # the kernel tells who wrote what is received
+            self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._watch.hold(self._control.fileno(), select.POLLIN)
         with theirs:
             self._shell = fork(lambda: self._become_shell(theirs.fileno()), self._watch)
@@ -154,13 +154,6 @@ class Keeper:
         self._lifeline.sendall(b"".join(field + b"\0" for field in fields))
 
 
-def _remove(folder: str) -> None:
-    with suppress(OSError):
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
-
-
 def main() -> None:
     """Keep the shell of `LIFELINE OUTPUT FOLDER COMMAND…`; remove the folder at the end."""
     lifeline, output = map(int, sys.argv[1:3])
@@ -169,4 +162,7 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     become_subreaper()
     Keeper(socket.socket(fileno=lifeline), output, command).serve()
-    _remove(folder)
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)

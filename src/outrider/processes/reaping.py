@@ -220,12 +220,6 @@ def working_directory(pid: int, told: bytes) -> bytes:
     return told
 
 
-def name_writers(link: socket.socket) -> None:
-    """Let the kernel tell who wrote each piece of what a link receives."""
-    if sys.platform == "linux":
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-
-
 def received(link: socket.socket) -> tuple[bytes, int | None]:
     """Return what one process wrote to a link, and its id where the kernel tells it."""
     chunk, ancillary, _, _ = link.recvmsg(65_536, socket.CMSG_SPACE(12))

@@ -40,8 +40,8 @@ MIN_LIFE_SECONDS = 60.0
 MAX_FAILED_STARTS = 3
 """How many fork servers in a row may give up before they are ready; more would do the same."""
 PLAIN_VARIABLES = (
-    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR",
-    "SSL_CERT_FILE", "TMPDIR", "USER",
+    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH",
+    "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "USER",
 )  # fmt: skip
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
@@ -69,7 +69,7 @@ class HostedForkServer:
         self._looked_at = 0.0
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
-        """Start a child; raises `NoForkServer` while there is nothing to fork from."""
+        """Start a child; raises `NoForkServer` or `OSError` while there is nothing to fork from."""
         here = surroundings()
         return await _start(self._connected(brief.provider, here), brief, env, here)
 
@@ -84,7 +84,10 @@ class HostedForkServer:
                 self._end()
             if self._connection is None:
                 self._connection = self._begin(provider, here)
-            if self._surroundings != here or not self._is_ready(self._connection):
+            if not self._ready:
+                with suppress(BlockingIOError):
+                    self._ready = self._connection.recv(16, socket.MSG_DONTWAIT) == READY
+            if self._surroundings != here or not self._ready:
                 raise NoForkServer
             return self._connection
 
@@ -102,30 +105,20 @@ class HostedForkServer:
             raise NoForkServer
         self._identity, self._surroundings = code_identity(), here
         self._begun_at = self._looked_at = time.monotonic()
-        try:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError:
-            raise NoForkServer from None
-        try:
-            self._process = _spawn("host", theirs.fileno(), provider)
-        except OSError:
-            ours.close()
-            raise NoForkServer from None
-        finally:
-            theirs.close()
         self._ready = False
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self._process = _spawn("host", theirs.fileno(), provider)
+            except OSError:
+                ours.close()
+                raise
         return ours
-
-    def _is_ready(self, connection: socket.socket) -> bool:
-        if not self._ready:
-            with suppress(OSError):
-                self._ready = connection.recv(16, socket.MSG_DONTWAIT) == READY
-        return self._ready
 
     async def ready(self, provider: str) -> bool:
         """Return whether it got ready; waits until that is known."""
         while True:
-            with suppress(NoForkServer):
+            with suppress(NoForkServer, OSError):
                 self._connected(provider, surroundings())
                 return True
             if self._process is None or self._process.poll() is not None:
@@ -215,13 +208,11 @@ class UserForkServer:
                 os.kill(self.pid, signal.SIGKILL)
 
     def _ask(self, question: bytes, name: str | None = None) -> bytes | None:
-        try:
-            with self._connect(name) as connection:
-                connection.settimeout(MAX_ANSWER_SECONDS)
-                connection.send(question)
-                return connection.recv(MAX_PACKET_BYTES)
-        except OSError:
-            return None
+        with suppress(OSError), self._connect(name) as connection:
+            connection.settimeout(MAX_ANSWER_SECONDS)
+            connection.send(question)
+            return connection.recv(MAX_PACKET_BYTES)
+        return None
 
     def _connect(self, name: str | None = None) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -279,8 +270,7 @@ async def _start(
 def _plain_environment() -> dict[str, str]:
     """Return what a fork server is started with of our environment: nothing secret."""
     env = {name: os.environ[name] for name in PLAIN_VARIABLES if name in os.environ}
-    if path := os.environ.get("PYTHONPATH"):
-        env["PYTHONPATH"] = path
+    if path := env.get("PYTHONPATH"):
         with suppress(OSError):  # where the working directory is gone
             # It works elsewhere, where a relative path would lead to something else.
             env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))

@@ -5,6 +5,7 @@ them but the masked session in the run's folder.
 """
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -18,7 +19,6 @@ from outrider.processes.shielding import shielded
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, event_to_json
-from outrider.runtimes.native.following import Following
 from outrider.runtimes.native.links import StartFailed
 from outrider.runtimes.native.runtime import mark_of, start_cold
 from outrider.runtimes.pi import schema
@@ -108,7 +108,8 @@ class PiRuntime:
         relay = Relay(listener, translator, self._max_line)
         prompt = brief.system_prompt
         if brief.output_schema is not None:
-            prompt = f"{prompt}\n{schema.rule(brief.output_schema)}"
+            wanted = json.dumps(brief.output_schema, ensure_ascii=False)
+            prompt = f"{prompt}\n{schema.RULE.format(schema=wanted)}"
         try:
             with (
                 private_file(spill, "prompt.md", prompt) as (role, role_path),
@@ -169,7 +170,7 @@ class _Talk:
             finish = schema.reported(finish, report)
             if report.is_valid:
                 break
-            task = schema.again(report)
+            task = schema.AGAIN.format(faults="\n".join(map(str, report.faults)))
         if finish is not None:
             self.relay.tell(finish)
         return ended
@@ -185,7 +186,7 @@ class _Talk:
             spent_ms = round((time.monotonic() - self.begun) * 1000)
             left_ms = max(0, self.brief.timeout_ms - spent_ms)
             links = start_cold("outrider.runtimes.pi.launch", start, self.env, left_ms, files)
-            return await Following(links, self.relay, mark_of(self.brief)).run()
+            return await links.follow(self.relay, mark_of(self.brief))
 
 
 def _keep_session(session: int, place: Path, masker: Masker) -> None:
