@@ -11,7 +11,6 @@ OutriderError
 ├── ToolFault        a file or folder that can't be used
 ├── ShellEnded            a shell that is gone
 ├── ModelUnavailable      a model that can't be asked
-├── NoForkServer          no process to fork a child from
 ├── ForkServerUnfit       a process that must not be forked
 ├── AgentUnusable         an agent file that can't be used
 ├── RpcError              a message of an MCP client that gets an error for an answer

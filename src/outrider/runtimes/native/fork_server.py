@@ -26,7 +26,6 @@ from typing import Any
 
 from outrider.processes.surroundings import may_be_confined, surroundings
 from outrider.protocol.brief import Brief, Start
-from outrider.protocol.errors import OutriderError
 from outrider.protocol.fork_server import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
 from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
 from outrider.settings.places import state_home
@@ -44,10 +43,6 @@ PLAIN_VARIABLES = (
     "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "USER",
 )  # fmt: skip
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
-
-
-class NoForkServer(OutriderError):
-    """There is no fork server to start a child from; the caller starts it cold."""
 
 
 class HostedForkServer:
@@ -69,7 +64,7 @@ class HostedForkServer:
         self._looked_at = 0.0
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
-        """Start a child; raises `NoForkServer` or `OSError` while there is nothing to fork from."""
+        """Start a child; raises `StartFailed` or `OSError` while there is nothing to fork from."""
         here = surroundings()
         return await _start(self._connected(brief.provider, here), brief, env, here)
 
@@ -88,7 +83,7 @@ class HostedForkServer:
                 with suppress(BlockingIOError):
                     self._ready = self._connection.recv(16, socket.MSG_DONTWAIT) == READY
             if self._surroundings != here or not self._ready:
-                raise NoForkServer
+                raise StartFailed("The fork server isn't ready.")
             return self._connection
 
     def _is_outdated(self, here: str) -> bool:
@@ -102,7 +97,7 @@ class HostedForkServer:
 
     def _begin(self, provider: str, here: str) -> socket.socket:
         if self._failed_starts >= MAX_FAILED_STARTS:
-            raise NoForkServer
+            raise StartFailed("No fork server gets ready here.")
         self._identity, self._surroundings = code_identity(), here
         self._begun_at = self._looked_at = time.monotonic()
         self._ready = False
@@ -118,7 +113,7 @@ class HostedForkServer:
     async def ready(self, provider: str) -> bool:
         """Return whether it got ready; waits until that is known."""
         while True:
-            with suppress(NoForkServer, OSError):
+            with suppress(StartFailed, OSError):
                 self._connected(provider, surroundings())
                 return True
             if self._process is None or self._process.poll() is not None:
@@ -178,14 +173,14 @@ class UserForkServer:
         self._minutes = minutes
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
-        """Start a child; raises `NoForkServer`, and has one ready for the next time."""
+        """Start a child; raises `StartFailed` or `OSError`, and has one for next time."""
         if may_be_confined():  # and the command that left the fork server behind was not
-            raise NoForkServer
+            raise StartFailed("This process may be confined.")
         try:
             connection = self._connect()
         except OSError:
             self._begin(brief.provider)
-            raise NoForkServer from None
+            raise
         with connection:
             return await _start(connection, brief, env, self._here)
 
@@ -246,7 +241,7 @@ class UserForkServer:
 async def _start(
     connection: socket.socket, brief: Brief, env: Mapping[str, str], here: str
 ) -> Links:
-    """Hand the other ends of a child's links to a fork server; raises `NoForkServer`."""
+    """Hand the other ends of a child's links to a fork server; raises `StartFailed`."""
     begun = time.monotonic()
     deadline_ms = round(begun * 1000) + brief.timeout_ms
     request = StartRequest(deadline_ms, here, brief.provider).to_bytes()
@@ -263,7 +258,7 @@ async def _start(
             error = failure.__cause__
             full = isinstance(error, OSError) and error.errno in _FULL
             if not full or time.monotonic() > begun + MAX_SEND_SECONDS:
-                raise NoForkServer from failure
+                raise
             await asyncio.sleep(0.005)
 
 

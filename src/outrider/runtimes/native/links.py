@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from outrider.processes.reaping import sweep_marked
 from outrider.processes.shielding import shielded
+from outrider.protocol.brief import RUN_VARIABLE
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import OutriderError
 from outrider.runtimes.runtime import ChildExit, Listener
@@ -59,12 +60,9 @@ class Links:
         _lifelines.add(self._lifeline)
 
     async def follow(
-        self, listener: Listener, mark: str, fork_server: int | None = None
+        self, listener: Listener, run_id: str, fork_server: int | None = None
     ) -> ChildExit:
-        """Pass on what the child sends until all of it is gone; return how it ended.
-
-        `mark` is what the environment of everything that the child starts has in common.
-        """
+        """Pass on what the child sends until all of it is gone; return how it ended."""
         events, errors, status = self._readable
         give_up = self._loop.time() + MAX_FORK_SECONDS
         try:
@@ -80,7 +78,7 @@ class Links:
                 late = self._loop.time() > give_up or _is_stopped(fork_server)
                 self.is_stuck = late and self._is_nobody
         finally:
-            await self._end(listener, mark)
+            await self._end(listener, run_id)
         return self._exit()
 
     def _send(self, data: bytes) -> None:
@@ -136,7 +134,7 @@ class Links:
         """Whether there is no process yet to wait for: the fork server has not forked."""
         return self._process is None and not self._told
 
-    async def _end(self, listener: Listener, mark: str) -> None:
+    async def _end(self, listener: Listener, run_id: str) -> None:
         """Let the guardian end what is left, and make sure that it does."""
         self._loop.remove_writer(self._lifeline)
         with suppress(OSError):
@@ -158,14 +156,12 @@ class Links:
             if self._process is not None:
                 self._process.wait()
             if len(self._told) == 1:  # the guardian was killed, and ended nothing
-                await shielded(asyncio.to_thread(sweep_marked, mark))
+                await shielded(asyncio.to_thread(sweep_marked, RUN_VARIABLE, run_id))
 
     def _kill(self) -> None:
         """End the guardian itself, whose death the kernel turns into the child's."""
-        guardian = self._process.pid if self._process else None
-        if self._told:
-            guardian = int(self._told[0].removeprefix("pid "))
-        if guardian is not None:
+        guardians = [int(line.removeprefix("pid ")) for line in self._told[:1]]
+        for guardian in [self._process.pid] if self._process else guardians:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(guardian, signal.SIGKILL)
 

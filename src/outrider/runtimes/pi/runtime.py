@@ -20,7 +20,7 @@ from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, event_to_json
 from outrider.runtimes.native.links import StartFailed
-from outrider.runtimes.native.runtime import mark_of, start_cold
+from outrider.runtimes.native.runtime import start_cold
 from outrider.runtimes.pi import schema
 from outrider.runtimes.pi.choices import INSTALL, TRUST_VERSION, find_pi, model_options, version_of
 from outrider.runtimes.pi.events import REPEATING, Translator
@@ -178,7 +178,7 @@ async def _asked(
         left_ms = max(0, brief.timeout_ms - spent_ms)
         module, env = "outrider.runtimes.pi.launch", start["environment"]
         links = start_cold(module, told, env, left_ms, files)
-        return await links.follow(relay, mark_of(brief))
+        return await links.follow(relay, brief.run_id)
 
 
 def _keep_session(session: int, place: Path, masker: Masker) -> None:
