@@ -52,7 +52,6 @@ class Run:
     has_handle: bool = False
     """Whether a client was told that it goes on, and may ask for it again."""
     watchers: set[Request] = field(default_factory=set[Request])
-    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[Json]" = field(init=False)
 
     def on_start(self, prepared: Prepared, run_id: str) -> None:
@@ -73,10 +72,8 @@ class Run:
             request.progress(self.doing)
 
     def stop(self) -> None:
-        """End it, with what there is so far."""
-        self.cancelled.set()
-        if not self.id:
-            self.task.cancel()
+        """End it; its record has what there is so far."""
+        self.task.cancel()
 
     async def ended(self, request: Request, seconds: float) -> bool:
         """Wait so long, with progress on the way; return whether it has ended."""
@@ -98,11 +95,12 @@ class Run:
         folder, name, arguments = self.key
         try:
             async with room:
-                told = {"on_start": self.on_start, "on_event": self.on_event}
-                caller = replace(caller, **told, cancelled=self.cancelled)
+                caller = replace(caller, on_start=self.on_start, on_event=self.on_event)
                 tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder, caller))
                 result = await tool.call(arguments)
         except asyncio.CancelledError:  # by `stop`
+            if self.id:
+                return {}
             why = "It was stopped before a child was started."
             result = refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
         return {} if self.has_handle and self.id else result.to_dict()["details"]
