@@ -26,7 +26,7 @@ from outrider.delegation.api import subagent
 from outrider.processes import guardian
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes.native import following, runtime
+from outrider.runtimes.native import links, runtime
 from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.testing import (
     ModelRequest,
@@ -159,7 +159,7 @@ sleep {mark}
 async def test_nothing_is_left_by_a_command_that_ends_guardian_and_keeper(
     doer: Path, monkeypatch: pytest.MonkeyPatch, number: str
 ) -> None:
-    monkeypatch.setattr(following, "MAX_STOP_SECONDS", 1.0)
+    monkeypatch.setattr(links, "MAX_STOP_SECONDS", 1.0)
     (temporary := doer.parent / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     mark = f"{os.getpid()}.{random.randrange(10**6)}"
@@ -375,7 +375,7 @@ async def test_wrong_types_from_a_program_are_refused_in_words(world: Path) -> N
 async def test_a_warm_process_that_is_stopped_costs_no_answer(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "MAX_FORK_SECONDS", 0.5)
+    monkeypatch.setattr(links, "MAX_FORK_SECONDS", 0.5)
     with ScriptedModel([answer("Done.")]) as server:
         os.environ.update(server.environment)
         assert await hosted_fork_server().ready("openai-chat")
@@ -390,7 +390,7 @@ async def test_a_warm_process_that_is_stopped_costs_no_answer(
 def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "MAX_FORK_SECONDS", 0.2)
+    monkeypatch.setattr(links, "MAX_FORK_SECONDS", 0.2)
     monkeypatch.setattr(type(hosted_fork_server()), "kill", lambda _self: None)
     effects = world / "effects"
     agents = world / ".outrider/agents"
@@ -426,7 +426,7 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
 async def test_a_guardian_that_is_stopped_is_ended_with_its_child(
     world: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    monkeypatch.setattr(following, "MAX_STOP_SECONDS", 0.5)
+    monkeypatch.setattr(links, "MAX_STOP_SECONDS", 0.5)
     with ScriptedModel([silence_after("So far.")]) as server:
         os.environ.update(server.environment)
         running = asyncio.ensure_future(subagent("explorer", "Go.", model=server.model))

@@ -89,3 +89,20 @@ def test_no_public_exception_of_ours_is_outside_the_tree() -> None:
         and not any(getattr(base, "id", "") == "OutriderError" for base in node.bases)
     }
     assert outside == {"errors.py: OutriderError"}
+
+
+SIZES: dict[str, tuple[tuple[str, ...], int]] = {
+    "MCP on stdio, in place of the SDK": (
+        ("surfaces/mcp/connection.py", "surfaces/mcp/wire.py"),
+        400,
+    ),
+}
+"""Parts that are to stay small: globs below `src/outrider`, and the lines they may have."""
+
+
+@pytest.mark.parametrize("part", SIZES)
+def test_a_part_keeps_to_its_size(part: str) -> None:
+    globs, limit = SIZES[part]
+    files = [path for glob in globs for path in SOURCE.glob(glob)]
+    assert files
+    assert sum(len(path.read_text().splitlines()) for path in files) <= limit

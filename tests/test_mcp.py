@@ -302,7 +302,7 @@ async def test_a_client_that_gave_a_token_hears_something_while_nothing_happens(
     assert runs.PROGRESS_EVERY_SECONDS <= 15
     monkeypatch.setattr(runs, "PROGRESS_EVERY_SECONDS", 0.001)
     request, told = request_with(progressToken="t")
-    run = runs.Run(b"")
+    run = runs.Run((Path(), "subagent", {}))
     run.task = asyncio.create_task(asyncio.sleep(60))
     waiting = asyncio.create_task(run.ended(request, float("inf")))
     while len(told) < 3:
@@ -312,22 +312,46 @@ async def test_a_client_that_gave_a_token_hears_something_while_nothing_happens(
     assert await waiting
 
 
-async def test_the_fork_server_ends_when_the_last_run_is_long_over(tmp_path, world, monkeypatch):
-    killed, go_on = asyncio.Event(), asyncio.Event()
+def hold_calls(monkeypatch, tmp_path, **settings):
+    """Return a way to delegate a task whose call waits, what was begun, and a way to let go."""
+    begun, go_on = [], asyncio.Event()
 
     async def call(_tool, arguments):
-        if arguments["task"] == "long":
+        begun.append(arguments["task"])
+        if arguments["task"] != "short":
             await go_on.wait()
         return refused(Refusal(ErrorCode.UNKNOWN_AGENT, "Nobody."))
 
     monkeypatch.setattr(SubAgentTool, "call", call)
-    monkeypatch.setattr(runs, "hosted_fork_server", lambda: SimpleNamespace(kill=killed.set))
-    project = open_project(tmp_path, {**os.environ, "OUTRIDER_WARM__KEEP_MINUTES": "0"})
+    config = open_project(tmp_path, {**os.environ, **settings}).config
     all_runs, (request, _) = runs.Runs(), request_with()
 
     async def delegate(task):
-        return await all_runs.call(request, "subagent", {"task": task}, project, Caller(os.environ))
+        key = (tmp_path, "subagent", {"task": task})
+        return await all_runs.call(request, key, config, Caller(os.environ))
 
+    return delegate, begun, go_on
+
+
+async def test_nothing_is_prepared_for_calls_that_wait(tmp_path, world, monkeypatch):
+    """Two hundred may wait at once, and an idle server must not be left with their memory."""
+    most = {"OUTRIDER_SUBAGENTS__MAX_CONCURRENT": "2"}
+    delegate, begun, go_on = hold_calls(monkeypatch, tmp_path, **most)
+    calls = [asyncio.create_task(delegate(f"task {number}")) for number in range(5)]
+    while len(begun) < 2:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert begun == ["task 0", "task 1"]
+    go_on.set()
+    await asyncio.gather(*calls)
+    assert len(begun) == 5
+
+
+async def test_the_fork_server_ends_when_the_last_run_is_long_over(tmp_path, world, monkeypatch):
+    killed = asyncio.Event()
+    monkeypatch.setattr(runs, "hosted_fork_server", lambda: SimpleNamespace(kill=killed.set))
+    at_once = {"OUTRIDER_WARM__KEEP_MINUTES": "0"}
+    delegate, _, go_on = hold_calls(monkeypatch, tmp_path, **at_once)
     long_one = asyncio.create_task(delegate("long"))
     assert (await delegate("short"))["isError"]
     await asyncio.sleep(0.01)

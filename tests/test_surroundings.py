@@ -20,7 +20,6 @@ from outrider.protocol.brief import Brief
 from outrider.runtimes.native import runtime as native
 from outrider.runtimes.native.fork_server import (
     HostedForkServer,
-    NoForkServer,
     UserForkServer,
     code_identity,
     hosted_fork_server,
@@ -216,7 +215,7 @@ async def test_a_host_that_changes_its_surroundings_gets_another_fork_server(
     most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, hard))
     try:
-        with pytest.raises(NoForkServer):
+        with pytest.raises(StartFailed):
             await fork_server.start_child(Brief("0", "x", "", "", "openai-chat:x", "/"), {})
         assert fork_server.pid == first  # other threads may still need it
         monkeypatch.setattr("outrider.runtimes.native.fork_server.MIN_LIFE_SECONDS", 0)
@@ -249,7 +248,7 @@ async def test_a_cold_start_gets_the_time_that_is_left(
 
     async def in_vain(*_: object) -> Links:
         await asyncio.sleep(0.2)
-        raise NoForkServer
+        raise StartFailed("None.")
 
     def start_cold(_module: str, _start: object, _env: object, timeout_ms: int) -> Links:
         given.append(timeout_ms)
@@ -269,11 +268,12 @@ async def test_a_cold_start_gets_the_time_that_is_left(
 ASK = """
 import asyncio, os
 from outrider.protocol.brief import Brief
-from outrider.runtimes.native.fork_server import NoForkServer, UserForkServer
+from outrider.runtimes.native.fork_server import UserForkServer
+from outrider.runtimes.native.links import StartFailed
 brief = Brief("00000000", "x", "You.", "Go.", "openai-chat:x", "/")
 try:
     asyncio.run(UserForkServer(os.environ, minutes=1).start_child(brief, {}))
-except NoForkServer:
+except (StartFailed, OSError):
     print("none yet")
 """
 

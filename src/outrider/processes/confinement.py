@@ -4,7 +4,6 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from ctypes import get_errno
 
 from outrider.processes.reaping import libc
@@ -23,15 +22,14 @@ for kinds in (0x10000000, 0x40020000):  # a user's own, and in it mounts and a n
 
 def kernel_offers() -> dict[str, tuple[bool, str]]:
     """Return for each means of confinement whether it works here, and what was found."""
-    means = (_cgroup, _seccomp, _landlock, _user_namespaces)
-    return {one.__name__.strip("_").replace("_", " "): _asked(one) for one in means}
-
-
-def _asked(means: Callable[[], str]) -> tuple[bool, str]:
-    try:
-        return True, means()
-    except OSError as error:
-        return False, error.strerror or str(error)
+    offers: dict[str, tuple[bool, str]] = {}
+    for means in (_cgroup, _seccomp, _landlock, _user_namespaces):
+        name = means.__name__.strip("_").replace("_", " ")
+        try:
+            offers[name] = True, means()
+        except OSError as error:
+            offers[name] = False, error.strerror or str(error)
+    return offers
 
 
 def _cgroup() -> str:

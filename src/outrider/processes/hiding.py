@@ -26,10 +26,8 @@ def hide_environment(names: Collection[str]) -> None:
     for entry in ctypes.string_at(start, end - start).split(b"\0"):
         name, _, value = entry.partition(b"=")
         if os.fsdecode(name) in names:
-            os.putenv(
-                os.fsdecode(name), os.fsdecode(value)
-            )  # a copy, which the C library finds from now on
-            libc().memset(
-                ctypes.c_void_p(at + len(name) + 1), ord("*"), ctypes.c_size_t(len(value))
-            )
+            # A copy, which the C library finds from now on.
+            os.putenv(os.fsdecode(name), os.fsdecode(value))
+            secret, size = ctypes.c_void_p(at + len(name) + 1), ctypes.c_size_t(len(value))
+            libc().memset(secret, ord("*"), size)
         at += len(entry) + 1

@@ -20,18 +20,7 @@ import socket
 import sys
 from contextlib import suppress
 
-from outrider.processes.reaping import (
-    Watch,
-    become_subreaper,
-    command_line,
-    descendants,
-    fork,
-    name_writers,
-    reap,
-    received,
-    sweep,
-    working_directory,
-)
+from outrider.processes import reaping
 
 RUN = b"r"
 STOP = b"s"
@@ -47,7 +36,7 @@ class Keeper:
         self._lifeline = lifeline
         self._output = output
         self._command = command
-        self._watch = Watch()
+        self._watch = reaping.Watch()
         self._shell = 0
         self._control = socket.socket()  # a new one for each shell
         self._unread = b""
@@ -70,10 +59,10 @@ class Keeper:
                 _, ready = self._watch.wait()
                 if self._control.fileno() in ready:
                     self._hear()
-                reap(self._on_end)
+                reaping.reap(self._on_end)
                 holds = self._lifeline.fileno() not in ready or self._obey()
                 self._advance()
-        sweep(self._on_end)
+        reaping.sweep(self._on_end)
 
     def _start(self) -> None:
         # Nothing that is left in the old link may reach the new shell.
@@ -81,10 +70,11 @@ class Keeper:
         self._control.close()
         self._unread = self._number = b""
         self._control, theirs = socket.socketpair()
-        name_writers(self._control)
+        if sys.platform == "linux":  # the kernel tells who wrote what is received
+            self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._watch.hold(self._control.fileno(), select.POLLIN)
         with theirs:
-            self._shell = fork(lambda: self._become_shell(theirs.fileno()), self._watch)
+            self._shell = reaping.fork(lambda: self._become_shell(theirs.fileno()), self._watch)
 
     def _become_shell(self, control: int) -> None:
         """Turn this process into the shell, which finds its descriptors as 3 and 4."""
@@ -98,7 +88,7 @@ class Keeper:
 
     def _hear(self) -> None:
         """Take in what the shell says."""
-        chunk, writer = received(self._control)
+        chunk, writer = reaping.received(self._control)
         if not chunk:  # it has ended, or became another program with `exec`
             self._watch.let_go(self._control.fileno())
         if writer not in (None, self._shell):
@@ -128,14 +118,14 @@ class Keeper:
         if STOP in orders and self._state == "waiting":
             self._state = "ended"
         elif STOP in orders and self._state == "running":
-            sweep(self._on_end, self._older)  # what was there before this command stays
+            reaping.sweep(self._on_end, self._older)  # what was there before this command stays
         return bool(orders)
 
     def _advance(self) -> None:
         """Begin a command that waits for the shell, or answer for one that has ended."""
         if not self._ready or self._state not in ("waiting", "ended"):
             return
-        others = [pid for pid in descendants() if pid != self._shell]
+        others = [pid for pid in reaping.descendants() if pid != self._shell]
         if self._state == "ended":
             self._answer(others)
         else:
@@ -145,20 +135,13 @@ class Keeper:
                 self._control.send(self._number + b"\n")
 
     def _answer(self, others: list[int]) -> None:
-        lines = [f"{pid} {line}" for pid in others if (line := command_line(pid))]
+        lines = [f"{pid} {line}" for pid in others if (line := reaping.command_line(pid))]
         listed = "\n".join(lines).encode(errors="replace")
         restarted = b"restarted" if self._restarted else b""
-        cwd = working_directory(self._shell, self._cwd)
+        cwd = reaping.working_directory(self._shell, self._cwd)
         fields = (b"%d" % self._exit_code, restarted, cwd, listed)
         self._state, self._restarted = "none", False
         self._lifeline.sendall(b"".join(field + b"\0" for field in fields))
-
-
-def _remove(folder: str) -> None:
-    with suppress(OSError):
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
 
 
 def main() -> None:
@@ -167,6 +150,9 @@ def main() -> None:
     folder, *command = sys.argv[3:]
     for descriptor in (lifeline, output):
         os.set_inheritable(descriptor, False)
-    become_subreaper()
+    reaping.become_subreaper()
     Keeper(socket.socket(fileno=lifeline), output, command).serve()
-    _remove(folder)
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)

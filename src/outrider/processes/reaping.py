@@ -134,16 +134,14 @@ def sweep(on_end: OnEnd, spared: Set[int] = frozenset()) -> None:
         _kill_all(pids)
 
 
-def sweep_marked(mark: str) -> None:
-    """Kill every process that has this entry in its environment, for `MAX_SWEEP_SECONDS`.
+def sweep_marked(variable: str, value: str) -> None:
+    """Kill every process that has this in its environment, for `MAX_SWEEP_SECONDS`.
 
     For what is left when those who would have ended it were killed first.
     """
     give_up = time.monotonic() + MAX_SWEEP_SECONDS
-    variable, _, value = mark.partition("=")
-    while time.monotonic() < give_up:
-        pids = [pid for pid, its in marked(variable) if its == value]
-        if not pids:
+    while pids := [pid for pid, its in marked(variable) if its == value]:
+        if time.monotonic() > give_up:
             return
         _kill_all(pids)
 
@@ -218,12 +216,6 @@ def working_directory(pid: int, told: bytes) -> bytes:
         if not os.path.samefile(place, told):
             return os.readlink(place)
     return told
-
-
-def name_writers(link: socket.socket) -> None:
-    """Let the kernel tell who wrote each piece of what a link receives."""
-    if sys.platform == "linux":
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 
 def received(link: socket.socket) -> tuple[bytes, int | None]:

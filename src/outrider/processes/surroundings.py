@@ -24,6 +24,8 @@ _NAMESPACES = (
     "cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user",
     "uts",
 )  # fmt: skip
+_LIMITS = 16
+"""How many resource limits Linux has, soft and hard."""
 _PR_GET_SECUREBITS = 27
 _PR_GET_NO_NEW_PRIVS = 39
 _SYSTEM_CALLS = {"x86_64": ((252, 1, 0), (250, 0, -3, 0)), "aarch64": ((31, 1, 0), (219, 0, -3, 0))}
@@ -39,8 +41,9 @@ def surroundings() -> str:
     kept = [line for line in status.splitlines() if not line.startswith(_OF_ONE_PROCESS)]
     namespaces = [_link(f"{here}/ns/{name}") for name in _NAMESPACES]
     root = os.stat(f"{here}/root")
+    limits = [resource.getrlimit(one) for one in range(_LIMITS)]
     schedule = (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), os.sched_getparam(0))
-    seen = (kept, files, namespaces, root.st_dev, root.st_ino, schedule, _limits(), _unlisted())
+    seen = (kept, files, namespaces, root.st_dev, root.st_ino, schedule, limits, _unlisted())
     return hashlib.sha256(repr(seen).encode()).hexdigest()[:32]
 
 
@@ -58,22 +61,9 @@ def _link(path: str) -> str:
 
 def _read(path: str) -> bytes:
     """Return a file's text; nothing where this kernel doesn't have it."""
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            return os.read(descriptor, MAX_FILE_BYTES)
-        finally:
-            os.close(descriptor)
+    with suppress(OSError), open(path, "rb", buffering=0) as file:
+        return file.read(MAX_FILE_BYTES) or b""
     return b""
-
-
-def _limits() -> list[tuple[int, int]]:
-    """Return every resource limit that there is, soft and hard."""
-    found: list[tuple[int, int]] = []
-    with suppress(ValueError):  # a number too far
-        while True:
-            found.append(resource.getrlimit(len(found)))
-    return found
 
 
 def _unlisted() -> list[int]:

@@ -26,7 +26,6 @@ from typing import Any
 
 from outrider.processes.surroundings import may_be_confined, surroundings
 from outrider.protocol.brief import Brief, Start
-from outrider.protocol.errors import OutriderError
 from outrider.protocol.fork_server import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
 from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
 from outrider.settings.places import state_home
@@ -40,14 +39,10 @@ MIN_LIFE_SECONDS = 60.0
 MAX_FAILED_STARTS = 3
 """How many fork servers in a row may give up before they are ready; more would do the same."""
 PLAIN_VARIABLES = (
-    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR",
-    "SSL_CERT_FILE", "TMPDIR", "USER",
+    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH",
+    "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "USER",
 )  # fmt: skip
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
-
-
-class NoForkServer(OutriderError):
-    """There is no fork server to start a child from; the caller starts it cold."""
 
 
 class HostedForkServer:
@@ -69,7 +64,7 @@ class HostedForkServer:
         self._looked_at = 0.0
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
-        """Start a child; raises `NoForkServer` while there is nothing to fork from."""
+        """Start a child; raises `StartFailed` or `OSError` while there is nothing to fork from."""
         here = surroundings()
         return await _start(self._connected(brief.provider, here), brief, env, here)
 
@@ -84,8 +79,11 @@ class HostedForkServer:
                 self._end()
             if self._connection is None:
                 self._connection = self._begin(provider, here)
-            if self._surroundings != here or not self._is_ready(self._connection):
-                raise NoForkServer
+            if not self._ready:
+                with suppress(BlockingIOError):
+                    self._ready = self._connection.recv(16, socket.MSG_DONTWAIT) == READY
+            if self._surroundings != here or not self._ready:
+                raise StartFailed("The fork server isn't ready.")
             return self._connection
 
     def _is_outdated(self, here: str) -> bool:
@@ -99,33 +97,23 @@ class HostedForkServer:
 
     def _begin(self, provider: str, here: str) -> socket.socket:
         if self._failed_starts >= MAX_FAILED_STARTS:
-            raise NoForkServer
+            raise StartFailed("No fork server gets ready here.")
         self._identity, self._surroundings = code_identity(), here
         self._begun_at = self._looked_at = time.monotonic()
-        try:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError:
-            raise NoForkServer from None
-        try:
-            self._process = _spawn("host", theirs.fileno(), provider)
-        except OSError:
-            ours.close()
-            raise NoForkServer from None
-        finally:
-            theirs.close()
         self._ready = False
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self._process = _spawn("host", theirs.fileno(), provider)
+            except OSError:
+                ours.close()
+                raise
         return ours
-
-    def _is_ready(self, connection: socket.socket) -> bool:
-        if not self._ready:
-            with suppress(OSError):
-                self._ready = connection.recv(16, socket.MSG_DONTWAIT) == READY
-        return self._ready
 
     async def ready(self, provider: str) -> bool:
         """Return whether it got ready; waits until that is known."""
         while True:
-            with suppress(NoForkServer):
+            with suppress(StartFailed, OSError):
                 self._connected(provider, surroundings())
                 return True
             if self._process is None or self._process.poll() is not None:
@@ -185,14 +173,14 @@ class UserForkServer:
         self._minutes = minutes
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
-        """Start a child; raises `NoForkServer`, and has one ready for the next time."""
+        """Start a child; raises `StartFailed` or `OSError`, and has one for next time."""
         if may_be_confined():  # and the command that left the fork server behind was not
-            raise NoForkServer
+            raise StartFailed("This process may be confined.")
         try:
             connection = self._connect()
         except OSError:
             self._begin(brief.provider)
-            raise NoForkServer from None
+            raise
         with connection:
             return await _start(connection, brief, env, self._here)
 
@@ -215,13 +203,11 @@ class UserForkServer:
                 os.kill(self.pid, signal.SIGKILL)
 
     def _ask(self, question: bytes, name: str | None = None) -> bytes | None:
-        try:
-            with self._connect(name) as connection:
-                connection.settimeout(MAX_ANSWER_SECONDS)
-                connection.send(question)
-                return connection.recv(MAX_PACKET_BYTES)
-        except OSError:
-            return None
+        with suppress(OSError), self._connect(name) as connection:
+            connection.settimeout(MAX_ANSWER_SECONDS)
+            connection.send(question)
+            return connection.recv(MAX_PACKET_BYTES)
+        return None
 
     def _connect(self, name: str | None = None) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -255,7 +241,7 @@ class UserForkServer:
 async def _start(
     connection: socket.socket, brief: Brief, env: Mapping[str, str], here: str
 ) -> Links:
-    """Hand the other ends of a child's links to a fork server; raises `NoForkServer`."""
+    """Hand the other ends of a child's links to a fork server; raises `StartFailed`."""
     begun = time.monotonic()
     deadline_ms = round(begun * 1000) + brief.timeout_ms
     request = StartRequest(deadline_ms, here, brief.provider).to_bytes()
@@ -272,15 +258,14 @@ async def _start(
             error = failure.__cause__
             full = isinstance(error, OSError) and error.errno in _FULL
             if not full or time.monotonic() > begun + MAX_SEND_SECONDS:
-                raise NoForkServer from failure
+                raise
             await asyncio.sleep(0.005)
 
 
 def _plain_environment() -> dict[str, str]:
     """Return what a fork server is started with of our environment: nothing secret."""
     env = {name: os.environ[name] for name in PLAIN_VARIABLES if name in os.environ}
-    if path := os.environ.get("PYTHONPATH"):
-        env["PYTHONPATH"] = path
+    if path := env.get("PYTHONPATH"):
         with suppress(OSError):  # where the working directory is gone
             # It works elsewhere, where a relative path would lead to something else.
             env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))

@@ -1,10 +1,11 @@
-"""The four descriptors between a parent and its child, held by the parent.
+"""A child over the four descriptors that its parent holds, until nothing of the child is left.
 
 Dropping the lifeline ends the child; the kernel drops it when this process dies. Events come over
 sockets: unlike a pipe, a socket can't be opened through `/proc`, so no command that a child runs
 can forge an event, or hold the lifeline for us.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -12,13 +13,22 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 
+from outrider.processes.reaping import sweep_marked
+from outrider.processes.shielding import shielded
+from outrider.protocol.brief import RUN_VARIABLE
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import OutriderError
+from outrider.runtimes.runtime import ChildExit, Listener
 
+CHUNK_BYTES = 1 << 18
+MAX_STOP_SECONDS = 20.0
+MAX_FORK_SECONDS = 30.0
+"""How long a fork server may take to fork: many wait for it at once on a small machine."""
+LOOK_EVERY_SECONDS = 0.5
+"""How often we look whether the fork server that we wait for has been stopped."""
 # -P: the working directory is hostile ground, and must not be searched for modules.
 PYTHON = (sys.executable, "-P", "-m")
 
@@ -27,61 +37,150 @@ class StartFailed(OutriderError):
     """A child that could not be started."""
 
 
-@dataclass(slots=True)
 class Links:
-    """A child as its parent holds it: `events` and `errors`, and `status` on how it ended."""
+    """A child as its parent holds it. Leaving `follow`, however that happens, ends the child."""
 
-    lifeline: socket.socket
-    events: int
-    errors: int
-    status: int
-    unsent: memoryview
-    """What the child hasn't taken yet: first the brief, later answers to its requests."""
-    process: "subprocess.Popen[bytes] | None" = None
-    """The guardian, where it is ours to wait for; that of a forked child isn't."""
-    guardian: int | None = None
-    _open: set[int] = field(default_factory=set[int])
-
-    def __post_init__(self) -> None:
-        self._open = {self.events, self.errors, self.status}
-        for descriptor in self._open:
+    def __init__(
+        self, ours: list[int], unsent: bytes, process: "subprocess.Popen[bytes] | None"
+    ) -> None:
+        lifeline, *self._readable = ours
+        self.is_stuck = False
+        """Whether a fork server took the task and never forked."""
+        self._lifeline = socket.socket(fileno=lifeline)
+        self._unsent = memoryview(unsent)
+        """What the child hasn't taken yet: first the brief, later answers to its requests."""
+        self._process = process
+        """The guardian, where it is ours to wait for; that of a forked child isn't."""
+        self._status = b""
+        self._loop = asyncio.get_running_loop()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._lifeline.setblocking(False)
+        for descriptor in self._readable:
             os.set_blocking(descriptor, False)
-        self.lifeline.setblocking(False)
-        _lifelines.add(self.lifeline)
+        _lifelines.add(self._lifeline)
 
-    def send(self, data: bytes) -> bool:
-        """Send as much as fits now, `data` last; return whether all of it is sent."""
-        if data:
-            self.unsent = memoryview(bytes(self.unsent) + data)
+    async def follow(
+        self, listener: Listener, run_id: str, fork_server: int | None = None
+    ) -> ChildExit:
+        """Pass on what the child sends until all of it is gone; return how it ended."""
+        events, errors, status = self._readable
+        give_up = self._loop.time() + MAX_FORK_SECONDS
         try:
-            while self.unsent:
-                self.unsent = self.unsent[self.lifeline.send(self.unsent) :]
-        except BlockingIOError:
-            return False
-        except OSError:  # the child is gone, which its status tells
-            self.unsent = memoryview(b"")
-        return True
+            listener.on_link(self._send)
+            self._loop.add_reader(events, self._pass_on, events, listener.on_events)
+            self._loop.add_reader(errors, self._pass_on, errors, listener.on_errors)
+            self._loop.add_reader(status, self._on_status, listener)
+            self._send(b"")
+            while not self._gone.done() and not self.is_stuck:
+                seconds = LOOK_EVERY_SECONDS if self._is_nobody else None
+                await asyncio.wait({self._gone}, timeout=seconds)
+                self._on_status(listener)  # this process may be the one that is late
+                late = self._loop.time() > give_up or _is_stopped(fork_server)
+                self.is_stuck = late and self._is_nobody
+        finally:
+            await self._end(listener, run_id)
+        return self._exit()
 
-    def stop(self) -> None:
-        """Drop the lifeline: the guardian ends the child, with SIGTERM and then with SIGKILL."""
+    def _send(self, data: bytes) -> None:
+        """Send more to the child, behind what it hasn't taken yet."""
+        if self._lifeline.fileno() < 0:
+            return  # the child was let go of meanwhile
+        if data:
+            self._unsent = memoryview(bytes(self._unsent) + data)
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._lifeline.send(self._unsent) :]
+        except BlockingIOError:
+            self._loop.add_writer(self._lifeline, self._send, b"")
+            return
+        except OSError:  # the child is gone, which its status tells
+            self._unsent = memoryview(b"")
+        self._loop.remove_writer(self._lifeline)
+
+    def _pass_on(self, descriptor: int, take: Callable[[bytes], None]) -> bool:
+        """Hand over what is there now; return whether there was anything."""
+        data = self._read(descriptor)
+        if data:
+            take(data)
+        return bool(data)
+
+    def _on_status(self, listener: Listener) -> None:
+        data = self._read(self._readable[-1])
+        self._status += data or b""
+        if data is None and not self._gone.done():
+            # What the child said last may still be in the socket.
+            while self._pass_on(self._readable[0], listener.on_events):
+                pass
+            self._gone.set_result(None)
+
+    def _read(self, descriptor: int) -> bytes | None:
+        """Return what is there now, empty for nothing yet, None where nothing more will come."""
+        try:
+            data = os.read(descriptor, CHUNK_BYTES)
+        except BlockingIOError:
+            return b""
+        if data:
+            return data
+        self._loop.remove_reader(descriptor)
+        return None
+
+    @property
+    def _told(self) -> list[str]:
+        """What the guardian said: its id, before the child begins, and how the child ended."""
+        return self._status.decode(errors="replace").split("\n")[:-1]
+
+    @property
+    def _is_nobody(self) -> bool:
+        """Whether there is no process yet to wait for: the fork server has not forked."""
+        return self._process is None and not self._told
+
+    async def _end(self, listener: Listener, run_id: str) -> None:
+        """Let the guardian end what is left, and make sure that it does."""
+        self._loop.remove_writer(self._lifeline)
         with suppress(OSError):
             # Closing alone says nothing as long as some fork of this process holds a copy.
-            self.lifeline.shutdown(socket.SHUT_RDWR)
-        self.lifeline.close()
+            self._lifeline.shutdown(socket.SHUT_RDWR)
+        self._lifeline.close()
+        try:
+            # A child begins only after we were told of it, and with its lifeline whole: so one
+            # that we know nothing of now never will, and another can be started in its place.
+            self._on_status(listener)
+            if not self._is_nobody:
+                await shielded(asyncio.wait({self._gone}, timeout=MAX_STOP_SECONDS))
+        finally:
+            if not self._gone.done():
+                self._kill()
+            for descriptor in self._readable:
+                self._loop.remove_reader(descriptor)
+                os.close(descriptor)
+            if self._process is not None:
+                self._process.wait()
+            if len(self._told) == 1:  # the guardian was killed, and ended nothing
+                await shielded(asyncio.to_thread(sweep_marked, RUN_VARIABLE, run_id))
 
-    def kill(self) -> None:
+    def _kill(self) -> None:
         """End the guardian itself, whose death the kernel turns into the child's."""
-        if self.guardian is not None:
+        guardians = [int(line.removeprefix("pid ")) for line in self._told[:1]]
+        for guardian in [self._process.pid] if self._process else guardians:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.guardian, signal.SIGKILL)
+                os.killpg(guardian, signal.SIGKILL)
 
-    def release(self) -> None:
-        """Close everything; called when the child's end is known, or can't be."""
-        self.lifeline.close()
-        while self._open:
-            os.close(self._open.pop())
-        if self.process is not None:
-            self.process.wait()
+    def _exit(self) -> ChildExit:
+        if not self._told:
+            return ChildExit(started=False)
+        self.is_stuck = False  # it may have forked at the last moment
+        kind, _, number = self._told[-1].partition(" ")
+        if kind == "exit":
+            return ChildExit(started=True, code=int(number))
+        # The kernel ends the child of a guardian that was killed.
+        return ChildExit(started=True, signal=int(number) if kind == "signal" else signal.SIGKILL)
+
+
+def _is_stopped(pid: int | None) -> bool:
+    """Whether a process does nothing until somebody lets it go on, as after SIGSTOP."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:
+        return stat.read().rpartition(b") ")[2].startswith(b"T")
+    return False
 
 
 _lifelines: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
@@ -104,30 +203,21 @@ def with_links(start: object, hand_over: HandOver) -> Links:
     `start` is a dataclass that it reads first. Raises `StartFailed`.
     """
     # JSON in ASCII keeps what is no Unicode: a folder's name, or a variable, can be any bytes.
-    data = memoryview(json.dumps(to_json(start)).encode() + b"\n")
-    links: list[tuple[int, int]] = []
+    data = json.dumps(to_json(start)).encode() + b"\n"
+    ours: list[int] = []
+    theirs: list[int] = []
     try:
-        links += [_socket_pair()]
-        links += [_socket_pair()]
-        links += [os.pipe()]  # stderr: what a tool's own processes open as `/dev/stderr`
-        links += [_socket_pair()]
-        process = hand_over(tuple(theirs for _, theirs in links))
+        for is_pipe in (False, False, True, False):
+            # stderr is a pipe, since a tool's own processes open it as `/dev/stderr`.
+            pair = os.pipe() if is_pipe else [one.detach() for one in socket.socketpair()]
+            ours.append(pair[0])
+            theirs.append(pair[1])
+        process = hand_over(tuple(theirs))
     except (OSError, ValueError) as error:
-        _close(ours for ours, _ in links)
+        for descriptor in ours:
+            os.close(descriptor)
         raise StartFailed(f"The child could not be started: {error}") from error
     finally:
-        _close(theirs for _, theirs in links)
-    lifeline, events, errors, status = (ours for ours, _ in links)
-    line = socket.socket(fileno=lifeline)
-    return Links(line, events, errors, status, data, process, process and process.pid)
-
-
-def _socket_pair() -> tuple[int, int]:
-    """Return our end and the child's."""
-    ours, theirs = socket.socketpair()
-    return ours.detach(), theirs.detach()
-
-
-def _close(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+        for descriptor in theirs:
+            os.close(descriptor)
+    return Links(ours, data, process)

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from outrider.masking import without_secrets
-from outrider.protocol.brief import RUN_VARIABLE, Brief, Start
-from outrider.runtimes.native.following import Following
+from outrider.protocol.brief import Brief, Start
 from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
 from outrider.runtimes.runtime import ChildExit, Listener
 
@@ -42,7 +41,7 @@ class NativeRuntime:
         try:
             start = Start(brief, dict(environment))
             links = start_cold("outrider.child", start, environment, brief.timeout_ms)
-            return await Following(links, listener, mark_of(brief)).run()
+            return await links.follow(listener, brief.run_id)
         except StartFailed as error:
             return ChildExit(started=False, reason=str(error))
 
@@ -51,31 +50,19 @@ class NativeRuntime:
     ) -> ChildExit:
         if not self._keep_minutes or sys.platform != "linux":
             return ChildExit(started=False)
-        from outrider.runtimes.native.fork_server import (
-            NoForkServer,
-            UserForkServer,
-            hosted_fork_server,
-        )
+        from outrider.runtimes.native import fork_server
 
         try:
-            server = (
-                UserForkServer(self._env, self._keep_minutes)
-                if self._one_shot
-                else hosted_fork_server()
-            )
+            server = fork_server.hosted_fork_server()
+            if self._one_shot:
+                server = fork_server.UserForkServer(self._env, self._keep_minutes)
             links = await server.start_child(brief, environment)
-        except (NoForkServer, OSError):
+        except (StartFailed, OSError):
             return ChildExit(started=False)
-        following = Following(links, listener, mark_of(brief), server.pid)
-        ended = await following.run()
-        if following.is_stuck:
+        ended = await links.follow(listener, brief.run_id, server.pid)
+        if links.is_stuck:
             server.kill()
         return ended
-
-
-def mark_of(brief: Brief) -> str:
-    """Return the variable that all processes of a run have in their environment."""
-    return f"{RUN_VARIABLE}={brief.run_id}"
 
 
 def start_cold(

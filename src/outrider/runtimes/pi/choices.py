@@ -77,12 +77,8 @@ def choose_pi_model(
     own = _read(agent_folder(env) / "settings.json")
     default = [member(own, key) for key in ("defaultProvider", "defaultModel")]
     chosen = "/".join(map(str, default)) if all(default) else None
-    for name, reason in (
-        (flag, "flag"),
-        (agent, "agent file"),
-        (configured, "configuration"),
-        (chosen, "pi's settings"),
-    ):
+    given = {"flag": flag, "agent file": agent, "configuration": configured}
+    for reason, name in {**given, "pi's settings": chosen}.items():
         if name and name.strip():
             return _named(name.strip(), reason, env)
     keys = {key: provider.name for provider in PROVIDERS.values() for key in provider.keys}

@@ -6,6 +6,7 @@ piece all that came before it. What is read here both of them have.
 
 import re
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any, cast
 
 from outrider.protocol import events as ours, jsonl
@@ -59,7 +60,7 @@ class Translator:
         if kind := _text(data, "type"):
             message = member(data, "message")
             others = message is not None and _text(message, "role") != "assistant"
-            yield from self._at_work() if others else self._event(kind, data)
+            yield from self._event("" if others else kind, data)
 
     def _event(self, kind: str, data: Any) -> Iterator[ours.Event]:
         match kind:
@@ -67,7 +68,10 @@ class Translator:
                 self._ended = False
                 yield self._session()
             case "turn_start" if not self._retrying:
-                yield from self._turn_start()
+                if over := self._budget.forbids_turn():
+                    yield self._finished(Outcome.OVER_BUDGET, over)
+                self._turn += 1
+                yield ours.TurnStartEvent(self._turn)
             case "message_start":
                 yield from self._message_start(data)
             case "message_update":
@@ -86,21 +90,12 @@ class Translator:
                 yield self._tool_end(data)
             case "auto_retry_start":
                 yield self._retry(data)
-            case _:
-                yield from self._at_work()
-
-    def _at_work(self) -> Iterator[ours.Event]:
-        yield ours.MessageUpdateEvent(self._turn, "")
+            case _:  # it is at work
+                yield ours.MessageUpdateEvent(self._turn, "")
 
     def _session(self) -> ours.Event:
         brief = self._brief
         return ours.SessionEvent(brief.run_id, brief.agent, self._model, brief.cwd)
-
-    def _turn_start(self) -> Iterator[ours.Event]:
-        if over := self._budget.forbids_turn():
-            yield self._finished(Outcome.OVER_BUDGET, over)
-        self._turn += 1
-        yield ours.TurnStartEvent(self._turn)
 
     def _message_start(self, data: Any) -> Iterator[ours.Event]:
         self._ended = False
@@ -110,7 +105,7 @@ class Translator:
         if model and self._model.partition(":")[2] != model:
             self._model = f"{provider}:{model}"
             yield self._session()
-        yield from self._at_work()
+        yield ours.MessageUpdateEvent(self._turn, "")
 
     def _message_end(self, message: Any) -> Iterator[ours.Event]:
         parts = _array(message, "content")
@@ -195,9 +190,8 @@ def _usage(given: Any, turns: int) -> Usage:
 
 
 def _text(value: Any, *names: str) -> str:
-    for name in names:
-        value = member(value, name)
-    return value if isinstance(value, str) else ""
+    found = reduce(member, names, value)
+    return found if isinstance(found, str) else ""
 
 
 def _line(value: Any, name: str) -> str:
@@ -212,6 +206,5 @@ def _number(value: Any, name: str) -> float:
 
 
 def _array(value: Any, *names: str) -> list[Any]:
-    for name in names:
-        value = member(value, name)
-    return value if is_array(value) else []
+    found = reduce(member, names, value)
+    return found if is_array(found) else []

@@ -5,12 +5,13 @@ them but the masked session in the run's folder.
 """
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from outrider.masking import Masker
 from outrider.processes.reaping import HAS_PROC
@@ -18,9 +19,8 @@ from outrider.processes.shielding import shielded
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, event_to_json
-from outrider.runtimes.native.following import Following
 from outrider.runtimes.native.links import StartFailed
-from outrider.runtimes.native.runtime import mark_of, start_cold
+from outrider.runtimes.native.runtime import start_cold
 from outrider.runtimes.pi import schema
 from outrider.runtimes.pi.choices import INSTALL, TRUST_VERSION, find_pi, model_options, version_of
 from outrider.runtimes.pi.events import REPEATING, Translator
@@ -63,11 +63,11 @@ class Relay:
     """Passes pi's lines on to the run's listener as our events."""
 
     def __init__(self, listener: Listener, translator: Translator, max_line: int) -> None:
+        self.begun = time.monotonic()
         self.on_errors = listener.on_errors
+        self.translator = translator
         self._listener = listener
-        self._translator = translator
         self._max_line = max_line
-        self._begun = time.monotonic()
         self._held = b""
 
     def on_link(self, send: Callable[[bytes], None]) -> None:
@@ -78,7 +78,7 @@ class Relay:
         *whole, self._held = (self._held + data).split(b"\n")
         for line in whole:
             # What means nothing counts too: so many bytes, of which the listener has a limit.
-            self.tell(*self._translator.events(line), otherwise=b" " * len(line))
+            self.tell(*self.translator.events(line), otherwise=b" " * len(line))
         if len(self._held) > self._max_line:
             if self._held.startswith(REPEATING):
                 self._held = self._held[: self._max_line // 2]
@@ -87,7 +87,7 @@ class Relay:
 
     def tell(self, *events: Event, otherwise: bytes = b"") -> None:
         """Send events."""
-        at = round((time.monotonic() - self._begun) * 1000)
+        at = round((time.monotonic() - self.begun) * 1000)
         lines = [jsonl.encode(event_to_json(event, at)) for event in events] or [otherwise]
         self._listener.on_events(b"".join(line + b"\n" for line in lines))
 
@@ -104,11 +104,11 @@ class PiRuntime:
     ) -> ChildExit:
         """Run one task and return when pi and everything it started are gone."""
         spill = Path(brief.spill_folder or brief.cwd)
-        translator = Translator(brief)
-        relay = Relay(listener, translator, self._max_line)
+        relay = Relay(listener, Translator(brief), self._max_line)
         prompt = brief.system_prompt
         if brief.output_schema is not None:
-            prompt = f"{prompt}\n{schema.rule(brief.output_schema)}"
+            wanted = json.dumps(brief.output_schema, ensure_ascii=False)
+            prompt = f"{prompt}\n{schema.RULE.format(schema=wanted)}"
         try:
             with (
                 private_file(spill, "prompt.md", prompt) as (role, role_path),
@@ -117,10 +117,9 @@ class PiRuntime:
                 around = Surroundings.of(Path(brief.cwd), environment, trusted=False)
                 env = {**around.for_server(), **VARIABLES}
                 files = ("--system-prompt", role_path, "--session", session_path)
-                command = [*_command(brief, env), *files]
-                talk = _Talk(brief, spill, command, env, [role, session], relay)
+                start = {"command": [*_command(brief, env), *files], "environment": env}
                 try:
-                    return await talk.held(translator)
+                    return await _answered(brief, start, [role, session], relay)
                 finally:
                     place = spill.parent / SESSION
                     kept = asyncio.to_thread(_keep_session, session, place, self._masker)
@@ -144,48 +143,42 @@ def _command(brief: Brief, env: Mapping[str, str]) -> list[str]:
     return command
 
 
-@dataclass(frozen=True, slots=True)
-class _Talk:
-    """One conversation with pi, in one session."""
+async def _answered(
+    brief: Brief, start: dict[str, Any], files: list[int], relay: Relay
+) -> ChildExit:
+    """Return how pi ended, once all was told; asked again where its answer doesn't fit."""
+    task, wanted, translator = brief.task, brief.output_schema, relay.translator
+    ended, finish = ChildExit(started=False), None
+    for _attempt in range(2):
+        ended = await _asked(brief, start, files, relay, task)
+        finish = translator.end(ended.code)
+        if finish is None or wanted is None or not translator.has_answered:
+            break
+        report = schema.judge(wanted, translator.answer)
+        finish = schema.reported(finish, report)
+        if report.is_valid:
+            break
+        task = schema.AGAIN.format(faults="\n".join(map(str, report.faults)))
+    if finish is not None:
+        relay.tell(finish)
+    return ended
 
-    brief: Brief
-    spill: Path
-    command: list[str]
-    env: dict[str, str]
-    files: list[int]
-    relay: Relay
-    begun: float = field(default_factory=time.monotonic)
 
-    async def held(self, translator: Translator) -> ChildExit:
-        """Return how pi ended, once all was told; asked again where its answer doesn't fit."""
-        task, wanted = self.brief.task, self.brief.output_schema
-        ended, finish = ChildExit(started=False), None
-        for _attempt in range(2):
-            ended = await self._asked(task)
-            finish = translator.end(ended.code)
-            if finish is None or wanted is None or not translator.has_answered:
-                break
-            report = schema.judge(wanted, translator.answer)
-            finish = schema.reported(finish, report)
-            if report.is_valid:
-                break
-            task = schema.again(report)
-        if finish is not None:
-            self.relay.tell(finish)
-        return ended
-
-    async def _asked(self, task: str) -> ChildExit:
-        with ExitStack() as stack:
-            message, files = [f"Task: {task}"], self.files
-            if len(task) > MAX_TASK_ARGUMENT or "\0" in task:
-                file, path = stack.enter_context(private_file(self.spill, "task.md", task))
-                message, files = [f"@{path}", "Do the task in this file."], [*files, file]
-            command = [*self.command, *message]
-            start = {"command": command, "environment": self.env, "cwd": self.brief.cwd}
-            spent_ms = round((time.monotonic() - self.begun) * 1000)
-            left_ms = max(0, self.brief.timeout_ms - spent_ms)
-            links = start_cold("outrider.runtimes.pi.launch", start, self.env, left_ms, files)
-            return await Following(links, self.relay, mark_of(self.brief)).run()
+async def _asked(
+    brief: Brief, start: dict[str, Any], files: list[int], relay: Relay, task: str
+) -> ChildExit:
+    with ExitStack() as stack:
+        message = [f"Task: {task}"]
+        if len(task) > MAX_TASK_ARGUMENT or "\0" in task:
+            spill = Path(brief.spill_folder or brief.cwd)
+            file, path = stack.enter_context(private_file(spill, "task.md", task))
+            message, files = [f"@{path}", "Do the task in this file."], [*files, file]
+        told = {**start, "command": [*start["command"], *message], "cwd": brief.cwd}
+        spent_ms = round((time.monotonic() - relay.begun) * 1000)
+        left_ms = max(0, brief.timeout_ms - spent_ms)
+        module, env = "outrider.runtimes.pi.launch", start["environment"]
+        links = start_cold(module, told, env, left_ms, files)
+        return await links.follow(relay, brief.run_id)
 
 
 def _keep_session(session: int, place: Path, masker: Masker) -> None:

@@ -1,6 +1,5 @@
 """An output schema in words, for pi has no `report_back`; the answer is judged as a report is."""
 
-import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -21,11 +20,6 @@ Answer once more, with nothing but one JSON value that fits the schema."""
 _FENCED = re.compile(r"```(?:json)?\n(.*)\n```", re.DOTALL)
 
 
-def rule(schema: Any) -> str:
-    """Return what the system prompt says of a schema."""
-    return RULE.format(schema=json.dumps(schema, ensure_ascii=False))
-
-
 def judge(schema: Any, text: str) -> Report:
     """Return the report that an answer is; a code fence around all of it doesn't count."""
     fenced = _FENCED.fullmatch(text.strip())
@@ -33,11 +27,6 @@ def judge(schema: Any, text: str) -> Report:
     if read.fault is not None:
         return Report(text, (read.fault,))
     return Report(read.value, tuple(load_schema(schema).faults(read.value, read.size)))
-
-
-def again(report: Report) -> str:
-    """Return what pi is told when its first answer doesn't fit."""
-    return AGAIN.format(faults="\n".join(map(str, report.faults)))
 
 
 def reported(finish: TaskFinishEvent, report: Report) -> TaskFinishEvent:

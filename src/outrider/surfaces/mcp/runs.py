@@ -9,18 +9,19 @@ import gc
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from outrider.delegation.admission import max_children
 from outrider.delegation.briefing import hide_secrets
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
-from outrider.delegation.project import Project
 from outrider.processes.reaping import libc
-from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
 from outrider.protocol.results import refused
 from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.settings.keys import Config
 from outrider.surfaces.mcp.connection import Request
 from outrider.surfaces.mcp.results import handle, recorded, told
 from outrider.surfaces.mcp.wire import Json
@@ -35,11 +36,15 @@ DEAF_CLIENTS = ("claude-ai",)
 """Clients that give a token for progress, and give up in time all the same."""
 
 
+Key = tuple[Path, str, Json]
+"""A folder, a tool and its arguments."""
+
+
 @dataclass(eq=False)
 class Run:
     """A delegation under way."""
 
-    key: bytes
+    key: Key
     """The request that joins it."""
     id: str = ""
     """Empty while it waits for admission."""
@@ -47,7 +52,6 @@ class Run:
     has_handle: bool = False
     """Whether a client was told that it goes on, and may ask for it again."""
     watchers: set[Request] = field(default_factory=set[Request])
-    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[Json]" = field(init=False)
 
     def on_start(self, prepared: Prepared, run_id: str) -> None:
@@ -68,10 +72,8 @@ class Run:
             request.progress(self.doing)
 
     def stop(self) -> None:
-        """End it, with what there is so far."""
-        self.cancelled.set()
-        if not self.id:
-            self.task.cancel()
+        """End it; its record has what there is so far."""
+        self.task.cancel()
 
     async def ended(self, request: Request, seconds: float) -> bool:
         """Wait so long, with progress on the way; return whether it has ended."""
@@ -85,14 +87,20 @@ class Run:
             self.watchers.discard(request)
         return self.task.done()
 
-    async def details(self, tool: SubAgentTool, arguments: Json) -> Json:
+    async def details(self, caller: Caller, room: asyncio.Semaphore) -> Json:
         """Do it, and return the `details` of its result; with a handle, only its record has them.
 
         A client may never ask again, and a server that lives long must not keep all that was said.
         """
+        folder, name, arguments = self.key
         try:
-            result = await tool.call(arguments)
+            async with room:
+                caller = replace(caller, on_start=self.on_start, on_event=self.on_event)
+                tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder, caller))
+                result = await tool.call(arguments)
         except asyncio.CancelledError:  # by `stop`
+            if self.id:
+                return {}
             why = "It was stopped before a child was started."
             result = refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
         return {} if self.has_handle and self.id else result.to_dict()["details"]
@@ -103,18 +111,17 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
+        self._rooms: dict[int, asyncio.Semaphore] = {}
+        """For so many runs at once. Nothing is prepared for the others: any number may wait."""
         self._timers: tuple[asyncio.TimerHandle, ...] = ()
         """What is done when nothing has been delegated for a while."""
 
-    async def call(
-        self, request: Request, name: str, arguments: Json, project: Project, caller: Caller
-    ) -> Json:
+    async def call(self, request: Request, key: Key, config: Config, caller: Caller) -> Json:
         """Return the result of a tool that delegates, or a handle where that takes too long."""
-        key = jsonl.encode([str(project.folder), name, sorted(arguments.items())])
         joined = [run for run in self._runs if run.has_handle and run.key == key]
-        run = joined[0] if joined else self._begin(Run(key), name, arguments, project, caller)
+        run = joined[0] if joined else self._begin(Run(key), config, caller)
         try:
-            run.has_handle = not await run.ended(request, patience(request, project))
+            run.has_handle = not await run.ended(request, patience(request, config))
         except asyncio.CancelledError:
             if not run.has_handle:
                 run.stop()
@@ -122,8 +129,7 @@ class Runs:
         if run.has_handle:
             return handle(run.id)
         self.forget(run)
-        details = run.task.result() or recorded(run.id)
-        return told(details, project.config.mcp.result_bytes)
+        return told(run.task.result() or recorded(run.id), config.mcp.result_bytes)
 
     def find(self, run_id: str) -> Run | None:
         """Return a run that goes on or has a handle, by its id."""
@@ -134,15 +140,14 @@ class Runs:
         with suppress(ValueError):  # two may have waited for it
             self._runs.remove(run)
 
-    def _begin(self, run: Run, name: str, arguments: Json, project: Project, caller: Caller) -> Run:
-        told = {"on_start": run.on_start, "on_event": run.on_event, "cancelled": run.cancelled}
-        manager = SubAgentManager(project.folder, replace(caller, **told))
-        tool = SubAgentTool(sub_agent_profile(name), manager)
-        run.task = asyncio.create_task(run.details(tool, arguments))
+    def _begin(self, run: Run, config: Config, caller: Caller) -> Run:
+        most = max_children(config.subagents.max_concurrent)
+        room = self._rooms.setdefault(most, asyncio.Semaphore(most))
+        run.task = asyncio.create_task(run.details(caller, room))
         self._runs.append(run)
         for timer in self._timers:
             timer.cancel()
-        run.task.add_done_callback(lambda _: self._on_end(run, project.config.warm.keep_minutes))
+        run.task.add_done_callback(lambda _: self._on_end(run, config.warm.keep_minutes))
         return run
 
     def _on_end(self, run: Run, keep_minutes: int) -> None:
@@ -169,7 +174,7 @@ def _tidy() -> None:
         libc().malloc_trim(0)
 
 
-def patience(request: Request, project: Project) -> float:
+def patience(request: Request, config: Config) -> float:
     """Return for how many seconds a client can be kept waiting."""
     counts = request.token is not None and request.client.info.get("name") not in DEAF_CLIENTS
-    return float("inf") if counts else project.config.mcp.reply_within_ms / 1000
+    return float("inf") if counts else config.mcp.reply_within_ms / 1000

@@ -15,6 +15,7 @@ from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import invalid
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import refused
+from outrider.settings.keys import Config
 from outrider.surfaces.mcp.connection import Connection, Request
 from outrider.surfaces.mcp.offer import READER, Offer
 from outrider.surfaces.mcp.results import handle, recorded, told
@@ -70,17 +71,16 @@ class Server:
 
     async def _call_tool(self, request: Request) -> Json:
         name, arguments = request.params.get("name"), as_object(request.params.get("arguments"))
-        folder = Path(await request.root() or self._offer.folder)
         try:
-            project = open_project(folder)
-            settings = project.config.subagents
-            if name == READER and settings.enabled:
-                return await self._read_on(request, arguments, project)
-            if name not in settings.tools or not settings.enabled:
+            project = open_project(Path(await request.root() or self._offer.folder))
+            folder, config, env = project.folder, project.config, project.env
+            if not config.subagents.enabled or name not in (READER, *config.subagents.tools):
                 raise RpcError(INVALID_PARAMS, f"There is no tool {name!r} here.")
-            confirm = await self._confirm(request, name, arguments, project)
-            caller = Caller(project.env, confirm=confirm)
-            return await self._runs.call(request, name, arguments, project, caller)
+            if name == READER:
+                return await self._read_on(request, arguments, config)
+            caller = Caller(env, confirm=await self._confirm(request, name, arguments, project))
+            del project  # hundreds of calls may wait, and none of them needs it
+            return await self._runs.call(request, (folder, name, arguments), config, caller)
         except Refusal as refusal:
             return told(refused(refusal).to_dict()["details"], 0)
 
@@ -105,15 +105,15 @@ class Server:
                 self._confirmed.add(agent)
         return lambda _reason: agent in self._confirmed
 
-    async def _read_on(self, request: Request, given: Json, project: Project) -> Json:
+    async def _read_on(self, request: Request, given: Json, config: Config) -> Json:
         """Return a page of a run's answer, when it has ended; a handle where it hasn't in time."""
-        config, run_id = project.config, str(given.get("runId"))
+        run_id = str(given.get("runId"))
         if not re.fullmatch("[0-9a-f]{8}", run_id):
             raise invalid("runId has to be the id of a run: eight digits and letters.")
         limit = min(_number(given, "limit", config.mcp.result_bytes), config.limits.result_bytes)
         wait_ms = _number(given, "waitMs", config.mcp.reply_within_ms)
         if run := self._runs.find(run_id):
-            seconds = min(wait_ms / 1000, patience(request, project))
+            seconds = min(wait_ms / 1000, patience(request, config))
             if given.get("stop") is True:
                 run.stop()
                 seconds = float("inf")
