@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from outrider.processes.reaping import sweep_marked
-from outrider.processes.shielding import shielded
+from outrider.processes.shielding import ended, shielded
 from outrider.runtimes.native.links import Links
 from outrider.runtimes.runtime import ChildExit, Listener
 
@@ -34,9 +34,12 @@ class Following:
         self._fork_server = fork_server
         self._status = b""
         self._started = False
+        self._is_gone = False
+        self._listening: set[int] = set()
+        self._is_waiting_to_send = False
         self._loop = asyncio.get_running_loop()
-        self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._late: asyncio.Future[None] = self._loop.create_future()
+        self._news: asyncio.Future[None] = self._loop.create_future()
+        """Done when the child is gone, or when we have waited long enough."""
         self._timer = self._loop.call_later(
             LOOK_EVERY_SECONDS, self._look, self._loop.time() + MAX_FORK_SECONDS
         )
@@ -45,7 +48,7 @@ class Following:
         """Return how the child ended."""
         try:
             self._listen()
-            await asyncio.wait({self._gone, self._late}, return_when=asyncio.FIRST_COMPLETED)
+            await self._news
         finally:
             self._timer.cancel()
             await self._end()
@@ -53,6 +56,7 @@ class Following:
 
     def _listen(self) -> None:
         links = self._links
+        self._listening |= {links.events, links.errors, links.status}
         self._listener.on_link(self._send)
         self._loop.add_reader(links.events, self._pass_on, links.events, self._listener.on_events)
         self._loop.add_reader(links.errors, self._pass_on, links.errors, self._listener.on_errors)
@@ -63,10 +67,15 @@ class Following:
         """Send more to the child, behind what it hasn't taken yet."""
         if self._links.lifeline.fileno() < 0:
             return  # the child was let go of meanwhile
-        if self._links.send(data):
-            self._loop.remove_writer(self._links.lifeline)
-        else:
+        if not self._links.send(data):
+            self._is_waiting_to_send = True
             self._loop.add_writer(self._links.lifeline, self._send, b"")
+        elif self._is_waiting_to_send:
+            self._stop_sending()
+
+    def _stop_sending(self) -> None:
+        self._is_waiting_to_send = False
+        self._loop.remove_writer(self._links.lifeline)
 
     def _pass_on(self, descriptor: int, take: Callable[[bytes], None]) -> bool:
         """Hand over what is there now; return whether there was anything."""
@@ -80,11 +89,16 @@ class Following:
         if data:
             self._status += data
             self._note_guardian()
-        elif data is None and not self._gone.done():
+        elif data is None and not self._is_gone:
             # What the child said last may still be in the socket.
             while self._pass_on(self._links.events, self._listener.on_events):
                 pass
-            self._gone.set_result(None)
+            self._is_gone = True
+            self._wake()
+
+    def _wake(self) -> None:
+        if not self._news.done():
+            self._news.set_result(None)
 
     def _note_guardian(self) -> None:
         """Note who guards the child: its id comes first of all, so the child was started."""
@@ -101,8 +115,13 @@ class Following:
             return b""
         if data:
             return data
-        self._loop.remove_reader(descriptor)
+        self._stop_listening(descriptor)
         return None
+
+    def _stop_listening(self, descriptor: int) -> None:
+        if descriptor in self._listening:
+            self._listening.remove(descriptor)
+            self._loop.remove_reader(descriptor)
 
     @property
     def _is_nobody(self) -> bool:
@@ -118,25 +137,27 @@ class Following:
             self._timer = self._loop.call_later(LOOK_EVERY_SECONDS, self._look, give_up)
             return
         self.is_stuck = True
-        self._late.set_result(None)
+        self._wake()
 
     async def _end(self) -> None:
         """Let the guardian end what is left, and make sure that it does."""
-        self._loop.remove_writer(self._links.lifeline)
+        if self._is_waiting_to_send:
+            self._stop_sending()
         self._links.stop()
         try:
             # A child begins only after we were told of it, and with its lifeline whole: so one
             # that we know nothing of now never will, and another can be started in its place.
             self._on_status()
-            if not self._is_nobody:
-                await shielded(asyncio.wait_for(self._gone, MAX_STOP_SECONDS))
-        except TimeoutError:
-            pass  # it is killed below
+            if not self._is_gone and not self._is_nobody:
+                self._news = self._loop.create_future()
+                self._timer = self._loop.call_later(MAX_STOP_SECONDS, self._wake)
+                await ended({self._news})
         finally:
-            if not self._gone.done() or self._gone.cancelled():
+            self._timer.cancel()
+            if not self._is_gone:
                 self._links.kill()
-            for descriptor in (self._links.events, self._links.errors, self._links.status):
-                self._loop.remove_reader(descriptor)
+            for descriptor in tuple(self._listening):
+                self._stop_listening(descriptor)
             self._links.release()
             if self._guardian_was_killed:
                 await shielded(asyncio.to_thread(sweep_marked, self._mark))

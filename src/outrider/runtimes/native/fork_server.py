@@ -35,6 +35,8 @@ MAX_SEND_SECONDS = 10.0
 MAX_ANSWER_SECONDS = 5.0
 LOOK_EVERY_SECONDS = 1.0
 """How often a host checks that its fork server still has the code that a cold child would."""
+ONE_GO_SECONDS = 0.01
+"""How long what a thread hands down counts as seen: less than one child takes after another."""
 MIN_LIFE_SECONDS = 60.0
 """How long a host's fork server lives at least, where threads differ in their surroundings."""
 MAX_FAILED_STARTS = 3
@@ -65,13 +67,21 @@ class HostedForkServer:
         self._failed_starts = 0
         self._identity = ""
         self._surroundings = ""
+        self._around = 0, 0.0, ""
         self._begun_at = 0.0
         self._looked_at = 0.0
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
         """Start a child; raises `NoForkServer` while there is nothing to fork from."""
-        here = surroundings()
+        here = self._looked_around()
         return await _start(self._connected(brief.provider, here), brief, env, here)
+
+    def _looked_around(self) -> str:
+        """Return this thread's surroundings; for children started in one go we look once."""
+        thread, now = threading.get_ident(), time.monotonic()
+        if self._around[0] != thread or now > self._around[1] + ONE_GO_SECONDS:
+            self._around = thread, now, surroundings()
+        return self._around[2]
 
     def _connected(self, provider: str, here: str) -> socket.socket:
         outdated = self._is_outdated(here)  # not under the lock: it looks at many files
