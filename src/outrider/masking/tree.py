@@ -1,6 +1,6 @@
 """A masked copy of a JSON value of any depth."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -8,6 +8,7 @@ from .names import is_secret_name
 from .spans import MAX_CACHED
 
 _MASK = "[masked:secret]"
+_MAX_CACHED_KEYS = 256  # characters of all keys of an object
 _WALKED = (str, dict, list, tuple)
 
 Group = tuple[int, str]
@@ -89,9 +90,9 @@ class _Copy:
         copy: dict[str, Any] = {}
         holder[own_key] = copy
         slots: list[Slot] = []
-        for key, value in item.items():
-            masked = _unused(self._mask(key), copy)
-            step, secret = _step(masked) if len(masked) > MAX_CACHED else _short_step(masked)
+        is_short = sum(map(len, item)) <= _MAX_CACHED_KEYS
+        keys = _short_steps(self._mask, tuple(item)) if is_short else _steps(self._mask, item)
+        for (masked, step, secret), (key, value) in zip(keys, item.items(), strict=True):
             if masked != key:
                 self.changed.append(path + step)
             copy[masked] = value
@@ -101,13 +102,18 @@ class _Copy:
         return slots
 
 
-def _unused(key: str, copy: dict[str, Any]) -> str:
-    """Return `key` with a number where two masked keys would overwrite each other's values."""
-    unused, number = key, 1
-    while unused in copy:
-        number += 1
-        unused = f"{key}-{number}"
-    return unused
+def _steps(mask: Callable[[str], str], keys: Iterable[str]) -> list[tuple[str, str, bool]]:
+    """Return each key masked, the step of a path to it, and whether it names a secret."""
+    steps: dict[str, tuple[str, str, bool]] = {}
+    for key in keys:
+        masked = unused = mask(key)
+        number = 1
+        while unused in steps:  # two masked keys would overwrite each other's values
+            number += 1
+            unused = f"{masked}-{number}"
+        step = _step(unused) if len(unused) > MAX_CACHED else _short_step(unused)
+        steps[unused] = (unused, *step)
+    return list(steps.values())
 
 
 def _step(key: str) -> tuple[str, bool]:
@@ -121,3 +127,4 @@ def _step(key: str) -> tuple[str, bool]:
 
 
 _short_step = lru_cache(maxsize=1024)(_step)
+_short_steps = lru_cache(maxsize=1024)(_steps)
