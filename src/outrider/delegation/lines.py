@@ -43,27 +43,22 @@ class LineReader:
 
 
 class ErrorText:
-    """What a child wrote to stderr: its beginning and its end, counted in full."""
+    """The end of what a child wrote to stderr; the limit counts all of it."""
 
     def __init__(self, max_bytes: int, *, kept: int = 16_384) -> None:
         self._most_bytes = max_bytes
         self._kept = kept
         self._total = 0
-        self._head = b""
         self._tail = b""
 
     def feed(self, data: bytes) -> None:
         """Take in more; raises `Flooded` at the limit."""
         self._total += len(data)
-        room = self._kept - len(self._head)
-        self._head += data[:room]
-        self._tail = (self._tail + data[max(room, 0) :])[-self._kept :]
+        self._tail = (self._tail + data)[-self._kept :]
         if self._total > self._most_bytes:
             raise Flooded(f"more than {self._most_bytes:,} bytes on stderr")
 
     @property
     def text(self) -> str:
         """What is kept of it."""
-        missing = self._total - len(self._head) - len(self._tail)
-        gap = f"\n[… {missing:,} bytes …]\n".encode() if missing else b""
-        return (self._head + gap + self._tail).decode(errors="replace")
+        return self._tail.decode(errors="replace")

@@ -95,52 +95,52 @@ def sub_agent_profile(name: str) -> SubAgentProfile:
         raise LookupError(f"No profile {name!r}. There are: {', '.join(_profiles)}.") from None
 
 
-def _register(name: str, agent: str | None, description: str, texts: Mapping[str, str]) -> None:
-    """Register a profile that takes two texts, the second of them the task, and a schema."""
-    first, prompt = texts
-    properties: dict[str, Any] = {
-        argument: {"type": "string", "minLength": 1, "description": text}
-        for argument, text in texts.items()
+for _name, _agent, _description, _texts in (
+    (
+        "subagent",
+        None,
+        "Delegate one focused task to a subagent.",
+        {"agent": "Who does it.", "task": "What to do."},
+    ),
+    (
+        "Task",
+        "general",
+        "Hand a task to a general subagent with the tools you allow.",
+        {"description": "The task in three to five words.", "prompt": "The whole task."},
+    ),
+    (
+        "Explore",
+        "explorer",
+        "Let a read-only subagent find its way in the code.",
+        {"description": "The search in three to five words.", "prompt": "What to find out."},
+    ),
+):
+    _first, _prompt = _texts
+    _properties: dict[str, Any] = {
+        name: {"type": "string", "minLength": 1, "description": text}
+        for name, text in _texts.items()
     }
-    schema = {"type": "object", "description": "JSON Schema of the result. Leave out for text."}
-    parameters = {
+    _properties["output_schema"] = {
         "type": "object",
-        "properties": {**properties, "output_schema": schema},
-        "required": list(texts),
-        "additionalProperties": False,
+        "description": "JSON Schema of the result. Leave out for text.",
     }
     register_sub_agent(
         SubAgentProfile(
-            name,
-            f"{description} {_ABOUT_ALL}",
-            parameters,
-            prompt_arg=prompt,
-            agent_arg=None if agent else first,
-            agent=agent,
-            description_arg=first if agent else None,
+            _name,
+            f"{_description} {_ABOUT_ALL}",
+            {
+                "type": "object",
+                "properties": _properties,
+                "required": list(_texts),
+                "additionalProperties": False,
+            },
+            prompt_arg=_prompt,
+            agent_arg=None if _agent else _first,
+            agent=_agent,
+            description_arg=_first if _agent else None,
             output_schema_arg="output_schema",
         )
     )
-
-
-_register(
-    "subagent",
-    None,
-    "Delegate one focused task to a subagent.",
-    {"agent": "Who does it.", "task": "What to do."},
-)
-_register(
-    "Task",
-    "general",
-    "Hand a task to a general subagent with the tools you allow.",
-    {"description": "The task in three to five words.", "prompt": "The whole task."},
-)
-_register(
-    "Explore",
-    "explorer",
-    "Let a read-only subagent find its way in the code.",
-    {"description": "The search in three to five words.", "prompt": "What to find out."},
-)
 
 
 class SubAgentManager:
@@ -210,12 +210,6 @@ class SubAgentTool:
         except Refusal as refusal:
             return refused(refusal)
         return await self._manager.run(state)
-
-    def call_sync(self, arguments: str | Mapping[str, Any]) -> ToolResult:
-        """Do as `call` does, where there is no event loop."""
-        import asyncio
-
-        return asyncio.run(self.call(arguments))
 
 
 def _state(profile: SubAgentProfile, arguments: str | Mapping[str, Any]) -> SubAgentState:

@@ -56,18 +56,16 @@ class RunRecorder:
         """Return the recorder of a new run with a unique id; raises `OSError`."""
         while True:
             folder = runs / os.urandom(4).hex()
-            with suppress(FileExistsError):
-                try:
-                    folder.mkdir(mode=0o700)
-                except FileNotFoundError:  # the first run of this user
-                    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    continue
-                break
-        try:
-            return cls(folder)
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+            try:
+                folder.mkdir(mode=0o700)
+                return cls(folder)
+            except FileExistsError:
+                continue
+            except FileNotFoundError:  # the first run of this user
+                runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
 
     @classmethod
     def reopen(cls, folder: Path) -> Self:
@@ -89,7 +87,8 @@ class RunRecorder:
     def __exit__(self, *_: object) -> None:
         """Unlock the run, and remove what its tools spilled."""
         self._descriptors.close()
-        shutil.rmtree(self.spill, ignore_errors=True)
+        if self.spill.exists():
+            shutil.rmtree(self.spill, ignore_errors=True)
 
     @property
     def problem(self) -> str | None:
@@ -206,10 +205,9 @@ def find_run(runs: Path, name: str) -> RecordedRun:
         if newest:
             return newest[0]
         raise Refusal(ErrorCode.INVALID_INPUT, f"There is no run {name!r}: there are too few.")
-    ids = [folder.name for folder in _folders(runs)]
-    matching = [name] if name in ids else [one for one in ids if name and one.startswith(name)]
+    matching = [one for one in _folders(runs) if name and one.name.startswith(name)]
     if len(matching) == 1:
-        return _read(runs / matching[0])
+        return _read(matching[0])
     problem = f"No run {name!r}. `outrider runs` lists the recorded ones."
     if matching:
         problem = f"{len(matching)} runs start with {name!r}: write more of the id."
@@ -279,12 +277,16 @@ def prune(runs: Path, keep: RunsConfig) -> int:
     Returns how many were removed. A run's age counts from its last write. No file is opened
     except those of runs to remove: there may be very many.
     """
-    now, removed, total = time.time(), 0, 0
-    sizes = ((*_changed_and_size(folder), folder) for folder in _folders(runs))
-    for changed, size, folder in sorted(sizes, reverse=True):
+    found: list[tuple[float, int, Path]] = []
+    for folder in _folders(runs):
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:  # just pruned by another
+            states = [folder.stat(), *(entry.stat(follow_symlinks=False) for entry in entries)]
+            size = sum(state.st_size for state in states[1:])
+            found.append((max(state.st_mtime for state in states), size, folder))
+    removed, total = 0, 0
+    for changed, size, folder in sorted(found, reverse=True):
         total += size
-        old = now - changed > keep.keep_days * 86_400
-        if old or total > keep.keep_bytes:
+        if total > keep.keep_bytes or time.time() - changed > keep.keep_days * 86_400:
             removed += delete_run(folder)
     return removed
 
@@ -294,20 +296,9 @@ def pruning_is_due(runs: Path) -> bool:
     mark = runs / ".pruned"
     with suppress(OSError):
         # In both directions: a clock that was set back must not delay it forever.
-        if mark.exists() and abs(time.time() - mark.stat().st_mtime) < PRUNE_EVERY_SECONDS:
+        if abs(time.time() - mark.stat().st_mtime) < PRUNE_EVERY_SECONDS:
             return False
+    with suppress(OSError):
         mark.touch(mode=0o600)
         return True
     return False
-
-
-def _changed_and_size(folder: Path) -> tuple[float, int]:
-    """Return when a file in `folder` was last written, and how many bytes are in it."""
-    changed, size = 0.0, 0
-    with suppress(FileNotFoundError):  # just pruned by another process
-        changed = folder.stat().st_mtime
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                found = entry.stat(follow_symlinks=False)
-                changed, size = max(changed, found.st_mtime), size + found.st_size
-    return changed, size
