@@ -84,9 +84,9 @@ def prepare(
     interactive = confirm is not None
     given, problems = project.permit(definition, interactive=interactive)
     clearance, reason = project.clearance(definition, given, interactive=interactive)
-    is_asked = confirm is not None and clearance is Clearance.ASK
-    if clearance is not Clearance.RUN and not (is_asked and confirm(reason)):
-        refused = "was not confirmed" if clearance is Clearance.ASK else "may not run"
+    is_asked = clearance is Clearance.ASK
+    if clearance is not Clearance.RUN and not (is_asked and confirm and confirm(reason)):
+        refused = "was not confirmed" if is_asked else "may not run"
         refusal = f"The agent {definition.name} {refused}: {reason}."
         raise Refusal(ErrorCode.SUBAGENT_DISABLED, refusal)
     return assembled(request, project, definition, given, problems)

@@ -69,9 +69,10 @@ def _depth_above(_pid: int) -> int:
 
 def check_input(request: Request) -> None:
     """Refuse an agent, a task or a model that can't be one."""
-    model = () if request.model is None else (("model", request.model),)
-    texts: tuple[tuple[str, Any], ...] = ("agent", request.agent), ("task", request.task)
-    for name, value in (*texts, *model):
+    texts: dict[str, Any] = {"agent": request.agent, "task": request.task}
+    if request.model is not None:
+        texts["model"] = request.model
+    for name, value in texts.items():
         if not isinstance(value, str):
             raise invalid(f"{name} is a {type(value).__name__}; it has to be a text.")
         if "\0" in value:

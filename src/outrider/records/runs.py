@@ -47,7 +47,7 @@ class RunRecorder:
             self._session = _create(self.session_file, descriptors, os.O_APPEND)
             # It is free, or held for a moment by a reader that checks whether the run is running.
             fcntl.flock(self._session, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-            self._reserved = _create(folder / RESERVED, descriptors)
+            self._reserved = _create(f"{folder}/{RESERVED}", descriptors)
             _reserve(self._reserved)
             self._descriptors = descriptors.pop_all()
 
@@ -87,7 +87,7 @@ class RunRecorder:
     def __exit__(self, *_: object) -> None:
         """Unlock the run, and remove what its tools spilled."""
         self._descriptors.close()
-        if self.spill.exists():
+        if os.path.lexists(self.spill):
             shutil.rmtree(self.spill, ignore_errors=True)
 
     @property
@@ -133,7 +133,7 @@ class RunRecorder:
             _write(self._reserved, data)
             if RESULT in self._missing:  # a longer one was tried before
                 os.ftruncate(self._reserved, len(data))
-            (self.folder / RESERVED).replace(self.folder / RESULT)
+            os.replace(f"{self.folder}/{RESERVED}", f"{self.folder}/{RESULT}")
             return True
         return False
 
@@ -157,7 +157,7 @@ def _reserve(descriptor: int) -> None:
         raise OSError(get_errno(), os.strerror(get_errno()))
 
 
-def _create(path: Path, descriptors: ExitStack, flags: int = 0) -> int:
+def _create(path: Path | str, descriptors: ExitStack, flags: int = 0) -> int:
     """Return a new file's descriptor, which is closed with the others."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
     descriptors.callback(os.close, descriptor)
@@ -199,17 +199,14 @@ def find_run(runs: Path, name: str) -> RecordedRun:
 
     `last` and `-1` stand for the newest one, `-2` for the one before it.
     """
-    back = re.fullmatch(r"-([1-9]\d{0,8})", "-1" if name == "last" else name)
-    if back:
-        newest = recorded_runs(runs)[int(back[1]) - 1 :]
-        if newest:
-            return newest[0]
-        raise Refusal(ErrorCode.INVALID_INPUT, f"There is no run {name!r}: there are too few.")
-    matching = [one for one in _folders(runs) if name and one.name.startswith(name)]
-    if len(matching) == 1:
-        return _read(matching[0])
     problem = f"No run {name!r}. `outrider runs` lists the recorded ones."
-    if matching:
+    if back := re.fullmatch(r"-([1-9]\d{0,8})", "-1" if name == "last" else name):
+        if newest := recorded_runs(runs)[int(back[1]) - 1 :]:
+            return newest[0]
+        problem = f"There is no run {name!r}: there are too few."
+    elif matching := [one for one in _folders(runs) if name and one.name.startswith(name)]:
+        if len(matching) == 1:
+            return _read(matching[0])
         problem = f"{len(matching)} runs start with {name!r}: write more of the id."
     raise Refusal(ErrorCode.INVALID_INPUT, problem)
 
@@ -245,8 +242,7 @@ def _read(folder: Path) -> RecordedRun:
     started = opening.get("startedAt")
     if not isinstance(started, float):
         started = folder.stat().st_mtime
-    results: list[Mapping[str, Any]] = result.get("details", {}).get("results", [])
-    details: Mapping[str, Any] = results[0] if results else {}
+    [details, *_] = result.get("details", {}).get("results") or [{}]
     unfinished = "running" if running else "interrupted"
     state = details.get("outcome", "failed") if result else unfinished
     return RecordedRun(folder.name, folder, started, state, opening, result, details)
