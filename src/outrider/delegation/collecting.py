@@ -92,8 +92,7 @@ class Collector:
         self._seen_at = time.monotonic()
         if not isinstance(masked.event, events.MessageUpdateEvent):
             self._record(masked.data)
-        if isinstance(masked.event, events.TaskFinishEvent):
-            self.masked_paths = masked.output_paths
+        self.masked_paths = masked.output_paths  # those of the last event count
         self._apply(masked.event)
         self.last_event = masked.event.type
 
@@ -185,13 +184,11 @@ class Collector:
         # The turn's end brings the run's sum; until then this message is on top of it.
         self.usage += event.usage
         if event.text:
-            self._show({"type": "text", "text": event.text[:MAX_DISPLAY_TEXT]})
+            item = {"type": "text", "text": event.text[:MAX_DISPLAY_TEXT]}
+            self.display_items.append(item)
         for call in event.tool_calls:
             args: Any = call.args  # text that isn't an object is shown as it is
             if not is_object(args):
                 args = {} if args is None else {"raw": str(args)[:MAX_DISPLAY_TEXT]}
-            self._show({"type": "toolCall", "name": call.name, "args": args})
-
-    def _show(self, item: dict[str, Any]) -> None:
-        self.display_items.append(item)
+            self.display_items.append({"type": "toolCall", "name": call.name, "args": args})
         del self.display_items[:-MAX_DISPLAY_ITEMS]

@@ -95,52 +95,41 @@ def sub_agent_profile(name: str) -> SubAgentProfile:
         raise LookupError(f"No profile {name!r}. There are: {', '.join(_profiles)}.") from None
 
 
-for _name, _agent, _description, _texts in (
-    (
-        "subagent",
-        None,
-        "Delegate one focused task to a subagent.",
-        {"agent": "Who does it.", "task": "What to do."},
-    ),
-    (
-        "Task",
-        "general",
-        "Hand a task to a general subagent with the tools you allow.",
-        {"description": "The task in three to five words.", "prompt": "The whole task."},
-    ),
-    (
-        "Explore",
-        "explorer",
-        "Let a read-only subagent find its way in the code.",
-        {"description": "The search in three to five words.", "prompt": "What to find out."},
-    ),
-):
-    _first, _prompt = _texts
-    _properties: dict[str, Any] = {
-        name: {"type": "string", "minLength": 1, "description": text}
-        for name, text in _texts.items()
+def _register(name: str, about: str, agent: str | None, /, **texts: str) -> None:
+    """Register a profile that takes two texts, the second of them the task, and a schema."""
+    first, prompt = texts
+    schema = {"type": "object", "description": "JSON Schema of the result. Leave out for text."}
+    properties: dict[str, Any] = {
+        argument: {"type": "string", "minLength": 1, "description": text}
+        for argument, text in texts.items()
     }
-    _properties["output_schema"] = {
+    parameters = {
         "type": "object",
-        "description": "JSON Schema of the result. Leave out for text.",
+        "properties": {**properties, "output_schema": schema},
+        "required": list(texts),
+        "additionalProperties": False,
     }
-    register_sub_agent(
-        SubAgentProfile(
-            _name,
-            f"{_description} {_ABOUT_ALL}",
-            {
-                "type": "object",
-                "properties": _properties,
-                "required": list(_texts),
-                "additionalProperties": False,
-            },
-            prompt_arg=_prompt,
-            agent_arg=None if _agent else _first,
-            agent=_agent,
-            description_arg=_first if _agent else None,
-            output_schema_arg="output_schema",
-        )
-    )
+    agent_arg, description_arg = (None, first) if agent else (first, None)
+    arguments = (prompt, agent_arg, agent, description_arg, "output_schema")
+    register_sub_agent(SubAgentProfile(name, f"{about} {_ABOUT_ALL}", parameters, *arguments))
+
+
+_delegating = "Delegate one focused task to a subagent."
+_register("subagent", _delegating, None, agent="Who does it.", task="What to do.")
+_register(
+    "Task",
+    "Hand a task to a general subagent with the tools you allow.",
+    "general",
+    description="The task in three to five words.",
+    prompt="The whole task.",
+)
+_register(
+    "Explore",
+    "Let a read-only subagent find its way in the code.",
+    "explorer",
+    description="The search in three to five words.",
+    prompt="What to find out.",
+)
 
 
 class SubAgentManager:

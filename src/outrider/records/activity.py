@@ -183,9 +183,8 @@ def _subjects(args: dict[str, Any]) -> list[str]:
     said = [*map(args.get, ("query", "path", "responseId")), *_list(args.get("queries"))]
     addresses = [args.get("url"), *_list(args.get("urls"))]
     words = [one[:MAX_WORDS] for one in said if isinstance(one, str)]
-    return [*words, *(host_and_path(one) for one in addresses if isinstance(one, str))][
-        :MAX_SUBJECTS
-    ]
+    words += [host_and_path(one) for one in addresses if isinstance(one, str)]
+    return words[:MAX_SUBJECTS]
 
 
 def _first(kind: type | tuple[type, ...], values: Iterable[Any]) -> Any:
