@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -358,13 +359,20 @@ def code_identity() -> str:
     """
     package = str(Path(__file__).parents[2])
     # A package that is installed, upgraded or removed beside ours changes their folder.
-    stamps = [_stamp(os.path.dirname(package))]
-    for folder, names, files in os.walk(package):
-        names[:] = sorted(name for name in names if name != "__pycache__")
-        stamps += (_stamp(os.path.join(folder, file)) for file in sorted(files))
+    stamps = [_stamp(os.path.dirname(package)), *map(_stamp, _files(package))]
     searched = [_plain_environment().get(name, "") for name in ("PYTHONPATH", "LD_LIBRARY_PATH")]
     parts = (os.uname().nodename, sys.version, sys.executable, package, *searched, *stamps)
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+@cache
+def _files(package: str) -> tuple[str, ...]:
+    """Return the files of our code; a new one counts when one of these is changed to use it."""
+    found: list[str] = []
+    for folder, names, files in os.walk(package):
+        names[:] = sorted(name for name in names if name != "__pycache__")
+        found += (os.path.join(folder, file) for file in sorted(files))
+    return tuple(found)
 
 
 def _stamp(path: str) -> str:
