@@ -203,9 +203,12 @@ class MainSession:
                 self.caller.on_start(prepared, run_id)
             watch(f"{prepared.definition.name} {run_id}")
 
+        def confirm(_reason: str) -> bool:
+            return bool(confirmed)
+
         caller = replace(
             self.caller,
-            confirm=None if confirmed is None else lambda _reason: bool(confirmed),
+            confirm=None if confirmed is None else confirm,
             on_start=started,
             on_update=watch,
             cancelled=self._stop_children,

@@ -242,7 +242,8 @@ def _read(folder: Path) -> RecordedRun:
     started = opening.get("startedAt")
     if not isinstance(started, float):
         started = folder.stat().st_mtime
-    [details, *_] = result.get("details", {}).get("results") or [{}]
+    results: list[Mapping[str, Any]] = result.get("details", {}).get("results", [])
+    details: Mapping[str, Any] = results[0] if results else {}
     unfinished = "running" if running else "interrupted"
     state = details.get("outcome", "failed") if result else unfinished
     return RecordedRun(folder.name, folder, started, state, opening, result, details)
