@@ -52,12 +52,11 @@ def test_too_many_bytes_are_a_flood() -> None:
         list(reader.feed(b"x"))
 
 
-def test_stderr_keeps_its_beginning_and_its_end() -> None:
+def test_stderr_keeps_its_end() -> None:
     text = ErrorText(10**9, kept=10)
     for number in range(100):
         text.feed(f"{number:03d},".encode())
-    assert text.text.startswith("000,001,00")
-    assert text.text.endswith("099,")
+    assert text.text == "7,098,099,"
     with pytest.raises(Flooded):
         ErrorText(5).feed(b"123456")
 

@@ -186,12 +186,6 @@ async def test_a_call_that_cannot_be_used_is_a_result_and_starts_no_child(
     assert not server.requests
 
 
-def test_a_call_can_be_made_without_an_event_loop(world: Path) -> None:
-    result = tool("subagent").call_sync({"agent": "nobody", "task": "x"})
-    assert result.details.error is not None
-    assert result.details.error.code is ErrorCode.UNKNOWN_AGENT
-
-
 # --- the manager ---------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ one admission for the whole process, for callers in all threads and event loops.
 
 import asyncio
 import os
+import resource
 import threading
 import time
 from collections import deque
@@ -82,8 +83,6 @@ def admission() -> Admission:
 
 def max_children(wanted: int) -> int:
     """Return how many children at once this process has descriptors for, up to `wanted`."""
-    import resource
-
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return wanted

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 from outrider.delegation.perform import Caller, OnUpdate, perform
 from outrider.delegation.request import Request, invalid
 from outrider.protocol import jsonl
-from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
-from outrider.protocol.results import SingleResult, ToolResult, refused
+from outrider.protocol.errors import ErrorCode, OutriderError
+from outrider.protocol.results import ToolResult, refused
 from outrider.protocol.usage import Usage
 
 T = TypeVar("T")
@@ -78,10 +78,6 @@ class Delegation(Generic[T]):
     result: ToolResult
 
     @property
-    def _single(self) -> SingleResult:
-        return self.result.details.results[0]
-
-    @property
     def run_id(self) -> str:
         """The run's id, by which `outrider show` finds it again."""
         return self.result.details.run_id or ""
@@ -89,12 +85,12 @@ class Delegation(Generic[T]):
     @property
     def usage(self) -> Usage:
         """What the run used."""
-        return self._single.usage
+        return self.result.details.results[0].usage
 
     @property
     def receipt(self) -> Mapping[str, Any]:
         """What the child was seen to do."""
-        return self._single.receipt
+        return self.result.details.results[0].receipt
 
 
 @overload
@@ -122,10 +118,7 @@ async def delegate(
 
     With `output_type`, a pydantic model, dataclass or any type, the answer is a value of it.
     """
-    try:
-        schema = None if output_type is None else schema_of(output_type)
-    except Refusal as refusal:
-        raise DelegationError(refusal.code, refusal.message, refused(refusal)) from refusal
+    schema = None if output_type is None else _schema_of(output_type)
     result = await subagent(agent, task, schema, **options)
     single = result.result
     if single is None or not result.completed:
@@ -134,28 +127,24 @@ async def delegate(
         raise DelegationError(code, error.message if error else result.text, result)
     if output_type is None:
         return Delegation(single.output, result)
+    from pydantic import TypeAdapter
+
     try:
-        value = value_of(output_type, single.structured_output)
+        # Read as JSON, which it was: a tuple, a date or an enum then counts even in strict models.
+        value = TypeAdapter(output_type).validate_json(jsonl.encode(single.structured_output))
     except ValueError as error:
         # The schema can't say all that a type checks; and masking may have changed the value.
         raise DelegationError(ErrorCode.SUBAGENT_OUTPUT_INVALID, str(error), result) from error
     return Delegation(value, result)
 
 
-def schema_of(output_type: Any) -> Any:
-    """Return the JSON Schema of a type; raises `Refusal` for one that has none."""
+def _schema_of(output_type: Any) -> Any:
+    """Return the JSON Schema of a type; raises `DelegationError` for one that has none."""
     from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 
     try:
         return TypeAdapter(output_type).json_schema()
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         reason = error.message.split("\n", 1)[0]
-        raise invalid(f"output_type {output_type!r} has no JSON Schema: {reason}") from error
-
-
-def value_of(output_type: Any, value: Any) -> Any:
-    """Return a reported value as the type; raises `ValueError` where the type refuses it."""
-    from pydantic import TypeAdapter
-
-    # Read as JSON, which it was: a tuple, a date or an enum then counts even in strict models.
-    return TypeAdapter(output_type).validate_json(jsonl.encode(value))
+        refusal = invalid(f"output_type {output_type!r} has no JSON Schema: {reason}")
+        raise DelegationError(refusal.code, refusal.message, refused(refusal)) from error

@@ -5,12 +5,10 @@ The environment has the key of the child's own provider, and no other secret.
 
 import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 from outrider.agents.definitions import PI
-from outrider.agents.permissions import Permit
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import current_depth
 from outrider.processes.hiding import hide_environment
@@ -18,7 +16,7 @@ from outrider.protocol.brief import RUN_VARIABLE, Brief, BudgetLimits
 from outrider.protocol.catalogue import REPORT_BACK, keys_of, reach_network, run_commands
 from outrider.protocol.data import to_json
 from outrider.protocol.jsonl import without_surrogates
-from outrider.settings.places import state_home
+from outrider.records.runs import RunRecorder
 
 BOUNDARIES = """\
 You are the subagent `{name}`, working for another agent or a person who sees only your final \
@@ -34,66 +32,60 @@ REPORT_BACK_RULE = f"""\
 that is delivered; a final message in text is lost."""
 
 
-def brief_for(prepared: Prepared, run_id: str, spill: Path) -> Brief:
+def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
     """Return all that the child is told."""
-    config, retry = prepared.config, prepared.config.subagents.retry
-    wants_report, on_the_web = prepared.schema is not None, reach_network(prepared.permit.tools)
-    in_pi = prepared.definition.runtime == PI  # which has no report_back
+    config, permit, budget = prepared.config, prepared.permit, prepared.config.subagents.budget
+    retry, masks = config.subagents.retry, config.subagents.mask_tool_results
+    on_the_web = reach_network(permit.tools)
     brief = Brief(
-        run_id=run_id,
+        run_id=run.id,
         agent=prepared.definition.name,
-        system_prompt=system_prompt(prepared, report_back=wants_report and not in_pi),
+        system_prompt=system_prompt(prepared),
         task=prepared.request.task,
         model=prepared.choice.model,
         cwd=str(prepared.project.folder),
-        tools=prepared.permit.tools,
-        lsp_actions=prepared.permit.lsp_actions,
+        tools=permit.tools,
+        lsp_actions=permit.lsp_actions,
         tool_modules=config.tools.modules,
         tool_path=tuple(filter(os.path.isabs, sys.path)) if config.tools.modules else (),
         allowed_roots=config.files.allowed_roots,
         allow_credential_files=config.files.allow_credential_files,
-        mask_tool_results=_masks(config.subagents.mask_tool_results, prepared.permit),
+        mask_tool_results=masks == "always" or (masks == "readonly" and permit.readonly),
         output_schema=prepared.schema,
         report_back_attempts=config.subagents.report_back_attempts,
         timeout_ms=config.subagents.timeout_ms,
-        spill_folder=str(spill),
+        spill_folder=str(run.spill),
         request_attempts=retry.max_attempts if retry.enabled else 1,
-        budget=BudgetLimits(**asdict(config.subagents.budget)),
+        budget=BudgetLimits(
+            budget.max_turns, budget.max_tool_calls, budget.max_tokens, budget.max_cost
+        ),
         web=to_json(config.web) if on_the_web else None,
         # Whoever fetches finds documents too.
         convert=to_json(config.convert) if on_the_web and config.convert.enabled else None,
-        lsp=to_json(config.lsp) if prepared.permit.lsp_actions else None,
+        lsp=to_json(config.lsp) if permit.lsp_actions else None,
         trusted=prepared.project.trusted,
-        state_folder=str(state_home(prepared.project.env)),
+        state_folder=str(run.folder.parents[1]),
     )
     return replace(brief, **prepared.main) if prepared.main else brief
 
 
-def _masks(setting: str, given: Permit) -> bool:
-    return setting == "always" or (setting == "readonly" and given.readonly)
-
-
-def system_prompt(prepared: Prepared, *, report_back: bool) -> str:
+def system_prompt(prepared: Prepared) -> str:
     """Return the system prompt of a child."""
     agent, folder = prepared.definition, without_surrogates(str(prepared.project.folder))
     rules = BOUNDARIES.format(name=agent.name, cwd=folder)
-    if report_back:
+    if prepared.schema is not None and agent.runtime != PI:  # which has no report_back
         rules = f"{rules}\n{REPORT_BACK_RULE}"
     return f"{agent.system_prompt.strip()}\n\n{rules}"
 
 
 def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
     """Return the environment without secrets, with the provider's own variables."""
-    env, plain = prepared.project.env, prepared.project.plain_env
-    kept = {name: value for name, value in plain.items() if not name.startswith("OUTRIDER_")}
-    # A proxy may ask for a password, and be the only way to the provider.
-    proxies = {name: value for name, value in env.items() if name.lower().endswith("_proxy")}
+    env = prepared.project.env
     keys = {key for tool in prepared.permit.tools for key in keys_of(tool) if key in env}
     depth = current_depth(env) + (prepared.main is None)  # a main agent was not delegated to
     marks = ("OUTRIDER_SUBAGENT_CHILD", "PI_SUBAGENT_CHILD") if depth else ()
     return {
-        **kept,
-        **proxies,
+        **prepared.project.child_env,
         **{key: env[key] for key in keys},
         **prepared.choice.environment(env),
         **dict.fromkeys(marks, "1"),

@@ -2,7 +2,7 @@
 
 import math
 import time
-from typing import Any, cast
+from typing import Any
 
 from outrider.delegation.gate import MaskedEvent
 from outrider.delegation.lines import Flooded
@@ -32,18 +32,15 @@ class PartialText:
 
     def __init__(self, run: RunRecorder) -> None:
         self._run = run
-        self._is_over = True
         self._pieces: list[str] = []
         self._held = 0
-
-    def end_message(self) -> None:
-        """Let the next text begin anew; the old one stays until there is a new one."""
-        self._is_over = True
+        self.is_over = True
+        """Whether the next text begins anew; the old one stays until there is a new one."""
 
     def add(self, text: str) -> None:
         """Add a piece of the model's text."""
-        if self._is_over:
-            self._is_over = False
+        if self.is_over:
+            self.is_over = False
             self._pieces.clear()
             self._held = 0
             self._run.restart_output()
@@ -76,7 +73,6 @@ class Collector:
         self.attempts = 1
         self.turn_count = 0
         self.last_event = "none"
-        self.last_retry: events.RetryEvent | None = None
         self.display_items: list[dict[str, Any]] = []
         self.delegations: list[dict[str, Any]] = []
         self.faults: list[str] = []
@@ -96,21 +92,19 @@ class Collector:
         self._seen_at = time.monotonic()
         if not isinstance(masked.event, events.MessageUpdateEvent):
             self._record(masked.data)
-        if isinstance(masked.event, events.TaskFinishEvent):
-            self.masked_paths = masked.output_paths
+        self.masked_paths = masked.output_paths  # those of the last event count
         self._apply(masked.event)
         self.last_event = masked.event.type
 
     def idle_since(self) -> float:
         """Return since when nothing has moved: no event came, and no tool was within its time."""
-        return max([self._seen_at, *self._waiting.values()])
+        return math.inf if self._requests else max([self._seen_at, *self._waiting.values()])
 
     def answered(self, request: str, answer: Any) -> None:
         """Take note of the answer to a request; that to a delegation says how it went."""
         data = answer.get("data") if is_object(answer) else None
         if is_object(data) and data.keys() >= DELEGATION_KEYS:
             self.delegations.append({key: data[key] for key in sorted(DELEGATION_KEYS)})
-        self._waiting.pop(f"request {request}", None)
         self._seen_at = time.monotonic()
         self._requests.discard(request)
         if not self._requests:
@@ -154,15 +148,14 @@ class Collector:
                 self.model = shown_model(event.model)
             case events.TurnStartEvent():
                 self.turn_count = event.turn
-                self.partial.end_message()
+                self.partial.is_over = True
             case events.MessageUpdateEvent():
                 if event.delta:  # an empty one only says that the model is at work
                     self.partial.add(event.delta)
             case events.RetryEvent():
                 self.attempts += 1
-                self.last_retry = event
                 self._waiting["retry"] = self._seen_at + event.delay_ms / 1000
-                self.partial.end_message()
+                self.partial.is_over = True
             case events.MessageEndEvent():
                 self._end_message(event)
             case events.ToolStartEvent():
@@ -178,7 +171,6 @@ class Collector:
             case events.RequestEvent():
                 self._asking_since = self._asking_since if self._requests else self._seen_at
                 self._requests.add(event.id)
-                self._waiting[f"request {event.id}"] = math.inf
             case events.DroppedEvent():
                 pass
             case events.TurnEndEvent():
@@ -192,17 +184,11 @@ class Collector:
         # The turn's end brings the run's sum; until then this message is on top of it.
         self.usage += event.usage
         if event.text:
-            self._show({"type": "text", "text": event.text[:MAX_DISPLAY_TEXT]})
+            item = {"type": "text", "text": event.text[:MAX_DISPLAY_TEXT]}
+            self.display_items.append(item)
         for call in event.tool_calls:
-            self._show({"type": "toolCall", "name": call.name, "args": _arguments(call.args)})
-
-    def _show(self, item: dict[str, Any]) -> None:
-        self.display_items.append(item)
+            args: Any = call.args  # text that isn't an object is shown as it is
+            if not is_object(args):
+                args = {} if args is None else {"raw": str(args)[:MAX_DISPLAY_TEXT]}
+            self.display_items.append({"type": "toolCall", "name": call.name, "args": args})
         del self.display_items[:-MAX_DISPLAY_ITEMS]
-
-
-def _arguments(args: Any) -> dict[str, Any]:
-    """Return a call's arguments as an object; text that isn't one is shown as it is."""
-    if isinstance(args, dict):
-        return cast("dict[str, Any]", args)
-    return {} if args is None else {"raw": str(args)[:MAX_DISPLAY_TEXT]}

@@ -9,6 +9,7 @@ from outrider.delegation.supervision import Ending
 from outrider.models.resolution import is_embedded
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode
+from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome, TimeoutReason, exit_code
 from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
 from outrider.settings.keys import Config
@@ -30,60 +31,52 @@ class Verdict:
 
 def judged(ending: Ending, collector: Collector, config: Config) -> Verdict:
     """Return the verdict. Only the child's own last event can make it a success."""
+    outcome, limits = Outcome.FAILED, config.subagents
     match ending.reason:
         case "finished" if collector.finish is not None:
-            outcome = collector.finish.outcome
-            return Verdict(outcome, ERROR_OF_OUTCOME.get(outcome), collector.finish.error)
+            outcome, error = collector.finish.outcome, collector.finish.error
+        case "timed_out" if ending.timeout is TimeoutReason.IDLE:
+            outcome, limit = Outcome.TIMED_OUT, limits.idle_timeout_ms
+            error = f"Nothing came from the child for {limit:,} ms (subagents.idleTimeoutMs)."
         case "timed_out":
-            error = _timeout_words(ending, config)
-            return Verdict(Outcome.TIMED_OUT, ErrorCode.SUBAGENT_TIMEOUT, error)
+            outcome, limit = Outcome.TIMED_OUT, limits.timeout_ms
+            error = f"The run took longer than {limit:,} ms (subagents.timeoutMs)."
         case "cancelled":
-            error = "The run was cancelled."
-            return Verdict(Outcome.CANCELLED, ErrorCode.SUBAGENT_CANCELLED, error)
+            outcome, error = Outcome.CANCELLED, "The run was cancelled."
         case "flooded":
             error = f"The child flooded its output ({ending.detail}) and was stopped."
-            return Verdict(Outcome.FAILED, ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, error)
+            return Verdict(outcome, ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, error)
         case "not_started":
-            words = ending.detail or "The child could not be started."
-            error = f"{words} {_last_words(ending)}".rstrip()
-            return Verdict(Outcome.FAILED, ErrorCode.SUBAGENT_FAILED, error)
+            error = _with_last_words(ending.detail or "The child could not be started.", ending)
         case _:
-            error = f"{_death_words(ending)} {_last_words(ending)}".rstrip()
-            return Verdict(Outcome.FAILED, ErrorCode.SUBAGENT_FAILED, error)
+            error = "The child ended before its task did."
+            if ending.signal is not None:
+                names = {one.value: one.name for one in signal.Signals}
+                name = names.get(ending.signal, "unknown")
+                error = f"The child was killed by signal {ending.signal} ({name})."
+            error = _with_last_words(error, ending)
+    return Verdict(outcome, ERROR_OF_OUTCOME.get(outcome), error)
 
 
-def _timeout_words(ending: Ending, config: Config) -> str:
-    if ending.timeout is TimeoutReason.IDLE:
-        limit = config.subagents.idle_timeout_ms
-        return f"Nothing came from the child for {limit:,} ms (subagents.idleTimeoutMs)."
-    return f"The run took longer than {config.subagents.timeout_ms:,} ms (subagents.timeoutMs)."
-
-
-def _death_words(ending: Ending) -> str:
-    if ending.signal is None:
-        return "The child ended before its task did."
-    try:
-        name = signal.Signals(ending.signal).name
-    except ValueError:
-        name = "unknown"
-    return f"The child was killed by signal {ending.signal} ({name})."
-
-
-def _last_words(ending: Ending) -> str:
+def _with_last_words(error: str, ending: Ending) -> str:
     stderr = ending.errors.strip()[-MAX_STDERR:]
-    return f"Its last words: {stderr}" if stderr else ""
+    return f"{error} Its last words: {stderr}" if stderr else error
 
 
 def conclude(
     prepared: Prepared, ending: Ending, collector: Collector, duration_ms: int
 ) -> ToolResult:
     """Return the result of a run, and write its record. All that comes in is masked already."""
-    run, finish, config = collector.run, collector.finish, prepared.config
+    run, finish, config = collector.run, collector.finish or TaskFinishEvent(), prepared.config
     verdict = judged(ending, collector, config)
-    reported = finish is not None and finish.has_structured_output
-    text = (finish.task_result or None) if finish else None
-    if finish is not None and reported:
+    partial, text = collector.partial.text, finish.task_result
+    if finish.has_structured_output:
         text = jsonl.pretty(finish.structured_output)
+    if text and not (run.has_output and text == partial):
+        run.restart_output()
+        run.add_output(text)
+    else:
+        run.add_output("")  # what came in pieces is on the disk already
     usage = collector.usage
     if not usage.tokens and not is_embedded(collector.model or ""):
         usage = replace(usage, cost_known=False)  # nobody has answered: no price was looked up
@@ -93,61 +86,53 @@ def conclude(
         outcome=verdict.outcome,
         exit_code=exit_code(verdict.outcome, ending.signal),
         usage=usage,
-        output=collector.partial.text if text is None else text,
-        structured_output=finish.structured_output if finish else None,
-        has_structured_output=reported,
+        output=text or partial,
+        structured_output=finish.structured_output,
+        has_structured_output=finish.has_structured_output,
         error=verdict.error,
         timeout_reason=ending.timeout,
-        schema_faults=finish.schema_faults if finish else None,
-        last_report=finish.last_report if finish else None,
-        has_last_report=finish is not None and finish.has_last_report,
+        schema_faults=finish.schema_faults,
+        last_report=finish.last_report,
+        has_last_report=finish.has_last_report,
         masked_paths=collector.masked_paths or None,
         attempts=collector.attempts,
         model=collector.model,
         duration_ms=duration_ms,
         session_file=str(run.session_file),
+        output_file=str(run.output_file) if run.has_output else None,
         withheld=prepared.permit.withheld,
         warnings=(*prepared.warnings, *collector.faults),
         receipt=collector.receipt.to_dict(),
         display_items=tuple(collector.display_items),
     )
-    if text is None or (run.has_output and text == collector.partial.text):
-        text = ""  # what came in pieces is on the disk already
-    else:
-        run.restart_output()
-    run.add_output(text)
-    if run.has_output:
-        result = replace(result, output_file=str(run.output_file))
     end = {"type": "end", "at": duration_ms, "outcome": result.outcome}
     end |= {"exitCode": result.exit_code, "error": result.error}
     if ending.reason != "finished":  # of a child that was stopped, there may be no message yet
         end["partialOutput"] = result.output
     run.add_event(end)
-    shown = _shown(replace(result, record_problem=run.problem), verdict, collector, config)
-    if run.write_result(shown.to_dict()):
-        return shown
-    result = replace(result, record_problem=run.problem)
-    run.write_result(_shown(_essence(result), verdict, collector, config).to_dict())
-    return _shown(result, verdict, collector, config)
+    shown = _shown(result, verdict, collector, config)
+    if not run.write_result(shown.to_dict()):
+        shown = _shown(result, verdict, collector, config)  # which says what the record lacks
+        run.write_result(_shown(_essence(result), verdict, collector, config).to_dict())
+    return shown
 
 
 def _essence(result: SingleResult) -> SingleResult:
     """Return what fits into the room that a run reserves: how it ended, and what it took."""
-    return replace(
-        result,
+    return SingleResult(
+        agent=result.agent,
         task=result.task[:MAX_ESSENCE],
+        outcome=result.outcome,
+        exit_code=result.exit_code,
+        usage=result.usage,
         output=result.output[:MAX_ESSENCE],
         error=result.error and result.error[:MAX_ESSENCE],
-        structured_output=None,
-        has_structured_output=False,
-        schema_faults=None,
-        last_report=None,
-        has_last_report=False,
-        masked_paths=None,
-        withheld=(),
-        warnings=(),
-        receipt={},
-        display_items=(),
+        timeout_reason=result.timeout_reason,
+        attempts=result.attempts,
+        model=result.model,
+        duration_ms=result.duration_ms,
+        session_file=result.session_file,
+        output_file=result.output_file,
     )
 
 
@@ -155,26 +140,27 @@ def _shown(
     result: SingleResult, verdict: Verdict, collector: Collector, config: Config
 ) -> ToolResult:
     """Return the result with the text that a caller is shown, cut to its limits."""
-    run = collector.run
-    if verdict.outcome is Outcome.COMPLETED:
-        text, code = result.output, None
-    else:
-        text, code = failure_text(result, collector), verdict.code
+    run, limits = collector.run, config.limits
+    is_completed = verdict.outcome is Outcome.COMPLETED
     shown, cut = truncate(
-        text,
-        max_bytes=config.limits.result_bytes,
-        max_lines=config.limits.result_lines,
+        result.output if is_completed else failure_text(result, collector),
+        max_bytes=limits.result_bytes,
+        max_lines=limits.result_lines,
         run_id=run.id,
         whole=result.output_file,
     )
-    error = ErrorInfo(code, result.error or verdict.outcome) if code else None
-    if cut and error is None:
+    error = None
+    if verdict.code is not None:
+        error = ErrorInfo(verdict.code, result.error or verdict.outcome)
+    elif cut:
         where = f"the whole is in run {run.id}" if result.output_file else "the rest is lost"
         error = ErrorInfo(ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, f"The text was cut; {where}.")
-    content = f"{shown}\n\n[{run.problem}]" if run.problem else shown
+    if run.problem:
+        shown = f"{shown}\n\n[{run.problem}]"
+        result = replace(result, record_problem=run.problem)
     delegations = tuple(collector.delegations) or None
     details = Details(run_id=run.id, results=(result,), error=error, delegations=delegations)
-    return text_result(content, details)
+    return text_result(shown, details)
 
 
 def failure_text(result: SingleResult, collector: Collector) -> str:

@@ -31,12 +31,12 @@ def policy_for(project: "Project") -> str:
     subagents, agents = project.config.subagents, project.discovery.agents.values()
     if not (subagents.enabled and subagents.inject_delegation_policy):
         return ""
-    return delegation_policy(one for one in agents if _may_run(one, project))
-
-
-def _may_run(agent: AgentDefinition, project: "Project") -> bool:
-    given, _ = project.permit(agent, interactive=False)
-    return project.clearance(agent, given, interactive=False)[0] is Clearance.RUN
+    permits = [(agent, project.permit(agent, interactive=False)[0]) for agent in agents]
+    return delegation_policy(
+        agent
+        for agent, given in permits
+        if project.clearance(agent, given, interactive=False)[0] is Clearance.RUN
+    )
 
 
 def delegation_policy(agents: Iterable[AgentDefinition]) -> str:
@@ -54,8 +54,8 @@ def delegation_policy(agents: Iterable[AgentDefinition]) -> str:
     opening = _OPENING.format(agent=example.name)
     lines = [opening, *(f"- {agent.name}: {_described(agent)}" for agent in own)]
     if theirs:
-        quoted = (f'- {agent.name}: "{_quotable(agent)}"' for agent in theirs)
-        lines += [_PROJECT_OPENING, *quoted]
+        described = [(agent.name, _described(agent).replace('"', "'")) for agent in theirs]
+        lines += [_PROJECT_OPENING, *(f'- {name}: "{words}"' for name, words in described)]
     shown = {agent.name for agent in (*own, *theirs)}
     if named := [agent.name for agent in offered if agent.name not in shown]:
         more = len(named) - _MAX_NAMED
@@ -66,7 +66,3 @@ def delegation_policy(agents: Iterable[AgentDefinition]) -> str:
 
 def _described(agent: AgentDefinition) -> str:
     return one_line(agent.description, _MAX_DESCRIPTION) or "no description"
-
-
-def _quotable(agent: AgentDefinition) -> str:
-    return _described(agent).replace('"', "'")

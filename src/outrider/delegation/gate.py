@@ -56,7 +56,7 @@ class Gate:
         """Yield the text that was held back: no more of this message will come."""
         if self._stream is not None:
             rest, self._stream = self._stream.finish(), None
-            yield _update_event(self._turn, rest)
+            yield MaskedEvent(MessageUpdateEvent(self._turn, rest), {})
 
     def text(self, text: str) -> str:
         """Return text of the child that is no event, masked."""
@@ -64,7 +64,12 @@ class Gate:
 
     def _masked(self, data: dict[str, Any]) -> MaskedEvent:
         if data["type"] == MessageUpdateEvent.type:
-            return self._update(from_json(MessageUpdateEvent, data))
+            update = from_json(MessageUpdateEvent, data)
+            if update.delta and self._stream is None:
+                self._stream = self._masker.stream()
+            self._turn = update.turn
+            text = self._stream.feed(update.delta) if self._stream else ""
+            return MaskedEvent(MessageUpdateEvent(update.turn, text), {})
         # The answer comes twice, as the last message and as the task's result.
         repeats = bool(self._last_text) and data.get("taskResult") == self._last_text
         masked, paths = self._masker.value({**data, "taskResult": ""} if repeats else data)
@@ -75,13 +80,3 @@ class Gate:
             self._last_text, self._last_masked = data["text"], event.text
         below = [path.partition(STRUCTURED_OUTPUT) for path in paths]
         return MaskedEvent(event, masked, tuple(f"${rest}" for _, found, rest in below if found))
-
-    def _update(self, event: MessageUpdateEvent) -> MaskedEvent:
-        if event.delta and self._stream is None:
-            self._stream = self._masker.stream()
-        self._turn = event.turn
-        return _update_event(event.turn, self._stream.feed(event.delta) if self._stream else "")
-
-
-def _update_event(turn: int, text: str) -> MaskedEvent:
-    return MaskedEvent(MessageUpdateEvent(turn, text), {})

@@ -16,54 +16,39 @@ class LineReader:
         self._most_bytes = max_bytes
         self._most_line = max_line
         self._total = 0
-        self._pieces: list[bytes] = []
-        self._held = 0
+        self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the lines that `data` completes; raises `Flooded` at a limit."""
         self._total += len(data)
         if self._total > self._most_bytes:
             raise Flooded(f"more than {self._most_bytes:,} bytes of events")
-        *whole, rest = data.split(b"\n")
-        for line in whole:
-            if self._pieces:
-                line = b"".join((*self._pieces, line))
-                self._pieces.clear()
-                self._held = 0
-            self._check(len(line))
-            yield line
-        if rest:
-            self._held += len(rest)
-            self._check(self._held)
-            self._pieces.append(rest)
-
-    def _check(self, size: int) -> None:
-        if size > self._most_line:
-            raise Flooded(f"an event of more than {self._most_line:,} bytes")
+        for number, piece in enumerate(data.split(b"\n")):
+            if number:  # a line ends before it
+                yield bytes(self._held)
+                self._held.clear()
+            self._held += piece
+            if len(self._held) > self._most_line:
+                raise Flooded(f"an event of more than {self._most_line:,} bytes")
 
 
 class ErrorText:
-    """What a child wrote to stderr: its beginning and its end, counted in full."""
+    """The end of what a child wrote to stderr; the limit counts all of it."""
 
     def __init__(self, max_bytes: int, *, kept: int = 16_384) -> None:
         self._most_bytes = max_bytes
         self._kept = kept
         self._total = 0
-        self._head = b""
         self._tail = b""
 
     def feed(self, data: bytes) -> None:
         """Take in more; raises `Flooded` at the limit."""
         self._total += len(data)
-        room = self._kept - len(self._head)
-        self._head += data[:room]
-        self._tail = (self._tail + data[max(room, 0) :])[-self._kept :]
+        self._tail = (self._tail + data)[-self._kept :]
         if self._total > self._most_bytes:
             raise Flooded(f"more than {self._most_bytes:,} bytes on stderr")
 
     @property
     def text(self) -> str:
         """What is kept of it."""
-        missing = self._total - len(self._head) - len(self._tail)
-        gap = f"\n[… {missing:,} bytes …]\n".encode() if missing else b""
-        return (self._head + gap + self._tail).decode(errors="replace")
+        return self._tail.decode(errors="replace")

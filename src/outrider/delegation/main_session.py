@@ -14,27 +14,17 @@ from typing import Any, Literal
 from outrider.agents.definitions import normal_name
 from outrider.agents.discovery import main_agent
 from outrider.agents.permissions import Clearance, Trust, permit
+from outrider.delegation import profiles
 from outrider.delegation.delegation_policy import delegation_policy
 from outrider.delegation.perform import Caller, recorded
 from outrider.delegation.preparation import Prepared, assembled
-from outrider.delegation.profiles import (
-    SubAgentManager,
-    SubAgentTool,
-    offered_tools,
-    sub_agent_profile,
-)
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import Request, check_depth, check_input, invalid
 from outrider.delegation.session_history import history_of
+from outrider.protocol import envelope
 from outrider.protocol.brief import HostTool
 from outrider.protocol.catalogue import CATALOGUE, run_commands
 from outrider.protocol.data import to_json
-from outrider.protocol.envelope import (
-    Envelope,
-    ToolCode,
-    build_error_response,
-    build_success_response,
-)
 from outrider.protocol.errors import Refusal
 from outrider.protocol.events import Event, RequestEvent
 from outrider.protocol.jsonl import without_surrogates
@@ -107,12 +97,12 @@ class MainSession:
 
     def stop_children(self) -> bool:
         """Stop the subagents at work; return whether there were any that weren't stopping yet."""
-        stops = self._children > 0 and not self._stop_children.is_set()
-        if stops:
-            self._stop_children.set()
-            for child in self._queued:
-                child.cancel()
-        return stops
+        if not self._children or self._stop_children.is_set():
+            return False
+        self._stop_children.set()
+        for child in self._queued:
+            child.cancel()
+        return True
 
     def stop(self) -> None:
         """Stop the turn and its subagents."""
@@ -151,7 +141,7 @@ class MainSession:
         # As long as nothing is allowed for good, it sees secrets masked, as all readers do.
         given = replace(given, readonly=WRITING.isdisjoint(self._allowed))
         agents = project.discovery.agents
-        tools = offered_tools(project.config, SubAgentManager(), tuple(agents))
+        tools = profiles.offered_tools(project.config, profiles.SubAgentManager(), tuple(agents))
         policy = delegation_policy(agents.values()) if subagents.inject_delegation_policy else ""
         place = PLACE.format(cwd=without_surrogates(str(project.folder)))
         parts = (agent.system_prompt.strip(), place, policy if tools else "")
@@ -183,7 +173,7 @@ class MainSession:
             self._allowed |= {group} if decision == "session" else set()
             return decision != "no"
 
-    async def _delegated(self, event: RequestEvent) -> Envelope:
+    async def _delegated(self, event: RequestEvent) -> envelope.Envelope:
         """Return a delegation's result as the main agent's tool gives it."""
         if not self._children:
             self._stop_children.clear()
@@ -194,17 +184,17 @@ class MainSession:
             self._children -= 1
         self.watch(event.id, result)
         if (run := result.result) is None:
-            return build_error_response(ToolCode.BAD_PARAMETER, result.text)
+            return envelope.build_error_response(envelope.ToolCode.BAD_PARAMETER, result.text)
         data = {"runId": result.details.run_id, "text": result.text, "usage": to_json(run.usage)}
         data |= {"agent": run.agent, "outcome": run.outcome}
         if result.completed:
-            return build_success_response(data)
+            return envelope.build_success_response(data)
         failed = f"{run.agent} did not complete its task ({run.outcome})."
-        return build_error_response(ToolCode.UPSTREAM_FAILED, failed, data)
+        return envelope.build_error_response(envelope.ToolCode.UPSTREAM_FAILED, failed, data)
 
     async def _child(self, event: RequestEvent) -> ToolResult:
         """Return a subagent's result. When the turn is over before it, it is stopped as well."""
-        profile, watch = sub_agent_profile(event.name), partial(self.watch, event.id)
+        profile, watch = profiles.sub_agent_profile(event.name), partial(self.watch, event.id)
         confirmed = self.decide and await self._is_confirmed(event, profile.agent_arg)
 
         def started(prepared: Prepared, run_id: str) -> None:
@@ -223,8 +213,8 @@ class MainSession:
             on_update=watch,
             cancelled=self._stop_children,
         )
-        manager = SubAgentManager(Path(self.cwd) if self.cwd else None, caller)
-        child = asyncio.ensure_future(SubAgentTool(profile, manager).call(event.args))
+        manager = profiles.SubAgentManager(Path(self.cwd) if self.cwd else None, caller)
+        child = asyncio.ensure_future(profiles.SubAgentTool(profile, manager).call(event.args))
         self._queued.add(child)
         try:
             return await asyncio.shield(child)

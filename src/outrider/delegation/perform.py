@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from outrider.agents.definitions import PI
 from outrider.delegation.admission import admission, max_children
@@ -21,18 +22,20 @@ from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.protocol.events import Event
+from outrider.protocol.events import Event, RetryEvent
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.results import Details, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
 from outrider.records.runs import RunRecorder, prune, pruning_is_due
 from outrider.runtimes.native.runtime import NativeRuntime
 from outrider.runtimes.runtime import Runtime
-from outrider.settings.places import runs_folder, state_home
+from outrider.settings.places import runs_folder
 
 UPDATE_INTERVAL_SECONDS = 0.05
+PROVIDER_IS_BUSY = (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED)
 log = logging.getLogger("outrider")
 
+T = TypeVar("T")
 OnUpdate = Callable[[ToolResult], object]
 
 
@@ -89,7 +92,7 @@ async def recorded(
 
 async def _concluded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
     run.add_event(_opening(prepared, run))
-    activity = ActivityLog(state_home(caller.env))
+    activity = ActivityLog(run.folder.parents[1])
     collector = Collector(run, prepared.config.limits.events, activity)
     collector.model = prepared.choice.shown
     if caller.on_start:
@@ -102,8 +105,7 @@ async def _concluded(prepared: Prepared, caller: Caller, run: RunRecorder) -> To
         duration_ms = round((time.monotonic() - start) * 1000)
         result = conclude(prepared, ending, collector, duration_ms)
         collector.record_unanswered()
-        if result.result is not None:
-            activity.add(of_run(result.result, run.id))
+        activity.add(of_run(result.details.results[0], run.id))
     return result
 
 
@@ -127,19 +129,24 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
 
 
 async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) -> Ending:
-    updates = _Updates(caller.on_update, caller.on_event, collector)
+    updates = _Updates(caller, collector)
 
     def changed(event: Event) -> None:
-        retry = collector.last_retry
-        if retry is not None and retry.kind in (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED):
-            admission().pause(prepared.provider, retry.delay_ms / 1000)
-            collector.last_retry = None
+        if isinstance(event, RetryEvent) and event.kind in PROVIDER_IS_BUSY:
+            admission().pause(prepared.provider, event.delay_ms / 1000)
         updates.changed(event)
 
     gate = Gate(prepared.project.masker)
     supervisor = Supervisor(gate, collector, prepared.config, changed, caller.on_request)
-    runtime = _runtime(prepared, caller)
-    brief = brief_for(prepared, collector.run.id, collector.run.spill)
+    runtime: Runtime
+    if prepared.definition.runtime == PI:
+        from outrider.runtimes.pi.runtime import PiRuntime
+
+        runtime = PiRuntime(prepared.project.masker, prepared.config.limits.event_bytes)
+    else:
+        keep_minutes = prepared.config.warm.keep_minutes
+        runtime = NativeRuntime(caller.env, keep_minutes=keep_minutes, one_shot=caller.one_shot)
+    brief = brief_for(prepared, collector.run)
     environment = child_environment(prepared, collector.run.id)
     try:
         return await supervisor.run(runtime, brief, environment, caller.cancelled)
@@ -147,51 +154,39 @@ async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) 
         updates.close()
 
 
-def _runtime(prepared: Prepared, caller: Caller) -> Runtime:
-    if prepared.definition.runtime == PI:
-        from outrider.runtimes.pi.runtime import PiRuntime
-
-        return PiRuntime(prepared.project.masker, prepared.config.limits.event_bytes)
-    keep_minutes = prepared.config.warm.keep_minutes
-    return NativeRuntime(caller.env, keep_minutes=keep_minutes, one_shot=caller.one_shot)
-
-
-@dataclass(slots=True)
 class _Updates:
     """Tells the caller of each event, and at most twenty times a second how far the run is."""
 
-    _on_update: OnUpdate | None
-    _on_event: Callable[[Event], object] | None
-    _collector: Collector
-    _timer: asyncio.TimerHandle | None = None
-    _last: float = 0.0
+    def __init__(self, caller: Caller, collector: Collector) -> None:
+        self._on_event, self._on_update = caller.on_event, caller.on_update
+        self._collector = collector
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = 0.0
 
     def changed(self, event: Event) -> None:
-        if self._on_event is not None:
-            try:
-                self._on_event(event)
-            except Exception:
-                log.exception("on_event raised; no more events are sent for this run")
-                self._on_event = None
-        if self._on_update is None or self._timer is not None:
-            return
-        wait = max(0.0, self._last + UPDATE_INTERVAL_SECONDS - time.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(wait, self._send)
+        if self._on_event is not None and not _is_told(self._on_event, event):
+            self._on_event = None
+        if self._on_update is not None and self._timer is None:
+            wait = max(0.0, self._last + UPDATE_INTERVAL_SECONDS - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._send, self._on_update)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _send(self) -> None:
-        self._timer = None
-        if self._on_update is None:
-            return
-        self._last = time.monotonic()
+    def _send(self, on_update: OnUpdate) -> None:
+        self._timer, self._last = None, time.monotonic()
         streaming = self._collector.streaming()
         details = Details(run_id=self._collector.run.id, streaming=streaming)
-        try:
-            self._on_update(text_result(self._collector.partial.text, details))
-        except Exception:
-            # A caller's fault in showing progress is no reason to lose the run.
-            log.exception("on_update raised; no more updates are sent for this run")
+        if not _is_told(on_update, text_result(self._collector.partial.text, details)):
             self._on_update = None
+
+
+def _is_told(tell: Callable[[T], object], news: T) -> bool:
+    """Tell a caller; a fault of theirs in showing progress is no reason to lose the run."""
+    try:
+        tell(news)
+    except Exception:
+        log.exception("on_event or on_update raised; it isn't called again for this run")
+        return False
+    return True

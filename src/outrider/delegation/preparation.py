@@ -15,7 +15,6 @@ from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import (
     Request,
     check_depth,
-    check_enabled,
     check_input,
     check_schema,
     invalid,
@@ -69,7 +68,10 @@ def prepare(
     `confirm` asks the user whether a repository's agent may run; without it nobody can be asked.
     """
     project = open_project(request.cwd, env, flags)
-    check_enabled(project.config)
+    if not project.config.subagents.enabled:
+        off = "Delegation is switched off: subagents.enabled is false."
+        where = "`outrider config` shows where that is set."
+        raise Refusal(ErrorCode.SUBAGENTS_DISABLED, f"{off} {where}")
     check_depth(project.config, env)
     check_input(request)
     check_schema(request.output_schema)
@@ -79,8 +81,14 @@ def prepare(
         project = project.with_modules(sources.values())
         listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
         definition = replace(definition, tools=(*listed, *sources))
-    given, problems = project.permit(definition, interactive=confirm is not None)
-    _check_may_run(definition, given, project, confirm)
+    interactive = confirm is not None
+    given, problems = project.permit(definition, interactive=interactive)
+    clearance, reason = project.clearance(definition, given, interactive=interactive)
+    is_asked = clearance is Clearance.ASK
+    if clearance is not Clearance.RUN and not (is_asked and confirm and confirm(reason)):
+        refused = "was not confirmed" if is_asked else "may not run"
+        refusal = f"The agent {definition.name} {refused}: {reason}."
+        raise Refusal(ErrorCode.SUBAGENT_DISABLED, refusal)
     return assembled(request, project, definition, given, problems)
 
 
@@ -118,28 +126,11 @@ def find_agent(name: str, discovery: Discovery) -> AgentDefinition:
     definition = discovery.agents.get(name)
     if definition is not None:
         return definition
-    near = get_close_matches(name, discovery.agents, 1)
-    meant = f" Did you mean {near[0]}?" if near else ""
-    names = ", ".join(discovery.agents)
+    words = [f"Unknown agent: {name}. Available agents: {', '.join(discovery.agents)}."]
+    words += [f"Did you mean {near}?" for near in get_close_matches(name, discovery.agents, 1)]
     faults = [note for note in discovery.diagnostics if note.severity == "error"]
-    hint = "".join(f" Unusable: {note}." for note in faults[:3])
-    raise Refusal(
-        ErrorCode.UNKNOWN_AGENT,
-        f"Unknown agent: {name}. Available agents: {names}.{meant}{hint}",
-    )
-
-
-def _check_may_run(
-    definition: AgentDefinition, given: Permit, project: Project, confirm: Confirm | None
-) -> None:
-    clearance, reason = project.clearance(definition, given, interactive=confirm is not None)
-    if clearance is Clearance.ASK and confirm is not None and confirm(reason):
-        return
-    if clearance is not Clearance.RUN:
-        refused = "was not confirmed" if clearance is Clearance.ASK else "may not run"
-        raise Refusal(
-            ErrorCode.SUBAGENT_DISABLED, f"The agent {definition.name} {refused}: {reason}."
-        )
+    words += [f"Unusable: {note}." for note in faults[:3]]
+    raise Refusal(ErrorCode.UNKNOWN_AGENT, " ".join(words))
 
 
 def _schema(request: Request, definition: AgentDefinition) -> Any:

@@ -95,51 +95,40 @@ def sub_agent_profile(name: str) -> SubAgentProfile:
         raise LookupError(f"No profile {name!r}. There are: {', '.join(_profiles)}.") from None
 
 
-def _register(name: str, agent: str | None, description: str, texts: Mapping[str, str]) -> None:
+def _register(name: str, about: str, agent: str | None, /, **texts: str) -> None:
     """Register a profile that takes two texts, the second of them the task, and a schema."""
     first, prompt = texts
+    schema = {"type": "object", "description": "JSON Schema of the result. Leave out for text."}
     properties: dict[str, Any] = {
         argument: {"type": "string", "minLength": 1, "description": text}
         for argument, text in texts.items()
     }
-    schema = {"type": "object", "description": "JSON Schema of the result. Leave out for text."}
     parameters = {
         "type": "object",
         "properties": {**properties, "output_schema": schema},
         "required": list(texts),
         "additionalProperties": False,
     }
-    register_sub_agent(
-        SubAgentProfile(
-            name,
-            f"{description} {_ABOUT_ALL}",
-            parameters,
-            prompt_arg=prompt,
-            agent_arg=None if agent else first,
-            agent=agent,
-            description_arg=first if agent else None,
-            output_schema_arg="output_schema",
-        )
-    )
+    agent_arg, description_arg = (None, first) if agent else (first, None)
+    arguments = (prompt, agent_arg, agent, description_arg, "output_schema")
+    register_sub_agent(SubAgentProfile(name, f"{about} {_ABOUT_ALL}", parameters, *arguments))
 
 
-_register(
-    "subagent",
-    None,
-    "Delegate one focused task to a subagent.",
-    {"agent": "Who does it.", "task": "What to do."},
-)
+_delegating = "Delegate one focused task to a subagent."
+_register("subagent", _delegating, None, agent="Who does it.", task="What to do.")
 _register(
     "Task",
-    "general",
     "Hand a task to a general subagent with the tools you allow.",
-    {"description": "The task in three to five words.", "prompt": "The whole task."},
+    "general",
+    description="The task in three to five words.",
+    prompt="The whole task.",
 )
 _register(
     "Explore",
-    "explorer",
     "Let a read-only subagent find its way in the code.",
-    {"description": "The search in three to five words.", "prompt": "What to find out."},
+    "explorer",
+    description="The search in three to five words.",
+    prompt="What to find out.",
 )
 
 
@@ -210,12 +199,6 @@ class SubAgentTool:
         except Refusal as refusal:
             return refused(refusal)
         return await self._manager.run(state)
-
-    def call_sync(self, arguments: str | Mapping[str, Any]) -> ToolResult:
-        """Do as `call` does, where there is no event loop."""
-        import asyncio
-
-        return asyncio.run(self.call(arguments))
 
 
 def _state(profile: SubAgentProfile, arguments: str | Mapping[str, Any]) -> SubAgentState:

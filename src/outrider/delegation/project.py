@@ -8,7 +8,7 @@ changes.
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from outrider.delegation.request import working_directory
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
 from outrider.models.resolution import ModelChoice, choose_model
-from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry, is_own
+from outrider.protocol.catalogue import CATALOGUE, is_own
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import Config
@@ -28,8 +28,6 @@ from outrider.settings.layers import Settings
 MAX_KEPT_PROJECTS = 8
 SETTLED_SECONDS = 2.0
 """How old a change must be: within a clock tick, another one would leave the same time stamp."""
-
-Stamp = tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,8 @@ class Project:
     """Masks the secrets of this environment, and paths of this folder and of HOME."""
     plain_env: Mapping[str, str]
     """The environment without its secrets."""
+    child_env: Mapping[str, str]
+    """What every child gets of it."""
     trusted: bool
     """Whether the user's own settings trust the repository."""
     _local_servers: Callable[..., LocalServer | None]
@@ -65,14 +65,19 @@ class Project:
         self, agent: AgentDefinition, *, interactive: bool
     ) -> tuple[Permit, tuple[str, ...]]:
         """Return the tools that `agent` gets here, and what is wrong with the user's own tools."""
-        own, problems = self._own_tools(agent)
+        tools, problems, modules = CATALOGUE, (), self.config.tools.modules
+        if modules or not all(map(is_own, agent.tools or ())):
+            from outrider.tools.loading import load_tools
+
+            own, problems = load_tools(modules)
+            tools = {**{tool.name: tool.entry for tool in own}, **CATALOGUE}
         trust = trust_in(self.config, trusted=self.trusted, interactive=interactive)
-        given = permit(agent, self.config, trust=trust, tools={**own, **CATALOGUE})
+        given = permit(agent, self.config, trust=trust, tools=tools)
         if agent.runtime == PI:
             from outrider.runtimes.pi.choices import for_pi
 
             given = for_pi(given)
-        return given, problems
+        return given, tuple(problems)
 
     def clearance(
         self, agent: AgentDefinition, given: Permit, *, interactive: bool
@@ -99,18 +104,6 @@ class Project:
             local_servers=self._local_servers,
         )
 
-    def _own_tools(
-        self, agent: AgentDefinition
-    ) -> tuple[Mapping[str, CatalogueEntry], tuple[str, ...]]:
-        """Return the tools of the user's own, where there are modules or the agent lists one."""
-        modules = self.config.tools.modules
-        if not modules and all(is_own(name) for name in agent.tools or ()):
-            return {}, ()
-        from outrider.tools.loading import load_tools
-
-        tools, problems = load_tools(modules)
-        return {tool.name: tool.entry for tool in tools}, tuple(problems)
-
 
 def open_project(
     folder: str | os.PathLike[str] | None = None,
@@ -125,12 +118,11 @@ def open_project(
     folder = working_directory(folder)
     env = dict(os.environ) if env is None or env is os.environ else env
     key = (str(folder), repr(flags))
-    kept = _kept.get(key)
-    if kept is None or kept.project.env != env or kept.stamps != kept.looked_at():
-        settings = load_settings(folder, env, flags)
-        kept = _Kept(_read(folder, env, settings))
+    kept, stamps = _kept.get(key) or (None, {})
+    if kept is None or kept.env != env or stamps != _stamps(stamps):
+        kept = _read(folder, env, load_settings(folder, env, flags))
         _keep(key, kept)
-    return _opened(kept.project)
+    return _opened(kept)
 
 
 def project_with(folder: Path, env: Mapping[str, str], settings: Settings) -> Project:
@@ -139,7 +131,10 @@ def project_with(folder: Path, env: Mapping[str, str], settings: Settings) -> Pr
 
 
 def _read(folder: Path, env: Mapping[str, str], settings: Settings) -> Project:
-    secrets = secret_environment_values(env)
+    secrets, plain = secret_environment_values(env), without_secrets(env)
+    # A proxy may ask for a password, and be the only way to the provider.
+    proxies = {name: value for name, value in env.items() if name.lower().endswith("_proxy")}
+    kept = {name: value for name, value in plain.items() if not name.startswith("OUTRIDER_")}
     return Project(
         folder=folder,
         name=places.project_name(folder, env),
@@ -147,7 +142,8 @@ def _read(folder: Path, env: Mapping[str, str], settings: Settings) -> Project:
         settings=settings,
         discovery=discover(folder, env),
         masker=Masker(project=str(folder), home=str(places.home(env)), secrets=secrets),
-        plain_env=without_secrets(env),
+        plain_env=plain,
+        child_env=kept | proxies,
         trusted=False,
         _local_servers=probe_local_servers,
     )
@@ -162,58 +158,48 @@ def _opened(read: Project) -> Project:
     )
 
 
-@dataclass(slots=True)
-class _Kept:
-    """A project, and the state of all that it was read from."""
-
-    project: Project
-    stamps: dict[str, Stamp] = field(default_factory=dict[str, Stamp])
-
-    def __post_init__(self) -> None:
-        self.stamps = {path: _stamp(path, whole) for path, whole in self._paths()}
-
-    def looked_at(self) -> dict[str, Stamp]:
-        """Return the state of the same paths now."""
-        return {path: _stamp(path, len(stamp or ()) > 3) for path, stamp in self.stamps.items()}
-
-    def is_settled(self) -> bool:
-        """Whether the last change was long enough ago to be told from the next one."""
-        now = time.time_ns()
-        changed = (stamp[3] for stamp in self.stamps.values() if stamp and len(stamp) > 3)
-        return all(now - at > SETTLED_SECONDS * 1e9 for at in changed)
-
-    def _paths(self) -> Iterator[tuple[str, bool]]:
-        """Yield what the project depends on, and whether on its content or on whose it is."""
-        folder, env = self.project.folder, self.project.env
-        for level in places.agent_levels(folder, env):
-            yield str(level), False
-            yield str(level / ".git"), False
-            yield from ((str(path), True) for path in places.project_files(level))
-        yield str(places.user_config_file(env)), True
-        yield from ((str(path), True) for path in places.user_agent_folders(env))
-        discovery = self.project.discovery
-        for agent in (*discovery.agents.values(), *discovery.shadowed):
-            if agent.source is not Source.BUILTIN:
-                yield agent.path, True
-                yield agent.output_schema or agent.path, True
-        yield from ((note.path, True) for note in discovery.diagnostics)
+Stamps = dict[tuple[str, bool], tuple[int, ...]]
+"""The state of paths: whose each is and, where that is said to count, when it changed."""
+_kept: dict[tuple[str, str], tuple[Project, Stamps]] = {}
 
 
-def _stamp(path: str, whole: bool) -> Stamp:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    owner = (found.st_dev, found.st_ino, found.st_uid)
-    return (*owner, found.st_ctime_ns, found.st_mtime_ns, found.st_size) if whole else owner
-
-
-_kept: dict[tuple[str, str], _Kept] = {}
-
-
-def _keep(key: tuple[str, str], kept: _Kept) -> None:
+def _keep(key: tuple[str, str], project: Project) -> None:
+    """Keep a project, if its last change was long enough ago to be told from the next one."""
     _kept.pop(key, None)
-    if kept.is_settled():
-        _kept[key] = kept
+    stamps = _stamps(_dependencies(project))
+    changes = [stamp[3] for stamp in stamps.values() if len(stamp) > 3]
+    if time.time_ns() - max(changes, default=0) > SETTLED_SECONDS * 1e9:
+        _kept[key] = project, stamps
         for oldest in list(_kept)[:-MAX_KEPT_PROJECTS]:
             _kept.pop(oldest, None)
+
+
+def _dependencies(project: Project) -> Iterator[tuple[str, bool]]:
+    """Yield what a project was read from, and whether its content counts or only whose it is."""
+    folder, env, discovery = project.folder, project.env, project.discovery
+    for level in places.agent_levels(folder, env):
+        yield str(level), False
+        yield str(level / ".git"), False
+        yield from ((str(path), True) for path in places.project_files(level))
+    yield str(places.user_config_file(env)), True
+    yield from ((str(path), True) for path in places.user_agent_folders(env))
+    for agent in (*discovery.agents.values(), *discovery.shadowed):
+        if agent.source is not Source.BUILTIN:
+            yield agent.path, True
+            yield agent.output_schema or agent.path, True
+    yield from ((note.path, True) for note in discovery.diagnostics)
+
+
+def _stamps(paths: Iterable[tuple[str, bool]]) -> Stamps:
+    """Return the state of paths now; nothing is known of one that isn't there."""
+    found: Stamps = {}
+    for path, whole in paths:
+        try:
+            state = os.stat(path)
+        except OSError:
+            found[path, whole] = ()
+            continue
+        owner = (state.st_dev, state.st_ino, state.st_uid)
+        change = (state.st_ctime_ns, state.st_mtime_ns, state.st_size) if whole else ()
+        found[path, whole] = owner + change
+    return found

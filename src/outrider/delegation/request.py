@@ -41,25 +41,12 @@ def invalid(message: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_INPUT, message)
 
 
-def check_enabled(config: Config) -> None:
-    """Refuse where delegation is switched off."""
-    if not config.subagents.enabled:
-        raise Refusal(
-            ErrorCode.SUBAGENTS_DISABLED,
-            "Delegation is switched off: subagents.enabled is false. "
-            "`outrider config` shows where that is set.",
-        )
-
-
 def check_depth(config: Config, env: Mapping[str, str]) -> None:
     """Refuse a delegation by a child that is as deep as the configuration allows."""
-    depth = current_depth(env)
-    if depth >= config.subagents.max_depth:
-        raise Refusal(
-            ErrorCode.SUBAGENT_DEPTH_EXCEEDED,
-            f"A delegation at depth {depth} is refused: subagents.maxDepth is "
-            f"{config.subagents.max_depth}. Do the task yourself.",
-        )
+    depth, most = current_depth(env), config.subagents.max_depth
+    if depth >= most:
+        refusal = f"A delegation at depth {depth} is refused: subagents.maxDepth is {most}."
+        raise Refusal(ErrorCode.SUBAGENT_DEPTH_EXCEEDED, f"{refusal} Do the task yourself.")
 
 
 def current_depth(env: Mapping[str, str]) -> int:
@@ -82,29 +69,23 @@ def _depth_above(_pid: int) -> int:
 
 def check_input(request: Request) -> None:
     """Refuse an agent, a task or a model that can't be one."""
-    for name, value in (("agent", request.agent), ("task", request.task)):
-        _check_text(name, value)
-        if not value.strip():
-            raise invalid(f"{name} is empty. Give both an agent and a task.")
+    texts: dict[str, Any] = {"agent": request.agent, "task": request.task}
     if request.model is not None:
-        _check_text("model", request.model)
+        texts["model"] = request.model
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise invalid(f"{name} is a {type(value).__name__}; it has to be a text.")
+        if "\0" in value:
+            raise invalid(f"{name} holds a NUL character, which no text may. Take it out.")
+        if jsonl.without_surrogates(value) != value:
+            raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
+        if not value.strip() and name != "model":
+            raise invalid(f"{name} is empty. Give both an agent and a task.")
     if len(request.agent) > MAX_NAME:
         raise invalid(f"agent is {len(request.agent)} characters long: that is no agent's name.")
-    size = len(request.task.encode())
-    if size > MAX_TASK_BYTES:
-        raise invalid(
-            f"The task is {size:,} bytes long; {MAX_TASK_BYTES:,} is the most. "
-            "Put the bulk into a file and name the file in the task."
-        )
-
-
-def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise invalid(f"{name} is a {type(value).__name__}; it has to be a text.")
-    if "\0" in value:
-        raise invalid(f"{name} holds a NUL character, which no text may. Take it out.")
-    if jsonl.without_surrogates(value) != value:
-        raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
+    if (size := len(request.task.encode())) > MAX_TASK_BYTES:
+        advice = "Put the bulk into a file and name the file in the task."
+        raise invalid(f"The task is {size:,} bytes long; {MAX_TASK_BYTES:,} is the most. {advice}")
 
 
 def tool_sources(tools: Sequence[Any]) -> dict[str, str]:
@@ -129,10 +110,9 @@ def tool_sources(tools: Sequence[Any]) -> dict[str, str]:
 
 def check_schema(schema: Any) -> None:
     """Refuse an output schema that can't be used."""
-    if schema is None:
-        return
     try:
-        load_schema(schema)
+        if schema is not None:
+            load_schema(schema)
     except SchemaError as error:
         raise invalid(f"output_schema can't be used: {error}") from None
 

@@ -1,6 +1,6 @@
 """A masked copy of a JSON value of any depth."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any, cast
@@ -10,6 +10,7 @@ from .spans import MAX_CACHED
 from .values import Style, is_literal_secret
 
 _MASK = "[masked:secret]"
+_MAX_CACHED_KEYS = 256  # characters of all keys of an object
 _WALKED = (str, dict, list, tuple)
 
 Group = tuple[int, str]
@@ -94,11 +95,9 @@ class _Copy:
         copy: dict[str, Any] = {}
         holder[own_key] = copy
         slots: list[Slot] = []
-        for key, value in item.items():
-            masked = self._mask(key)
-            if masked in copy:  # else two masked keys would overwrite each other's values
-                masked = next(k for n in count(2) if (k := f"{masked}-{n}") not in copy)
-            step, promise = _step(masked) if len(masked) > MAX_CACHED else _short_step(masked)
+        is_short = sum(map(len, item)) <= _MAX_CACHED_KEYS
+        keys = _short_steps(self._mask, tuple(item)) if is_short else _steps(self._mask, item)
+        for (masked, step, promise), (key, value) in zip(keys, item.items(), strict=True):
             if masked != key:
                 self.changed.append(path + step)
             copy[masked] = value
@@ -106,6 +105,18 @@ class _Copy:
                 below = None if group is None else (group[0], group[1] + step)
                 slots.append((copy, masked, path + step, promise, below))
         return slots
+
+
+def _steps(mask: Callable[[str], str], keys: Iterable[str]) -> list[tuple[str, str, Promise]]:
+    """Return each key masked, the step of a path to it, and what it promises."""
+    steps: dict[str, tuple[str, str, Promise]] = {}
+    for key in keys:
+        masked = mask(key)
+        if masked in steps:  # else two masked keys would overwrite each other's values
+            masked = next(k for n in count(2) if (k := f"{masked}-{n}") not in steps)
+        step = _step(masked) if len(masked) > MAX_CACHED else _short_step(masked)
+        steps[masked] = (masked, *step)
+    return list(steps.values())
 
 
 def _step(key: str) -> tuple[str, Promise]:
@@ -118,3 +129,4 @@ def _step(key: str) -> tuple[str, Promise]:
 
 
 _short_step = lru_cache(maxsize=1024)(_step)
+_short_steps = lru_cache(maxsize=1024)(_steps)

@@ -25,6 +25,8 @@ from outrider.models.local_servers import (
 
 _OLLAMA_DEFAULT = "http://127.0.0.1:11434/v1"
 _OPENAI_HOST = "https://api.openai.com"
+_installed: set[str] = set()
+"""The modules that were found: a host that delegates again and again looks for each once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,8 @@ def _missing_package(provider: Provider) -> str | None:
     if provider.module is None:
         return None
     try:
-        if find_spec(provider.module) is not None:
+        if provider.module in _installed or find_spec(provider.module) is not None:
+            _installed.add(provider.module)
             return None
     except (ImportError, ValueError):
         pass

@@ -24,10 +24,10 @@ def to_json(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is tuple or kind is list:
-        return [to_json(item) for item in value]
+        return [item if type(item) in _PLAIN else to_json(item) for item in value]
     if is_dataclass(kind):
         return {
-            one.name: to_json(item)
+            one.name: item if type(item) in _PLAIN else to_json(item)
             for one in _fields(kind)
             if (item := getattr(value, one.attribute)) is not None
             or (one.flag and getattr(value, one.flag))

@@ -7,7 +7,7 @@ host and path.
 import fcntl
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -48,7 +48,6 @@ class ActivityLog:
 
     def __init__(self, state: Path) -> None:
         self._path = state / "activity.jsonl"
-        self._older = state / "activity.1.jsonl"
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line. A disk that is full, or a folder that is closed, costs only the line."""
@@ -63,7 +62,10 @@ class ActivityLog:
             try:
                 os.write(descriptor, data)  # in one piece: other processes append as well
                 if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
-                    self._rotate(descriptor)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    # Another process may have replaced it while this one waited.
+                    if os.path.samestat(os.fstat(descriptor), os.stat(self._path)):
+                        os.replace(self._path, self._older)
             finally:
                 os.close(descriptor)
 
@@ -72,22 +74,16 @@ class ActivityLog:
         found: list[dict[str, Any]] = []
         for path in (self._older, self._path):
             with suppress(OSError):
-                found += _decoded(path.read_bytes().splitlines())
+                for line in path.read_bytes().splitlines():
+                    with suppress(ValueError, RecursionError):
+                        data = _object(jsonl.decode(line))
+                        if all(isinstance(data.get(name), kind) for name, kind in _FIELDS.items()):
+                            found.append(data)
         return found
 
-    def _rotate(self, descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Another process may have done it while this one waited.
-        if os.path.samestat(os.fstat(descriptor), os.stat(self._path)):
-            os.replace(self._path, self._older)
-
-
-def _decoded(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
-    for line in lines:
-        with suppress(ValueError, RecursionError):
-            data = _object(jsonl.decode(line))
-            if all(isinstance(data.get(name), kinds) for name, kinds in _FIELDS.items()):
-                yield data
+    @property
+    def _older(self) -> Path:
+        return self._path.with_name("activity.1.jsonl")
 
 
 def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> dict[str, Any]:
@@ -98,22 +94,21 @@ def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> d
     """
     answer = _object(envelope)
     data, meta = _object(answer.get("data")), _object(answer.get("meta"))
-    entries = _entries(data)
+    lists = (data.get(name) for name in ("pages", "queries", "searches", "results"))
+    entries = [_object(one) for entries in lists for one in _list(entries)]
+    others = [_object(other) for one in entries for other in _list(one.get("others"))]
+    sizes = ([one.get("bytes"), one.get("characters"), 0] for one in (data, *entries))
     return {
         "kind": KINDS[tool],
         "tool": tool,
         "run": run_id,
         "what": _subjects(_object(args)),
         "provider": _first(str, (one.get("provider") for one in (data, *entries))),
-        "others": {
-            str(other.get("provider")): _first(int, (other.get("code"),))
-            for one in entries
-            for other in map(_object, _list(one.get("others")))
-        },
-        "code": _first(int, (answer.get("code"),)),
+        "others": {str(one.get("provider")): _first(int, [one.get("code")]) for one in others},
+        "code": _first(int, [answer.get("code")]),
         "failed": sum(1 for one in entries if one.get("error")),
-        "ms": _first((int, float), (meta.get("execution_time_ms"),)),
-        "bytes": sum(_size(one) for one in (data, *entries)),
+        "ms": _first((int, float), [meta.get("execution_time_ms")]),
+        "bytes": sum(_first(int, size) for size in sizes),
     }
 
 
@@ -143,9 +138,9 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _grouped(lines: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
-    groups: dict[str, list[Any]] = {}
+    groups: dict[str, list[Any]] = defaultdict(list)
     for name, line in lines:
-        groups.setdefault(name, []).append(line)
+        groups[name].append(line)
     return sorted(groups.items())
 
 
@@ -185,27 +180,15 @@ def host_and_path(address: str) -> str:
 
 def _subjects(args: dict[str, Any]) -> list[str]:
     """Return what a call is about: queries, paths, and addresses that are cut short."""
-    said = (args.get(name) for name in ("query", "path", "responseId"))
-    addresses = _texts(args.get("url"), *_list(args.get("urls")))
-    found = [text[:MAX_WORDS] for text in _texts(*said, *_list(args.get("queries")))]
-    return [*found, *map(host_and_path, addresses)][:MAX_SUBJECTS]
-
-
-def _entries(data: dict[str, Any]) -> list[dict[str, Any]]:
-    lists = (data.get(name) for name in ("pages", "queries", "searches", "results"))
-    return [_object(one) for entries in lists for one in _list(entries)]
-
-
-def _size(entry: dict[str, Any]) -> int:
-    return _first(int, (entry.get(name) for name in ("bytes", "characters"))) or 0
+    said = [*map(args.get, ("query", "path", "responseId")), *_list(args.get("queries"))]
+    addresses = [args.get("url"), *_list(args.get("urls"))]
+    words = [one[:MAX_WORDS] for one in said if isinstance(one, str)]
+    words += [host_and_path(one) for one in addresses if isinstance(one, str)]
+    return words[:MAX_SUBJECTS]
 
 
 def _first(kind: type | tuple[type, ...], values: Iterable[Any]) -> Any:
     return next((one for one in values if isinstance(one, kind)), None)
-
-
-def _texts(*values: Any) -> list[str]:
-    return [one for one in values if isinstance(one, str)]
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class RunRecorder:
             self._session = _create(self.session_file, descriptors, os.O_APPEND)
             # It is free, or held for a moment by a reader that checks whether the run is running.
             fcntl.flock(self._session, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-            self._reserved = _create(folder / RESERVED, descriptors)
+            self._reserved = _create(f"{folder}/{RESERVED}", descriptors)
             _reserve(self._reserved)
             self._descriptors = descriptors.pop_all()
 
@@ -56,18 +56,16 @@ class RunRecorder:
         """Return the recorder of a new run with a unique id; raises `OSError`."""
         while True:
             folder = runs / os.urandom(4).hex()
-            with suppress(FileExistsError):
-                try:
-                    folder.mkdir(mode=0o700)
-                except FileNotFoundError:  # the first run of this user
-                    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    continue
-                break
-        try:
-            return cls(folder)
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+            try:
+                folder.mkdir(mode=0o700)
+                return cls(folder)
+            except FileExistsError:
+                continue
+            except FileNotFoundError:  # the first run of this user
+                runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
 
     @classmethod
     def reopen(cls, folder: Path) -> Self:
@@ -89,7 +87,8 @@ class RunRecorder:
     def __exit__(self, *_: object) -> None:
         """Unlock the run, and remove what its tools spilled."""
         self._descriptors.close()
-        shutil.rmtree(self.spill, ignore_errors=True)
+        if os.path.lexists(self.spill):
+            shutil.rmtree(self.spill, ignore_errors=True)
 
     @property
     def problem(self) -> str | None:
@@ -134,7 +133,7 @@ class RunRecorder:
             _write(self._reserved, data)
             if RESULT in self._missing:  # a longer one was tried before
                 os.ftruncate(self._reserved, len(data))
-            (self.folder / RESERVED).replace(self.folder / RESULT)
+            os.replace(f"{self.folder}/{RESERVED}", f"{self.folder}/{RESULT}")
             return True
         return False
 
@@ -158,7 +157,7 @@ def _reserve(descriptor: int) -> None:
         raise OSError(get_errno(), os.strerror(get_errno()))
 
 
-def _create(path: Path, descriptors: ExitStack, flags: int = 0) -> int:
+def _create(path: Path | str, descriptors: ExitStack, flags: int = 0) -> int:
     """Return a new file's descriptor, which is closed with the others."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
     descriptors.callback(os.close, descriptor)
@@ -200,18 +199,14 @@ def find_run(runs: Path, name: str) -> RecordedRun:
 
     `last` and `-1` stand for the newest one, `-2` for the one before it.
     """
-    back = re.fullmatch(r"-([1-9]\d{0,8})", "-1" if name == "last" else name)
-    if back:
-        newest = recorded_runs(runs)[int(back[1]) - 1 :]
-        if newest:
-            return newest[0]
-        raise Refusal(ErrorCode.INVALID_INPUT, f"There is no run {name!r}: there are too few.")
-    ids = [folder.name for folder in _folders(runs)]
-    matching = [name] if name in ids else [one for one in ids if name and one.startswith(name)]
-    if len(matching) == 1:
-        return _read(runs / matching[0])
     problem = f"No run {name!r}. `outrider runs` lists the recorded ones."
-    if matching:
+    if back := re.fullmatch(r"-([1-9]\d{0,8})", "-1" if name == "last" else name):
+        if newest := recorded_runs(runs)[int(back[1]) - 1 :]:
+            return newest[0]
+        problem = f"There is no run {name!r}: there are too few."
+    elif matching := [one for one in _folders(runs) if name and one.name.startswith(name)]:
+        if len(matching) == 1:
+            return _read(matching[0])
         problem = f"{len(matching)} runs start with {name!r}: write more of the id."
     raise Refusal(ErrorCode.INVALID_INPUT, problem)
 
@@ -279,12 +274,16 @@ def prune(runs: Path, keep: RunsConfig) -> int:
     Returns how many were removed. A run's age counts from its last write. No file is opened
     except those of runs to remove: there may be very many.
     """
-    now, removed, total = time.time(), 0, 0
-    sizes = ((*_changed_and_size(folder), folder) for folder in _folders(runs))
-    for changed, size, folder in sorted(sizes, reverse=True):
+    found: list[tuple[float, int, Path]] = []
+    for folder in _folders(runs):
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:  # just pruned by another
+            states = [folder.stat(), *(entry.stat(follow_symlinks=False) for entry in entries)]
+            size = sum(state.st_size for state in states[1:])
+            found.append((max(state.st_mtime for state in states), size, folder))
+    removed, total = 0, 0
+    for changed, size, folder in sorted(found, reverse=True):
         total += size
-        old = now - changed > keep.keep_days * 86_400
-        if old or total > keep.keep_bytes:
+        if total > keep.keep_bytes or time.time() - changed > keep.keep_days * 86_400:
             removed += delete_run(folder)
     return removed
 
@@ -294,20 +293,9 @@ def pruning_is_due(runs: Path) -> bool:
     mark = runs / ".pruned"
     with suppress(OSError):
         # In both directions: a clock that was set back must not delay it forever.
-        if mark.exists() and abs(time.time() - mark.stat().st_mtime) < PRUNE_EVERY_SECONDS:
+        if abs(time.time() - mark.stat().st_mtime) < PRUNE_EVERY_SECONDS:
             return False
+    with suppress(OSError):
         mark.touch(mode=0o600)
         return True
     return False
-
-
-def _changed_and_size(folder: Path) -> tuple[float, int]:
-    """Return when a file in `folder` was last written, and how many bytes are in it."""
-    changed, size = 0.0, 0
-    with suppress(FileNotFoundError):  # just pruned by another process
-        changed = folder.stat().st_mtime
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                found = entry.stat(follow_symlinks=False)
-                changed, size = max(changed, found.st_mtime), size + found.st_size
-    return changed, size

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ MAX_SEND_SECONDS = 10.0
 MAX_ANSWER_SECONDS = 5.0
 LOOK_EVERY_SECONDS = 1.0
 """How often a host checks that its fork server still has the code that a cold child would."""
+ONE_GO_SECONDS = 0.01
+"""How long what a thread hands down counts as seen: less than one child takes after another."""
 MIN_LIFE_SECONDS = 60.0
 """How long a host's fork server lives at least, where threads differ in their surroundings."""
 MAX_FAILED_STARTS = 3
@@ -60,13 +63,21 @@ class HostedForkServer:
         self._failed_starts = 0
         self._identity = ""
         self._surroundings = ""
+        self._around = 0, 0.0, ""
         self._begun_at = 0.0
         self._looked_at = 0.0
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
         """Start a child; raises `StartFailed` or `OSError` while there is nothing to fork from."""
-        here = surroundings()
+        here = self._looked_around()
         return await _start(self._connected(brief.provider, here), brief, env, here)
+
+    def _looked_around(self) -> str:
+        """Return this thread's surroundings; for children started in one go we look once."""
+        thread, now = threading.get_ident(), time.monotonic()
+        if self._around[0] != thread or now > self._around[1] + ONE_GO_SECONDS:
+            self._around = thread, now, surroundings()
+        return self._around[2]
 
     def _connected(self, provider: str, here: str) -> socket.socket:
         outdated = self._is_outdated(here)  # not under the lock: it looks at many files
@@ -333,13 +344,20 @@ def code_identity() -> str:
     """
     package = str(Path(__file__).parents[2])
     # A package that is installed, upgraded or removed beside ours changes their folder.
-    stamps = [_stamp(os.path.dirname(package))]
-    for folder, names, files in os.walk(package):
-        names[:] = sorted(name for name in names if name != "__pycache__")
-        stamps += (_stamp(os.path.join(folder, file)) for file in sorted(files))
+    stamps = [_stamp(os.path.dirname(package)), *map(_stamp, _files(package))]
     searched = [_plain_environment().get(name, "") for name in ("PYTHONPATH", "LD_LIBRARY_PATH")]
     parts = (os.uname().nodename, sys.version, sys.executable, package, *searched, *stamps)
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+@cache
+def _files(package: str) -> tuple[str, ...]:
+    """Return the files of our code; a new one counts when one of these is changed to use it."""
+    found: list[str] = []
+    for folder, names, files in os.walk(package):
+        names[:] = sorted(name for name in names if name != "__pycache__")
+        found += (os.path.join(folder, file) for file in sorted(files))
+    return tuple(found)
 
 
 def _stamp(path: str) -> str:

@@ -202,8 +202,13 @@ def with_links(start: object, hand_over: HandOver) -> Links:
 
     `start` is a dataclass that it reads first. Raises `StartFailed`.
     """
-    # JSON in ASCII keeps what is no Unicode: a folder's name, or a variable, can be any bytes.
-    data = json.dumps(to_json(start)).encode() + b"\n"
+    import orjson
+
+    try:
+        data = orjson.dumps(to_json(start)) + b"\n"
+    except TypeError:
+        # JSON in ASCII keeps what is no Unicode: a folder's name, or a variable, can be any bytes.
+        data = json.dumps(to_json(start)).encode() + b"\n"
     ours: list[int] = []
     theirs: list[int] = []
     try:
