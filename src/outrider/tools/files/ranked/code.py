@@ -77,7 +77,7 @@ def standing(path: str, asked: set[str]) -> float:
     """Return how much a file counts, for a question that asks for some kinds of files."""
     what = kind(path)
     if asked and what != "generated":
-        return 1.0 if what in asked else 0.4 * _STANDING[what]
+        return 1.0 if what in asked else 0.5 * _STANDING[what]
     return _STANDING[what] * (0.8 if _INDEX.search(path) else 1.0)
 
 

@@ -28,7 +28,7 @@ AVERAGE_BYTES = 10_000
 MAX_LINE_CHARACTERS = 120
 _SATURATION = 1.2
 _LENGTH = 0.6
-_FILE, _DEFINED, _PATH, _LINE = 1.0, 0.4, 0.45, 0.1
+_DEFINED, _DEFINED_NEAR, _PATH = 0.2, 0.1, 0.45
 _NAMED = 4.0
 _MIN_RARITY = 0.01
 _ROW = re.compile(rb"^(\d+):(.*)$", re.MULTILINE)
@@ -47,6 +47,8 @@ class FileHits:
     rows: bytes = b""
     counts: dict[int, float] = field(default_factory=lambda: defaultdict[int, float](float))
     defined: dict[int, float] = field(default_factory=dict[int, float])
+    own: set[int] = field(default_factory=set[int])
+    """The terms that it has as the question says them, not only by another word or beginning."""
     size: int = 0
     score: float = 0.0
 
@@ -55,6 +57,8 @@ class FileHits:
         *keyword, name = match.split() or [""]
         for term, factor in question.counted(name):
             self.counts[term] += factor * times
+            if factor == 1.0:
+                self.own.add(term)
             if keyword:
                 self.defined[term] = max(self.defined.get(term, 0.0), factor)
 
@@ -62,6 +66,7 @@ class FileHits:
         """Count only these hits."""
         self.counts.clear()
         self.defined.clear()
+        self.own.clear()
         for _, match in hits:
             self.count(question, match)
 
@@ -81,12 +86,12 @@ def taken(question: Question, path: str, rows: bytes) -> FileHits:
 
 
 def frequencies(question: Question, files: Iterable[FileHits]) -> list[int]:
-    """Return in how many of the files each term is."""
-    found = [0] * len(question.terms)
+    """Return in how many of the files each term is; by other words only where none has its own."""
+    own, other = Counter[int](), Counter[int]()
     for file in files:
-        for term in file.counts:
-            found[term] += 1
-    return found
+        own.update(file.own)
+        other.update(file.counts.keys())
+    return [own[term] or other[term] for term in range(len(question.terms))]
 
 
 def weighed(question: Question, frequency: Sequence[int], files: int) -> Weights:
@@ -169,6 +174,7 @@ def best_place(
     found = _lines(question, weights, hits, lines)
     numbers = sorted(found)
     best: tuple[float, int, int] = (0.0, 1, 1)
+    whole = sum(weights) or 1.0
     for at, first in enumerate(numbers):
         counts: dict[int, float] = defaultdict(float)
         names: dict[int, float] = {}
@@ -181,14 +187,15 @@ def best_place(
                 counts[term] += share
             names |= found[number].defined
         score = sum(weights[t] * count / (count + _SATURATION) for t, count in counts.items())
-        score += _DEFINED * sum(weights[term] * factor for term, factor in names.items())
+        score += _DEFINED_NEAR * sum(weights[term] * factor for term, factor in names.items())
+        # Most of the question together says more than a part of it often.
+        score *= sum(weights[term] for term in counts) / whole
         best = max(best, (score, -first, last))
     score, first, last = best[0], -best[1] if best[1] < 0 else 1, best[2]
     inside = [number for number in numbers if first <= number <= last]
     line = max(inside, key=lambda number: (found[number].score, -number), default=1)
-    score += _LINE * found[line].score if inside else 0.0
     return _place(question, file, found, lines, line, (first, last)) | {
-        "score": round(_FILE * file.score + score * standing(file.path, question.kinds), 4)
+        "score": round(file.score + score * standing(file.path, question.kinds), 4)
     }
 
 
