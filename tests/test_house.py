@@ -76,3 +76,17 @@ def test_no_public_exception_of_ours_is_outside_the_tree() -> None:
         and not any(getattr(base, "id", "") == "OutriderError" for base in node.bases)
     }
     assert outside == {"errors.py: OutriderError"}
+
+
+SIZES: dict[str, tuple[tuple[str, ...], int]] = {
+    "the embedded model": (("models/embedded/*.py",), 900),
+}
+"""What a part is made of, and how many lines it must stay below."""
+
+
+@pytest.mark.parametrize("part", SIZES)
+def test_a_part_keeps_to_its_size(part: str) -> None:
+    globs, limit = SIZES[part]
+    files = [path for glob in globs for path in SOURCE.glob(glob)]
+    assert files
+    assert sum(len(path.read_text().splitlines()) for path in files) < limit
