@@ -22,21 +22,10 @@ _KINDS = {
 }
 _STANDING = {"generated": 0.1, "test": 0.25, "docs": 0.35, "data": 0.5, "source": 1.0}
 _INDEX = re.compile(r"(^|/)(__init__\.py|index\.\w+|mod\.rs)$")
-DEFINING = [
-    "def",
-    "class",
-    "function",
-    "func",
-    "fn",
-    "fun",
-    "interface",
-    "trait",
-    "struct",
-    "enum",
-    "module",
-    "impl",
-    "protocol",
-]
+DEFINING = (
+    "def", "class", "function", "func", "fn", "fun", "interface", "trait", "struct", "enum",
+    "module", "impl", "protocol",
+)  # fmt: skip
 _ROUTINE = re.compile(
     r"\s*(?:(?:export|default|declare|public|private|protected|internal|static|async|abstract|"
     r"final|pub(?:\([a-z]+\))?|unsafe|override|virtual|inline|extern|const)\s+)*"

@@ -10,15 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.tools.files.ranked.code import (
-    COMMENT,
-    HANDED_ON,
-    IMPORT,
-    TYPE,
-    defined,
-    enclosing,
-    standing,
-)
+from outrider.tools.files.ranked import code
+from outrider.tools.files.ranked.code import defined, enclosing, standing
 from outrider.tools.files.ranked.words import Question
 
 WINDOW_LINES = 45
@@ -153,9 +146,9 @@ def _lines(
         name = defined(text)
         if name is not None:
             line.defined = dict(question.counted(re.split(r"\W+", name)[-1]))
-        shape = 0.3 if IMPORT.match(text) else 0.8 if COMMENT.match(text) else 1.0
-        aside = (name is not None and not line.defined) or HANDED_ON.search(text)
-        shape *= 1.5 if question.wants_type and TYPE.match(text) else 1.0
+        shape = 0.3 if code.IMPORT.match(text) else 0.8 if code.COMMENT.match(text) else 1.0
+        aside = (name is not None and not line.defined) or code.HANDED_ON.search(text)
+        shape *= 1.5 if question.wants_type and code.TYPE.match(text) else 1.0
         own = sum(
             # What is only a parameter, or handed on, is done elsewhere.
             weights[term] * share * (0.5 if aside else 1.0)
