@@ -26,16 +26,13 @@ def delegated(prompt: str, made: Sequence[Call], schema: Mapping[str, Any]) -> s
     if last.name != SUBAGENT:
         if last.data and not last.data["files"]:
             return f"{NO_CODE}\n\n{ABOUT}\n"
-        return [Call(SUBAGENT, {"agent": _fitting(prompt, schema), "task": prompt})]
+        # The tool's text names the agents that there are.
+        named = re.findall(r"[\w.-]*\w", schema["properties"]["agent"]["description"])
+        role = understand(prompt, "").role
+        agent = role if role in named else "explorer"
+        return [Call(SUBAGENT, {"agent": agent, "task": prompt})]
     if last.data is None:
         return f"The question could not be delegated. {last.fault}"
     told = last.data
     said = f"I delegated this to `{told['agent']}` (run {told['runId']}), which reports:"
     return f"{said}\n\n{told['text']}\n"
-
-
-def _fitting(prompt: str, schema: Mapping[str, Any]) -> str:
-    """Return the agent for a question, of those that the tool's text names."""
-    named = re.findall(r"[\w.-]*\w", schema["properties"]["agent"]["description"])
-    wanted = understand(prompt, "").role
-    return wanted if wanted in named else "explorer"

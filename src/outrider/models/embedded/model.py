@@ -3,7 +3,7 @@
 It decides each turn from the conversation alone. What files say is only ever quoted.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -52,8 +52,7 @@ def answer(
     asked_again = len(prompts) > 1
     if not asked_again and (calls := next_calls(task, made, rounds, frozenset(schemas))):
         return calls
-    reported = any(call.name == REPORT_BACK for call in made)
-    if REPORT_BACK in schemas and not reported:
+    if REPORT_BACK in schemas and REPORT_BACK not in {call.name for call in made}:
         report = fill_report(schemas[REPORT_BACK], findings(made))
         if report is not None:
             return [Call(REPORT_BACK, report)]
@@ -61,7 +60,9 @@ def answer(
 
 
 def _last_turn(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
-    begins = [i for i, one in enumerate(messages) if _is_question(one)]
+    """Return what came since the user last spoke; behind tool results, a prompt is the child's."""
+    firsts = [next(iter(message.parts), None) for message in messages]
+    begins = [i for i, part in enumerate(firsts) if isinstance(part, UserPromptPart)]
     return messages[begins[-1] if begins else 0 :]
 
 
@@ -76,19 +77,13 @@ def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[Cal
         elif isinstance(part, ToolCallPart):
             calls[part.tool_call_id] = Call(part.tool_name, part.args_as_dict())
         elif isinstance(part, ToolReturnPart) and part.tool_call_id in calls:
-            made.append(_returned(calls[part.tool_call_id], part.metadata or {}))
+            call = calls[part.tool_call_id]
+            envelope: dict[str, Any] = part.metadata or {}
+            if is_success(envelope):
+                made.append(replace(call, data=envelope.get("data")))
+            else:
+                made.append(replace(call, fault=str(envelope.get("message", "no result"))))
     return prompts, made
-
-
-def _returned(call: Call, envelope: Mapping[str, Any]) -> Call:
-    if is_success(envelope):
-        return replace(call, data=envelope.get("data"))
-    return replace(call, fault=str(envelope.get("message", "no result")))
-
-
-def _is_question(message: ModelMessage) -> bool:
-    """Whether the user begins to speak here; behind tool results, a prompt is the child's own."""
-    return isinstance(next(iter(message.parts), None), UserPromptPart)
 
 
 class EmbeddedModel(Model[None]):

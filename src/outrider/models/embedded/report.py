@@ -126,8 +126,7 @@ def _tester(task: Task, made: Sequence[Call]) -> Iterator[str]:
 def _implementer(task: Task, made: Sequence[Call]) -> Iterator[str]:
     found = findings(made)
     source = [one for one in found if not is_test(one.path)] or found
-    rows = [(one.path, one.line, _described(one)) for one in source]
-    yield from _listed("Places to touch", rows)
+    yield from _listed("Places to touch", list(map(_described, source)))
     yield from _around(found, made)
 
 
@@ -160,26 +159,22 @@ _SECTIONS: dict[Role, Section] = {
 
 
 def _sentences(text: str) -> list[str]:
-    lines = (
-        " ".join(line.split())
-        for line in text.split("\n")
-        if not line.startswith(("#", "|", "```"))
-    )
-    return [
-        one for line in lines for one in re.split(r"(?<=[.!?。])\s*", line) if 20 < len(one) < 400
-    ]
+    lines = (line for line in text.split("\n") if not line.startswith(("#", "|", "```")))
+    parts = (part for line in lines for part in re.split(r"(?<=[.!?。])\s*", line))
+    return [" ".join(part.split()) for part in parts if 20 < len(part) < 400]
 
 
 def _around(found: Sequence[Finding], made: Sequence[Call]) -> Iterator[str]:
     """Yield who uses what was found, and which tests are near it."""
     used = uses(made)
-    tests = [(one.path, one.line, _described(one)) for one in found if is_test(one.path)]
+    tests = [_described(one) for one in found if is_test(one.path)]
     yield from _listed("Callers and uses", [use for use in used if not is_test(use[0])])
     yield from _listed("Nearest tests", [*(use for use in used if is_test(use[0])), *tests])
 
 
-def _described(finding: Finding) -> str:
-    return f"`{finding.name}`: {finding.sentence()}" if finding.name else f"{finding.sentence()}"
+def _described(finding: Finding) -> Place:
+    name = f"`{finding.name}`: " if finding.name else ""
+    return finding.path, finding.line, name + finding.sentence()
 
 
 def _edges(finding: Finding) -> Iterator[Place]:

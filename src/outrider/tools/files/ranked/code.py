@@ -22,21 +22,10 @@ _KINDS = {
 }
 _STANDING = {"generated": 0.1, "test": 0.25, "docs": 0.35, "data": 0.5, "source": 1.0}
 _INDEX = re.compile(r"(^|/)(__init__\.py|index\.\w+|mod\.rs)$")
-DEFINING = [
-    "def",
-    "class",
-    "function",
-    "func",
-    "fn",
-    "fun",
-    "interface",
-    "trait",
-    "struct",
-    "enum",
-    "module",
-    "impl",
-    "protocol",
-]
+DEFINING = (
+    "def", "class", "function", "func", "fn", "fun", "interface", "trait", "struct", "enum",
+    "module", "impl", "protocol",
+)  # fmt: skip
 _ROUTINE = re.compile(
     r"\s*(?:(?:export|default|declare|public|private|protected|internal|static|async|abstract|"
     r"final|pub(?:\([a-z]+\))?|unsafe|override|virtual|inline|extern|const)\s+)*"
@@ -77,7 +66,7 @@ def standing(path: str, asked: set[str]) -> float:
     """Return how much a file counts, for a question that asks for some kinds of files."""
     what = kind(path)
     if asked and what != "generated":
-        return 1.0 if what in asked else 0.4 * _STANDING[what]
+        return 1.0 if what in asked else 0.5 * _STANDING[what]
     return _STANDING[what] * (0.8 if _INDEX.search(path) else 1.0)
 
 

@@ -10,15 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.tools.files.ranked.code import (
-    COMMENT,
-    HANDED_ON,
-    IMPORT,
-    TYPE,
-    defined,
-    enclosing,
-    standing,
-)
+from outrider.tools.files.ranked import code
+from outrider.tools.files.ranked.code import defined, enclosing, standing
 from outrider.tools.files.ranked.words import Question
 
 WINDOW_LINES = 45
@@ -28,7 +21,7 @@ AVERAGE_BYTES = 10_000
 MAX_LINE_CHARACTERS = 120
 _SATURATION = 1.2
 _LENGTH = 0.6
-_FILE, _DEFINED, _PATH, _LINE = 1.0, 0.4, 0.45, 0.1
+_DEFINED, _DEFINED_NEAR, _PATH = 0.2, 0.1, 0.45
 _NAMED = 4.0
 _MIN_RARITY = 0.01
 _ROW = re.compile(rb"^(\d+):(.*)$", re.MULTILINE)
@@ -47,6 +40,8 @@ class FileHits:
     rows: bytes = b""
     counts: dict[int, float] = field(default_factory=lambda: defaultdict[int, float](float))
     defined: dict[int, float] = field(default_factory=dict[int, float])
+    own: set[int] = field(default_factory=set[int])
+    """The terms that it has as the question says them, not only by another word or beginning."""
     size: int = 0
     score: float = 0.0
 
@@ -55,6 +50,8 @@ class FileHits:
         *keyword, name = match.split() or [""]
         for term, factor in question.counted(name):
             self.counts[term] += factor * times
+            if factor == 1.0:
+                self.own.add(term)
             if keyword:
                 self.defined[term] = max(self.defined.get(term, 0.0), factor)
 
@@ -62,6 +59,7 @@ class FileHits:
         """Count only these hits."""
         self.counts.clear()
         self.defined.clear()
+        self.own.clear()
         for _, match in hits:
             self.count(question, match)
 
@@ -81,12 +79,12 @@ def taken(question: Question, path: str, rows: bytes) -> FileHits:
 
 
 def frequencies(question: Question, files: Iterable[FileHits]) -> list[int]:
-    """Return in how many of the files each term is."""
-    found = [0] * len(question.terms)
+    """Return in how many of the files each term is; by other words only where none has its own."""
+    own, other = Counter[int](), Counter[int]()
     for file in files:
-        for term in file.counts:
-            found[term] += 1
-    return found
+        own.update(file.own)
+        other.update(file.counts.keys())
+    return [own[term] or other[term] for term in range(len(question.terms))]
 
 
 def weighed(question: Question, frequency: Sequence[int], files: int) -> Weights:
@@ -148,9 +146,9 @@ def _lines(
         name = defined(text)
         if name is not None:
             line.defined = dict(question.counted(re.split(r"\W+", name)[-1]))
-        shape = 0.3 if IMPORT.match(text) else 0.8 if COMMENT.match(text) else 1.0
-        aside = (name is not None and not line.defined) or HANDED_ON.search(text)
-        shape *= 1.5 if question.wants_type and TYPE.match(text) else 1.0
+        shape = 0.3 if code.IMPORT.match(text) else 0.8 if code.COMMENT.match(text) else 1.0
+        aside = (name is not None and not line.defined) or code.HANDED_ON.search(text)
+        shape *= 1.5 if question.wants_type and code.TYPE.match(text) else 1.0
         own = sum(
             # What is only a parameter, or handed on, is done elsewhere.
             weights[term] * share * (0.5 if aside else 1.0)
@@ -169,6 +167,7 @@ def best_place(
     found = _lines(question, weights, hits, lines)
     numbers = sorted(found)
     best: tuple[float, int, int] = (0.0, 1, 1)
+    whole = sum(weights) or 1.0
     for at, first in enumerate(numbers):
         counts: dict[int, float] = defaultdict(float)
         names: dict[int, float] = {}
@@ -181,14 +180,15 @@ def best_place(
                 counts[term] += share
             names |= found[number].defined
         score = sum(weights[t] * count / (count + _SATURATION) for t, count in counts.items())
-        score += _DEFINED * sum(weights[term] * factor for term, factor in names.items())
+        score += _DEFINED_NEAR * sum(weights[term] * factor for term, factor in names.items())
+        # Most of the question together says more than a part of it often.
+        score *= sum(weights[term] for term in counts) / whole
         best = max(best, (score, -first, last))
     score, first, last = best[0], -best[1] if best[1] < 0 else 1, best[2]
     inside = [number for number in numbers if first <= number <= last]
     line = max(inside, key=lambda number: (found[number].score, -number), default=1)
-    score += _LINE * found[line].score if inside else 0.0
     return _place(question, file, found, lines, line, (first, last)) | {
-        "score": round(_FILE * file.score + score * standing(file.path, question.kinds), 4)
+        "score": round(file.score + score * standing(file.path, question.kinds), 4)
     }
 
 

@@ -35,7 +35,7 @@ def stem(word: str) -> str:
     root = _without_ending(word)
     root = re.sub(r"(?<=...)e$", "", root)
     root = re.sub(r"(?<=..)our$", "or", re.sub(r"(?<=...)is$", "iz", root))
-    return re.sub(r"(?<=..)y$", "i", root)
+    return re.sub(r"(?<=...)y$", "i", root)
 
 
 def _without_ending(word: str) -> str:
