@@ -77,7 +77,8 @@ def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[Cal
         elif isinstance(part, ToolCallPart):
             calls[part.tool_call_id] = Call(part.tool_name, part.args_as_dict())
         elif isinstance(part, ToolReturnPart) and part.tool_call_id in calls:
-            call, envelope = calls[part.tool_call_id], part.metadata or {}
+            call = calls[part.tool_call_id]
+            envelope: dict[str, Any] = part.metadata or {}
             if is_success(envelope):
                 made.append(replace(call, data=envelope.get("data")))
             else:
