@@ -18,7 +18,6 @@ from outrider.protocol.errors import OutriderError
 from outrider.protocol.outcomes import EXIT_FAILED
 from outrider.surfaces.reports.report import Report
 from outrider.surfaces.text import clean, escape_json, one_line
-from outrider.tools.formatting import error_line
 
 EXIT_READER_GONE = 141
 _COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
@@ -117,6 +116,8 @@ def write_envelope(envelope: Envelope, text: str, *, as_json: bool) -> int:
     elif is_success(envelope):
         write_text(text)
     else:
+        from outrider.tools.formatting import error_line  # late: it loads all of the tools' room
+
         say(error_line(envelope))
     return 0 if is_success(envelope) else EXIT_FAILED
 
