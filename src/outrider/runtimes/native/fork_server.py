@@ -28,7 +28,7 @@ from typing import Any
 from outrider.processes.surroundings import may_be_confined, surroundings
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.fork_server import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
-from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
+from outrider.runtimes.native.links import PYTHON, Links, StartFailed, start_line, with_links
 from outrider.settings.places import state_home
 
 MAX_SEND_SECONDS = 10.0
@@ -256,7 +256,7 @@ async def _start(
     begun = time.monotonic()
     deadline_ms = round(begun * 1000) + brief.timeout_ms
     request = StartRequest(deadline_ms, here, brief.provider).to_bytes()
-    start = Start(brief, dict(env), begun)
+    start = start_line(Start(brief, dict(env), begun))
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
     def hand_over(theirs: tuple[int, ...]) -> None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from outrider.processes.reaping import sweep_marked
 from outrider.processes.shielding import shielded
-from outrider.protocol.brief import RUN_VARIABLE
+from outrider.protocol.brief import RUN_VARIABLE, Start
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import OutriderError
 from outrider.runtimes.runtime import ChildExit, Listener
@@ -197,18 +197,22 @@ os.register_at_fork(after_in_child=_drop_lifelines)
 HandOver = Callable[[tuple[int, ...]], "subprocess.Popen[bytes] | None"]
 
 
-def with_links(start: object, hand_over: HandOver) -> Links:
-    """Return the links to the child that `hand_over` starts with their other ends.
-
-    `start` is a dataclass that it reads first. Raises `StartFailed`.
-    """
+def start_line(start: Start) -> bytes:
+    """Return what a child of our own reads first."""
     import orjson
 
     try:
-        data = orjson.dumps(to_json(start)) + b"\n"
+        return orjson.dumps(to_json(start)) + b"\n"
     except TypeError:
         # JSON in ASCII keeps what is no Unicode: a folder's name, or a variable, can be any bytes.
-        data = json.dumps(to_json(start)).encode() + b"\n"
+        return json.dumps(to_json(start)).encode() + b"\n"
+
+
+def with_links(data: bytes, hand_over: HandOver) -> Links:
+    """Return the links to the child that `hand_over` starts with their other ends.
+
+    `data` is what it reads first. Raises `StartFailed`.
+    """
     ours: list[int] = []
     theirs: list[int] = []
     try:

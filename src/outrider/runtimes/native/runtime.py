@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from outrider.masking import without_secrets
 from outrider.protocol.brief import Brief, Start
-from outrider.runtimes.native.links import PYTHON, Links, StartFailed, with_links
+from outrider.runtimes.native.links import PYTHON, Links, StartFailed, start_line, with_links
 from outrider.runtimes.runtime import ChildExit, Listener
 
 
@@ -39,7 +39,7 @@ class NativeRuntime:
         spent_ms = round((time.monotonic() - begun) * 1000)
         brief = replace(brief, timeout_ms=max(0, brief.timeout_ms - spent_ms))
         try:
-            start = Start(brief, dict(environment))
+            start = start_line(Start(brief, dict(environment)))
             links = start_cold("outrider.child", start, environment, brief.timeout_ms)
             return await links.follow(listener, brief.run_id)
         except StartFailed as error:
@@ -66,7 +66,7 @@ class NativeRuntime:
 
 
 def start_cold(
-    module: str, start: object, env: Mapping[str, str], timeout_ms: int, files: Sequence[int] = ()
+    module: str, start: bytes, env: Mapping[str, str], timeout_ms: int, files: Sequence[int] = ()
 ) -> Links:
     """Start a child in an interpreter of its own, which has `files` open; raises `StartFailed`."""
 

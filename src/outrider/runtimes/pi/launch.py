@@ -1,6 +1,5 @@
 """A pi child: `python -m outrider.runtimes.pi.launch STATUS_FD TIMEOUT_MS`, which becomes pi."""
 
-import json
 import os
 import sys
 
@@ -11,11 +10,12 @@ from outrider.processes.reaping import child_name
 def become_pi() -> None:
     """Read from stdin what to run, and become that."""
     with open(0, "rb", closefd=False) as start:
-        told = json.loads(start.readline())
-    os.chdir(told["cwd"])
+        cwd, count, *parts = start.read(int(start.readline())).split(b"\0")  # JSON loads slowly
+    command, variables = parts[: int(count)], parts[int(count) :]
+    os.chdir(cwd)
     # It would read a prompt from a standard input that isn't a terminal.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.execve(told["command"][0], told["command"], told["environment"])  # noqa: S606
+    os.execve(command[0], command, dict(one.split(b"=", 1) for one in variables))  # noqa: S606
 
 
 if __name__ == "__main__":

@@ -168,16 +168,19 @@ async def _asked(
     brief: Brief, start: dict[str, Any], files: list[int], relay: Relay, task: str
 ) -> ChildExit:
     with ExitStack() as stack:
-        message = [f"Task: {task}"]
+        message = [f"Task: {jsonl.without_surrogates(task)}"]
         if len(task) > MAX_TASK_ARGUMENT or "\0" in task:
             spill = Path(brief.spill_folder or brief.cwd)
             file, path = stack.enter_context(private_file(spill, "task.md", task))
             message, files = [f"@{path}", "Do the task in this file."], [*files, file]
-        told = {**start, "command": [*start["command"], *message], "cwd": brief.cwd}
+        variables = (f"{name}={value}" for name, value in start["environment"].items())
+        command = [*start["command"], *message]
+        parts = (brief.cwd, str(len(command)), *command, *variables)
+        told = os.fsencode("\0".join(part.replace("\0", "") for part in parts))
         spent_ms = round((time.monotonic() - relay.begun) * 1000)
         left_ms = max(0, brief.timeout_ms - spent_ms)
         module, env = "outrider.runtimes.pi.launch", start["environment"]
-        links = start_cold(module, told, env, left_ms, files)
+        links = start_cold(module, b"%d\n%b" % (len(told), told), env, left_ms, files)
         return await links.follow(relay, brief.run_id)
 
 
