@@ -216,7 +216,7 @@ async def test_odd_names_and_links_don_t_confuse_the_answer(tmp_path: Path):
     (tmp_path / "1:timeout.py").write_text("timeout = 1\n")
     os.symlink("/etc", tmp_path / "out")
     found = await paths(tmp_path, "timeout")
-    assert sorted(found) == ["1:timeout.py", r"new\nline.py"]
+    assert sorted(found) == ["1:timeout.py", r"new\x0aline.py"]
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,8 @@ def containing(roots: Sequence[str], path: str) -> str | None:
 
 def _absolute(cwd: str, text: str) -> str:
     """Return `text` as an absolute path with its dots and links unresolved."""
-    path = os.path.join(cwd, os.path.expanduser(text))
+    # `expanduser` itself fails on a null byte.
+    path = os.path.join(cwd, os.path.expanduser(text.replace("\0", "")))
     try:
         encoded = os.fsencode(path)
         is_long = max(map(len, encoded.split(b"/"))) > MAX_NAME_BYTES
