@@ -24,7 +24,7 @@ from outrider.protocol.events import RequestEvent, TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import RunRecorder
 from outrider.settings.places import runs_folder
-from outrider.testing import ScriptedModel, answer, drip, silence, tool_call, tool_calls
+from outrider.testing import ScriptedModel, answer, drip, fail, silence, tool_call, tool_calls
 from test_runtime_seam import Foreign, use
 
 
@@ -473,3 +473,19 @@ def test_a_stopped_turn_is_remembered_as_far_as_it_is_recorded(tmp_path):
     assert [one["role"] for one in messages] == ["user", "assistant", "tools", "user", "assistant"]
     assert "stopped before" in messages[2]["results"][0]["envelope"]["message"]
     assert messages[-1]["text"] == "Half an ans"
+
+
+def test_an_agent_that_is_switched_off_is_not_recommended(door):
+    door.write_config({"subagents": {"disabled": ["tester"]}})
+    with scripted(answer("Yes.")) as server:
+        assert ask(door, server).code == 0
+    policy = server.requests[0].messages[0]["content"].partition("# Delegation")[2]
+    assert "- explorer:" in policy and "tester" not in policy
+
+
+def test_a_failed_turn_ends_with_1_and_a_budget_holds(door):
+    with scripted(fail(401)) as server:
+        assert ask(door, server).code == 1
+    with scripted(*[tool_call("ls", {})] * 5) as server:
+        assert ask(door, server, "--set", "subagents.budget.maxTurns=2").code == 1
+    assert len(server.requests) == 2

@@ -59,12 +59,14 @@ def parent_and_child(calls: dict[str, Any], child: Step) -> Callable[[ModelReque
 OPTIONS = ("--provider", "mine", "--model", "scripted", "--no-session")
 
 
-def start_pi(door: Door, pi: Pi, server: ScriptedModel, *words: str) -> subprocess.Popen[str]:
+def start_pi(
+    door: Door, pi: Pi, server: ScriptedModel, *words: str, **variables: str
+) -> subprocess.Popen[str]:
     write_models(door.home, {"mine": server.base_url})
     return subprocess.Popen(
         ["pi", "--mode", "json", *OPTIONS, *words],
         cwd=door.project,
-        env=environment(door, pi),
+        env={**environment(door, pi), **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -111,24 +113,30 @@ def test_an_unknown_agent_is_a_result_with_its_code(door: Door, pi: Pi) -> None:
     assert "finder" in result["content"][0]["text"]
 
 
-def test_in_a_child_and_where_it_is_switched_off_nothing_is_offered(door: Door, pi: Pi) -> None:
-    door.write_config({"subagents": {"enabled": False}})
+def offered(server: ScriptedModel) -> list[tuple[bool, bool]]:
+    """Whether each request has the tool, and whether it has the policy."""
+    return [
+        (
+            "subagent" in [tool["function"]["name"] for tool in request.body["tools"]],
+            "# Delegation" in json.dumps(request.messages),
+        )
+        for request in server.requests
+    ]
+
+
+def test_in_a_child_nothing_is_registered(door: Door, pi: Pi) -> None:
     with ScriptedModel([answer("Alone.")] * 2) as server:
         events_of(start_pi(door, pi, server, "Hello."))
-        write_models(door.home, {"mine": server.base_url})
-        subprocess.run(
-            ["pi", "--mode", "json", *OPTIONS, "Hello."],
-            cwd=door.project,
-            env={**environment(door, pi), "PI_SUBAGENT_CHILD": "1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE_SECONDS,
-            check=True,
-        )
-    assert len(server.requests) == 2
-    for request in server.requests:
-        assert "subagent" not in [tool["function"]["name"] for tool in request.body["tools"]]
-        assert "# Delegation" not in json.dumps(request.messages)
+        events_of(start_pi(door, pi, server, "Hello.", PI_SUBAGENT_CHILD="1"))
+    assert offered(server) == [(True, True), (False, False)]
+
+
+def test_the_policy_alone_or_all_of_it_can_be_switched_off(door: Door, pi: Pi) -> None:
+    with ScriptedModel([answer("Alone.")] * 2) as server:
+        for settings in ({"injectDelegationPolicy": False}, {"enabled": False}):
+            door.write_config({"subagents": settings})
+            events_of(start_pi(door, pi, server, "Hello."))
+    assert offered(server) == [(True, False), (False, False)]
 
 
 def test_in_a_terminal_a_run_is_shown_cancelled_and_reported_on(door: Door, pi: Pi) -> None:

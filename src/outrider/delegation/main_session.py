@@ -15,7 +15,7 @@ from outrider.agents.definitions import normal_name
 from outrider.agents.discovery import main_agent
 from outrider.agents.permissions import Clearance, Trust, permit
 from outrider.delegation import profiles
-from outrider.delegation.delegation_policy import delegation_policy
+from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.perform import Caller, recorded
 from outrider.delegation.preparation import Prepared, assembled
 from outrider.delegation.project import Project, open_project
@@ -142,7 +142,7 @@ class MainSession:
         given = replace(given, readonly=WRITING.isdisjoint(self._allowed))
         agents = project.discovery.agents
         tools = profiles.offered_tools(project.config, profiles.SubAgentManager(), tuple(agents))
-        policy = delegation_policy(agents.values()) if subagents.inject_delegation_policy else ""
+        policy = policy_for(project, interactive=self.decide is not None)
         place = PLACE.format(cwd=without_surrogates(str(project.folder)))
         parts = (agent.system_prompt.strip(), place, policy if tools else "")
         opened = may_write and project.config.lsp.tool.allow_mutating_actions and given.lsp_actions
