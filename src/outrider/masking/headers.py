@@ -8,7 +8,7 @@ from .values import Style, is_literal_secret, quoted_end, stands_for_a_secret
 
 _SCHEMES = word_set(
     "basic bearer token digest negotiate ntlm apikey api-key key oauth hawk googlelogin ssws dpop "
-    "jwt bot aws aws4-hmac-sha256 sharedkey"
+    "jwt bot aws aws4-hmac-sha256 sharedkey mac signature discogs"
 )
 _PROSE = word_set("auth authentication authorization token tokens credentials header is and or the")
 

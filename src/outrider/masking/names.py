@@ -35,7 +35,8 @@ _CREDENTIALS = ("token", "credential", "credentials", "creds", "pass", "auth", "
 KEY_OWNERS = word_set(
     "api secret private access encryption decryption signing master account shared auth service "
     "role admin client app application deploy webhook jwt hmac ssh rsa gpg pgp root server pass "
-    "subscription license azure gemini mistral cloudflare heroku mailgun twilio datadog"
+    "subscription license azure gemini mistral cloudflare heroku mailgun twilio datadog storage "
+    "openai anthropic stripe aws google groq github gitlab sendgrid sentry"
 )
 
 # STRIPE_LIVE_KEY=… is how an environment spells a secret; but for these it is no secret.
@@ -51,12 +52,12 @@ _OTHER_TOKENS = word_set(
 
 _FILLERS = word_set(
     "value raw text str string plain default new old current prod production dev test staging "
-    "live base b bytes hex encoded data"
+    "live base b bytes hex encoded data plaintext confirm confirmation secondary replica admin"
 )
 
 _ENVIRONMENT_WORDS = word_set(
-    "key apikey token secret password passwd pass pwd credential credentials creds private auth "
-    "cookie bearer jwt"
+    "key keys apikey token tokens secret secrets password passwd pass pwd credential credentials "
+    "creds private auth cookie bearer jwt"
 )
 
 _TRIVIAL_VALUE = r"""(?ix)

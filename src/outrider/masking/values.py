@@ -55,7 +55,7 @@ _MARKED = r"""(?xi)
     | %[({]?[a-z_]* [)}]? [sd%]? | %env.*
     | \W*\*\*\W* | __\w+__ | \#[0-9a-f]{3,8}             # :****, __root__, a colour
     | [<{(\[].* | ! [a-z].*                               # <your-key> {key} [redacted] !vault
-    | [*x.\-_?\#•]{3,} [\w\-]{0,4}                        # ****, xxxx, ....abcd
+    | [*x.\-_?\#•]{3,} | (?:\*{3,}|x{3,}|\.{3,}) [\w\-]{0,4}  # ****, xxxx, ....abcd
     | (?:vault|env|file|op|ref\+\w+|arn|secret|secretref|keyring|ssm|gcp|aws):.*
 """
 

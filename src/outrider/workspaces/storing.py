@@ -117,8 +117,10 @@ def _remove_stale(folder: int) -> None:
     with contextlib.suppress(OSError), listable(folder) as listing, os.scandir(listing) as entries:
         names += [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
     for name in names:
-        with contextlib.suppress(OSError), open(os.open(name, READ, dir_fd=folder), "rb") as file:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            file = os.open(name, READ, dir_fd=folder)
+            stack.callback(os.close, file)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A new one may not be locked yet.
-            if time.time() - os.fstat(file.fileno()).st_mtime > _NEW_SECONDS:
+            if time.time() - os.fstat(file).st_mtime > _NEW_SECONDS:
                 os.unlink(name, dir_fd=folder)

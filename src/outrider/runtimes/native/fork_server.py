@@ -75,9 +75,10 @@ class HostedForkServer:
     def _looked_around(self) -> str:
         """Return this thread's surroundings; for children started in one go we look once."""
         thread, now = threading.get_ident(), time.monotonic()
-        if self._around[0] != thread or now > self._around[1] + ONE_GO_SECONDS:
-            self._around = thread, now, surroundings()
-        return self._around[2]
+        around = self._around  # read once: another thread may put its own there
+        if around[0] != thread or now > around[1] + ONE_GO_SECONDS:
+            self._around = around = thread, now, surroundings()
+        return around[2]
 
     def _connected(self, provider: str, here: str) -> socket.socket:
         outdated = self._is_outdated(here)  # not under the lock: it looks at many files

@@ -10,7 +10,11 @@ from outrider.processes.reaping import child_name
 def become_pi() -> None:
     """Read from stdin what to run, and become that."""
     with open(0, "rb", closefd=False) as start:
-        cwd, count, *parts = start.read(int(start.readline())).split(b"\0")  # JSON loads slowly
+        size = int(start.readline())
+        told = start.read(size)
+    if len(told) < size:
+        sys.exit("What to run was cut off: the parent has gone.")
+    cwd, count, *parts = told.split(b"\0")  # JSON would take longer to load
     command, variables = parts[: int(count)], parts[int(count) :]
     os.chdir(cwd)
     # It would read a prompt from a standard input that isn't a terminal.

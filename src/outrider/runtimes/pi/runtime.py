@@ -124,7 +124,7 @@ class PiRuntime:
                     place = spill.parent / SESSION
                     kept = asyncio.to_thread(_keep_session, session, place, self._masker)
                     await shielded(kept)
-        except (OSError, StartFailed) as error:
+        except (OSError, ValueError, StartFailed) as error:
             return ChildExit(started=False, reason=f"pi can't be started: {error}")
 
 
