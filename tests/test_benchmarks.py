@@ -267,24 +267,49 @@ def test_only_a_task_s_own_answer_answers_it() -> None:
     assert not task.is_answered_by(f"answer-{new_task().identity}")
 
 
-def test_outrider_is_measured_from_end_to_end(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def figures(world: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
+    """Return what measures one part in full, if small, and gives the page that shows it."""
     for name in os.environ.keys() - unmeasured_environment().keys():
         monkeypatch.delenv(name)
-    kept = world / "kept.json"
-    parts = ["latency", "at-once", "parent", "queue", "killed"]
-    found, failed = command.measured(parts, [WARM], TINY, kept)
-    assert failed == []
-    assert found["problems"] == {}
+
+    def measure(part: str) -> dict[str, Any]:
+        kept = world / "kept.json"
+        found, failed = command.measured([part], [WARM], TINY, kept)
+        assert failed == []
+        assert found["problems"] == {}
+        assert json.loads(kept.read_text()) == json.loads(json.dumps(found))
+        return found
+
+    return measure
+
+
+def test_the_latency_is_measured_from_end_to_end(figures) -> None:
+    found = figures("latency")
     [first], [one], [ten] = (found["latency"][kind][WARM] for kind in ("first", "one", "ten"))
     assert 0 < first < one
     assert ten > 0
+    assert WARM in page(found, plots=plots(found))
+
+
+def test_tasks_at_once_are_measured_and_leave_nothing(figures) -> None:
+    found = figures("at-once")
     assert found["at_once"][WARM]["3"]["throughput"] > 0
     assert found["left"] == {"tasks": 3, "descriptors": 0, "processes": 0}
-    delegating, copying = found["parent"]["delegating"], found["parent"]["copying"]
-    assert len(delegating) == len(copying) == 2
-    assert 0 < min(copying) < min(delegating)
-    assert found["queue"]["most_at_once"] <= found["queue"]["width"]
-    assert found["killed"]["answered"] == found["killed"]["tasks"] == 4
-    assert found["killed"]["kills"] > 0
-    assert json.loads(kept.read_text()) == json.loads(json.dumps(found))
-    assert WARM in page(found, plots=plots(found))
+
+
+def test_the_parent_is_measured_beside_a_plain_copy(figures) -> None:
+    measured = figures("parent")["parent"]
+    assert len(measured["delegating"]) == len(measured["copying"]) == 2
+    assert 0 < min(measured["copying"]) < min(measured["delegating"])
+
+
+def test_the_queue_is_never_wider_than_allowed(figures) -> None:
+    queue = figures("queue")["queue"]
+    assert 0 < queue["most_at_once"] <= queue["width"]
+
+
+def test_tasks_are_answered_while_their_processes_are_killed(figures) -> None:
+    killed = figures("killed")["killed"]
+    assert killed["answered"] == killed["tasks"] == 4
+    assert killed["kills"] > 0
