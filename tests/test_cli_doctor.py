@@ -54,6 +54,19 @@ def test_healthy_machine_is_found_healthy_and_left_as_it_was(door, tmp_path):
     door.assert_nothing_left()
 
 
+def test_pi_is_named_with_its_version_or_how_to_install_it(door, tmp_path):
+    (tmp_path / "bin").mkdir()
+    pi = tmp_path / "bin/pi"
+    env = {"OUTRIDER_MODEL": "embedded", "PATH": f"{pi.parent}:/usr/bin:/bin"}
+    assert "npm install -g @earendil-works/pi-coding-agent" in findings(door, env)["pi"][1]
+    pi.write_text("#!/bin/sh\necho 0.99.0\n")
+    pi.chmod(0o755)
+    assert findings(door, env)["pi"] == ("ok", f"0.99.0 ({pi})")
+    pi.write_text("#!/bin/sh\nexit 3\n")
+    status, words = findings(door, env)["pi"]
+    assert status == "fail" and "exit status 3" in words
+
+
 def test_report_for_people_begins_every_line_with_the_finding(door):
     door.write_agent("no name")
     ended = door.run("doctor", env={"OUTRIDER_MODEL": "embedded"})

@@ -16,17 +16,18 @@ from fastmcp import Client as FastClient
 from fastmcp.client.transports import StdioTransport
 from mcp import Client, MCPError, StdioServerParameters
 
-from cli_door import Door
+from cli_door import Door, wait_until
 from npm import installed
 from outrider.delegation.perform import Caller
 from outrider.delegation.profiles import SubAgentTool
 from outrider.delegation.project import open_project
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.results import refused
+from outrider.settings.keys import Config
 from outrider.surfaces.mcp import runs
 from outrider.surfaces.mcp.connection import Request
 from outrider.surfaces.mcp.wire import Client as ClientFacts
-from outrider.testing import ScriptedModel, answer, tool_call
+from outrider.testing import ScriptedModel, answer, silence_after, tool_call
 
 TASK = {"agent": "explorer", "task": "Where is main?"}
 ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28", "auto"])
@@ -207,6 +208,50 @@ async def test_fastmcp_lists_and_calls(door):
     assert "In app.py." in result.structured_content["answer"]
 
 
+def outcome_of(door) -> str:
+    """Return how the only run ended; empty while it goes on."""
+    told = [json.loads(path.read_text()) for path in door.runs.glob("*/result.json")]
+    return told[0]["details"]["results"][0]["outcome"] if told else ""
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_call_that_the_sdk_gives_up_ends_its_run(door, mode):
+    with ScriptedModel([silence_after("So far, so good. " * 50)]) as model:
+        env = {**model.environment, "OUTRIDER_MODEL": model.model}
+        async with Client(server(door, **env), mode=mode) as client:
+            call = asyncio.create_task(client.call_tool("subagent", TASK))
+            await asyncio.to_thread(door.wait_for_output, "So far, so good.")
+            call.cancel()
+            await asyncio.to_thread(wait_until, lambda: outcome_of(door) == "cancelled")
+            assert (await client.list_tools()).tools
+
+
+DYING = """
+import asyncio, json, sys
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+async def main():
+    env, cwd, task = json.loads(sys.argv[1])
+    arguments = ["-m", "outrider", "mcp"]
+    async with Client(StdioTransport(sys.executable, arguments, env=env, cwd=cwd)) as client:
+        await client.call_tool("subagent", task)
+
+asyncio.run(main())
+"""
+
+
+def test_a_client_that_is_killed_takes_its_run_along(door):
+    with ScriptedModel([silence_after("So far, so good. " * 50)]) as model:
+        env = door.environment({**model.environment, "OUTRIDER_MODEL": model.model})
+        told = json.dumps([env, str(door.project), TASK])
+        client = subprocess.Popen([sys.executable, "-c", DYING, told])
+        door.wait_for_output("So far, so good.")
+        client.kill()
+        client.wait()
+        wait_until(lambda: outcome_of(door) == "cancelled")
+
+
 async def test_tools_and_prompts_follow_the_settings(door):
     off = {"OUTRIDER_SUBAGENTS__ENABLED": "false", "OUTRIDER_COMMANDS__ENABLED": "false"}
     async with Client(server(door, **off)) as client:
@@ -289,13 +334,15 @@ def test_the_inspector_is_told_of_an_unknown_agent(door):
     assert result["structuredContent"]["error"]["code"] == "UNKNOWN_AGENT"
 
 
-def request_with(**meta):
+def request_with(client="any", **meta):
     """Return a request, and the list of all progress that its client is told."""
     told = []
     connection = SimpleNamespace(
         outgoing=b"", numbers=count(1), notify=lambda _, params: told.append(params)
     )
-    return Request(1, {"_meta": meta}, ClientFacts("2025-11-25", {}, {}), connection), told
+    return Request(
+        1, {"_meta": meta}, ClientFacts("2025-11-25", {}, {"name": client}), connection
+    ), told
 
 
 async def test_a_client_that_gave_a_token_hears_something_while_nothing_happens(monkeypatch):
@@ -310,6 +357,13 @@ async def test_a_client_that_gave_a_token_hears_something_while_nothing_happens(
     assert {one["progressToken"] for one in told} == {"t"}
     run.task.cancel()
     assert await waiting
+
+
+def test_only_a_client_that_counts_progress_is_kept_waiting():
+    config = Config()
+    assert runs.patience(request_with(progressToken="t")[0], config) == float("inf")
+    for deaf in (request_with(), request_with(runs.DEAF_CLIENTS[0], progressToken="t")):
+        assert runs.patience(deaf[0], config) == 50
 
 
 def hold_calls(monkeypatch, tmp_path, **settings):

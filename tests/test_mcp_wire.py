@@ -153,6 +153,17 @@ def test_a_run_ends_with_its_caller(door, ending):
     assert outcomes(door) == ["cancelled"]
 
 
+def test_a_run_with_a_handle_ends_with_the_server(door):
+    with ScriptedModel([silence_after(TEXT)]) as model:
+        client = RawClient(door, environment(model, OUTRIDER_MCP__REPLY_WITHIN_MS="1"))
+        client.initialize()
+        handle = client.call("subagent", TASK)["structuredContent"]
+        assert handle["outcome"] in ("running", "waiting")
+        door.wait_for_output("So far, so good.")
+        assert client.close() == 0
+    assert outcomes(door) == ["cancelled"]
+
+
 def test_a_run_ends_when_its_request_is_cancelled(warm):
     warm.steps.append(silence_after("Cancel me. " * 50))
     call = warm.client.begin("subagent", TASK, progressToken="c")

@@ -17,7 +17,9 @@ from conftest import wait_until
 from outrider import subagent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
+from outrider.masking import Masker
 from outrider.protocol.results import SingleResult, ToolResult
+from outrider.runtimes.pi.runtime import _keep_session
 from outrider.testing import (
     ScriptedModel,
     Step,
@@ -244,6 +246,32 @@ async def test_what_a_repository_has_for_pi_does_not_count(pi: Pi, world: Path) 
     assert "code=2" in env and "depth" in env
     assert [ran["exitCode"] for ran in run.receipt["commands"]] == [0]
     assert any("pi" in warning and "secrets" in warning for warning in run.warnings)
+
+
+async def test_a_built_in_agent_can_be_run_by_pi_without_any_tool(newest: Pi, world: Path) -> None:
+    write_agent(Path(os.environ["HOME"]), "explorer", "tools: []")
+    with ScriptedModel([answer("Nothing to look with.")]) as server:
+        write_models(Path(os.environ["HOME"]), {"mine": server.base_url})
+        result = await subagent("explorer", "Look.", model="mine:scripted")
+    assert result.completed, result.text
+    assert not server.requests[0].body.get("tools")
+    [warning] = [one for one in single(result).warnings if "pi" in one]
+    assert "what pi reports" in warning and "without hashes" in warning
+
+
+def test_a_session_that_cannot_be_masked_is_not_kept(tmp_path: Path) -> None:
+    class Broken(Masker):
+        def value(self, value: Any) -> tuple[Any, tuple[str, ...]]:
+            raise MemoryError
+
+    kept = tmp_path / "kept.jsonl"
+    with open(tmp_path / "session", "w+b") as session:
+        session.write(b'{"key": "value"}\n')
+        session.flush()
+        _keep_session(session.fileno(), kept, Masker())
+        assert kept.exists()
+        _keep_session(session.fileno(), kept, Broken())
+        assert not kept.exists()
 
 
 async def test_an_older_pi_is_not_run_beside_a_repositorys_settings(world: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -139,9 +140,21 @@ def test_the_policy_alone_or_all_of_it_can_be_switched_off(door: Door, pi: Pi) -
     assert offered(server) == [(True, False), (False, False)]
 
 
+def by_the_last_words(request: ModelRequest) -> Step:
+    """A parent that delegates to whom it is told to, and a child that never ends if it waits."""
+    words = json.dumps(request.messages)
+    if is_child(request):
+        return silence() if "Find it slowly" in words else answer("It is in the attic.")
+    if request.messages[-1]["role"] == "tool":
+        return answer("The parent is done.")
+    last = json.dumps(request.messages[-1])
+    called = [name for name in ("nobody", "finder") if name in last]
+    how = "slowly" if "slowly" in last else "fast"
+    return tool_call("subagent", {"agent": called[0], "task": f"Find it {how}."})
+
+
 def test_in_a_terminal_a_run_is_shown_cancelled_and_reported_on(door: Door, pi: Pi) -> None:
-    script = parent_and_child({"agent": "finder", "task": "Find it."}, silence())
-    with ScriptedModel(script) as server:
+    with ScriptedModel(by_the_last_words) as server:
         write_models(door.home, {"mine": server.base_url}, quietStartup=True)
         screen = Screen(door, *OPTIONS, env=environment(door, pi), program=["pi"])
         with closing(screen):
@@ -153,13 +166,31 @@ def test_in_a_terminal_a_run_is_shown_cancelled_and_reported_on(door: Door, pi: 
                 screen.type("", "Enter")
             screen.enter("/toolkit doctor")
             screen.see(r"pi: 0\.87\.1")
-            screen.enter("Delegate it.")
-            screen.see(r"subagent finder: Find it\.")
+            screen.enter("Ask nobody.")
+            screen.see(r"(?i)nobody.*finder|UNKNOWN_AGENT")
+            screen.see(r"The parent is done\.")
+            screen.enter("Ask finder.")
+            screen.see(r"subagent finder: Find it fast\.")
+            screen.see(r"It is in the attic\.")
+            before = len(server.requests)
+            screen.enter("Ask finder slowly.")
+            screen.see(r"subagent finder: Find it slowly\.")
             screen.see(r"turn 1 ·")
-            wait_until(lambda: any(map(is_child, server.requests)))
+            wait_until(lambda: any(map(is_child, server.requests[before:])))
             screen.type("", "Escape")
             screen.see(r"(?i)abort|cancel")
             wait_until(lambda: not any("pi.launch" in one for one in commands(door)))
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_pi_that_is_stopped_ends_its_child(door: Door, pi: Pi, stop: signal.Signals) -> None:
+    script = parent_and_child({"agent": "finder", "task": "Find it."}, silence())
+    with ScriptedModel(script) as server:
+        process = start_pi(door, pi, server, "Delegate.")
+        wait_until(lambda: any(map(is_child, server.requests)))
+        process.send_signal(stop)
+        process.communicate(timeout=PATIENCE_SECONDS)
+        door.assert_nothing_left()
 
 
 def commands(door: Door) -> list[str]:

@@ -158,9 +158,9 @@ def install() -> None:
     if missing:
         npm = NODE / "lib/node_modules/npm/bin/npm-cli.js"
         quiet = ("--no-audit", "--no-fund", "--prefix", str(PLACE))
-        subprocess.run(
-            [NODE / "bin/node", npm, "install", *quiet, *missing], check=True, env=_env(PLACE)
-        )
+        # Here what the machine says about proxies and certificates counts.
+        env = {**os.environ, "PATH": _env(PLACE)["PATH"]}
+        subprocess.run([NODE / "bin/node", npm, "install", *quiet, *missing], check=True, env=env)
 
 
 def _env(home: Path, **more: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ that offers other tools but not that one comes from a subagent: it is kept waiti
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -99,8 +100,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        with suppress(BrokenPipeError, ConnectionResetError):  # a host that was cancelled has gone
+            self.end_headers()
+            self.wfile.write(body)
 
 
 def _events(events: Iterator[tuple[str, Json]]) -> bytes:

@@ -176,7 +176,9 @@ async def _asked(
         variables = (f"{name}={value}" for name, value in start["environment"].items())
         command = [*start["command"], *message]
         parts = (brief.cwd, str(len(command)), *command, *variables)
-        told = os.fsencode("\0".join(part.replace("\0", "") for part in parts))
+        if any("\0" in part for part in parts):
+            raise StartFailed(f"a null byte is in the name of its model, {brief.model!r}")
+        told = os.fsencode("\0".join(parts))
         spent_ms = round((time.monotonic() - relay.begun) * 1000)
         left_ms = max(0, brief.timeout_ms - spent_ms)
         module, env = "outrider.runtimes.pi.launch", start["environment"]

@@ -16,6 +16,7 @@ from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import ToolResult
 from outrider.schemas.values import is_object
+from outrider.surfaces.cli import output
 from outrider.surfaces.cli.options import option_flags
 from outrider.surfaces.cli.views import View
 from outrider.surfaces.text import as_text, clean, one_line
@@ -61,6 +62,7 @@ class Conversation:
 
         for number in signals:
             loop.add_signal_handler(number, stop, number)
+        output.when_reader_gone(self.session.stop)
         try:
             with closing(self.view):
                 return await self.session.turn(text)

@@ -5,9 +5,11 @@ command ends without an error message.
 """
 
 import os
+import select
 import shutil
+import stat
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Any, TextIO, cast
@@ -40,6 +42,23 @@ def open_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         cast("TextIOWrapper", stream).reconfigure(errors="backslashreplace")
+
+
+def when_reader_gone(stop: Callable[[], None]) -> None:
+    """Call `stop` as soon as nobody can read stdout: whoever wanted the answer has ended."""
+    import asyncio  # whoever calls this has loaded it
+
+    loop, hung_up = asyncio.get_running_loop(), select.poll()
+    hung_up.register(1, 0)
+
+    def look() -> None:
+        loop.remove_reader(1)
+        if hung_up.poll(0):
+            stop()
+
+    mode = os.fstat(1).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        loop.add_reader(1, look)
 
 
 def is_plain(stream: TextIO) -> bool:

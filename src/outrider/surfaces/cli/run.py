@@ -97,6 +97,7 @@ async def _perform(
         # right: while a person is asked for a confirmation, nothing would look at an event.
         for number in caught:
             asyncio.get_running_loop().add_signal_handler(number, stop)
+        output.when_reader_gone(stop)
         hide_secrets(prepared)
         if not is_named:
             output.say(f"no agent is named, so {request.agent} takes the task.")

@@ -28,7 +28,7 @@ from outrider.protocol.catalogue import CATALOGUE
 from outrider.protocol.envelope import ToolFault
 from outrider.protocol.errors import Refusal
 from outrider.records.runs import left_over
-from outrider.runtimes.pi.choices import find_pi
+from outrider.runtimes.pi.choices import INSTALL, find_pi
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
@@ -127,7 +127,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         yield row["kind"], row["name"], partial(_service, row, subject, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
     yield "system", "git", lambda: _program(git)
-    yield "system", "pi", lambda: _program(find_pi(os.environ, str(folder)))
+    yield "system", "pi", lambda: _program(find_pi(os.environ, str(folder)), INSTALL)
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
     yield "system", "processes left over", partial(_left_over, project, runs)
@@ -209,9 +209,10 @@ def _tried(subject: modules.Subject, project: Project, online: bool) -> str:
             return try_converter(project.config.convert)
 
 
-def _program(path: str | None) -> Findings:
+def _program(path: str | None, install: str = "") -> Findings:
     if path is None:
-        return [("ok", "not installed; Outrider does without it")]
+        how = f"; to install it: {install}" if install else ""
+        return [("ok", f"not installed; Outrider does without it{how}")]
     call = [path, "--version"]
     ran = subprocess.run(call, capture_output=True, text=True, timeout=10, check=True)
     return [("ok", f"{ran.stdout.partition(os.linesep)[0] or 'it prints no version'} ({path})")]
