@@ -240,7 +240,8 @@ def test_online_sends_one_request_to_the_model_and_to_each_search_provider(door)
 
 def test_check_that_fails_or_hangs_is_a_finding(door):
     code = (
-        "import sys, time, outrider.surfaces.reports.doctor as doctor; "
+        "import os, sys, time, outrider.surfaces.reports.doctor as doctor; "
+        "os.defpath = os.environ['PATH'] = '/nonexistent'; "
         "doctor.MAX_CHECK_SECONDS = 1; doctor._permissions = lambda: []; "
         "doctor._tools = lambda project: time.sleep(600); "
         "doctor._child = doctor._confinement = lambda: []; doctor._service = lambda *_: []; "
@@ -250,5 +251,6 @@ def test_check_that_fails_or_hangs_is_a_finding(door):
     ended = door.shell(f'exec "$0" -c "{code}"')
     found = {check["name"]: check["message"] for check in ended.json["checks"]}
     assert ended.code == 0 and ended.err == ""
+    assert found["bash"] == "not installed; the tool bash needs it"
     assert found["permissions"].startswith("it can't be checked: TypeError")
     assert found["tools"] == "no answer within 1 s"

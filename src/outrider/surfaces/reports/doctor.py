@@ -61,6 +61,7 @@ ARGUMENTS = (
 LOW_FREE_BYTES = 1 << 30
 MAX_CHECK_SECONDS = 90.0
 NOT_ASKED = "not asked, --online does that"
+NO_BASH = "not installed; the tool bash needs it"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 """What a part raises that doesn't work."""
 PERMISSIONS = ("allowWrite", "projectAgentPolicy", "allowLspTools", "allowedLspActions")
@@ -115,7 +116,8 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         settings, problem = Settings(), refusal.message
     project = project_with(folder, os.environ, settings)
     runs = places.runs_folder(os.environ)
-    git = Surroundings.of(folder, os.environ, trusted=False).find("git")
+    around = Surroundings.of(folder, os.environ, trusted=False)
+    git, bash = around.find("git"), around.find("bash") or shutil.which("bash", path=os.defpath)
     versions = f"Outrider {__version__}, Python {platform.python_version()}"
     yield "setup", "platform", lambda: [("ok", f"{versions} on {platform.platform()}")]
     yield "setup", "configuration", partial(_configuration, project, problem)
@@ -127,6 +129,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         yield row["kind"], row["name"], partial(_service, row, subject, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
     yield "system", "git", lambda: _program(git)
+    yield "system", "bash", lambda: _program(bash) if bash else [("warn", NO_BASH)]
     yield "system", "pi", lambda: _program(find_pi(os.environ, str(folder)))
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
