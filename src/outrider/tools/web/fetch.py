@@ -98,7 +98,8 @@ async def fetch_page(context: ToolContext, url: str) -> StoredPage:
         fault = error
         if not isinstance(fault, ToolFault):
             slow = isinstance(error, TimeoutError)
-            words = f"The page could not be read ({type(error).__name__})"
+            late, odd = f"took longer than {PAGE_SECONDS:g} s", type(error).__name__
+            words = f"The page {late if slow else f'could not be read ({odd})'}"
             fault = ToolFault(ToolCode.TIMEOUT if slow else ToolCode.INTERNAL, words)
         return StoredPage(url, "", about={"error": fault.message, "code": int(fault.code)})
 
@@ -134,7 +135,7 @@ def raise_for_status(response: "Response") -> None:
     """Raise `ToolFault` with what the server says where it answered with an error."""
     if response.status >= 400:
         text = response.body[:20_000].decode(errors="replace")
-        if not response.content_type.startswith(("text/", "application/")):
+        if not re.match(r"text/|application/(json|problem|xhtml\+xml|xml)", response.content_type):
             text = ""
         # What isn't closed goes on to the end: looked for again and again, it would take long.
         text = re.sub(r"(?is)<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)
