@@ -28,8 +28,8 @@ def load_settings(
     for variable in sorted(env):
         if variable.startswith("OUTRIDER_") and variable not in NOT_SETTINGS:
             parts = variable.removeprefix("OUTRIDER_").lower().split("__")
-            values = {".".join(map(camel, parts)): env[variable]}
-            layers.append(Layer(Origin.ENVIRONMENT, variable, values))
+            name = ".".join(map(camel, parts)) if variable.isupper() else variable  # no key
+            layers.append(Layer(Origin.ENVIRONMENT, variable, {name: env[variable]}))
     for name, value in (flags or {}).items():
         layers.append(Layer(Origin.FLAG, f"flag {name}", {str(name): value}))
     try:
