@@ -94,14 +94,14 @@ async def fetch_page(context: ToolContext, url: str) -> StoredPage:
     try:
         async with asyncio.timeout(PAGE_SECONDS):
             return await _fetched(context, url)
-    except Exception as error:  # whatever one page does, the others are still wanted
+    except ToolFault as error:
         fault = error
-        if not isinstance(fault, ToolFault):
-            slow = isinstance(error, TimeoutError)
-            late, odd = f"took longer than {PAGE_SECONDS:g} s", type(error).__name__
-            words = f"The page {late if slow else f'could not be read ({odd})'}"
-            fault = ToolFault(ToolCode.TIMEOUT if slow else ToolCode.INTERNAL, words)
-        return StoredPage(url, "", about={"error": fault.message, "code": int(fault.code)})
+    except TimeoutError:
+        fault = ToolFault(ToolCode.TIMEOUT, f"The page took longer than {PAGE_SECONDS:g} s")
+    except Exception as error:  # whatever one page does, the others are still wanted
+        words = f"The page could not be read ({type(error).__name__})"
+        fault = ToolFault(ToolCode.INTERNAL, words)
+    return StoredPage(url, "", about={"error": fault.message, "code": int(fault.code)})
 
 
 async def _fetched(context: ToolContext, url: str) -> StoredPage:
