@@ -7,9 +7,12 @@ import time
 from pathlib import Path
 
 MODE, *MORE = sys.argv[1:]
-CAPABILITIES = dict.fromkeys(
-    ("definition", "references", "hover", "documentSymbol", "workspaceSymbol", "rename"), True
-)
+CAPABILITIES = {
+    **dict.fromkeys(("definition", "references", "hover", "rename", "callHierarchy"), True),
+    **dict.fromkeys(("documentSymbol", "workspaceSymbol"), True),
+}
+if MODE in ("wrong-shape", "no-places", "a-word", "one-good"):
+    CAPABILITIES["diagnostic"] = {"workspaceDiagnostics": True}
 BIG = 50_000_000
 questions = 0
 
@@ -49,6 +52,8 @@ def answer(message):
         while True:
             send(note)
             time.sleep(0.05)
+    while MODE == "demand":  # and never reads what it is answered
+        send({"id": 1, "method": "workspace/workspaceFolders"})
     if MODE == "hang":
         sleep_for_ever()
     if MODE == "hang-once" and questions == 1:
@@ -76,6 +81,9 @@ def answer(message):
         "beyond": [place(10**6, 3, uri), place(0, 10**6, uri), place(-1, 0, uri)],
         "many": [place(n % 9, n, uri) for n in range(5_000)],
         "wrong-shape": {"uri": {}, "range": []},
+        **dict.fromkeys(("one-good", "modest"), one_good(message["method"])),
+        "no-places": [7, {}, "x"],
+        "a-word": "x",
         "secret": [place(int(part), 0, uri) for part in MORE if part.isdigit()],
         "named": [place(0, 0, f"file://{part}") for part in MORE],
         "environment": {"contents": json.dumps({part: os.environ.get(part) for part in MORE})},
@@ -84,6 +92,22 @@ def answer(message):
     if "rename" in message["method"]:
         return send({"id": number, "result": results["rename"]})
     return send({"id": number, "result": results.get(MODE, [place(0, 0, uri)])})
+
+
+def one_good(method):
+    """Return an answer to a method that has one usable entry among others."""
+    uri = Path("app.py").absolute().as_uri()
+    bad = [7, {}, place(True, 0, uri), place(0, 1.5, uri)]
+    good = {**place(2, 0, uri), "name": "name_2"}
+    if method.startswith("callHierarchy/"):
+        other = {"uri": uri, "name": "name_2", "selectionRange": good["range"]}
+        ranges = [7, *(one["range"] for one in bad[2:]), good["range"]]
+        return [7, {}, {"from": {}}, {"from": other, "to": other, "fromRanges": ranges}]
+    if method == "textDocument/diagnostic":
+        return {"items": [*bad, good]}
+    if method == "workspace/diagnostic":
+        return {"items": [7, {"uri": uri, "items": [*bad, good]}, {"uri": 7, "items": [7]}]}
+    return [*bad, good] if "Symbol" in method else [*bad, place(0, 0, 7), good]
 
 
 def edit(part):

@@ -247,6 +247,14 @@ async def test_escape_sequences_are_taken_out(tools: ToolExecutor):
     colours = r"\033[1;31mred\033[0m \033]0;title\007\033]8;;http://x\033\\link\033(B\r\n"
     data = await run(tools, f"printf '{colours}'")
     assert data["output"] == "red link\n"
+    states = rf"\0337\033=a\033]0;{'x' * 999}\033\\b\033P1;1|17/ab\033\\c\0338\033]0;never ended\n"
+    data = await run(tools, f"printf '{states}'")
+    assert data["output"] == "abc"
+
+
+async def test_characters_without_width_stay_in_what_a_command_prints(tools: ToolExecutor):
+    text = "a\u200bb\u00adc\u2060\ufeff \U0001f469\u200d\U0001f4bb\n"
+    assert (await run(tools, f"printf '{text}'"))["output"] == text
 
 
 async def test_the_environment_is_what_the_context_allows(tmp_path: Path):

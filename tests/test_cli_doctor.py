@@ -15,6 +15,7 @@ from outrider.tools.lsp.servers import SERVERS
 from web_servers import serving
 
 STATUSES = ("fail", "warn", "ok")
+LEFT_RUN = f"{os.getpid():08x}"  # no other test run on this machine has it
 
 
 @pytest.fixture
@@ -169,12 +170,12 @@ def troubled(tmp_path_factory):
             program = door.project / name
             program.write_text(f"#!/bin/sh\ntouch {door.home}/ran\n")
             program.chmod(0o755)
-        record = door.runs / "0badcafe"
+        record = door.runs / LEFT_RUN
         record.mkdir(parents=True)
         (record / "session.jsonl").write_text('{"type": "run"}\n')
         keys = {"OPENAI_API_KEY": "x", "DEEPSEEK_API_KEY": "y", "ALIBABA_API_KEY": "z"}
         path = {"PATH": f".:{door.project}:{os.environ['PATH']}"}
-        mark = {"OUTRIDER_SUBAGENT_RUN": "0badcafe"}
+        mark = {"OUTRIDER_SUBAGENT_RUN": LEFT_RUN}
         with subprocess.Popen(["sleep", "600"], env={**mark, **path}) as left:
             try:
                 found = all_findings(door, "--cwd", "inner", env={**keys, **path})
@@ -225,7 +226,7 @@ def test_every_provider_with_a_key_is_named(troubled):
 def test_process_that_a_run_left_behind_is_named(troubled):
     [(status, message)] = said_of(troubled, "processes left over")
     assert status == "warn"
-    assert f"process {troubled[2]} of run 0badcafe: sleep 600" in message
+    assert f"process {troubled[2]} of run {LEFT_RUN}: sleep 600" in message
 
 
 def test_program_of_the_project_s_own_is_not_run(troubled):
@@ -253,7 +254,8 @@ def test_online_sends_one_request_to_the_model_and_to_each_search_provider(door)
 
 def test_check_that_fails_or_hangs_is_a_finding(door):
     code = (
-        "import sys, time, outrider.surfaces.reports.doctor as doctor; "
+        "import os, sys, time, outrider.surfaces.reports.doctor as doctor; "
+        "os.defpath = os.environ['PATH'] = '/nonexistent'; "
         "doctor.MAX_CHECK_SECONDS = 1; doctor._permissions = lambda: []; "
         "doctor._tools = lambda project: time.sleep(600); "
         "doctor._child = doctor._confinement = lambda: []; doctor._service = lambda *_: []; "
@@ -263,5 +265,6 @@ def test_check_that_fails_or_hangs_is_a_finding(door):
     ended = door.shell(f'exec "$0" -c "{code}"')
     found = {check["name"]: check["message"] for check in ended.json["checks"]}
     assert ended.code == 0 and ended.err == ""
+    assert found["bash"] == "not installed; the tool bash needs it"
     assert found["permissions"].startswith("it can't be checked: TypeError")
     assert found["tools"] == "no answer within 1 s"

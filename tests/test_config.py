@@ -137,6 +137,17 @@ def test_an_unknown_variable_is_named(world: Path, monkeypatch: pytest.MonkeyPat
     assert "did you mean subagents.timeoutMs?" in warning
 
 
+@pytest.mark.parametrize("name", ["OUTRIDER_subagents__timeout_ms", "OUTRIDER_model"])
+def test_a_variable_in_lower_case_sets_nothing_and_is_named(
+    world: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    before = load_settings(world, os.environ)
+    monkeypatch.setenv(name, "5")
+    settings = load_settings(world, os.environ)
+    assert settings.config == before.config and settings.origins == before.origins
+    assert [warning.partition(":")[0] for warning in settings.warnings] == [name]
+
+
 @pytest.mark.parametrize("value", ['"fast"', "true", "-1", "0", "1e400", "[]", "1.5", "null"])
 def test_a_bad_value_in_a_file_is_a_warning_and_the_default(world: Path, value: str) -> None:
     user_file(f'{{"subagents": {{"timeoutMs": {value}}}}}')

@@ -590,6 +590,7 @@ def test_no_glob_takes_forever(glob: str):
 async def test_a_glob_with_too_many_choices_is_refused(tree: Path):
     assert await FileTools(tree).code("find", pattern="{a,b}" * 12) == 1002
     assert await FileTools(tree).code("find", pattern="x" * 5_000) == 1002
+    assert "holds a NUL character" in (await FileTools(tree).call("find", pattern="a\0b")).text
 
 
 async def test_ls_shows_folders_first_sizes_links_and_what_is_hidden(tree: Path):

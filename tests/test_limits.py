@@ -36,6 +36,12 @@ def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], size: int
     assert [line for piece in pieces for line in reader.feed(piece)] == lines
 
 
+def test_a_line_is_given_once_to_a_reader_that_stops_after_it() -> None:
+    reader = LineReader(max_bytes=1_000, max_line=100)
+    assert next(reader.feed(b"one\n")) == b"one"
+    assert list(reader.feed(b"two\n")) == [b"two"]
+
+
 def test_a_line_without_an_end_is_a_flood() -> None:
     reader = LineReader(max_bytes=10**9, max_line=1_000)
     for _ in range(100):

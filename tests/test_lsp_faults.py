@@ -126,6 +126,36 @@ async def test_a_server_that_reads_nothing_is_given_up_in_time(tree):
         assert (await lsp.fault("definition", **ASKED))[0] == 2002
 
 
+async def test_a_server_that_asks_and_never_reads_the_answers_takes_no_memory(tree, monkeypatch):
+    monkeypatch.setattr(connection, "MAX_UNSENT_BYTES", 100_000)
+    async with faulty(tree, "demand") as lsp:
+        code, message = await lsp.fault("definition", **ASKED)
+    assert code == 2001 and "doesn't read what it is sent" in message
+
+
+async def test_a_server_that_does_not_offer_to_be_asked_for_diagnostics_may_answer(tree):
+    """What it sends unasked may come before it has looked at the whole file."""
+    async with faulty(tree, "modest") as lsp:
+        assert await lsp.places("diagnostics", path="app.py") == {"app.py:3:1"}
+    async with faulty(tree, "error", times=QUICK) as lsp:
+        code, message = await lsp.fault("diagnostics", path="app.py")
+    assert code == 2002 and "said nothing of app.py" in message
+
+
+async def test_whatever_goes_wrong_at_the_start_is_told_and_the_next_call_starts_anew(
+    tree, monkeypatch
+):
+    def fails(*_):
+        raise RuntimeError("nobody expected this")
+
+    async with faulty(tree, "fine") as lsp:
+        with monkeypatch.context() as patched:
+            patched.setattr(client, "source_files", fails)
+            code, message = await lsp.fault("definition", **ASKED)
+        assert code == 2004 and "nobody expected this" in message
+        assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
+
+
 async def test_a_server_that_refuses_is_quoted_short_and_without_control_characters(tree):
     async with faulty(tree, "error") as lsp:
         code, message = await lsp.fault("definition", **ASKED)
@@ -212,10 +242,21 @@ async def test_a_long_list_is_cut_with_a_count(tree):
     assert "4900 more are not shown" in outcome.text and len(outcome.text) < 10_000
 
 
-async def test_an_answer_of_another_shape_is_no_crash(tree):
-    async with faulty(tree, "wrong-shape") as lsp:
-        assert (await lsp.fault("definition", **ASKED))[0] == 2001
+@pytest.mark.parametrize("mode", ["wrong-shape", "no-places", "a-word"])
+async def test_an_answer_of_another_shape_is_no_crash_and_no_empty_answer(tree, mode):
+    async with faulty(tree, mode) as lsp:
+        for action in ("definition", "incoming-calls", "diagnostics"):
+            assert (await lsp.fault(action, **ASKED))[0] == 2001
         assert (await lsp.fault("symbols", path="app.py"))[0] == 2001
+        assert (await lsp.fault("workspace-diagnostics", path="app.py"))[0] == 2001
+
+
+async def test_one_bad_entry_of_an_answer_costs_no_other(tree):
+    async with faulty(tree, "one-good") as lsp:
+        for action in ("definition", "incoming-calls", "outgoing-calls", "diagnostics"):
+            assert await lsp.places(action, **ASKED) == {"app.py:3:1"}
+        assert await lsp.places("symbols", path="app.py") == {"app.py:3:1"}
+        assert await lsp.places("workspace-diagnostics", path="app.py") == {"app.py:3:1"}
 
 
 async def test_a_source_line_with_a_secret_is_masked_with_what_stands_above_it(tree):

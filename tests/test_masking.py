@@ -694,6 +694,8 @@ def test_a_long_key_is_not_kept_in_memory():
         "SECRET_KEY_BASE",
         "AccountKey",
         "STRIPE_LIVE_KEY",
+        "current_credentials",
+        "next_auth",
     ],
 )
 def test_a_secret_name_is_recognised(name: str):
@@ -720,6 +722,11 @@ def test_a_secret_name_is_recognised(name: str):
         "secret_name",
         "key_id",
         "next_page_token",
+        "max_token",
+        "colorToken",
+        "current_token",
+        "output_token",
+        "OAuth",
         "keyboard",
         "token_url",
         "passwordField",

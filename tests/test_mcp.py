@@ -380,8 +380,8 @@ def hold_calls(monkeypatch, tmp_path, **settings):
     config = open_project(tmp_path, {**os.environ, **settings}).config
     all_runs, (request, _) = runs.Runs(), request_with()
 
-    async def delegate(task):
-        key = (tmp_path, "subagent", {"task": task})
+    async def delegate(task, **more):
+        key = (tmp_path, "subagent", {"agent": "explorer", "task": task, **more})
         return await all_runs.call(request, key, config, Caller(os.environ))
 
     return delegate, begun, go_on
@@ -399,6 +399,21 @@ async def test_nothing_is_prepared_for_calls_that_wait(tmp_path, world, monkeypa
     go_on.set()
     await asyncio.gather(*calls)
     assert len(begun) == 5
+
+
+async def test_what_can_only_be_refused_does_not_wait(tmp_path, world, monkeypatch):
+    most = {"OUTRIDER_SUBAGENTS__MAX_CONCURRENT": "1"}
+    delegate, begun, go_on = hold_calls(monkeypatch, tmp_path, **most)
+    call = asyncio.create_task(delegate("task"))
+    while not begun:
+        await asyncio.sleep(0)
+    for bad in ({"agent": "nobody"}, {"more": 1}, {"task": 7}, {"output_schema": {"type": 7}}):
+        result = await asyncio.wait_for(delegate(**{"task": "short", **bad}), 60)
+        code = "UNKNOWN_AGENT" if "agent" in bad else "INVALID_INPUT"
+        assert result["structuredContent"]["error"]["code"] == code
+    assert begun == ["task"]
+    go_on.set()
+    await call
 
 
 async def test_the_fork_server_ends_when_the_last_run_is_long_over(tmp_path, world, monkeypatch):

@@ -273,7 +273,9 @@ async def test_malformed_paths_are_the_callers_fault(tree: Path):
     tools = FileTools(tree)
     for path in ("a\0b", "  ", "n" * 300, "d/" * 3_000 + "x"):
         for name in ("read", "ls"):
-            assert await tools.code(name, path=path) == BAD, path
+            outcome = await tools.call(name, path=path)
+            assert outcome.envelope["code"] == BAD, path
+            assert 'name a file or folder, "." for the working tree' in outcome.text
     # Half a character is no text, so the arguments are no JSON.
     assert await tools.code("read", path="\ud800x") == 1001
     assert await tools.code("write", path="n" * 256, content="") == BAD
@@ -473,6 +475,11 @@ def test_any_name_is_shown_on_one_line_and_can_be_typed_back(name: bytes):
     shown = shown_name(name)
     assert shown.isprintable()
     assert os.fsencode(unescaped(shown)) == name
+
+
+def test_a_name_that_is_not_shown_can_be_typed_back_too():
+    assert os.fsencode(unescaped("\udcff\\x0a")) == b"\xff\n"
+    assert os.fsencode(unescaped("\ud800")) == b"\xed\xa0\x80"
 
 
 def test_credentials_are_told_by_the_path_alone():

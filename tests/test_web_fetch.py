@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import threading
 import time
 from pathlib import Path
 
@@ -102,7 +103,10 @@ async def test_when_all_fail_the_call_fails_and_tells_each(web):
 
 @pytest.mark.parametrize(
     ("status", "code"),
-    [(401, 2005), (403, 2005), (404, 1003), (410, 1003), (429, 2003), (500, 2001), (400, 2001)],
+    [
+        *((status, 2001) for status in (400, 402, 500)),
+        *((401, 2005), (403, 2005), (404, 1003), (410, 1003), (429, 2003)),
+    ],
 )
 async def test_http_errors_have_codes_and_an_excerpt_that_is_marked(web, status, code):
     body = (
@@ -113,6 +117,30 @@ async def test_http_errors_have_codes_and_an_excerpt_that_is_marked(web, status,
     assert outcome.envelope["code"] == code
     assert f"answered {status}" in outcome.text and "Sorry" in outcome.text
     assert "no()" not in outcome.text and outcome.text.count("</untrusted-content>") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_shown"),
+    [
+        ("application/problem+json", True),
+        ("application/xhtml+xml", True),
+        ("application/pdf", False),
+        ("application/octet-stream", False),
+        ("image/png", False),
+    ],
+)
+async def test_only_an_error_that_is_text_is_quoted(web, kind, is_shown):
+    outcome = await web.fetch(web.serve("/e", "Sorry", kind, status=404))
+    assert outcome.envelope["code"] == 1003 and ("Sorry" in outcome.text) is is_shown
+
+
+async def test_a_page_that_takes_too_long_in_all_says_for_how_long(web, monkeypatch):
+    done = threading.Event()
+    monkeypatch.setattr(fetch, "PAGE_SECONDS", 0.1)
+    web.server.routes["/slow"] = lambda _: done.wait(20) and None
+    outcome = await web.fetch(web.server.url + "/slow")
+    done.set()
+    assert outcome.envelope["code"] == 2002 and "took longer than 0.1 s" in outcome.text
 
 
 async def test_an_error_page_of_tags_that_never_close_takes_no_time(web):

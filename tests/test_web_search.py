@@ -238,6 +238,7 @@ NOW = {"Retry-After": "0"}
 FAILURES = [
     *((name, (401, {}, '{"error": "bad key"}'), 2005) for name in SEARCH_PROVIDERS[:4]),
     ("serper", (403, {}, '{"message": "Unauthorized.", "statusCode": 403}'), 2005),
+    ("serper", (401, {}, '{"message": "This key has no credits: it is unknown"}'), 2005),
     ("brave", (422, {}, '{"error": {"code": "SUBSCRIPTION_TOKEN_INVALID"}}'), 2005),
     ("brave", (422, {}, '{"error": {"code": "VALIDATION"}}'), 2001),
     ("searxng", (403, {}, "Forbidden"), 2005),

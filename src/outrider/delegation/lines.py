@@ -25,8 +25,9 @@ class LineReader:
             raise Flooded(f"more than {self._most_bytes:,} bytes of events")
         for number, piece in enumerate(data.split(b"\n")):
             if number:  # a line ends before it
-                yield bytes(self._held)
-                self._held.clear()
+                line = bytes(self._held)
+                self._held.clear()  # first: who stops here must not get the line again
+                yield line
             self._held += piece
             if len(self._held) > self._most_line:
                 raise Flooded(f"an event of more than {self._most_line:,} bytes")

@@ -67,15 +67,7 @@ def prepare(
 
     `confirm` asks the user whether a repository's agent may run; without it nobody can be asked.
     """
-    project = open_project(request.cwd, env, flags)
-    if not project.config.subagents.enabled:
-        off = "Delegation is switched off: subagents.enabled is false."
-        where = "`outrider config` shows where that is set."
-        raise Refusal(ErrorCode.SUBAGENTS_DISABLED, f"{off} {where}")
-    check_depth(project.config, env)
-    check_input(request)
-    check_schema(request.output_schema)
-    definition = request.definition or find_agent(request.agent, project.discovery)
+    project, definition = checked(request, env, flags)
     if request.tools:
         sources = tool_sources(request.tools)
         project = project.with_modules(sources.values())
@@ -90,6 +82,21 @@ def prepare(
         refusal = f"The agent {definition.name} {refused}: {reason}."
         raise Refusal(ErrorCode.SUBAGENT_DISABLED, refusal)
     return assembled(request, project, definition, given, problems)
+
+
+def checked(
+    request: Request, env: Mapping[str, str], flags: Mapping[str, object] | None = None
+) -> tuple[Project, AgentDefinition]:
+    """Return where a request that can be used is done, and by whom; raises `Refusal` at once."""
+    project = open_project(request.cwd, env, flags)
+    if not project.config.subagents.enabled:
+        off = "Delegation is switched off: subagents.enabled is false."
+        where = "`outrider config` shows where that is set."
+        raise Refusal(ErrorCode.SUBAGENTS_DISABLED, f"{off} {where}")
+    check_depth(project.config, env)
+    check_input(request)
+    check_schema(request.output_schema)
+    return project, request.definition or find_agent(request.agent, project.discovery)
 
 
 def assembled(

@@ -16,6 +16,7 @@ from outrider.settings.keys import Config
 
 if TYPE_CHECKING:  # a host lists its tools before it loads what they need
     from outrider.delegation.perform import Caller
+    from outrider.delegation.request import Request
 
 MAX_NAMED_AGENTS = 12
 
@@ -155,20 +156,27 @@ class SubAgentManager:
     async def run(self, state: SubAgentState) -> ToolResult:
         """Return the tool result of delegating `state`."""
         from outrider.delegation.perform import perform
+
+        try:
+            return await perform(self.request(state), self._caller)
+        except Refusal as refusal:
+            return refused(refusal)
+
+    def request(self, state: SubAgentState) -> "Request":
+        """Return what `state` asks for; raises `Refusal` for a profile that there isn't."""
         from outrider.delegation.request import Request, invalid
 
         try:
             agent = state.agent or sub_agent_profile(state.sub_agent_type).agent or ""
         except LookupError as error:
-            return refused(invalid(str(error)))
-        request = Request(
+            raise invalid(str(error)) from None
+        return Request(
             agent=agent,
             task=state.sub_agent_prompt,
             output_schema=state.output_schema,
             cwd=self._cwd,
             definition=general_agent() if agent == "general" and not state.agent else None,
         )
-        return await perform(request, self._caller)
 
 
 class SubAgentTool:
@@ -191,6 +199,10 @@ class SubAgentTool:
             properties: Mapping[str, Any] = profile.parameters["properties"]
             agent = {**properties[profile.agent_arg], "description": f"Who does it: {names}."}
             self.parameters["properties"] = {**properties, profile.agent_arg: agent}
+
+    def request(self, arguments: str | Mapping[str, Any]) -> "Request":
+        """Return what a call asks for; raises `Refusal` for arguments that can't be used."""
+        return self._manager.request(_state(self.profile, arguments))
 
     async def call(self, arguments: str | Mapping[str, Any]) -> ToolResult:
         """Return the result of one call. Arguments that can't be used are a result as well."""

@@ -30,7 +30,7 @@ def word_set(words: str) -> frozenset[str]:
 
 
 _PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd")
-_CREDENTIALS = ("token", "credential", "credentials", "creds", "pass", "auth", "authorization")
+_CREDENTIALS = ("credential", "credentials", "creds", "pass", "auth", "authorization")
 
 KEY_OWNERS = word_set(
     "api secret private access encryption decryption signing master account shared auth service "
@@ -47,7 +47,7 @@ _OTHER_KEYS = word_set(
 
 _OTHER_TOKENS = word_set(
     "next page continuation cancellation sync cursor stop start end special eos bos pad unk sep "
-    "mask cls o"
+    "mask cls max color current output"
 )
 
 _FILLERS = word_set(
@@ -98,8 +98,10 @@ def _promise_of(name: str, spelled_as_environment: bool) -> Promise:
             return Promise.SECRET
         named = spelled_as_environment and before and before not in _OTHER_KEYS
         return Promise.TOKEN if named else Promise.NONE
-    if last in _CREDENTIALS or last.endswith("token"):
+    if last.endswith("token"):
         return Promise.NONE if before in _OTHER_TOKENS else Promise.TOKEN
+    if last in _CREDENTIALS and before != "o":  # OAuth is no secret
+        return Promise.TOKEN
     hints = any(word == "secret" or word.endswith(_PASSWORDS) for word in words)
     return Promise.HINT if hints else Promise.NONE
 

@@ -28,8 +28,9 @@ def load_settings(
     for variable in sorted(env):
         if variable.startswith("OUTRIDER_") and variable not in NOT_SETTINGS:
             parts = variable.removeprefix("OUTRIDER_").lower().split("__")
-            values = {".".join(map(camel, parts)): env[variable]}
-            layers.append(Layer(Origin.ENVIRONMENT, variable, values))
+            # One in lower case is no key, and is told to be unknown.
+            name = ".".join(map(camel, parts)) if variable.isupper() else variable
+            layers.append(Layer(Origin.ENVIRONMENT, variable, {name: env[variable]}))
     for name, value in (flags or {}).items():
         layers.append(Layer(Origin.FLAG, f"flag {name}", {str(name): value}))
     try:

@@ -16,7 +16,6 @@ from pathlib import Path
 from outrider.processes.keeper import RUN, STOP
 from outrider.processes.keeper_link import CommandResult, KeeperLink
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.web.marking import cleaned
 
 MAX_ANSWER_SECONDS = 30.0
 """How long the keeper and a new shell may take for what they do at once."""
@@ -25,7 +24,15 @@ _CHUNK_BYTES = 65_536
 _MAX_PIPE_BYTES = 1 << 20
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 _UNWANTED = {"BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS"}
-_CHARACTER_SET = re.compile("\x1b[ -/]+[0-~]")
+# What has no width is left: a command may be run to see what is in a file, as `read` shows it.
+_UNSHOWN = re.compile(
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor moves
+    r"|[\]PX^_].*?(?:\x07|\x1b\\|\Z)"  # titles, links, device strings
+    r"|[ -/]*[0-~])"  # the short ones
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?=\n)",
+    re.DOTALL,
+)
 
 # The loop of the shell: it is told to run a command and answers on 3, commands print on 4.
 # One line, so that a shell's messages count the lines of the command and not those of the loop.
@@ -142,6 +149,5 @@ class OutputBuffer:
     def text(self) -> str:
         """Return all that was kept, as plain text that says what was dropped."""
         parts = [self._head, self._tail] if self._dropped else [self._head + self._tail]
-        texts = (part.decode(errors="replace").replace("\r\n", "\n") for part in parts)
-        texts = (cleaned(_CHARACTER_SET.sub("", text)) for text in texts)
+        texts = (_UNSHOWN.sub("", part.decode(errors="replace")) for part in parts)
         return f"\n[{self._dropped:,} bytes of output were not kept]\n".join(texts)

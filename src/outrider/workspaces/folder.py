@@ -128,7 +128,8 @@ def _absolute(cwd: str, text: str) -> str:
         encoded, is_usable = b"", False
     if not is_usable or len(encoded) > MAX_PATH_BYTES:
         message = f"the path '{shown_name(text[:80])}' is empty, too long, or not a file's name"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+        advice = 'name a file or folder, "." for the working tree'
+        raise ToolFault(ToolCode.BAD_PARAMETER, f"{message}: {advice}")
     return path
 
 

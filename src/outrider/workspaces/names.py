@@ -31,7 +31,10 @@ def _escaped(character: str) -> str:
 
 def unescaped(shown: str) -> str:
     """Return the name that `shown_name` shows as `shown`."""
-    content = shown.encode(errors="surrogatepass")
+    try:
+        content = os.fsencode(shown)
+    except UnicodeEncodeError:  # half a surrogate pair
+        content = shown.encode(errors="surrogatepass")
     return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), content))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from outrider.delegation.admission import max_children
 from outrider.delegation.briefing import hide_secrets
 from outrider.delegation.perform import Caller
-from outrider.delegation.preparation import Prepared
+from outrider.delegation.preparation import Prepared, checked
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
 from outrider.processes.reaping import libc
 from outrider.protocol.errors import ErrorCode, Refusal
@@ -93,11 +93,15 @@ class Run:
         A client may never ask again, and a server that lives long must not keep all that was said.
         """
         folder, name, arguments = self.key
+        caller = replace(caller, on_start=self.on_start, on_event=self.on_event)
+        tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder, caller))
         try:
+            if room.locked():  # what is refused doesn't wait; what was read for that isn't kept
+                checked(tool.request(arguments), caller.env)
             async with room:
-                caller = replace(caller, on_start=self.on_start, on_event=self.on_event)
-                tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder, caller))
                 result = await tool.call(arguments)
+        except Refusal as refusal:
+            result = refused(refusal)
         except asyncio.CancelledError:  # by `stop`
             if self.id:
                 return {}

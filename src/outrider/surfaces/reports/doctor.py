@@ -61,6 +61,9 @@ ARGUMENTS = (
 LOW_FREE_BYTES = 1 << 30
 MAX_CHECK_SECONDS = 90.0
 NOT_ASKED = "not asked, --online does that"
+NOT_INSTALLED = "not installed; Outrider does without it"
+NO_PI = f"{NOT_INSTALLED}; to install it: {INSTALL}"
+NO_BASH = "not installed; the tool bash needs it"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 """What a part raises that doesn't work."""
 PERMISSIONS = ("allowWrite", "projectAgentPolicy", "allowLspTools", "allowedLspActions")
@@ -115,7 +118,8 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         settings, problem = Settings(), refusal.message
     project = project_with(folder, os.environ, settings)
     runs = places.runs_folder(os.environ)
-    git = Surroundings.of(folder, os.environ, trusted=False).find("git")
+    around = Surroundings.of(folder, os.environ, trusted=False)
+    git, bash = around.find("git"), around.find("bash") or shutil.which("bash", path=os.defpath)
     versions = f"Outrider {__version__}, Python {platform.python_version()}"
     yield "setup", "platform", lambda: [("ok", f"{versions} on {platform.platform()}")]
     yield "setup", "configuration", partial(_configuration, project, problem)
@@ -127,7 +131,8 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         yield row["kind"], row["name"], partial(_service, row, subject, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
     yield "system", "git", lambda: _program(git)
-    yield "system", "pi", lambda: _program(find_pi(os.environ, str(folder)), INSTALL)
+    yield "system", "bash", lambda: _program(bash, ("warn", NO_BASH))
+    yield "system", "pi", lambda: _program(find_pi(os.environ, str(folder)), ("ok", NO_PI))
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
     yield "system", "processes left over", partial(_left_over, project, runs)
@@ -209,10 +214,9 @@ def _tried(subject: modules.Subject, project: Project, online: bool) -> str:
             return try_converter(project.config.convert)
 
 
-def _program(path: str | None, install: str = "") -> Findings:
+def _program(path: str | None, lacking: tuple[str, str] = ("ok", NOT_INSTALLED)) -> Findings:
     if path is None:
-        how = f"; to install it: {install}" if install else ""
-        return [("ok", f"not installed; Outrider does without it{how}")]
+        return [lacking]
     call = [path, "--version"]
     ran = subprocess.run(call, capture_output=True, text=True, timeout=10, check=True)
     return [("ok", f"{ran.stdout.partition(os.linesep)[0] or 'it prints no version'} ({path})")]

@@ -28,8 +28,8 @@ class Glob:
     def __init__(self, text: str) -> None:
         patterns = _expanded(text.removeprefix("!")) if len(text) <= MAX_CHARACTERS else []
         if not text.strip("!/ ") or "\0" in text or not 0 < len(patterns) <= MAX_CHOICES:
-            message = f"the glob {text[:80]!r} is empty, too long, or gives too many choices"
-            raise ToolFault(ToolCode.BAD_PARAMETER, message)
+            faults = "is empty, too long, holds a NUL character, or gives too many choices"
+            raise ToolFault(ToolCode.BAD_PARAMETER, f"the glob {text[:80]!r} {faults}")
         self._negated = text.startswith("!")
         self._last = tuple(pattern.rpartition("/")[2] for pattern in patterns)
         names = [pattern for pattern in patterns if "/" not in pattern]

@@ -18,7 +18,7 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import LspConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.lsp.connection import Connection
-from outrider.tools.lsp.positions import SourceText, member, path_of, read_source, uri_of
+from outrider.tools.lsp.positions import SourceText, entries, member, path_of, read_source, uri_of
 from outrider.tools.lsp.servers import Server, Stamp, source_files, write_compile_commands
 from outrider.workspaces.workspace import Place
 
@@ -77,7 +77,7 @@ class LanguageServer(Connection):
         self._capabilities: Any = None
         self._folders = [{"uri": uri_of(root), "name": os.path.basename(root)}]
         self._loads = 0
-        self._patient = True
+        self._patient = self._pulls = True
         self._documents: dict[str, tuple[Place, str, int]] = {}  # with text and version
         self._reports: dict[str, tuple[list[Any], int | None, float]] = {}
         self._watched: dict[str, Stamp] = {}
@@ -113,10 +113,9 @@ class LanguageServer(Connection):
             hello |= {"initializationOptions": self.server.settings()}
             await self.launch(self._command(), self.root, self._context.environment)
             told = await self.request("initialize", hello, self._start_seconds)
-        except ToolFault as fault:
-            self.end(fault)
-        except OSError as error:
-            self.end(self.failed(f"can't be started: {error}", ToolCode.NOT_AVAILABLE))
+        except Exception as error:  # whatever it is: a server that has not failed isn't replaced
+            fault = self.failed(f"can't be started: {error}", ToolCode.NOT_AVAILABLE)
+            self.end(error if isinstance(error, ToolFault) else fault)
         else:
             self._capabilities, self.info = member(told, "capabilities"), member(told, "serverInfo")
             self.notify("initialized", {})
@@ -140,7 +139,7 @@ class LanguageServer(Connection):
         """Return the answer to a question, asked when the server has loaded what it loads."""
         await self.start()
         name = method.partition("/")[2]
-        if not self._knows(name):
+        if not (self._knows(name) or name == "diagnostic"):
             how = f"doesn't know {name}; lsp.preferred can name another server"
             raise self.failed(how, ToolCode.TOO_LARGE)
         self._tell_changes()
@@ -163,8 +162,14 @@ class LanguageServer(Connection):
     async def diagnostics(self, place: Place) -> list[Any]:
         """Return what the server finds wrong with a file that was opened."""
         asked = {"textDocument": {"uri": uri_of(place.path)}}
-        if self._knows("diagnostic"):
-            return member(await self.ask("textDocument/diagnostic", asked), "items") or []
+        if self._pulls:
+            try:
+                told = await self.ask("textDocument/diagnostic", asked)
+                return [] if told is None else told["items"]
+            except ToolFault:  # some answer that don't say so; what others send unasked is enough
+                self._pulls = bool(self._knows("diagnostic"))
+                if self._pulls or self.fault is not None:
+                    raise
         give_up = time.monotonic() + self._request_seconds
         while (items := self._settled(place.path)) is None:
             if time.monotonic() > give_up or self.fault is not None:
@@ -189,8 +194,8 @@ class LanguageServer(Connection):
             # doesn't exist any more always is one.
             past = [{"uri": uri_of(f"{self.root}/."), "value": "none"}]
             told = await self.ask("workspace/diagnostic", {"previousResultIds": past})
-            found = {path_of(one["uri"]) or "/": one.get("items", []) for one in told["items"]}
-            return found, 0
+            items = entries(told["items"])
+            return {path_of(one.get("uri")) or "/": one.get("items", []) for one in items}, 0
         found = dict[str, list[Any]]()
         files = sorted(path for path, _ in source_files(self.root, self.server.file_types))
         for path in files[:MAX_OPEN_DOCUMENTS]:

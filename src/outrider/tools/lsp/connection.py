@@ -16,14 +16,15 @@ from outrider.protocol.jsonl import decode, encode
 from outrider.tools.web.marking import cleaned
 
 MAX_MESSAGE_BYTES = 16 << 20
+MAX_UNSENT_BYTES = 64 << 20  # to a server that doesn't read
 MAX_STDERR_BYTES = 4_096  # the last ones are kept
 MAX_SHOWN_CHARACTERS = 400
 MAX_TRIES = 4
 EXIT_SECONDS = 0.5  # to end by itself, and to answer that it will
 _CHUNK_BYTES = 1 << 16
 _ASK_AGAIN = (-32801, -32802)  # modified meanwhile, or cancelled: it may succeed now
-# What comes of parameters that are not of the shape that the protocol says.
-_ANY_SHAPE = (LookupError, TypeError, ValueError, AttributeError)
+# What comes of messages that are not of the shape that the protocol says.
+ANY_SHAPE = (LookupError, TypeError, ValueError, AttributeError)
 
 
 def plain(text: object, most: int) -> str:
@@ -120,6 +121,8 @@ class Connection:
             del message["params"]
         body = encode({"jsonrpc": "2.0", **message})
         self._in.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        if self._in.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self.end(self.failed("doesn't read what it is sent"))
 
     def failed(self, how: str, code: ToolCode = ToolCode.UPSTREAM_FAILED) -> ToolFault:
         """Return a fault of this server."""
@@ -189,12 +192,12 @@ class Connection:
             if waiting is not None and not waiting.done():
                 waiting.set_result(told)
         elif number is None:
-            with suppress(*_ANY_SHAPE):
+            with suppress(*ANY_SHAPE):
                 self._listen(method, told.get("params"))
         else:
             try:
                 self._send({"id": number, "result": self._answer(method, told.get("params"))})
-            except _ANY_SHAPE:
+            except ANY_SHAPE:
                 fault = {"code": -32601, "message": "not offered"}  # method not found
                 self._send({"id": number, "error": fault})
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Annotated, Any, cast
 
 from outrider.protocol.envelope import ToolCode, ToolFault
@@ -10,7 +11,7 @@ from outrider.tools.context import ToolContext
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.lsp import edits, positions
 from outrider.tools.lsp.client import LanguageServer
-from outrider.tools.lsp.connection import plain
+from outrider.tools.lsp.connection import ANY_SHAPE, plain
 from outrider.tools.lsp.positions import Hit, SourceText, entries, hit, member, path_of, uri_of
 from outrider.tools.lsp.servers import configured, program_for
 from outrider.tools.lsp.session import LspSession
@@ -25,6 +26,7 @@ MAX_TITLE_CHARACTERS = 200
 MAX_OPENED = 5
 _SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 _ACTION = {"enum": [*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS]}
+_START_LINE = ("range", "start", "line")
 _TEXT, _NUMBER = {"minLength": 1}, {"minimum": 1}
 
 
@@ -105,7 +107,7 @@ class _Call:
         uri = uri_of(self.place.path)
         asked = {"textDocument": {"uri": uri}}
         answer = await self.server.ask("textDocument/documentSymbol", asked)
-        return list(positions.symbols(answer, uri))
+        return positions.symbols(answer, uri)
 
     async def in_tree(self, names: tuple[str, ...], *, exact: bool = True) -> list[Hit]:
         """Return the symbols of a name in the whole tree, of the first language that has it."""
@@ -220,12 +222,15 @@ async def _signature(call: _Call) -> dict[str, Any]:
 async def _calls(call: _Call) -> dict[str, Any]:
     side = "from" if call.action == "incoming-calls" else "to"
     method = f"callHierarchy/{'incomingCalls' if side == 'from' else 'outgoingCalls'}"
+
+    def calls(one: Any) -> list[Hit]:
+        other = one[side]
+        spans = one["fromRanges"] if side == "from" else other["selectionRange"]
+        return positions.usable(spans, lambda span: [hit(other["uri"], span, other["name"])])
+
     places: list[Hit] = []
     for item in entries(await call.ask("prepareCallHierarchy")):
-        for one in entries(await call.server.ask(method, {"item": item})):
-            other = one[side]
-            spans = one["fromRanges"] if side == "from" else [other["selectionRange"]]
-            places += [hit(other["uri"], span, other["name"]) for span in spans]
+        places += positions.usable(await call.server.ask(method, {"item": item}), calls)
     return call.found(places)
 
 
@@ -236,14 +241,17 @@ async def _workspace_diagnostics(call: _Call) -> dict[str, Any]:
         await call.open()
     reports, files = await call.server.all_diagnostics()
     notes = [f"{len(reports)} of {files} files were checked"] if files > len(reports) else []
-    return call.found((one for path in reports for one in _faults(path, reports[path])), *notes)
+    places = positions.usable(list(reports), lambda path: _faults(path, reports[path]))
+    return call.found(places, *notes)
 
 
-def _faults(path: str, items: Any) -> Iterable[Hit]:
-    for one in entries(items):
+def _faults(path: str, items: Any) -> list[Hit]:
+    def fault(one: Any) -> list[Hit]:
         code = f" [{one['code']}]" if isinstance(one.get("code"), str | int) else ""
         severity = _SEVERITIES.get(one.get("severity", 1), "error")
-        yield hit(uri_of(path), one["range"], f"{severity}: {one.get('message')}{code}")
+        return [hit(uri_of(path), one["range"], f"{severity}: {one.get('message')}{code}")]
+
+    return positions.usable(items, fault)
 
 
 async def _servers(call: _Call) -> dict[str, Any]:
@@ -264,7 +272,7 @@ async def _code_action(call: _Call) -> dict[str, Any]:
     start = call.source.to_server(line, call.column or 1)
     end = call.source.to_server(line, len(call.source.lines[line - 1]) + 1)
     items = entries(await call.server.diagnostics(call.place))
-    near = [one for one in items if one["range"]["start"]["line"] == line - 1]
+    near = [one for one in items if reduce(member, _START_LINE, one) == line - 1]
     asked = {"range": {"start": start, "end": end}, "context": {"diagnostics": near}}
     actions = entries(await call.ask("codeAction", **asked))
     offered = {plain(one.get("title"), MAX_TITLE_CHARACTERS): one for one in actions}
@@ -308,6 +316,6 @@ async def lsp(
     call = _Call(context, session, action, path, line, column, symbol, query, new_name, dry_run)
     try:
         return await _answered(call)
-    except (LookupError, TypeError, ValueError, AttributeError) as fault:  # answers of any shape
+    except ANY_SHAPE as fault:
         message = f"{action} was answered with something unexpected ({type(fault).__name__})"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None

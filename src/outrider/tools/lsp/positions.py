@@ -8,20 +8,21 @@ the workspace, masked together with what stands above them.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.text import LINES_ABOVE, detect, shown_size
-from outrider.tools.lsp.connection import plain
+from outrider.tools.lsp.connection import ANY_SHAPE, plain
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.workspace import Place, Workspace
 
+T = TypeVar("T")
 MAX_SHOWN = 100
 MAX_LINE_CHARACTERS = 200
 MAX_LABEL_CHARACTERS = 300
@@ -113,29 +114,47 @@ class Hit(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def entries(value: Any) -> list[dict[str, Any]]:
+def usable(answer: Any, read: Callable[[Any], Iterable[T]]) -> list[T]:
+    """Return what is read from an answer's entries without the bad ones; raises if all are bad."""
+    found, fault = list[T](), None
+    alone = [] if answer is None else [answer]
+    for one in cast("list[Any]", answer) if isinstance(answer, list) else alone:
+        try:
+            found += read(one)
+        except ANY_SHAPE as error:
+            fault = error
+    if fault is not None and not found:
+        raise fault
+    return found
+
+
+def entries(answer: Any) -> list[dict[str, Any]]:
     """Return the objects in what should be a list of them, or one alone."""
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
-    return [item for item in items if isinstance(item, dict)]
+    return usable(answer, lambda one: [{**one}])
 
 
-def hit(uri: str, span: Any, label: str = "", names: tuple[str, ...] = ()) -> Hit:
-    """Return the place where a range begins."""
-    start, label = span["start"], " ".join(plain(label, MAX_LABEL_CHARACTERS).split())
-    return Hit(uri, start["line"], start["character"], label, names)
+def hit(uri: Any, span: Any, label: Any = "", names: tuple[str, ...] = ()) -> Hit:
+    """Return the place where a range begins; raises `ValueError` where it isn't one."""
+    line, units = (span["start"][name] for name in ("line", "character"))
+    if not (isinstance(uri, str) and type(line) is type(units) is int and min(line, units) >= 0):
+        raise ValueError("a place that is none")
+    return Hit(uri, line, units, " ".join(plain(label, MAX_LABEL_CHARACTERS).split()), names)
 
 
 def locations(answer: Any) -> list[Hit]:
     """Return the places of an answer, in either of the protocol's two forms."""
-    found = entries(answer)
-    spans = (one.get("targetSelectionRange") or one["range"] for one in found)
-    uris = (one.get("targetUri") or one["uri"] for one in found)
-    return list(map(hit, uris, spans))
+
+    def place(one: Any) -> list[Hit]:
+        span = one.get("targetSelectionRange") or one.get("range")
+        return [hit(one.get("targetUri") or one.get("uri"), span)]
+
+    return usable(answer, place)
 
 
-def symbols(answer: Any, uri: str = "", above: tuple[str, ...] = ()) -> Iterator[Hit]:
-    """Yield the symbols of a document or a workspace, each before those in it."""
-    for one in entries(answer):
+def symbols(answer: Any, uri: str = "", above: tuple[str, ...] = ()) -> list[Hit]:
+    """Return the symbols of a document or a workspace, each before those in it."""
+
+    def declared(one: Any) -> Iterator[Hit]:
         where: dict[str, Any] = one.get("location") or {"uri": uri, "range": one.get("range")}
         name = plain(one.get("name"), MAX_LABEL_CHARACTERS).partition("(")[0].strip()
         container = re.findall(r"\w+", plain(one.get("containerName"), MAX_LABEL_CHARACTERS))
@@ -143,6 +162,8 @@ def symbols(answer: Any, uri: str = "", above: tuple[str, ...] = ()) -> Iterator
         yield hit(where["uri"], one.get("selectionRange") or where["range"], "", names)
         if one.get("kind") not in _FUNCTIONS and len(above) < MAX_DEPTH:
             yield from symbols(one.get("children") or [], uri, names)
+
+    return usable(answer, declared)
 
 
 def name_parts(symbol: str | None) -> tuple[str, ...]:

@@ -41,8 +41,8 @@ _BUSY = {429, 503}
 _MEANINGS = {
     **dict.fromkeys((401, 403), ToolCode.NOT_AUTHORISED),
     **dict.fromkeys((404, 410), ToolCode.NOT_FOUND),
-    **dict.fromkeys((402, 429), ToolCode.RATE_LIMITED),
     **dict.fromkeys((408, 504), ToolCode.TIMEOUT),
+    429: ToolCode.RATE_LIMITED,
 }
 _UNASKED = {206, 300, 304, 305, 306, *_REDIRECTS}
 """Statuses that answer no request of ours, or lead nowhere without a Location."""

@@ -94,13 +94,14 @@ async def fetch_page(context: ToolContext, url: str) -> StoredPage:
     try:
         async with asyncio.timeout(PAGE_SECONDS):
             return await _fetched(context, url)
-    except Exception as error:  # whatever one page does, the others are still wanted
+    except ToolFault as error:
         fault = error
-        if not isinstance(fault, ToolFault):
-            slow = isinstance(error, TimeoutError)
-            words = f"The page could not be read ({type(error).__name__})"
-            fault = ToolFault(ToolCode.TIMEOUT if slow else ToolCode.INTERNAL, words)
-        return StoredPage(url, "", about={"error": fault.message, "code": int(fault.code)})
+    except TimeoutError:
+        fault = ToolFault(ToolCode.TIMEOUT, f"The page took longer than {PAGE_SECONDS:g} s")
+    except Exception as error:  # whatever one page does, the others are still wanted
+        words = f"The page could not be read ({type(error).__name__})"
+        fault = ToolFault(ToolCode.INTERNAL, words)
+    return StoredPage(url, "", about={"error": fault.message, "code": int(fault.code)})
 
 
 async def _fetched(context: ToolContext, url: str) -> StoredPage:
@@ -134,7 +135,7 @@ def raise_for_status(response: "Response") -> None:
     """Raise `ToolFault` with what the server says where it answered with an error."""
     if response.status >= 400:
         text = response.body[:20_000].decode(errors="replace")
-        if not response.content_type.startswith(("text/", "application/")):
+        if not re.match(r"text/|application/(json|problem|xhtml\+xml|xml)", response.content_type):
             text = ""
         # What isn't closed goes on to the end: looked for again and again, it would take long.
         text = re.sub(r"(?is)<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)

@@ -123,10 +123,11 @@ class Provider:
         return found
 
     def _failure(self, response: Response) -> ToolFault:
-        code = response.fault_code
-        for sign, meant in self.signs.items():
-            if sign in response.body if isinstance(sign, bytes) else sign == response.status:
-                code = meant
+        signs = {402: _LIMIT, **self.signs}
+        code = signs.get(response.status, response.fault_code)
+        if code is ToolCode.UPSTREAM_FAILED:  # its words count where its status says nothing
+            words = (sign for sign in signs if isinstance(sign, bytes) and sign in response.body)
+            code = signs.get(next(words, b""), code)
         meaning = _MEANINGS.get(code, "failed")
         return ToolFault(code, f"{self.name} {meaning} (status {response.status})")
 
