@@ -62,7 +62,7 @@ Last words."""
 
 def test_answer_is_drawn_as_markdown_while_it_comes_and_when_it_is_there(door):
     text = MARKDOWN.format(words=" ".join(["word"] * 30))
-    with ScriptedModel([drip(text, 0.05)]) as server:
+    with ScriptedModel([drip(text, 0.2)]) as server:
         arguments = ("run", "explorer", "Where?", "--model", server.model)
         with closing(Screen(door, *arguments, env=server.environment, columns=60)) as screen:
             screen.see_now(r"It is in watch\.py(.*\n)+.*explorer · ")
