@@ -644,14 +644,25 @@ def test_a_value_of_any_depth_is_masked():
 
 
 def test_a_password_before_the_last_word_of_a_name_is_a_hint():
-    value = {"db_password_replica": A36, "password_rules": "eight letters", "secret_id": "mail-2"}
+    value = {"db_password_host": A36, "password_rules": "eight letters", "secret_id": "mail-2"}
     masked, changed = MASKER.value(value)
-    assert masked == {**value, "db_password_replica": "[masked:secret]"}
-    assert changed == ["$.db_password_replica"]
-    assert MASKER.text(f"DB_PASSWORD_REPLICA={A36}") == "DB_PASSWORD_REPLICA=[masked:secret]"
-    env = {"DB_PASSWORD_REPLICA": A36, "SECRET_STORE": "keychain", "LANG": "C"}
+    assert masked == {**value, "db_password_host": "[masked:secret]"}
+    assert changed == ["$.db_password_host"]
+    assert MASKER.text(f"DB_PASSWORD_HOST={A36}") == "DB_PASSWORD_REPLICA=[masked:secret]"
+    env = {"DB_PASSWORD_HOST": A36, "SECRET_STORE": "keychain", "LANG": "C"}
     assert secret_environment_values(env) == (A36,)
     assert without_secrets(env) == {"LANG": "C"}
+
+
+def test_a_word_that_only_tells_a_password_apart_is_passed_over():
+    for line in (
+        "DB_PASSWORD_REPLICA={}",
+        '"password_confirmation"=>"{}"',
+        "ADMIN_PASSWORD_NEW={}",
+    ):
+        assert MASKER.text(line.format("hunter22!")) == line.format("[masked:secret]")
+    assert secret_environment_values({"DB_PASSWORD_REPLICA": "correcthorse"}) == ("correcthorse",)
+    assert without_secrets({"API_KEYS": "a,b", "PAGER": "less"}) == {"PAGER": "less"}
 
 
 def test_two_secret_keys_keep_both_values():

@@ -1,7 +1,7 @@
 """Which names promise a secret: `client_secret` and `DB_PASSWORD` do, `token_count` doesn't.
 
 The last word of a name says what it holds. A password or a secret that is named before it
-(`DB_PASSWORD_REPLICA`, `secret_id`) is only a hint.
+(`DB_PASSWORD_HOST`, `secret_id`) is only a hint.
 """
 
 import re
