@@ -648,7 +648,7 @@ def test_a_password_before_the_last_word_of_a_name_is_a_hint():
     masked, changed = MASKER.value(value)
     assert masked == {**value, "db_password_host": "[masked:secret]"}
     assert changed == ["$.db_password_host"]
-    assert MASKER.text(f"DB_PASSWORD_HOST={A36}") == "DB_PASSWORD_REPLICA=[masked:secret]"
+    assert MASKER.text(f"DB_PASSWORD_HOST={A36}") == "DB_PASSWORD_HOST=[masked:secret]"
     env = {"DB_PASSWORD_HOST": A36, "SECRET_STORE": "keychain", "LANG": "C"}
     assert secret_environment_values(env) == (A36,)
     assert without_secrets(env) == {"LANG": "C"}
@@ -662,7 +662,7 @@ def test_a_word_that_only_tells_a_password_apart_is_passed_over():
     ):
         assert MASKER.text(line.format("hunter22!")) == line.format("[masked:secret]")
     assert secret_environment_values({"DB_PASSWORD_REPLICA": "correcthorse"}) == ("correcthorse",)
-    assert without_secrets({"API_KEYS": "a,b", "PAGER": "less"}) == {"PAGER": "less"}
+    assert without_secrets({"API_KEYS": "key1-a83,key2-b94", "PAGER": "less"}) == {"PAGER": "less"}
 
 
 def test_two_secret_keys_keep_both_values():
