@@ -110,8 +110,7 @@ def test_two_delegations_at_once_are_shown_live_folded_and_opened_again(door):
         assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]|(?m:^  subagent)", screen.all)
         [run] = re.findall(r"explorer ([0-9a-f]{8}): completed", screen.all)
         assert "beside that, 2 subagents: " in screen.all
-        screen.type(f"/show {run[:3]}", "Tab")
-        screen.see_now(f"> /show {run}")
+        complete(screen, f"/show {run[:3]}", run, f"/show {run}")
         screen.type("", "Enter")
         screen.see_now(rf"Run {run}(.|\n)*· grep .*of-one(.|\n)*All about one\.")
         screen.type("q")
