@@ -34,9 +34,9 @@ from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
 from outrider.surfaces.mcp import hosts
 from outrider.surfaces.parser import CWD, argument
-from outrider.surfaces.reports import agents as listing, modules
+from outrider.surfaces.reports import modules
 from outrider.surfaces.reports.report import Column, Report, Row, Section
-from outrider.surfaces.text import as_text, count, duration
+from outrider.surfaces.text import as_text, count, duration, withheld_from
 from outrider.surfaces.tool_calls import search_once
 from outrider.tools.documents.conversion import try_converter
 from outrider.tools.files.ripgrep import ripgrep
@@ -100,7 +100,7 @@ async def _made(checks: list[tuple[str, str, Check]]) -> list[Findings]:
 
 def _findings(check: Check) -> Findings:
     try:
-        return list(check())
+        return list(check()) or [("ok", "none")]
     except TROUBLE as error:
         return [("fail", f"it doesn't work: {error}")]
     except (Exception, SystemExit) as error:
@@ -147,10 +147,10 @@ def _agents(project: Project) -> Findings:
     """Tell of faulty and unused files, and of each agent what it gets and what is withheld."""
     for note in project.discovery.diagnostics:
         yield "fail" if note.severity == "error" else "warn", str(note)
-    yield from (("ok", sentence) for sentence in listing.lost(project))
+    yield from (("ok", sentence) for sentence in project.discovery.lost)
     for agent in project.discovery.agents.values():
-        row = listing.record(agent, project)
-        without = f"; without {listing.without(row)}" if row["withheld"] else ""
+        row = project.about(agent)
+        without = f"; without {withheld_from(row)}" if row["withheld"] else ""
         off = f"; it may not run: {row['mayRunReason']}" if row["mayRun"] == "refuse" else ""
         yield "ok", f"{agent.name} gets {', '.join(row['tools']) or 'no tools'}{without}{off}"
 
@@ -180,10 +180,8 @@ def _service(row: Row, subject: modules.Subject, project: Project, online: bool)
     """Try what is on: a model, a search provider, a language server, the converter."""
     why = row["why"]
     if row["on"]:
-        try:
-            yield "ok", f"{why}; {_tried(subject, project, online)}"
-        except TROUBLE as error:
-            yield "fail", f"{why}; it doesn't work: {error}"
+        for status, words in _findings(lambda: [("ok", _tried(subject, project, online))]):
+            yield status, f"{why}; {words}"
     elif isinstance(subject, ModelChoice):
         yield "fail" if subject.shown == project.choice().shown else "warn", why
     else:
@@ -238,11 +236,9 @@ def _confinement() -> Findings:
 
 def _left_over(project: Project, runs: Path) -> Findings:
     """Look for processes of runs that have ended."""
-    found = [
-        f"process {pid} of run {run}: {project.masker.text(command_line(pid))}; kill {pid} ends it"
-        for pid, run in left_over(runs)
-    ]
-    return [("warn", words) for words in found] or [("ok", "none")]
+    for pid, run in left_over(runs):
+        command = project.masker.text(command_line(pid))
+        yield "warn", f"process {pid} of run {run}: {command}; kill {pid} ends it"
 
 
 def _child() -> Findings:

@@ -73,8 +73,3 @@ class Report:
         """Return the lines of a panel of so many columns, with the notes at its end."""
         notes = (line for note in self.notes for line in wrapped(one_line(note), room))
         return [*self.table(room), *notes]
-
-
-def warnings_of(settings_warnings: Sequence[str]) -> tuple[str, ...]:
-    """Return the warnings about settings as notes."""
-    return tuple(f"warning: {one}." for one in settings_warnings)
