@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 from outrider.runtimes.native.fork_server import UserForkServer, hosted_fork_server
 
@@ -26,6 +27,10 @@ MAY_WRITE = {"subagents.allowWrite": True, "subagents.trustedProjects": ["/"]}
 
 # Ignored in a job of a shell's background, and then also in all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 
 @pytest.hookimpl(wrapper=True)

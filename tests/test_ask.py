@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_door import Door
+from cli_door import Door, wait_until
 from outrider import subagent
 from outrider.agents.discovery import builtin_agents, main_agent
 from outrider.delegation.delegation_policy import delegation_policy
@@ -87,6 +87,29 @@ def test_json_has_the_delegations_with_usage_apart_from_its_own(door):
     assert door.run("show", one["runId"]).out == "Found it.\n"
     recorded = json.loads((door.runs / details["runId"] / "result.json").read_text())
     assert recorded["details"]["delegations"] == details["delegations"]
+
+
+def test_a_secret_is_masked_in_what_is_said_and_recorded_whoever_says_it(door):
+    secret = "correct-horse-battery-9f3a"
+    env = {"DEPLOY_TOKEN": secret}
+    steps = [tool_call(*delegate(task=secret)), answer(f"It is {secret}.")]
+    with scripted(*steps * 2, child=answer(f"I found {secret}.")) as server:
+        arguments = ("ask", "Which?", "--model", server.model)
+        plain, in_json = (
+            door.run(*arguments, *more, env={**server.environment, **env})
+            for more in ((), ("--json",))
+        )
+    assert re.fullmatch(r"It is \[masked.*\]\.\n", plain.out)
+    assert len(in_json.json["details"]["delegations"]) == 1
+    recorded = (one for one in door.runs.parent.rglob("*") if one.is_file())
+    for text in (
+        plain.out,
+        plain.err,
+        in_json.out,
+        in_json.err,
+        *(one.read_text() for one in recorded),
+    ):
+        assert secret not in text
 
 
 def test_the_question_comes_from_stdin(door):
@@ -164,6 +187,29 @@ def test_several_delegations_of_a_turn_run_at_once(door):
         first, second = (message["content"] for message in main_requests(server)[1].messages[-2:])
     assert "About one." in first and "About two." in second
     assert len(ended.json["details"]["delegations"]) == 2
+
+
+def test_a_provider_that_is_busy_for_one_child_is_left_alone_by_the_next(door):
+    """Two of three children begin; the third one gets the place of the second."""
+    seconds, came = 2, {}
+
+    def child(request):
+        task = request.last_user_text
+        if task not in came:
+            came[task] = time.monotonic()
+            if task == "one":
+                return fail(429, retry_after=seconds)
+        if task == "two":  # it ends when the parent knows of the first one's trouble
+            wait_until(lambda: any(b'"type":"retry"' in one.read_bytes() for one in sessions()))
+        return answer("Done.")
+
+    def sessions():
+        return door.runs.glob("*/session.jsonl")
+
+    three = tool_calls([delegate(task=task) for task in ("one", "two", "three")])
+    with scripted(three, answer("All."), child=child) as server:
+        assert ask(door, server, "--set", "subagents.maxConcurrent=2").out == "All.\n"
+    assert came["three"] >= came["one"] + seconds
 
 
 def test_the_main_agent_takes_no_place_from_its_children(door):

@@ -25,6 +25,7 @@ from test_ask import delegate, main_requests, scripted
 from tmux_door import Screen
 
 PROMPT = r"(?m)^> *$"
+COLOUR = re.compile(r"\x1b\[([0-9;]*;)?[349][0-8][;m]")
 
 
 @pytest.fixture
@@ -81,21 +82,36 @@ def test_two_delegations_at_once_are_shown_live_folded_and_opened_again(door):
         call = tool_call("grep", {"pattern": f"of-{request.last_user_text}"}, usage=(1000, 1))
         return replace(call, delay=0.1)
 
+    lines = answer("".join(f"- item {number}\n" for number in range(40)))
     both = tool_calls([delegate(task="one"), delegate("reviewer", "two")])
-    with scripted(both, answer("Both."), child=child) as server, chatting(door, server) as screen:
+    with (
+        scripted(lines, both, answer("Both."), child=child) as server,
+        chatting(door, server) as screen,
+    ):
+        screen.enter("Fill the screen.")  # as a terminal is in which somebody works
+        screen.see(r"item 39")
+        screen.see_now(PROMPT)
         screen.enter("Go.")
         screen.see_now(
             r"explorer [0-9a-f]{8} · turn \d+ · grep of-one · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
             r"reviewer [0-9a-f]{8} · turn \d+ · grep of-two · [\d,]{5,} tokens · \d:\d\d(.|\n)*"
             r"main · turn 1 · subagent"
         )
+        screen.resize(50, 20)
+        screen.see_now(
+            r"(?m)^. explorer [0-9a-f]{8} · turn \d+ · grep of-one.*…\n"
+            r"^. reviewer [0-9a-f]{8} · turn \d+ · grep of-two.*…\n"
+            r"^. main · turn 1 · subagent"
+        )
         go_on.set()
         screen.see(r"Both\.")
         screen.see_now(PROMPT)
-        assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", screen.all)  # nothing moves, nothing is left
+        # Nothing moves any more, and nothing of it is left.
+        assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]|(?m:^  subagent)", screen.all)
         [run] = re.findall(r"explorer ([0-9a-f]{8}): completed", screen.all)
         assert "beside that, 2 subagents: " in screen.all
-        screen.type(f"/show {run[:3]}", "Tab", "Enter")
+        complete(screen, f"/show {run[:3]}", run, f"/show {run}")
+        screen.type("", "Enter")
         screen.see_now(rf"Run {run}(.|\n)*· grep .*of-one(.|\n)*All about one\.")
         screen.type("q")
         screen.see_now(PROMPT)
@@ -123,6 +139,26 @@ def test_ctrl_c_stops_the_children_then_the_turn_then_the_program(door):
     door.assert_nothing_left()
 
 
+def test_ctrl_c_ends_the_program_even_when_neither_children_nor_the_turn_end(door):
+    with (
+        scripted(tool_call(*delegate()), child=silence()) as server,
+        chatting(door, server) as screen,
+    ):
+        screen.enter("Go.")
+        server.wait_for_requests(2)
+        names = ("outrider-main", "outrider-child")
+        children = [one for one in door.processes() if one.name() in names]
+        assert len(children) == 2
+        for child in children:
+            child.suspend()  # it hears of no end, until its guardian's patience is over
+        screen.type("", "C-c")
+        screen.see(r"stopping the subagents; Ctrl-C again stops the turn")
+        screen.type("", "C-c", "C-c")
+        assert screen.end() == 130
+        assert "cancelled" not in screen.all  # no turn ended before the program
+    door.assert_nothing_left()
+
+
 def test_a_resize_a_narrow_terminal_and_100_kb_pasted(door):
     pasted = "".join(f"line {number}: {'x' * 60}\n" for number in range(1400))
     with scripted(answer("Got it. " * 20)) as server, chatting(door, server) as screen:
@@ -135,7 +171,7 @@ def test_a_resize_a_narrow_terminal_and_100_kb_pasted(door):
         screen.see_now(PROMPT)
         assert server.requests[0].last_user_text == f"See {pasted.strip()}"
         assert len(server.requests) == 1
-        assert max(map(len, screen.screen.splitlines())) <= 40
+        assert screen.widest <= 40
         assert leave(screen) == 0
 
 
@@ -180,7 +216,8 @@ def test_commands_agents_and_paths_are_completed(door):
     (door.project / "source/engine.py").write_text("")
     with scripted(answer("Yes.")) as server, chatting(door, server) as screen:
         complete(screen, "/to", "reports: agents", "/toolkit")
-        complete(screen, " ag", "agents", "/toolkit agents")
+        complete(screen, " lo", "logs", "/toolkit logs")
+        complete(screen, " --li", "--limit", "/toolkit logs --limit")
         screen.type("", "C-c")
         complete(screen, "ask @expl", "explorer", "ask @explorer")
         path = "source/engine.py"
@@ -189,22 +226,36 @@ def test_commands_agents_and_paths_are_completed(door):
         assert leave(screen) == 0
 
 
-def test_a_permission_is_answered_each_way(door):
+def test_a_permission_is_answered_each_way_and_files_are_no_commands(door):
     def touch(name):
         return tool_call("bash", {"command": f"touch {name}"})
 
-    steps = [touch("a"), touch("b"), touch("c"), answer("Three."), touch("d"), answer("Four.")]
-    with scripted(*steps) as server, chatting(door, server) as screen:
-        screen.enter("Go.")
-        for name, key in (("a", "n"), ("b", "o"), ("c", "s")):
-            screen.see(rf"main wants to use bash:\n  touch {name}\nAllow it\?")
+    def write(name):
+        return tool_call("write", {"path": name, "content": "x"})
+
+    def answer_each(screen, tool, shown, keys):
+        for name, key in keys.items():
+            screen.see(rf"main wants to use {tool}:\n  {shown % name}\nAllow it\?")
             screen.enter(key)
-        screen.see(r"Three\.")
+
+    steps = [*map(write, "abc"), answer("Files."), write("d"), *map(touch, "efg"), answer("Both.")]
+    with (
+        scripted(*steps, touch("h"), answer("All.")) as server,
+        chatting(door, server) as screen,
+    ):
+        screen.enter("Go.")
+        answer_each(screen, "write", '{"path": "%s", .*}', {"a": "n", "b": "o", "c": "s"})
+        screen.see(r"Files\.")
         screen.see_now(PROMPT)
-        screen.enter("Again.")  # allowed for the session: nobody is asked
-        screen.see(r"Four\.")
+        screen.enter("Again.")  # files are allowed for the session: the first to ask is a command
+        answer_each(screen, "bash", "touch %s", {"e": "n", "f": "o", "g": "s"})
+        screen.see(r"Both\.")
+        screen.see_now(PROMPT)
+        screen.enter("Once more.")
+        screen.see(r"All\.")
+        assert screen.all.count("Allow it?") == 6
         assert leave(screen) == 0
-    assert sorted(path.name for path in door.project.glob("?")) == ["b", "c", "d"]
+    assert "".join(sorted(path.name for path in door.project.glob("?"))) == "bcdfgh"
 
 
 REPORTS = ("agents", "doctor", "modules", "logs", "activity", "lsp", "runs", "help")
@@ -217,10 +268,19 @@ def test_toolkit_shows_each_report_in_a_panel_that_can_be_searched(door):
             screen.see_now(rf"^ ?{name} · / search · n next · q close")
             screen.type("q")
             screen.see_now(PROMPT)
-        screen.enter("/toolkit agents")
-        screen.see_now("explorer")
-        screen.type("/tester", "Enter")
-        screen.see_now(r"tester")
+        screen.resize(80, 12)
+        screen.enter("/toolkit config")
+        first, last = r"(?m)^model +null", r"(?m)^mcp\.resultBytes "
+        screen.see_now(first)
+        screen.type("", "PageDown")
+        screen.see_gone(first)
+        screen.type("", "PageUp")
+        screen.see_now(first)
+        screen.type("/RESULTbytes", "Enter")
+        screen.see_now(r"(?m)^limits\.resultBytes ")
+        assert not re.search(last, screen.screen)
+        screen.type("n")
+        screen.see_now(last)
         screen.type("q")
         screen.see_now(PROMPT)
         screen.enter("/nonsense")
@@ -284,11 +344,13 @@ def test_a_dumb_terminal_gets_plain_lines_and_no_colour_is_honoured(door):
         assert terminal.end() == 0
     assert "\x1b[" not in terminal.raw.replace("\x1b[6n", "")
     plain = {"NO_COLOR": "1"}
-    with scripted(answer("**Plain.**")) as server, chatting(door, server, env=plain) as screen:
-        screen.enter("Go.")
-        screen.see(r"Plain\.")
-        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", screen.coloured)
-        assert leave(screen) == 0
+    for env in ({}, plain):
+        with scripted(answer("`Plain`.")) as server, chatting(door, server, env=env) as screen:
+            screen.enter("Go.")
+            screen.see(r"Plain\.")
+            screen.see_now(PROMPT)
+            assert bool(COLOUR.search(screen.coloured)) is (env is not plain)
+            assert leave(screen) == 0
 
 
 EVIL = "\x1b]0;owned\x07\x1b[2Jx\u202ey"

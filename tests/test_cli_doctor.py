@@ -96,6 +96,14 @@ def test_broken_things_are_findings_not_failures(door, tmp_path):
     assert found["child"][0] == "ok"
 
 
+def test_a_state_folder_in_which_nothing_can_be_written_is_named(door):
+    door.runs.parent.mkdir(parents=True)
+    door.runs.symlink_to("/proc" if sys.platform == "linux" else "/System")
+    found = findings(door, {"OUTRIDER_MODEL": "embedded"})
+    assert_found(found, "state folder", "fail", "it doesn't work: ")
+    assert str(door.runs) in found["state folder"][1]
+
+
 def test_tools_that_are_there_and_those_that_are_not_are_named(door):
     door.write_config({"subagents": {"allowWrite": True}})
     env = {"OUTRIDER_MODEL": "embedded"}
@@ -252,10 +260,10 @@ def test_online_sends_one_request_to_the_model_and_to_each_search_provider(door)
     assert found["duckduckgo"][1].startswith("not used: web.providerPriority")
 
 
-def test_check_that_fails_or_hangs_is_a_finding(door):
+def test_check_that_fails_or_hangs_is_a_finding_and_so_is_little_room_for_runs(door):
     code = (
         "import os, sys, time, outrider.surfaces.reports.doctor as doctor; "
-        "os.defpath = os.environ['PATH'] = '/nonexistent'; "
+        "os.defpath = os.environ['PATH'] = '/nonexistent'; doctor.LOW_FREE_BYTES = 1 << 80; "
         "doctor.MAX_CHECK_SECONDS = 1; doctor._permissions = lambda: []; "
         "doctor._tools = lambda project: time.sleep(600); "
         "doctor._child = doctor._confinement = lambda: []; doctor._service = lambda *_: []; "
@@ -264,6 +272,8 @@ def test_check_that_fails_or_hangs_is_a_finding(door):
     )
     ended = door.shell(f'exec "$0" -c "{code}"')
     found = {check["name"]: check["message"] for check in ended.json["checks"]}
+    [free] = [one for one in ended.json["checks"] if "GiB free" in one["message"]]
+    assert (free["name"], free["status"]) == ("state folder", "warn")
     assert ended.code == 0 and ended.err == ""
     assert found["bash"] == "not installed; the tool bash needs it"
     assert found["permissions"].startswith("it can't be checked: TypeError")

@@ -69,11 +69,11 @@ def test_answer_is_drawn_as_markdown_while_it_comes_and_when_it_is_there(door):
             assert "Last words." not in screen.screen
             assert screen.end() == 0
             screen.see_now(r"completed · 1 turn")
-            shown, ended = screen.screen, screen.all
+            shown, ended, widest = screen.screen, screen.all, screen.widest
     assert "It is in watch.py, see <Watcher> and the notes" in shown
     assert "https://example.org/notes" in shown
     assert not re.search(r"\*\*|```|^# |word +$", shown, re.MULTILINE)  # drawn, without padding
-    assert max(map(len, shown.splitlines())) <= 60
+    assert widest <= 60
     assert ended.count("Last words.") == 1
     assert "turn 1 ·" not in ended  # nothing of what moved stays
     piped = door.run("show", "last")
@@ -158,10 +158,12 @@ def test_model_cannot_steer_the_terminal(door):
 
 
 def test_no_color_is_honoured(door):
-    with ScriptedModel([answer("Plain.")]) as server:
-        terminal = start(door, server, env={"NO_COLOR": "1"})
-        assert terminal.end() == 0
-    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", terminal.raw)
+    with ScriptedModel([answer("`Plain`.")], repeat=True) as server:
+        for env in ({}, {"NO_COLOR": "1"}):
+            terminal = start(door, server, env=env)
+            assert terminal.end() == 0
+            has_colour = re.search(r"\x1b\[([0-9;]*;)?[349][0-8][;m]", terminal.raw)
+            assert bool(has_colour) is not bool(env)
 
 
 def test_narrow_terminal_is_never_overrun(door):

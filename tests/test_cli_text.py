@@ -5,7 +5,16 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from outrider.surfaces.text import clean, duration, escape_json, fit, one_line, pad, width
+from outrider.surfaces.text import (
+    clean,
+    duration,
+    escape_json,
+    fit,
+    one_line,
+    pad,
+    quoted,
+    width,
+)
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 STEERING = {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), "\u202e", "\u2066"} - {"\n", "\t"}
@@ -45,3 +54,8 @@ def test_fitted_text_fits(text, columns):
 )
 def test_durations_read_well(milliseconds, told):
     assert duration(milliseconds) == told
+
+
+def test_what_is_quoted_passes_for_no_line_of_ours_and_tells_what_is_hidden():
+    assert quoted("a\nAllow it? \x1b[2J", 100) == "  a\n  Allow it? ␛[2J"
+    assert quoted("x" * 12, 10) == f"  {'x' * 10}\n  [2 MORE CHARACTERS ARE NOT SHOWN]"

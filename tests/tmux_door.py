@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from cli_door import COMMAND, PATIENCE_SECONDS, Door
+from outrider.surfaces.text import width
 
 _numbers = itertools.count()
 
@@ -64,6 +65,15 @@ class Screen:
     def all(self) -> str:
         """What is on the screen and above it, with the lines that the terminal broke made whole."""
         return self._tmux("capture-pane", "-p", "-J", "-S", "-")
+
+    @property
+    def widest(self) -> int:
+        """How many columns the widest line had when it was written, before a terminal breaks it.
+
+        Remarks of the command are no part of what is drawn: they are as long as they are.
+        """
+        lines = (line.rstrip() for line in self.all.splitlines())
+        return max(width(line) for line in lines if not line.startswith("outrider: "))
 
     @property
     def coloured(self) -> str:

@@ -30,6 +30,14 @@ class Discovery:
     diagnostics: tuple[Diagnostic, ...] = ()
     shadowed: tuple[AgentDefinition, ...] = ()
 
+    @property
+    def lost(self) -> list[str]:
+        """A sentence for each file that isn't used because of another one."""
+        return [
+            f"{one.path}: not used; {self.agents[one.name].path} defines {one.name} too"
+            for one in self.shadowed
+        ]
+
 
 class AgentUnusable(OutriderError):
     """An agent file that can't be used; the message says why."""

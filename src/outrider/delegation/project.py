@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from outrider.agents.definitions import PI, AgentDefinition, Source
 from outrider.agents.discovery import Discovery, discover
@@ -18,8 +19,9 @@ from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run, 
 from outrider.delegation.request import working_directory
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
-from outrider.models.resolution import ModelChoice, choose_model
+from outrider.models.resolution import ModelChoice, choose_model, other_choices
 from outrider.protocol.catalogue import CATALOGUE, is_own
+from outrider.protocol.data import to_json
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import Config
@@ -103,6 +105,31 @@ class Project:
             env=self.env,
             local_servers=self._local_servers,
         )
+
+    def choices(self) -> list[ModelChoice]:
+        """Return the model that answers, and what each other provider with a key would use."""
+        chosen = self.choice()
+        return [chosen, *other_choices(chosen, self.env)]
+
+    def about(self, agent: AgentDefinition) -> dict[str, Any]:
+        """Return what a listing tells of an agent: what it is for, and what it gets here."""
+        given, choice = self.permit(agent, interactive=True)[0], self.choice(agent)
+        clearance, reason = self.clearance(agent, given, interactive=True)
+        return {
+            "name": agent.name,
+            "source": agent.source,
+            "path": agent.path,
+            "description": agent.description,
+            "readonly": given.readonly,
+            "tools": list(given.tools),
+            "withheld": to_json(given.withheld),
+            "model": choice.shown,
+            "modelReason": choice.reason,
+            "modelProblem": choice.problem,
+            "outputSchema": agent.output_schema,
+            "mayRun": clearance,
+            "mayRunReason": reason,
+        }
 
 
 def open_project(

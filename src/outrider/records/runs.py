@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -23,6 +24,7 @@ SESSION, OUTPUT, RESULT, SPILL = "session.jsonl", "output.md", "result.json", "s
 RESERVED, RESERVED_BYTES = "result.reserved", 16 << 10
 """The result's file until it is complete, with room for what matters most of it."""
 PRUNE_EVERY_SECONDS = 3600
+MAX_TASK_SHOWN = 200
 _KEEP_SIZE = 1
 
 
@@ -183,6 +185,23 @@ class RecordedRun:
     result: Mapping[str, Any]
     """Its tool result, and in `details` the child's part of it; empty while there is none."""
     details: Mapping[str, Any]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What a listing shows of it."""
+        # A run without a result is known from the first line of its transcript.
+        known, started = self.details or self.opening, datetime.fromtimestamp(self.started, UTC)
+        lines = str(known.get("task", "")).strip().splitlines()
+        return {
+            "runId": self.id,
+            "startedAt": started.isoformat(timespec="milliseconds"),
+            "state": self.state,
+            "agent": known.get("agent", ""),
+            "model": known.get("model", ""),
+            "project": self.opening.get("project"),
+            "task": lines[0][:MAX_TASK_SHOWN] if lines else "",
+            **{name: known.get(name) for name in ("durationMs", "usage", "exitCode", "error")},
+        }
 
 
 def recorded_runs(runs: Path) -> list[RecordedRun]:

@@ -3,7 +3,9 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
 
 from outrider.protocol.results import WithheldTool
 
@@ -31,6 +33,17 @@ def escape_json(text: str) -> str:
 def one_line(text: str) -> str:
     """Return `text` cleaned and on one line."""
     return " ".join(clean(text).split())
+
+
+def quoted(text: str, most: int) -> str:
+    """Return `text` cleaned and indented, so that no line of it looks like one of ours.
+
+    Of one that is longer than `most` characters, it is told how much isn't shown.
+    """
+    cleaned = clean(text)
+    more = len(cleaned) - most
+    hidden = f"\n[{more:,} MORE CHARACTERS ARE NOT SHOWN]" if more > 0 else ""
+    return "  " + f"{cleaned[:most]}{hidden}".replace("\n", "\n  ")
 
 
 def as_text(value: object) -> str:
@@ -96,6 +109,16 @@ def duration(milliseconds: float) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60:02} s"
 
 
+def local_time(iso: str) -> str:
+    """Return a time as people here write it."""
+    return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def warnings_of(warnings: Iterable[str]) -> tuple[str, ...]:
+    """Return the warnings about settings as they are shown."""
+    return tuple(f"warning: {one}." for one in warnings)
+
+
 def count(number: int, noun: str) -> str:
     """`1 turn`, `1,234 tokens`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -107,3 +130,8 @@ def by_reason(withheld: Iterable[WithheldTool]) -> list[str]:
     for one in withheld:
         tools.setdefault(one.reason, []).append(one.tool)
     return [f"{', '.join(names)}: {reason}" for reason, names in tools.items()]
+
+
+def withheld_from(agent: Mapping[str, Any]) -> str:
+    """Return which of its tools an agent doesn't get, and why, from what is known of it."""
+    return "; ".join(by_reason(WithheldTool(**one) for one in agent["withheld"]))

@@ -17,7 +17,6 @@ from outrider.models.resolution import ModelChoice
 from outrider.protocol.results import WithheldTool
 from outrider.settings.places import home
 from outrider.tools.lsp.positions import member
-from outrider.tools.lsp.servers import Surroundings
 
 INSTALL = "npm install -g @earendil-works/pi-coding-agent"
 TOOLS = ("read", "grep", "find", "ls", "edit", "write", "bash")
@@ -45,11 +44,6 @@ _KEYS = {
     "vercel-ai-gateway": "AI_GATEWAY_API_KEY",
 }
 """The key that pi reads for a provider, where it isn't `NAME_API_KEY` or one that we know."""
-
-
-def find_pi(env: Mapping[str, str], folder: str) -> str | None:
-    """Return the path of the user's pi; None where there is none outside `folder`."""
-    return Surroundings.of(Path(folder), env, trusted=False).find("pi")
 
 
 def version_of(program: str) -> list[int]:

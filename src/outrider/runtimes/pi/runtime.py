@@ -22,7 +22,7 @@ from outrider.protocol.events import Event, event_to_json
 from outrider.runtimes.native.links import StartFailed
 from outrider.runtimes.native.runtime import start_cold
 from outrider.runtimes.pi import schema
-from outrider.runtimes.pi.choices import INSTALL, TRUST_VERSION, find_pi, model_options, version_of
+from outrider.runtimes.pi.choices import INSTALL, TRUST_VERSION, model_options, version_of
 from outrider.runtimes.pi.events import REPEATING, Translator
 from outrider.runtimes.runtime import ChildExit, Listener
 from outrider.tools.lsp.servers import Surroundings
@@ -117,7 +117,10 @@ class PiRuntime:
                 around = Surroundings.of(Path(brief.cwd), environment, trusted=False)
                 env = {**around.for_server(), **VARIABLES}
                 files = ("--system-prompt", role_path, "--session", session_path)
-                start = {"command": [*_command(brief, env), *files], "environment": env}
+                start = {
+                    "command": [*_command(brief, around.find("pi")), *files],
+                    "environment": env,
+                }
                 try:
                     return await _answered(brief, start, [role, session], relay)
                 finally:
@@ -128,9 +131,8 @@ class PiRuntime:
             return ChildExit(started=False, reason=f"pi can't be started: {error}")
 
 
-def _command(brief: Brief, env: Mapping[str, str]) -> list[str]:
+def _command(brief: Brief, program: str | None) -> list[str]:
     """Return how pi is called for a brief; raises `StartFailed`."""
-    program = find_pi(env, brief.cwd)
     if program is None:
         raise StartFailed(f"it isn't on PATH outside the project. Install it: `{INSTALL}`")
     tools = ["--tools", ",".join(brief.tools)] if brief.tools else ["--no-tools"]

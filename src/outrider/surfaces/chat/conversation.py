@@ -17,9 +17,10 @@ from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import ToolResult
 from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
+from outrider.surfaces.cli.inputs import typed_line
 from outrider.surfaces.cli.options import option_flags
 from outrider.surfaces.cli.views import View
-from outrider.surfaces.text import as_text, clean, one_line
+from outrider.surfaces.text import as_text, one_line, quoted
 
 MAX_SHOWN = 4_000
 CHOICES = "Allow it? [o]nce, for this [s]ession, [N]o: "
@@ -33,10 +34,9 @@ class Conversation:
         self.view = View(keeps_answer=keeps_answer)
         flags = option_flags(arguments) | ({"model": arguments.model} if arguments.model else {})
         caller = Caller(os.environ, flags=flags, on_start=self._on_start, one_shot=True)
-        decide = self.decide if sys.stdin.isatty() and sys.stderr.isatty() else None
-        self.session = MainSession(
-            caller, self.view.watch, arguments.cwd, arguments.allow_write, decide
-        )
+        ask = self.decide if sys.stdin.isatty() and sys.stderr.isatty() else None
+        may, watch = arguments.allow_write, self.view.watch
+        self.session = MainSession(caller, watch, arguments.cwd, may, ask)
 
     def _on_start(self, prepared: Prepared, run_id: str) -> None:
         hide_secrets(prepared)
@@ -73,25 +73,9 @@ class Conversation:
     async def decide(self, name: str, args: Any) -> Decision:
         """Return what the person says to a call, which they see whole or are told they don't."""
         command = args.get("command") if is_object(args) else None
-        text = clean(command if isinstance(command, str) else as_text(args))
-        more = len(text) - MAX_SHOWN
-        hidden = f"\n[{more:,} MORE CHARACTERS ARE NOT SHOWN]" if more > 0 else ""
-        # Indented, so that no line of a call looks like one of ours.
-        shown = f"{text[:MAX_SHOWN]}{hidden}".replace("\n", "\n  ")
+        shown = quoted(command if isinstance(command, str) else as_text(args), MAX_SHOWN)
         with self.view.paused():
             with suppress(termios.error):  # what was typed before they saw it is no answer
                 termios.tcflush(0, termios.TCIFLUSH)
-            said = await read_line(f"main wants to use {one_line(name)}:\n  {shown}\n{CHOICES}")
+            said = await typed_line(f"main wants to use {one_line(name)}:\n{shown}\n{CHOICES}")
         return ANSWERS.get(said.strip().lower(), "no")
-
-
-async def read_line(question: str) -> str:
-    """Return the line that a person types after the question."""
-    print(question, end="", file=sys.stderr, flush=True)
-    loop, typed = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(0, typed.set)
-    try:
-        await typed.wait()
-        return os.read(0, 4096).decode(errors="replace")
-    finally:
-        loop.remove_reader(0)

@@ -119,9 +119,9 @@ class Prompt:
     async def read(self) -> str:
         """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
         if self._session is None:
-            from outrider.surfaces.chat.conversation import read_line
+            from outrider.surfaces.cli.inputs import typed_line
 
-            if not (line := await read_line("> ")):
+            if not (line := await typed_line("> ")):
                 raise EOFError
             return line
         text = await self._session.prompt_async()

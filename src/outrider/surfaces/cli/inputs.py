@@ -1,5 +1,6 @@
-"""What a command is given to work with: the task, and files or a pipe that are added to it."""
+"""What a command is given: the task, files or a pipe that are added to it, what a person types."""
 
+import asyncio
 import json
 import os
 import select
@@ -96,3 +97,15 @@ def schema_from(given: str) -> Any:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise invalid(f"{label} isn't JSON: {error}.") from None
+
+
+async def typed_line(question: str) -> str:
+    """Return the line that a person types after the question."""
+    print(question, end="", file=sys.stderr, flush=True)
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(0, typed.set)
+    try:
+        await typed.wait()
+        return os.read(0, 4096).decode(errors="replace")
+    finally:
+        loop.remove_reader(0)

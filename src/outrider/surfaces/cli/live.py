@@ -13,10 +13,12 @@ from functools import partial
 from typing import Any, TextIO
 
 from markdown_it import MarkdownIt
+from rich.cells import cell_len
 from rich.console import Console, Group
+from rich.control import Control
 from rich.live import Live
 from rich.markdown import Markdown
-from rich.segment import SegmentLines
+from rich.segment import ControlType, Segment, SegmentLines
 from rich.text import Text
 
 from outrider.surfaces.text import clean
@@ -26,6 +28,8 @@ MAX_DRAWN = 4_000
 """How many characters of an unfinished answer are drawn: as many as a screen holds."""
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 Drawn = tuple[str, str] | SegmentLines
+# What doesn't break lines anew on a resize cuts them off; then nothing has to be done.
+_REFLOWS = "XTERM_VERSION" not in os.environ or "TMUX" in os.environ
 _line = partial(Text, no_wrap=True, overflow="ellipsis")
 # What looks like HTML is text: it is code more often, and would be missing from the answer.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
@@ -59,6 +63,7 @@ class Moving:
         self._timer: asyncio.TimerHandle | None = None
         self._mode: list[Any] | None = None
         self._answered = ("", 0, SegmentLines(()))
+        self._width, self._sizes = 0, list[int]()
 
     def start(self) -> None:
         """Begin to draw."""
@@ -83,8 +88,10 @@ class Moving:
             self._timer.cancel()
         with suppress(OSError, termios.error):  # a terminal that is gone must not cost the answer
             if self._live is not None:
+                self._refit()
                 self._live.stop()
                 self._set_mode(self._mode)
+        self._sizes = []
 
     def answer(self, text: str, room: int) -> SegmentLines:
         """Return the last lines of an answer that is still being written, drawn as Markdown."""
@@ -99,12 +106,14 @@ class Moving:
     def say(self, line: str, *, fits: bool) -> None:
         """Print a line above, whole or only what fits."""
         with suppress(OSError):
+            self._refit()
             self.console.print((_line if fits else Text)(line, "dim"))
 
     def show_markdown(self, block: str) -> None:
         """Print Markdown above."""
         with suppress(OSError):
             if block.strip():
+                self._refit()
                 self.console.print(Answer(block), "")
 
     def _set_mode(self, mode: list[Any] | None) -> None:
@@ -115,10 +124,29 @@ class Moving:
     def _tick(self) -> None:
         with suppress(OSError):
             if self._live is not None:
+                self._refit()
                 self._live.refresh()
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
     def _group(self) -> Group:
         ticks = int((time.monotonic() - self._begun) / REFRESH_SECONDS)
         drawn = self._render(SPINNER[ticks % len(SPINNER)])
+        self._width = self.console.width
+        self._sizes = [min(size, self._width) for one in drawn for size in _sizes(one)]
         return Group(*(_line(*one) if isinstance(one, tuple) else one for one in drawn))
+
+    def _refit(self) -> None:
+        """Remove all of our lines if the terminal is narrower now: it has broken them into more."""
+        width = self.console.width
+        if self._live is not None and width < self._width and _REFLOWS:
+            more = sum(max(0, size - 1) // width for size in self._sizes)
+            up = (ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)
+            self.console.control(Control(*up * more))
+            self._live.refresh()
+
+
+def _sizes(drawn: Drawn) -> list[int]:
+    """Return how many columns each line takes."""
+    if isinstance(drawn, tuple):
+        return [cell_len(drawn[0])]
+    return [Segment.get_line_length(line) for line in drawn.lines]

@@ -19,7 +19,7 @@ from outrider.protocol.envelope import Envelope, is_success
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.outcomes import EXIT_FAILED
 from outrider.surfaces.reports.report import Report
-from outrider.surfaces.text import clean, escape_json, one_line
+from outrider.surfaces.text import clean, escape_json, one_line, warnings_of
 
 EXIT_READER_GONE = 141
 _COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
@@ -82,8 +82,8 @@ def say(message: str) -> None:
 
 def warn(warnings: Iterable[str]) -> None:
     """Print each warning on stderr."""
-    for warning in warnings:
-        say(f"warning: {warning}.")
+    for warning in warnings_of(warnings):
+        say(warning)
 
 
 def end_line() -> None:

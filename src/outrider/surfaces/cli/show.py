@@ -15,7 +15,6 @@ from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.cli import output
 from outrider.surfaces.parser import argument, bad_call
-from outrider.surfaces.reports.runs import record
 from outrider.surfaces.text import as_text, clean, fit, one_line, pad
 
 EXAMPLES = """\
@@ -110,7 +109,7 @@ def _write_record(run: RecordedRun, wanted: range) -> None:
     shown = [line for number, line in lines if number in wanted]
     part = {"first": wanted.start, "shown": len(shown), "total": len(lines)}
     said = {"lines": part, "output": "".join(shown), "result": run.result or None}
-    output.write_json({**record(run), **said})
+    output.write_json({**run.summary, **said})
 
 
 def _write_events(session: Path, wanted: range, *, as_json: bool) -> None:

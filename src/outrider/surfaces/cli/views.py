@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import re
 import sys
 import time
 from collections.abc import Generator
@@ -19,6 +18,7 @@ from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
 from outrider.surfaces.cli import output
+from outrider.surfaces.cli.streamed import Streamed
 from outrider.surfaces.text import as_text, by_reason, clean, count, duration, fit, one_line
 
 if TYPE_CHECKING:
@@ -30,12 +30,9 @@ MAX_LINE = 200
 MAX_STEPS = 5
 MAX_STEP = 30
 """How many columns a row has for what its agent does: the rest of it has to be seen too."""
-MAX_TEXT = 100_000
 MAX_ARGUMENTS = 500
 # The argument that says most about a call, in this order; without one, all are shown.
 MAIN_ARGUMENTS = ("pattern", "about", "command", "agent", "query", "url", "path")
-_MARKS = re.compile(r"^ {0,3}(?P<fence>```|~~~)|^\s*\n", re.MULTILINE)
-"""Where a block of Markdown may end: the fences of code, and blank lines."""
 
 
 @dataclass(slots=True)
@@ -71,7 +68,7 @@ class View:
     def __init__(self, *, keeps_answer: bool = False) -> None:
         self._keeps_answer = keeps_answer
         self._rows: dict[str, Row] = {}
-        self._text = self._failure = ""
+        self._answer, self._failure = Streamed(), ""
         self._again_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._moving = None
@@ -123,17 +120,20 @@ class View:
                 self._rows.pop(key, None)
                 self.end(news)
             case events.TurnStartEvent():
-                self._text = ""
+                self._answer = Streamed()
             case events.MessageUpdateEvent(delta=delta):
-                self._text, self._failure = (self._text + delta)[-MAX_TEXT:], ""
+                self._failure = ""
+                self._answer.add(delta)
                 if self._keeps_answer:
                     self._keep(delta)
+                else:  # only its end is drawn
+                    self._answer.forget_start()
             case events.MessageEndEvent(turn=turn, tool_calls=calls):
                 self._end_message()
                 if lines := [call_line(call.name, call.args) for call in calls]:
                     self._tell(f"turn {turn} · {', '.join(lines)}"[:MAX_LINE])
             case events.RetryEvent(message=message, delay_ms=delay, attempt=attempt):
-                self._text, self._failure = "", f"attempt {attempt} follows: {message}"
+                self._answer, self._failure = Streamed(), f"attempt {attempt} follows: {message}"
                 self._again_at = time.monotonic() + delay / 1000
                 self._tell(self._retry())
             case events.DroppedEvent(ids=ids):
@@ -157,34 +157,28 @@ class View:
         """Print what came of the answer, on a terminal each block of Markdown when it is whole."""
         if self._moving is None:
             print(clean(delta), end="", flush=True)
-            self._rest()
             self._move()
             return
-        done, is_fenced = 0, False
-        for mark in _MARKS.finditer(self._text):
-            is_fenced ^= mark["fence"] is not None
-            if not is_fenced and mark["fence"] is None:
-                self._moving.show_markdown(self._text[done : mark.end()])
-                done = mark.end()
-        self._text = self._text[done:]
+        for block in self._answer.take_blocks():
+            self._moving.show_markdown(block)
 
     def _end_message(self) -> None:
         self._failure = ""
-        if self._keeps_answer and self._text:
-            print(flush=True) if self._moving is None else self._moving.show_markdown(self._text)
-            self._text = ""
+        if self._keeps_answer and (text := self._answer.text):
+            print(flush=True) if self._moving is None else self._moving.show_markdown(text)
+            self._answer = Streamed()
 
     def _tell(self, line: str) -> None:
         """Say a line where nothing moves."""
         if self._moving is None:
             output.say(line)
-            self._rest()
             self._move()
 
     def _move(self) -> None:
         """Begin to draw, or else see to it that a line is said if there is none for a while."""
         if self._moving is not None:
             return self._moving.start()
+        self._rest()
         wait = asyncio.get_running_loop().call_later
         self._timer = wait(MAX_SILENCE_SECONDS, lambda: self._tell(self._rows[""].line()))
         return None
@@ -203,7 +197,7 @@ class View:
         room = max(self._moving.console.height - 1 - len(rows) - len(retry), 0)
         steps = [(f"  {step}", "dim") for step in own.steps()][:room]
         left = room - len(steps)
-        answer = [self._moving.answer(self._text, left)] if left else []
+        answer = [self._moving.answer(self._answer.text, left)] if left else []
         return [*steps, *answer, *retry, *rows]
 
     def _retry(self) -> str:

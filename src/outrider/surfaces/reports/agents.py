@@ -1,29 +1,15 @@
-"""The report `agents`: who can be delegated to here, one of them in full, or a new one's file."""
+"""The report `agents`: who can be delegated to here, and what each of them gets."""
 
-import os
 from argparse import Namespace
 from dataclasses import asdict
-from typing import Any
 
-from outrider.agents.definitions import (
-    AGENT_FIELDS,
-    AgentDefinition,
-    Source,
-    normal_name,
-    parse_definition,
-)
 from outrider.agents.permissions import Clearance
 from outrider.delegation.delegation_policy import policy_for
-from outrider.delegation.preparation import find_agent
 from outrider.delegation.project import Project, open_project
-from outrider.delegation.request import invalid
-from outrider.protocol.catalogue import DEFAULT_TOOLS
-from outrider.protocol.data import to_json
-from outrider.protocol.results import WithheldTool
-from outrider.settings import places
 from outrider.surfaces.parser import CWD, argument, bad_call
-from outrider.surfaces.reports.report import Column, Report, Row, Section, warnings_of
-from outrider.surfaces.text import by_reason
+from outrider.surfaces.reports.one_agent import agent_report, new_agent_report
+from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.text import warnings_of, withheld_from
 
 EXAMPLES = """\
 A project's agents win over yours, and yours over the built-in ones. A file that
@@ -40,18 +26,6 @@ ARGUMENTS = (
 )
 
 STATES = {Clearance.RUN: "", Clearance.ASK: ", asks first", Clearance.REFUSE: ", off"}
-TEMPLATE = """\
----
-{fields}
----
-You do one thing well: say here what it is, what to look at, and how to report it.
-Name the files and lines that your findings rest on, and say what you are unsure of.
-"""
-EXAMPLE_VALUES = {
-    "description": "Says in one line when to delegate to it.",
-    "readonly": "true",
-    "tools": ", ".join(DEFAULT_TOOLS),
-}
 
 
 def report(arguments: Namespace) -> Report:
@@ -60,51 +34,16 @@ def report(arguments: Namespace) -> Report:
         case []:
             return _all(open_project(arguments.cwd))
         case [name]:
-            return _one(name, open_project(arguments.cwd))
+            return agent_report(name, open_project(arguments.cwd))
         case ["new", name]:
-            return _added(normal_name(name))
+            return new_agent_report(name)
         case _:
             raise bad_call("give one AGENT, or 'new NAME'", "agents")
 
 
-def record(agent: AgentDefinition, project: Project) -> dict[str, Any]:
-    """Return what is known of an agent: what it is for, what it gets and what it doesn't."""
-    given, choice = project.permit(agent, interactive=True)[0], project.choice(agent)
-    clearance, reason = project.clearance(agent, given, interactive=True)
-    return {
-        "name": agent.name,
-        "source": agent.source,
-        "path": agent.path,
-        "description": agent.description,
-        "readonly": given.readonly,
-        "tools": list(given.tools),
-        "withheld": to_json(given.withheld),
-        "model": choice.shown,
-        "modelReason": choice.reason,
-        "modelProblem": choice.problem,
-        "outputSchema": agent.output_schema,
-        "mayRun": clearance,
-        "mayRunReason": reason,
-    }
-
-
-def lost(project: Project) -> list[str]:
-    """Return a sentence for each agent file that isn't used because of another one."""
-    discovery = project.discovery
-    return [
-        f"{one.path}: not used; {discovery.agents[one.name].path} defines {one.name} too"
-        for one in discovery.shadowed
-    ]
-
-
-def without(agent: Row) -> str:
-    """Return which listed tools an agent doesn't get, and why."""
-    return "; ".join(by_reason(WithheldTool(**one) for one in agent["withheld"]))
-
-
 def _all(project: Project) -> Report:
     discovery, warnings = project.discovery, project.settings.warnings
-    agents = [record(agent, project) for agent in discovery.agents.values()]
+    agents = [project.about(agent) for agent in discovery.agents.values()]
     data = {
         "agents": agents,
         "shadowed": [
@@ -118,14 +57,14 @@ def _all(project: Project) -> Report:
             "policy": policy_for(project),
         },
     }
-    faults = [{"fault": text} for text in (*lost(project), *map(str, discovery.diagnostics))]
+    faults = [{"fault": text} for text in (*discovery.lost, *map(str, discovery.diagnostics))]
     sections = Section(AGENT, agents, wraps=True), Section(FAULT, faults, wraps=True)
     return Report(data, sections, warnings_of(warnings))
 
 
 def _lines(agent: Row) -> list[str]:
     """Return what is said of an agent: what it is for, what it has, and what it doesn't get."""
-    withheld, tools = without(agent), f" · {', '.join(agent['tools']) or 'no tools'}"
+    withheld, tools = withheld_from(agent), f" · {', '.join(agent['tools']) or 'no tools'}"
     if withheld and not agent["tools"]:
         tools = ": gets none of its tools"
     problem = f" ({agent['modelProblem']})" if agent["modelProblem"] else ""
@@ -138,35 +77,3 @@ AGENT = (
     Column("", _lines),
 )
 FAULT = (Column("", "fault", "yellow"),)
-
-
-def _one(name: str, project: Project) -> Report:
-    definition = find_agent(name, project.discovery)
-    agent = {**record(definition, project), "systemPrompt": definition.system_prompt}
-    shown = {**agent, "tools": ", ".join(agent["tools"]), "withheld": without(agent)}
-    shown["systemPrompt"] = definition.system_prompt.splitlines()
-    rows = [{"name": name, "value": value} for name, value in shown.items() if value is not None]
-    sections = (Section((Column("", "name", "cyan"), Column("", "value")), rows, wraps=True),)
-    return Report({"agent": agent}, sections)
-
-
-def _added(name: str) -> Report:
-    """Write the file of a new agent of the user's; raises `Refusal` where there is one."""
-    path = places.user_agent_folders(os.environ)[0] / f"{name}.md"
-    values = {"name": name, **EXAMPLE_VALUES}
-    lines = (
-        f"# {meaning}\n{field}: {values[field]}" if field in values else f"# {meaning}\n# {field}:"
-        for field, _, meaning in AGENT_FIELDS
-    )
-    text = TEMPLATE.format(fields="\n".join(lines))
-    definition, _ = parse_definition(text, str(path), Source.USER)
-    if definition is None or definition.name != name:
-        raise bad_call(f"{name!r} isn't a valid name. {AGENT_FIELDS[0][2]}", "agents")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise invalid(f"{path} can't be written: {error.strerror}.") from None
-    row, note = {"name": name, "path": str(path)}, f"edit it, then: outrider agents {name}"
-    return Report(row, (Section((Column("", "path"),), [row], wraps=True),), (note,))

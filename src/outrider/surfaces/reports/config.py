@@ -9,7 +9,8 @@ from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Origin, effective
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.report import Column, Report, Section, warnings_of
+from outrider.surfaces.reports.report import Column, Report, Section
+from outrider.surfaces.text import warnings_of
 
 EXAMPLES = """\
 A later place wins: default, your config.json, the project's

@@ -28,15 +28,15 @@ from outrider.protocol.catalogue import CATALOGUE
 from outrider.protocol.envelope import ToolFault
 from outrider.protocol.errors import Refusal
 from outrider.records.runs import left_over
-from outrider.runtimes.pi.choices import INSTALL, find_pi
+from outrider.runtimes.pi.choices import INSTALL
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
 from outrider.surfaces.mcp import hosts
 from outrider.surfaces.parser import CWD, argument
-from outrider.surfaces.reports import agents as listing, modules
+from outrider.surfaces.reports import modules
 from outrider.surfaces.reports.report import Column, Report, Row, Section
-from outrider.surfaces.text import as_text, count, duration
+from outrider.surfaces.text import as_text, count, duration, withheld_from
 from outrider.surfaces.tool_calls import search_once
 from outrider.tools.documents.conversion import try_converter
 from outrider.tools.files.ripgrep import ripgrep
@@ -53,17 +53,11 @@ examples:
   outrider doctor --online
   outrider doctor --json | jq '.checks[] | select(.status != "ok")'
 """
-ARGUMENTS = (
-    CWD,
-    argument("--online", action="store_true", help="ask each provider that has a key"),
-)
+ARGUMENTS = (CWD, argument("--online", action="store_true", help="ask each provider with a key"))
 
 LOW_FREE_BYTES = 1 << 30
 MAX_CHECK_SECONDS = 90.0
 NOT_ASKED = "not asked, --online does that"
-NOT_INSTALLED = "not installed; Outrider does without it"
-NO_PI = f"{NOT_INSTALLED}; to install it: {INSTALL}"
-NO_BASH = "not installed; the tool bash needs it"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 """What a part raises that doesn't work."""
 PERMISSIONS = ("allowWrite", "projectAgentPolicy", "allowLspTools", "allowedLspActions")
@@ -103,7 +97,7 @@ async def _made(checks: list[tuple[str, str, Check]]) -> list[Findings]:
 
 def _findings(check: Check) -> Findings:
     try:
-        return list(check())
+        return list(check()) or [("ok", "none")]
     except TROUBLE as error:
         return [("fail", f"it doesn't work: {error}")]
     except (Exception, SystemExit) as error:
@@ -131,8 +125,8 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         yield row["kind"], row["name"], partial(_service, row, subject, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
     yield "system", "git", lambda: _program(git)
-    yield "system", "bash", lambda: _program(bash, ("warn", NO_BASH))
-    yield "system", "pi", lambda: _program(find_pi(os.environ, str(folder)), ("ok", NO_PI))
+    yield "system", "bash", lambda: _program(bash, "the tool bash needs it", "warn")
+    yield "system", "pi", lambda: _program(around.find("pi"), f"to install it: {INSTALL}")
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
     yield "system", "processes left over", partial(_left_over, project, runs)
@@ -152,10 +146,10 @@ def _agents(project: Project) -> Findings:
     """Tell of faulty and unused files, and of each agent what it gets and what is withheld."""
     for note in project.discovery.diagnostics:
         yield "fail" if note.severity == "error" else "warn", str(note)
-    yield from (("ok", sentence) for sentence in listing.lost(project))
+    yield from (("ok", sentence) for sentence in project.discovery.lost)
     for agent in project.discovery.agents.values():
-        row = listing.record(agent, project)
-        without = f"; without {listing.without(row)}" if row["withheld"] else ""
+        row = project.about(agent)
+        without = f"; without {withheld_from(row)}" if row["withheld"] else ""
         off = f"; it may not run: {row['mayRunReason']}" if row["mayRun"] == "refuse" else ""
         yield "ok", f"{agent.name} gets {', '.join(row['tools']) or 'no tools'}{without}{off}"
 
@@ -177,18 +171,16 @@ def _hosts() -> Findings:
     """Tell with which hosts the MCP server is registered, and try the command that they have."""
     for host, command in hosts.registered():
         problem = hosts.problem_of(command)
-        told = problem or "the server answers"
-        yield "warn" if problem else "ok", f"{host.title} ({host.path}): {told}"
+        words = f"{host.title} ({host.path}): {problem or 'the server answers'}"
+        yield "warn" if problem else "ok", words
 
 
 def _service(row: Row, subject: modules.Subject, project: Project, online: bool) -> Findings:
     """Try what is on: a model, a search provider, a language server, the converter."""
     why = row["why"]
     if row["on"]:
-        try:
-            yield "ok", f"{why}; {_tried(subject, project, online)}"
-        except TROUBLE as error:
-            yield "fail", f"{why}; it doesn't work: {error}"
+        for status, words in _findings(lambda: [("ok", _tried(subject, project, online))]):
+            yield status, f"{why}; {words}"
     elif isinstance(subject, ModelChoice):
         yield "fail" if subject.shown == project.choice().shown else "warn", why
     else:
@@ -214,9 +206,9 @@ def _tried(subject: modules.Subject, project: Project, online: bool) -> str:
             return try_converter(project.config.convert)
 
 
-def _program(path: str | None, lacking: tuple[str, str] = ("ok", NOT_INSTALLED)) -> Findings:
+def _program(path: str | None, lack: str = "Outrider does without it", so: str = "ok") -> Findings:
     if path is None:
-        return [lacking]
+        return [(so, f"not installed; {lack}")]
     call = [path, "--version"]
     ran = subprocess.run(call, capture_output=True, text=True, timeout=10, check=True)
     return [("ok", f"{ran.stdout.partition(os.linesep)[0] or 'it prints no version'} ({path})")]
@@ -243,11 +235,9 @@ def _confinement() -> Findings:
 
 def _left_over(project: Project, runs: Path) -> Findings:
     """Look for processes of runs that have ended."""
-    found = [
-        f"process {pid} of run {run}: {project.masker.text(command_line(pid))}; kill {pid} ends it"
-        for pid, run in left_over(runs)
-    ]
-    return [("warn", words) for words in found] or [("ok", "none")]
+    for pid, run in left_over(runs):
+        command = project.masker.text(command_line(pid))
+        yield "warn", f"process {pid} of run {run}: {command}; kill {pid} ends it"
 
 
 def _child() -> Findings:

@@ -8,7 +8,7 @@ from outrider.records.activity import ActivityLog
 from outrider.settings.places import state_home
 from outrider.surfaces.parser import argument, number
 from outrider.surfaces.reports.report import Column, Report, Row, Section
-from outrider.surfaces.text import duration
+from outrider.surfaces.text import duration, local_time
 
 EXAMPLES = """\
 Secrets are masked, and of an address only host and path are kept. The two
@@ -36,13 +36,7 @@ def report(arguments: Namespace) -> Report:
         for line in reversed(ActivityLog(state_home(os.environ)).lines())
         if not wanted or line["kind"] in wanted
     ][: arguments.limit]
-    notes = () if lines else (NOTHING,)
-    return Report({"lines": lines}, (Section(COLUMNS, lines),), notes)
-
-
-def local_time(iso: str) -> str:
-    """Return a time as people here write it."""
-    return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M:%S}"
+    return Report({"lines": lines}, (Section(COLUMNS, lines),), () if lines else (NOTHING,))
 
 
 def _result(line: Row) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from outrider.delegation.project import Project, open_project
 from outrider.settings.layers import effective
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.report import Column, Report, Row, Section, warnings_of
-from outrider.surfaces.text import as_text
+from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.text import as_text, warnings_of
 from outrider.tools.lsp.servers import Server, Surroundings, configured, program_for
 
 EXAMPLES = "examples:\n  outrider lsp\n  outrider lsp --json\n"
@@ -24,14 +24,11 @@ SETTINGS = (Column("setting", colour="cyan"), Column("value", lambda row: as_tex
 def report(arguments: Namespace) -> Report:
     """Return the language servers."""
     project = open_project(arguments.cwd)
-    values = {key.name: value for key, value in effective(project.config)}
-    data = {
-        "servers": [row for row, _ in language_servers(project)],
-        "settings": [
-            {"setting": name, "value": values[name]} for name in values if "lsp" in name.lower()
-        ],
-    }
-    sections = Section(COLUMNS, data["servers"], wraps=True), Section(SETTINGS, data["settings"])
+    servers = [row for row, _ in language_servers(project)]
+    values = ({"setting": key.name, "value": value} for key, value in effective(project.config))
+    settings = [one for one in values if "lsp" in one["setting"].lower()]
+    sections = Section(COLUMNS, servers, wraps=True), Section(SETTINGS, settings)
+    data = {"servers": servers, "settings": settings}
     return Report(data, sections, warnings_of(project.settings.warnings))
 
 

@@ -9,8 +9,8 @@ from outrider.models.catalogue import EMBEDDED
 from outrider.models.local_servers import WELL_KNOWN, probe_local_servers
 from outrider.models.resolution import ModelChoice
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.modules import model_choices
-from outrider.surfaces.reports.report import Column, Report, Section, warnings_of
+from outrider.surfaces.reports.report import Column, Report, Section
+from outrider.surfaces.text import warnings_of
 
 EXAMPLES = """\
 The first one answers where neither --model nor the agent's file names another.
@@ -42,7 +42,7 @@ def report(arguments: Namespace) -> Report:
 
 def _choices(project: Project) -> Iterator[ModelChoice]:
     """Yield the one that answers, those with a key, those of servers here, and the embedded one."""
-    yield from model_choices(project)
+    yield from project.choices()
     for kind in WELL_KNOWN:
         if server := probe_local_servers([kind]):
             yield ModelChoice(server.model, f"{server.title} at {server.address}")

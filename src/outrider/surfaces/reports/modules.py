@@ -8,14 +8,15 @@ from dataclasses import replace
 from outrider.agents.definitions import Source
 from outrider.agents.discovery import general_agent
 from outrider.delegation.project import Project, open_project
-from outrider.models.resolution import ModelChoice, other_choices
+from outrider.models.resolution import ModelChoice
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.settings.keys import SEARCH_PROVIDERS
 from outrider.surfaces.mcp.hosts import HOSTS, registered
 from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.lsp import COLUMNS, language_servers
-from outrider.surfaces.reports.report import Column, Report, Row, Section, warnings_of
-from outrider.tools.documents.conversion import INSTALL, is_installed
+from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.text import warnings_of
+from outrider.tools.documents.conversion import converter_state
 from outrider.tools.loading import load_tools
 from outrider.tools.lsp.servers import Server
 from outrider.tools.web.providers import PROVIDERS as SEARCHES
@@ -56,17 +57,14 @@ def _tools(project: Project) -> Iterator[Row]:
 
 def services(project: Project) -> Iterator[tuple[Row, Subject]]:
     """Yield what agents work with: models, search providers, language servers, the converter."""
-    for number, one in enumerate(model_choices(project)):
+    for number, one in enumerate(project.choices()):
         why = one.problem or ("" if number else "it answers: ") + one.reason
         yield _row("models", one.shown, not one.problem, why), one
     for name in SEARCH_PROVIDERS:
         yield _row("search", name, *SEARCHES[name].state(os.environ, project.config.web)), name
     for row, program in language_servers(project):
         yield _row("servers", row["name"], row["on"], row["why"]), program
-    there, on = is_installed(), project.config.convert.enabled
-    why = "it is installed" if on else "convert.enabled is off"
-    missing = f"not installed; {INSTALL} lets children read PDF and Office files"
-    yield _row("converter", "markitdown", there and on, why if there else missing), None
+    yield _row("converter", "markitdown", *converter_state(project.config.convert)), None
 
 
 def _hosts() -> Iterator[Row]:
@@ -76,9 +74,3 @@ def _hosts() -> Iterator[Row]:
         on = host.title in there
         why = f"registered in {host.path}" if on else f"not registered: outrider mcp install {name}"
         yield _row("hosts", host.title, on, why)
-
-
-def model_choices(project: Project) -> list[ModelChoice]:
-    """Return the model that answers here, and what each other provider with a key would use."""
-    chosen = project.choice()
-    return [chosen, *other_choices(chosen, project.env)]

@@ -5,19 +5,12 @@ Rows may have what files, models and runs say: every cell is cleaned when it is 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, cast
 
-from outrider.surfaces.text import as_text, fit, one_line, pad, width, wrapped
+from outrider.surfaces.table import Paint, Piece, Table
+from outrider.surfaces.text import as_text, fit, one_line, wrapped
 
-MIN_TEXT_COLUMNS = 16
-"""The room that the last column needs; with less, a row is broken into several lines."""
 Row = Mapping[str, Any]
-Paint = Callable[[str, str | None], str]
-"""Returns a text in a colour, where there is one."""
-Piece = tuple[str, str | None]
-"""A clean text and its colour."""
-EMPTY: Piece = ("", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,49 +45,11 @@ class Section:
     """Whether the last column goes on in further lines where the room ends; else it is cut."""
 
     def lines(self, room: int | None, paint: Paint) -> Iterator[str]:
-        """Yield the rows for so many columns; without a limit they are whole, and no headings."""
+        """Return the rows for so many columns; without a limit they are whole, and no headings."""
+        spare = [number for number, column in enumerate(self.columns) if column.optional]
         rows = [[column.cell(row) for column in self.columns] for row in self.rows]
-        table = rows
-        if room is not None and any(column.heading for column in self.columns):
-            table = [[[(column.heading, "dim")] for column in self.columns], *rows]
-        sizes = [
-            max(width(text) for row in table for text, _ in row[number])
-            for number in range(len(self.columns))
-        ]
-        *shown, last = range(len(sizes))
-        if room is not None:
-            least = min(sizes[last], MIN_TEXT_COLUMNS)
-            sizes = [min(size, max(room * 2 // 5, 10)) for size in sizes]
-            spare = [n for n in shown if self.columns[n].optional]
-            while (left := room - sum(sizes[n] + 2 for n in shown)) < least and spare:
-                shown.remove(spare.pop())
-            if left < least:
-                yield from (line for row in rows for line in self._stacked(row, room, paint))
-                return
-            sizes[last] = left
-        for row in table:
-            cells = [[(fit(text, sizes[n]), colour) for text, colour in row[n]] for n in shown]
-            for line in zip_longest(*cells, self._bounded(row[last], sizes[last]), fillvalue=EMPTY):
-                padded = zip(line, [sizes[n] for n in (*shown, last)], strict=True)
-                yield "  ".join(paint(pad(text, size), colour) for (text, colour), size in padded)
-
-    def _stacked(self, row: Sequence[list[Piece]], room: int, paint: Paint) -> Iterator[str]:
-        """Yield a row for a narrow terminal: what it is about, and its text below."""
-        heads = [
-            cell[0] for column, cell in zip(self.columns, row, strict=True) if not column.optional
-        ]
-        about = " · ".join(text for text, _ in heads[:-1] if text)
-        for number, line in enumerate(wrapped(about, room - 2) if about else ()):
-            yield "  " * (number > 0) + paint(line, heads[0][1])
-        for line, colour in self._bounded(row[-1], room - 2):
-            yield f"  {paint(line, colour)}"
-
-    def _bounded(self, cell: Sequence[Piece], room: int) -> list[Piece]:
-        return [
-            (line, colour)
-            for text, colour in cell
-            for line in (wrapped(text, room) if self.wraps else [fit(text, room)])
-        ]
+        headings = [column.heading for column in self.columns]
+        return Table(headings, rows, spare, self.wraps).lines(room, paint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +73,3 @@ class Report:
         """Return the lines of a panel of so many columns, with the notes at its end."""
         notes = (line for note in self.notes for line in wrapped(one_line(note), room))
         return [*self.table(room), *notes]
-
-
-def warnings_of(settings_warnings: Sequence[str]) -> tuple[str, ...]:
-    """Return the warnings about settings as notes."""
-    return tuple(f"warning: {one}." for one in settings_warnings)

@@ -26,6 +26,13 @@ def is_installed() -> bool:
     return find_spec("markitdown") is not None
 
 
+def converter_state(config: ConvertConfig) -> tuple[bool, str]:
+    """Return whether documents are converted under these settings, and why."""
+    if not is_installed():
+        return False, f"not installed; {INSTALL} lets children read PDF and Office files"
+    return config.enabled, "it is installed" if config.enabled else "convert.enabled is off"
+
+
 async def convert_bytes(context: ToolContext, data: bytes, name: str) -> str:
     """Return a document as Markdown, its secrets masked; raises `ToolFault`."""
     with tempfile.TemporaryFile(dir=context.spill_folder()) as file:

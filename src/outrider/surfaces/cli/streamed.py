@@ -1,0 +1,55 @@
+"""An answer that comes in pieces, of which each block of Markdown can be had when it is whole."""
+
+import re
+
+MAX_TAIL_LINES = 1_000
+MAX_TAIL_LINE = 100_000
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+class Streamed:
+    """What has come of a text. Every line is looked at once, however long its block becomes."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._last = ""
+        self._seen = 0
+        self._fence = ""
+
+    @property
+    def text(self) -> str:
+        """What has come, without the blocks that were taken."""
+        return "".join((*self._lines, self._last))
+
+    def add(self, piece: str) -> None:
+        """Take in what comes next."""
+        self._last += piece
+        if "\n" in piece:
+            *lines, self._last = self._last.split("\n")
+            self._lines += (f"{line}\n" for line in lines)
+
+    def forget_start(self) -> None:
+        """Keep only the end, for someone who wants no more."""
+        del self._lines[:-MAX_TAIL_LINES]
+        self._last = self._last[-MAX_TAIL_LINE:]
+
+    def take_blocks(self) -> list[str]:
+        """Return the blocks that are whole, and keep what is behind them."""
+        blocks: list[str] = []
+        begin = 0
+        for number in range(self._seen, len(self._lines)):
+            line = self._lines[number]
+            if mark := _FENCE.match(line):
+                self._fence = self._inside(mark[1])
+            elif not self._fence and not line.strip():
+                blocks.append("".join(self._lines[begin : number + 1]))
+                begin = number + 1
+        del self._lines[:begin]
+        self._seen = len(self._lines)
+        return blocks
+
+    def _inside(self, mark: str) -> str:
+        """Return the fence that code is within behind this one; a shorter one is part of it."""
+        if not self._fence:
+            return mark
+        return "" if mark.startswith(self._fence) else self._fence
