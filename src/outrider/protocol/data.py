@@ -20,7 +20,7 @@ def to_json(value: Any) -> Any:
 
     A field `has_x` beside `x` says whether there is one: then null is a value, and `x` is written.
     """
-    kind = cast("type[Any]", type(value))
+    kind: type[Any] = type(value)
     if kind in _PLAIN:
         return value
     if kind is tuple or kind is list:
@@ -46,7 +46,8 @@ def from_json(cls: type[T], data: object) -> T:
     values: dict[str, Any] = {}
     for one in _fields(cls):
         if one.name in entries:
-            values[one.attribute] = one.read(entries[one.name], one.label)
+            item = entries[one.name]
+            values[one.attribute] = item if type(item) is one.kind else one.read(item, one.label)
             if one.flag:
                 values[one.flag] = True
     try:
@@ -69,6 +70,8 @@ class _Field:
     label: str
     flag: str | None
     """The attribute that says whether there is a value, where null can be one."""
+    kind: Any
+    """Its type: a value of a plain one is taken as it is, all others are read."""
     read: Reader
 
 
@@ -83,6 +86,7 @@ def _fields(cls: type) -> tuple[_Field, ...]:
             camel(name),
             f"{cls.__name__}.{camel(name)}",
             flags.get(name),
+            hints[name],
             _reader(hints[name]),
         )
         for name in names

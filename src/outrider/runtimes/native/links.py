@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from outrider.processes.reaping import sweep_marked
-from outrider.processes.shielding import shielded
+from outrider.processes.shielding import ended, shielded
 from outrider.protocol.brief import RUN_VARIABLE, Start
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import OutriderError
@@ -91,11 +91,11 @@ class Links:
             while self._unsent:
                 self._unsent = self._unsent[self._lifeline.send(self._unsent) :]
         except BlockingIOError:
-            self._loop.add_writer(self._lifeline, self._send, b"")
+            self._loop.add_writer(self._lifeline.fileno(), self._send, b"")
             return
         except OSError:  # the child is gone, which its status tells
             self._unsent = memoryview(b"")
-        self._loop.remove_writer(self._lifeline)
+        self._loop.remove_writer(self._lifeline.fileno())
 
     def _pass_on(self, descriptor: int, take: Callable[[bytes], None]) -> bool:
         """Hand over what is there now; return whether there was anything."""
@@ -136,7 +136,7 @@ class Links:
 
     async def _end(self, listener: Listener, run_id: str) -> None:
         """Let the guardian end what is left, and make sure that it does."""
-        self._loop.remove_writer(self._lifeline)
+        self._loop.remove_writer(self._lifeline.fileno())
         with suppress(OSError):
             # Closing alone says nothing as long as some fork of this process holds a copy.
             self._lifeline.shutdown(socket.SHUT_RDWR)
@@ -144,9 +144,10 @@ class Links:
         try:
             # A child begins only after we were told of it, and with its lifeline whole: so one
             # that we know nothing of now never will, and another can be started in its place.
-            self._on_status(listener)
+            if self._is_nobody:
+                self._on_status(listener)
             if not self._is_nobody:
-                await shielded(asyncio.wait({self._gone}, timeout=MAX_STOP_SECONDS))
+                await ended({self._gone}, MAX_STOP_SECONDS)
         finally:
             if not self._gone.done():
                 self._kill()
