@@ -103,11 +103,14 @@ class _Copy:
             if masked != key:
                 self.changed.append(path + step)
             copy[masked] = value
+            if not isinstance(value, _WALKED):
+                continue
+            below = None if group is None else (group[0], group[1] + step)
+            slot = (copy, masked, path + step, promise, below)
             if group is None and promise is Promise.NONE and isinstance(value, str):
-                self.put((copy, masked, path + step, promise, group), self._mask(value))
-            elif isinstance(value, _WALKED):
-                below = None if group is None else (group[0], group[1] + step)
-                slots.append((copy, masked, path + step, promise, below))
+                self.put(slot, self._mask(value))
+            else:
+                slots.append(slot)
         return slots
 
 

@@ -40,7 +40,7 @@ def from_json(cls: type[T], data: object) -> T:
 
     Unknown entries are passed over, so that a newer process can speak to an older one.
     """
-    if not isinstance(data, Mapping):
+    if type(data) is not dict and not isinstance(data, Mapping):
         raise ValueError(f"{cls.__name__}: {type(data).__name__} is not an object")
     entries = cast("Mapping[str, Any]", data)
     values: dict[str, Any] = {}
@@ -106,7 +106,8 @@ def _reader(hint: Any) -> Reader:
         return lambda value, where: None if value is None else inner(value, where)
     kind = origin or hint
     if is_dataclass(kind):
-        return lambda value, where: from_json(cast("type[Any]", kind), value)
+        nested: type[Any] = kind
+        return lambda value, where: from_json(nested, value)
     return _plain_reader(kind)
 
 

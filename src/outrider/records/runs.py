@@ -7,8 +7,8 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
@@ -37,9 +37,9 @@ class RunRecorder:
         """`waits` says whether to wait for the lock; else `BlockingIOError` is raised."""
         self.id = folder.name
         self.folder = folder
-        self.session_file = folder / SESSION
-        self.output_file = folder / OUTPUT
-        self.spill = folder / SPILL
+        self.session_file = f"{folder}/{SESSION}"
+        self.output_file = f"{folder}/{OUTPUT}"
+        self.spill = f"{folder}/{SPILL}"
         self._missing: dict[str, str] = {}
         self._line_end = b""
         self._output: int | None = None
@@ -57,7 +57,7 @@ class RunRecorder:
         while True:
             folder = runs / os.urandom(4).hex()
             try:
-                folder.mkdir(mode=0o700)
+                os.mkdir(folder, mode=0o700)
                 return cls(folder)
             except FileExistsError:
                 continue
@@ -137,12 +137,24 @@ class RunRecorder:
             return True
         return False
 
-    @contextmanager
-    def _noting(self, part: str) -> Generator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._missing[part] = error.strerror or str(error)
+    def _noting(self, part: str) -> "_Noting":
+        return _Noting(self._missing, part)
+
+
+class _Noting:
+    """A context in which a part of the record is written: what goes wrong there is noted."""
+
+    __slots__ = ("_missing", "_part")
+
+    def __init__(self, missing: dict[str, str], part: str) -> None:
+        self._missing, self._part = missing, part
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if is_noted := isinstance(error, OSError):
+            self._missing[self._part] = error.strerror or str(error)
+        return is_noted
 
 
 def _reserve(descriptor: int) -> None:
@@ -157,7 +169,7 @@ def _reserve(descriptor: int) -> None:
         raise OSError(get_errno(), os.strerror(get_errno()))
 
 
-def _create(path: Path | str, descriptors: ExitStack, flags: int = 0) -> int:
+def _create(path: str, descriptors: ExitStack, flags: int = 0) -> int:
     """Return a new file's descriptor, which is closed with the others."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
     descriptors.callback(os.close, descriptor)
@@ -290,12 +302,12 @@ def prune(runs: Path, keep: RunsConfig) -> int:
 
 def pruning_is_due(runs: Path) -> bool:
     """Whether no process has pruned within the hour; a caller that gets True has to prune."""
-    mark = runs / ".pruned"
+    mark = f"{runs}/.pruned"
     with suppress(OSError):
         # In both directions: a clock that was set back must not delay it forever.
-        if abs(time.time() - mark.stat().st_mtime) < PRUNE_EVERY_SECONDS:
+        if abs(time.time() - os.stat(mark).st_mtime) < PRUNE_EVERY_SECONDS:
             return False
     with suppress(OSError):
-        mark.touch(mode=0o600)
+        Path(mark).touch(mode=0o600)
         return True
     return False
