@@ -20,7 +20,7 @@ def to_json(value: Any) -> Any:
 
     A field `has_x` beside `x` says whether there is one: then null is a value, and `x` is written.
     """
-    kind: type[Any] = type(value)
+    kind = value.__class__
     if kind in _PLAIN:
         return value
     if kind is tuple or kind is list:
@@ -106,7 +106,7 @@ def _reader(hint: Any) -> Reader:
         return lambda value, where: None if value is None else inner(value, where)
     kind = origin or hint
     if is_dataclass(kind):
-        nested: type[Any] = kind
+        nested = cast("type[Any]", kind)
         return lambda value, where: from_json(nested, value)
     return _plain_reader(kind)
 
