@@ -23,17 +23,13 @@ class LineReader:
         self._total += len(data)
         if self._total > self._most_bytes:
             raise Flooded(f"more than {self._most_bytes:,} bytes of events")
-        *ended, rest = data.split(b"\n")
-        for piece in ended:
-            self._check(piece)
-            yield bytes(self._held) + piece
-            self._held.clear()
-        self._check(rest)
-        self._held += rest
-
-    def _check(self, piece: bytes) -> None:
-        if len(self._held) + len(piece) > self._most_line:
-            raise Flooded(f"an event of more than {self._most_line:,} bytes")
+        for number, piece in enumerate(data.split(b"\n")):
+            if number:  # a line ends before it
+                yield bytes(self._held)
+                self._held.clear()
+            self._held += piece
+            if len(self._held) > self._most_line:
+                raise Flooded(f"an event of more than {self._most_line:,} bytes")
 
 
 class ErrorText:

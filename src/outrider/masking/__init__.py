@@ -54,11 +54,7 @@ class Masker:
 
     def stream(self) -> StreamMasker:
         """Return a masker for text that comes in pieces."""
-        return StreamMasker(self._stream_search)
-
-    @cached_property
-    def _stream_search(self) -> "Search":
-        return replace(self._search, traces=False)
+        return StreamMasker(replace(self._search, traces=False))
 
     @cached_property
     def _search(self) -> "Search":

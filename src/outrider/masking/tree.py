@@ -103,14 +103,9 @@ class _Copy:
             if masked != key:
                 self.changed.append(path + step)
             copy[masked] = value
-            if not isinstance(value, _WALKED):
-                continue
-            below = None if group is None else (group[0], group[1] + step)
-            slot = (copy, masked, path + step, promise, below)
-            if group is None and promise is Promise.NONE and isinstance(value, str):
-                self.put(slot, self._mask(value))
-            else:
-                slots.append(slot)
+            if isinstance(value, _WALKED):
+                below = None if group is None else (group[0], group[1] + step)
+                slots.append((copy, masked, path + step, promise, below))
         return slots
 
 

@@ -7,8 +7,8 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
@@ -137,24 +137,12 @@ class RunRecorder:
             return True
         return False
 
-    def _noting(self, part: str) -> "_Noting":
-        return _Noting(self._missing, part)
-
-
-class _Noting:
-    """A context in which a part of the record is written: what goes wrong there is noted."""
-
-    __slots__ = ("_missing", "_part")
-
-    def __init__(self, missing: dict[str, str], part: str) -> None:
-        self._missing, self._part = missing, part
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if is_noted := isinstance(error, OSError):
-            self._missing[self._part] = error.strerror or str(error)
-        return is_noted
+    @contextmanager
+    def _noting(self, part: str) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._missing[part] = error.strerror or str(error)
 
 
 def _reserve(descriptor: int) -> None:
