@@ -103,7 +103,7 @@ def test_memory_does_not_grow_with_what_a_child_streams(collector: Fed) -> None:
     assert grown < 2_000_000
     for masked in collector.gate.close():
         collector.take(masked)
-    assert collector.run.output_file.stat().st_size == 4_500 * 30 * 30
+    assert Path(collector.run.output_file).stat().st_size == 4_500 * 30 * 30
     assert len(collector.partial.text) < 1_100_000
 
 

@@ -21,6 +21,7 @@ from benchmarks.masked import (  # noqa: E402
     passed,
 )
 
+from outrider.masking import Masker, search, tokens  # noqa: E402
 from outrider.masking.randomness import looks_random  # noqa: E402
 
 VALUES = 8
@@ -94,3 +95,36 @@ def test_at_most_one_line_of_source_in_ten_thousand_is_changed():
     lines, changed = changed_lines(corpus(PACKAGES))
     assert lines > 100_000
     assert sum(map(len, changed.values())) <= lines / 10_000, changed
+
+
+PARTS = [
+    *(part for prefix in tokens._PREFIXES for part in (prefix, prefix.strip("_-."))),
+    *("AKIA", "AIza", "ATBB", "LTAI", "EAA", "SK", "dapi", "key-", "eyJ", "eyJh", "J", "-----"),
+    *("password", "pass", "pwd", "secret", "token", "key", "auth", "cookie", "bearer", "basic"),
+    *("-u", "-p", "--user", "login", "sig", "env", "set-x", "BEGIN", "home", "Users", "root"),
+    *string.ascii_letters,
+    *string.digits,
+    *"_-_-",
+]
+
+
+def test_no_detector_finds_anything_in_a_word_that_none_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    chooser = random.Random(7)
+    words = {"".join(chooser.choices(PARTS, k=chooser.randint(1, 12))) for _ in range(60_000)}
+    words |= {make(chooser, size) for make in ALPHABETS.values() for size in (4, 8, 15) * 300}
+    short = [word for word in words if search.compiled(search._SHORT_WORD).fullmatch(word)]
+    assert len(short) > 10_000
+    assert not search.compiled(search._SHORT_WORD).fullmatch("eyJhbGciOiJIUzI")
+    monkeypatch.setattr(search, "_SHORT_WORD", "(?!)")
+    everything = search.Search((), "/home/someone/project", "/home/someone")
+    assert [word for word in short if everything.searched(word)[1] != word] == []
+
+
+def test_a_known_secret_that_is_a_short_word_is_masked():
+    masker = Masker(secrets=("hunter2-x",))
+    assert masker.text("hunter2-x") == "[masked:secret]"
+    assert masker.value({"id": "a-hunter2-x"})[0] == {"id": "a-[masked:secret]"}
+    stream = masker.stream()
+    assert stream.feed("a-hunt") + stream.feed("er2-x") + stream.finish() == "a-[masked:secret]"

@@ -208,17 +208,17 @@ def test_a_run_that_cannot_go_on_keeps_its_last_result(
     monkeypatch.setattr(runs, "_reserve", full)
     with pytest.raises(OSError, match="No space left"):
         RunRecorder.reopen(run.folder)
-    assert (run.folder / "result.json").exists() and run.output_file.read_text() == "Seven."
+    assert (run.folder / "result.json").exists() and Path(run.output_file).read_text() == "Seven."
 
 
 def test_a_run_that_was_cut_in_a_line_goes_on_in_the_next(tmp_path: Path) -> None:
     with RunRecorder.create(tmp_path) as run:
         run.add_event({"number": 1})
-    with run.session_file.open("a") as session:
+    with Path(run.session_file).open("a") as session:
         session.write('{"number": 2, "te')
     with RunRecorder.reopen(run.folder) as run:
         run.add_event({"number": 3})
-    first, _, last = run.session_file.read_text().splitlines()
+    first, _, last = Path(run.session_file).read_text().splitlines()
     assert (json.loads(first), json.loads(last)) == ({"number": 1}, {"number": 3})
 
 
@@ -238,7 +238,7 @@ def test_a_transcript_goes_on_after_a_line_that_was_cut(
             run.problem
             == "The run's record is incomplete (session.jsonl): No space left on device."
         )
-    *_, second, third = run.session_file.read_text().splitlines()
+    *_, second, third = Path(run.session_file).read_text().splitlines()
     assert [json.loads(second), json.loads(third)] == [{"number": 1}, {"number": 2}]
 
 

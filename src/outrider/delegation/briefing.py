@@ -54,7 +54,7 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
         output_schema=prepared.schema,
         report_back_attempts=config.subagents.report_back_attempts,
         timeout_ms=config.subagents.timeout_ms,
-        spill_folder=str(run.spill),
+        spill_folder=run.spill,
         request_attempts=retry.max_attempts if retry.enabled else 1,
         budget=BudgetLimits(
             budget.max_turns, budget.max_tool_calls, budget.max_tokens, budget.max_cost

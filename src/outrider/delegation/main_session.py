@@ -126,7 +126,7 @@ class MainSession:
         except BlockingIOError:
             raise invalid("This session is at work in another process.") from None
         self.folder = run.folder
-        main["history"] = history_of(run.session_file)
+        main["history"] = history_of(Path(run.session_file))
         return run
 
     def _prepared(self, text: str) -> Prepared:

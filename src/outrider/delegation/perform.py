@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,12 +56,14 @@ class Caller:
     one_shot: bool = False
     """A command that ends with its result, and shares the user's fork server with the next."""
 
+    def __post_init__(self) -> None:
+        # Copied: `os.environ` decodes a variable each time that it is looked at.
+        object.__setattr__(self, "env", dict(self.env))
+
 
 async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
     """Return the result of a delegation; a cancelled caller gets it recorded, then is cancelled."""
     caller = caller or Caller(os.environ)
-    # Copied: `os.environ` decodes a variable each time that it is looked at.
-    caller = replace(caller, env=dict(caller.env))
     try:
         prepared = prepare(request, env=caller.env, flags=caller.flags, confirm=caller.confirm)
     except Refusal as refusal:

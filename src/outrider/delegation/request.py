@@ -120,7 +120,7 @@ def check_schema(schema: Any) -> None:
 def working_directory(cwd: str | os.PathLike[str] | None) -> Path:
     """Return the real path of the folder to work in, or refuse."""
     try:
-        path = Path.cwd() if cwd is None else Path(os.path.realpath(cwd))
+        path = Path(os.getcwd() if cwd is None else os.path.realpath(cwd))
     except (OSError, ValueError) as error:
         raise invalid(f"The working directory can't be used: {error}.") from None
     if not path.is_dir():

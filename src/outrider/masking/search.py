@@ -9,10 +9,14 @@ from .assignments import find_assignments
 from .paths import find_long_traces, find_paths
 from .phrases import find_phrases
 from .shapes import find_shapes
-from .spans import MAX_CACHED, Findings, Places, Span, merged, replaced, replaced_lines
+from .spans import MAX_CACHED, Findings, Places, Span, compiled, merged, replaced, replaced_lines
 from .tokens import find_tokens
 
 _MIN_SECRET = 8
+
+# Ids and names: no token is so short, a JWT apart, and what leads to any other secret, or makes
+# a path, takes a sign that isn't in here.
+_SHORT_WORD = r"(?!.*eyJ)[A-Za-z0-9_-]{0,15}"
 
 # After a mask its neighbours may look like secrets: they are looked at again, so that masking
 # a masked text changes nothing. Ordinary text needs one look, hostile text a few.
@@ -89,6 +93,8 @@ class Search:
         for secret in self.known:
             for match in re.finditer(re.escape(secret), text) if secret in text else ():
                 found.mask(*match.span(), "secret")
+        if compiled(_SHORT_WORD).fullmatch(text):
+            return found
         find_tokens(found)
         find_shapes(found)
         find_assignments(found)

@@ -47,7 +47,7 @@ class _Copy:
     """
 
     def __init__(self, mask: Callable[[str], str]) -> None:
-        self.texts: dict[Group | str, list[Slot]] = {}
+        self.texts: dict[Group, list[Slot]] = {}
         self.changed: list[str] = []
         self._mask = mask
         self._lists = 0
@@ -59,14 +59,16 @@ class _Copy:
         )
         while pending:
             slot = pending.pop()
-            holder, key, path, promise, group = slot
+            holder, key, _, promise, group = slot
             item = holder[key]
             if isinstance(item, str):
                 hinted = promise is Promise.HINT and is_literal_secret(promise, item, Style.QUOTED)
                 if hinted or promise > Promise.HINT:
                     self.put(slot, _MASK if item else "")
+                elif group is None:
+                    self.put(slot, self._mask(item))
                 else:
-                    self.texts.setdefault(group or path, []).append(slot)
+                    self.texts.setdefault(group, []).append(slot)
             elif isinstance(item, dict):
                 pending += reversed(self._fields(slot, cast("dict[str, Any]", item)))
             else:

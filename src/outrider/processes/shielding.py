@@ -1,6 +1,7 @@
 """Waiting for work that must be finished, even while we are being cancelled."""
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -19,12 +20,18 @@ async def shielded(work: Awaitable[T]) -> T:
     return task.result()
 
 
-async def ended(work: "set[asyncio.Future[Any]]") -> None:
-    """Return when all of `work` is done, however often we are cancelled; then be cancelled."""
-    cancelled = False
+async def ended(work: "set[asyncio.Future[Any]]", seconds: float | None = None) -> None:
+    """Return when all of `work` is done, however often we are cancelled; then be cancelled.
+
+    After so many `seconds` it returns without what isn't done yet.
+    """
+    cancelled, begun = False, time.monotonic()
     while pending := {one for one in work if not one.done()}:
+        left = seconds and begun + seconds - time.monotonic()
+        if left is not None and left <= 0:
+            break
         try:
-            await asyncio.wait(pending)
+            await asyncio.wait(pending, timeout=left)
         except asyncio.CancelledError:
             cancelled = True
     if cancelled:

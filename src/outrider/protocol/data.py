@@ -20,7 +20,7 @@ def to_json(value: Any) -> Any:
 
     A field `has_x` beside `x` says whether there is one: then null is a value, and `x` is written.
     """
-    kind = cast("type[Any]", type(value))
+    kind = value.__class__
     if kind in _PLAIN:
         return value
     if kind is tuple or kind is list:
@@ -40,13 +40,14 @@ def from_json(cls: type[T], data: object) -> T:
 
     Unknown entries are passed over, so that a newer process can speak to an older one.
     """
-    if not isinstance(data, Mapping):
+    if type(data) is not dict and not isinstance(data, Mapping):
         raise ValueError(f"{cls.__name__}: {type(data).__name__} is not an object")
     entries = cast("Mapping[str, Any]", data)
     values: dict[str, Any] = {}
     for one in _fields(cls):
         if one.name in entries:
-            values[one.attribute] = one.read(entries[one.name], one.label)
+            item = entries[one.name]
+            values[one.attribute] = item if type(item) is one.kind else one.read(item, one.label)
             if one.flag:
                 values[one.flag] = True
     try:
@@ -69,6 +70,8 @@ class _Field:
     label: str
     flag: str | None
     """The attribute that says whether there is a value, where null can be one."""
+    kind: Any
+    """Its type: a value of a plain one is taken as it is, all others are read."""
     read: Reader
 
 
@@ -83,6 +86,7 @@ def _fields(cls: type) -> tuple[_Field, ...]:
             camel(name),
             f"{cls.__name__}.{camel(name)}",
             flags.get(name),
+            hints[name],
             _reader(hints[name]),
         )
         for name in names
@@ -102,7 +106,8 @@ def _reader(hint: Any) -> Reader:
         return lambda value, where: None if value is None else inner(value, where)
     kind = origin or hint
     if is_dataclass(kind):
-        return lambda value, where: from_json(cast("type[Any]", kind), value)
+        nested = cast("type[Any]", kind)
+        return lambda value, where: from_json(nested, value)
     return _plain_reader(kind)
 
 

@@ -39,9 +39,9 @@ class RunRecorder:
         """`waits` says whether to wait for the lock; else `BlockingIOError` is raised."""
         self.id = folder.name
         self.folder = folder
-        self.session_file = folder / SESSION
-        self.output_file = folder / OUTPUT
-        self.spill = folder / SPILL
+        self.session_file = f"{folder}/{SESSION}"
+        self.output_file = f"{folder}/{OUTPUT}"
+        self.spill = f"{folder}/{SPILL}"
         self._missing: dict[str, str] = {}
         self._line_end = b""
         self._output: int | None = None
@@ -59,7 +59,7 @@ class RunRecorder:
         while True:
             folder = runs / os.urandom(4).hex()
             try:
-                folder.mkdir(mode=0o700)
+                os.mkdir(folder, mode=0o700)
                 return cls(folder)
             except FileExistsError:
                 continue
@@ -159,7 +159,7 @@ def _reserve(descriptor: int) -> None:
         raise OSError(get_errno(), os.strerror(get_errno()))
 
 
-def _create(path: Path | str, descriptors: ExitStack, flags: int = 0) -> int:
+def _create(path: str, descriptors: ExitStack, flags: int = 0) -> int:
     """Return a new file's descriptor, which is closed with the others."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
     descriptors.callback(os.close, descriptor)
@@ -309,12 +309,12 @@ def prune(runs: Path, keep: RunsConfig) -> int:
 
 def pruning_is_due(runs: Path) -> bool:
     """Whether no process has pruned within the hour; a caller that gets True has to prune."""
-    mark = runs / ".pruned"
+    mark = f"{runs}/.pruned"
     with suppress(OSError):
         # In both directions: a clock that was set back must not delay it forever.
-        if abs(time.time() - mark.stat().st_mtime) < PRUNE_EVERY_SECONDS:
+        if abs(time.time() - os.stat(mark).st_mtime) < PRUNE_EVERY_SECONDS:
             return False
     with suppress(OSError):
-        mark.touch(mode=0o600)
+        Path(mark).touch(mode=0o600)
         return True
     return False

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from outrider.processes.reaping import sweep_marked
-from outrider.processes.shielding import shielded
+from outrider.processes.shielding import ended, shielded
 from outrider.protocol.brief import RUN_VARIABLE, Start
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import OutriderError
@@ -49,6 +49,8 @@ class Links:
         self._lifeline = socket.socket(fileno=lifeline)
         self._unsent = memoryview(unsent)
         """What the child hasn't taken yet: first the brief, later answers to its requests."""
+        self._awaited: set[int] = set()
+        """The descriptors that the loop watches for us."""
         self._process = process
         """The guardian, where it is ours to wait for; that of a forked child isn't."""
         self._status = b""
@@ -67,6 +69,7 @@ class Links:
         give_up = self._loop.time() + MAX_FORK_SECONDS
         try:
             listener.on_link(self._send)
+            self._awaited.update(self._readable)
             self._loop.add_reader(events, self._pass_on, events, listener.on_events)
             self._loop.add_reader(errors, self._pass_on, errors, listener.on_errors)
             self._loop.add_reader(status, self._on_status, listener)
@@ -91,11 +94,12 @@ class Links:
             while self._unsent:
                 self._unsent = self._unsent[self._lifeline.send(self._unsent) :]
         except BlockingIOError:
-            self._loop.add_writer(self._lifeline, self._send, b"")
+            self._loop.add_writer(self._lifeline.fileno(), self._send, b"")
+            self._awaited.add(self._lifeline.fileno())
             return
         except OSError:  # the child is gone, which its status tells
             self._unsent = memoryview(b"")
-        self._loop.remove_writer(self._lifeline)
+        self._let_go(self._lifeline.fileno())
 
     def _pass_on(self, descriptor: int, take: Callable[[bytes], None]) -> bool:
         """Hand over what is there now; return whether there was anything."""
@@ -121,8 +125,15 @@ class Links:
             return b""
         if data:
             return data
-        self._loop.remove_reader(descriptor)
+        self._let_go(descriptor)
         return None
+
+    def _let_go(self, descriptor: int) -> None:
+        """Have the loop watch a descriptor no more; to ask that twice would be slow."""
+        if descriptor in self._awaited:
+            self._awaited.remove(descriptor)
+            is_read = descriptor in self._readable
+            (self._loop.remove_reader if is_read else self._loop.remove_writer)(descriptor)
 
     @property
     def _told(self) -> list[str]:
@@ -136,7 +147,7 @@ class Links:
 
     async def _end(self, listener: Listener, run_id: str) -> None:
         """Let the guardian end what is left, and make sure that it does."""
-        self._loop.remove_writer(self._lifeline)
+        self._let_go(self._lifeline.fileno())
         with suppress(OSError):
             # Closing alone says nothing as long as some fork of this process holds a copy.
             self._lifeline.shutdown(socket.SHUT_RDWR)
@@ -144,14 +155,15 @@ class Links:
         try:
             # A child begins only after we were told of it, and with its lifeline whole: so one
             # that we know nothing of now never will, and another can be started in its place.
-            self._on_status(listener)
+            if self._is_nobody:
+                self._on_status(listener)
             if not self._is_nobody:
-                await shielded(asyncio.wait({self._gone}, timeout=MAX_STOP_SECONDS))
+                await ended({self._gone}, MAX_STOP_SECONDS)
         finally:
             if not self._gone.done():
                 self._kill()
             for descriptor in self._readable:
-                self._loop.remove_reader(descriptor)
+                self._let_go(descriptor)
                 os.close(descriptor)
             if self._process is not None:
                 self._process.wait()
