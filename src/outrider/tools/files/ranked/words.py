@@ -15,7 +15,7 @@ MAX_TERMS = 24
 MAX_WORD_CHARACTERS = 80
 _EXACT, _WORD, _COMMON, _JOINED, _PAIR, _WEAK = 2.0, 1.0, 0.5, 0.15, 0.7, 0.3
 _ALIKE, _BEGINNING = 0.2, 0.25
-# A word that stands alone is about its matter; as a part of a name it may tell two from each other.
+# A part of a longer name often only tells it from similar ones; a word alone says more.
 PART_OF_NAME = 0.5
 _MIN_PREFIX = 4
 
