@@ -10,12 +10,12 @@ _KINDS = {
         r"\.(min\.(js|css)|map|svg|snap|pb\.go|sum|d\.[cm]?ts|log)$"
     ),
     "test": re.compile(
-        r"(^|/)(tests?|__tests__|specs?|testdata|fixtures|e2e|bench(marks?)?|examples?|mocks?)/|"
+        r"(^|/)(tests?|t|__tests__|specs?|testdata|fixtures|e2e|bench(marks?)?|examples?|mocks?)/|"
         r"(^|/)(test_[^/]*|conftest)\.|[._-](tests?|spec|bench)\.\w+$|[a-z]Tests?\.\w+$"
     ),
     "docs": re.compile(
         r"(^|/)(docs?|documentation|changelogs?|locales?)/|\.(md|mdx|rst|txt|adoc|html?|org|po)$|"
-        r"(^|/)(readme|changelog|changes|news|history|licen[sc]e|contributing)[^/]*$",
+        r"(^|/)(readme|changelog|changes|news|history|licen[sc]e|copying|contributing)[^/]*$",
         re.IGNORECASE,
     ),
     "data": re.compile(r"\.(jsonc?|ya?ml|toml|ini|cfg|conf|csv|xml|css|lock)$"),

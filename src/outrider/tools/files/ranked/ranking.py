@@ -12,16 +12,16 @@ from typing import Any
 
 from outrider.tools.files.ranked import code
 from outrider.tools.files.ranked.code import defined, enclosing, standing
-from outrider.tools.files.ranked.words import Question
+from outrider.tools.files.ranked.words import PART_OF_NAME, Question
 
 WINDOW_LINES = 45
 MAX_LINES_SHOWN = 3
-AVERAGE_BYTES = 10_000
+AVERAGE_BYTES = 5_000
 """What counts as a file of ordinary length: a constant, so that it tells nothing of other files."""
 MAX_LINE_CHARACTERS = 120
 _SATURATION = 1.2
-_LENGTH = 0.6
-_DEFINED, _DEFINED_NEAR, _PATH = 0.2, 0.1, 0.45
+_LENGTH = 0.8
+_DEFINED, _DEFINED_NEAR, _PATH = 0.2, 0.1, 0.9
 _NAMED = 4.0
 _MIN_RARITY = 0.01
 _ROW = re.compile(rb"^(\d+):(.*)$", re.MULTILINE)
@@ -50,7 +50,7 @@ class FileHits:
         *keyword, name = match.split() or [""]
         for term, factor in question.counted(name):
             self.counts[term] += factor * times
-            if factor == 1.0:
+            if factor >= PART_OF_NAME:
                 self.own.add(term)
             if keyword:
                 self.defined[term] = max(self.defined.get(term, 0.0), factor)
@@ -125,6 +125,8 @@ class _Line:
     """The terms in one line, and how much the line says."""
 
     terms: dict[int, float] = field(default_factory=dict[int, float])
+    alone: dict[int, float] = field(default_factory=dict[int, float])
+    """The same, with the words of a name as if each stood alone: what tells lines apart."""
     defined: dict[int, float] = field(default_factory=dict[int, float])
     score: float = 0.0
 
@@ -136,25 +138,27 @@ def _lines(
     for number, match in hits:
         if number > len(lines):
             continue
-        counted = question.counted(match.split()[-1])
-        line, together = found[number], len(counted) > 1
+        word = match.split()[-1]
+        counted = question.counted(word)
+        line, together = found[number], 1.5 if len(counted) > 1 else 1.0
         for term, factor in counted:
-            share = factor * (1.5 if together else 1.0)
-            line.terms[term] = max(line.terms.get(term, 0.0), share)
+            line.terms[term] = max(line.terms.get(term, 0.0), factor * together)
+        for term, factor in question.alone(word):
+            line.alone[term] = max(line.alone.get(term, 0.0), factor * together)
     for number, line in found.items():
         text = lines[number - 1]
         name = defined(text)
-        if name is not None:
-            line.defined = dict(question.counted(re.split(r"\W+", name)[-1]))
+        last = re.split(r"\W+", name)[-1] if name else ""
+        line.defined = dict(question.counted(last))
         shape = 0.3 if code.IMPORT.match(text) else 0.8 if code.COMMENT.match(text) else 1.0
         aside = (name is not None and not line.defined) or code.HANDED_ON.search(text)
         shape *= 1.5 if question.wants_type and code.TYPE.match(text) else 1.0
         own = sum(
             # What is only a parameter, or handed on, is done elsewhere.
             weights[term] * share * (0.5 if aside else 1.0)
-            for term, share in line.terms.items()
+            for term, share in line.alone.items()
         )
-        named = sum(weights[term] * factor for term, factor in line.defined.items())
+        named = sum(weights[term] * factor for term, factor in question.alone(last))
         line.score = shape * (own + 0.6 * named)
     return found
 

@@ -13,8 +13,10 @@ from outrider.tools.files.ranked.vocabulary import GLOSSARY, GROUPS, STOP, WEAK
 MAX_QUESTION_CHARACTERS = 20_000
 MAX_TERMS = 24
 MAX_WORD_CHARACTERS = 80
-_EXACT, _WORD, _COMMON, _JOINED, _PAIR, _WEAK = 2.0, 1.0, 0.5, 0.3, 0.7, 0.3
-_ALIKE = 0.2
+_EXACT, _WORD, _COMMON, _JOINED, _PAIR, _WEAK = 2.0, 1.0, 0.5, 0.15, 0.7, 0.3
+_ALIKE, _BEGINNING = 0.2, 0.25
+# A part of a longer name often only tells it from similar ones; a word alone says more.
+PART_OF_NAME = 0.5
 _MIN_PREFIX = 4
 
 _TOKEN = re.compile(r"[A-Za-z0-9_$À-ɏ][A-Za-z0-9_$À-ɏ./:-]*|[^\W\d_A-Za-zÀ-ɏ]+")
@@ -90,21 +92,27 @@ class Question:
             self._known[token] = tuple(self._counted(token))
         return self._known[token]
 
+    def alone(self, token: str) -> Iterator[tuple[int, float]]:
+        """Return the same, as if each word of a name stood alone."""
+        share = PART_OF_NAME if len(split_name(token)) > 1 else 1.0
+        return ((term, min(1.0, factor / share)) for term, factor in self.counted(token))
+
     def _counted(self, token: str) -> Iterator[tuple[int, float]]:
         if exact := self._forms.get(f"={token}"):
             yield exact
         found: dict[int, float] = {}
         parts = [token] if token in self._forms else split_name(token)
+        share = PART_OF_NAME if len(parts) > 1 else 1.0
         for part in [*map(stem, parts), *(stem(a + b) for a, b in pairwise(parts))]:
             term, factor = self._forms.get(part) or self._beginning(part)
-            found[term] = max(found.get(term, 0.0), factor)
+            found[term] = max(found.get(term, 0.0), factor * share)
         yield from ((term, factor) for term, factor in found.items() if factor)
 
     def _beginning(self, part: str) -> tuple[int, float]:
         """Return the term that a longer word begins with: `timeout` in `timeoutms`."""
         for form, (term, factor) in self._forms.items():
             if len(form) >= _MIN_PREFIX and part.startswith(form):
-                return term, factor / 2
+                return term, factor * _BEGINNING
         return 0, 0.0
 
     def pattern(self) -> str:
