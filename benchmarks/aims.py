@@ -12,8 +12,11 @@ FIRST_KEY, PROMPT_TOOLKIT = "outrider chat, first key", "import prompt_toolkit"
 MAX_FIRST_KEY_RATIO = 1.5
 MAX_FIRST_ANSWERS_RATIO = 10
 MAX_IDLE_MEGABYTES = 30
-MAX_PARENT_CPU_RATIO = 6.8
-"""Two thirds of 10.2, the ratio before the parent's work was optimised."""
+MAX_PARENT_CPU_RATIO = 8.6
+"""Two thirds of 13.0, the ratio of 4430d84, before the rooms were rebuilt.
+
+Both versions took turns in one run of 150 rounds, with all files in memory as here.
+"""
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def _at_once(results: Json) -> list[JudgedAim]:
 def _parent(results: Json) -> JudgedAim:
     cpu = results.get("parent", {})
     kinds = ("delegating", "copying")
-    delegating, copying = (min(cpu.get(kind, []), default=None) for kind in kinds)
+    delegating, copying = (median(cpu.get(kind, [])) for kind in kinds)
     factor = ratio(delegating, copying)
     return _at_most(
         f"the parent's own CPU for a delegation: at most {MAX_PARENT_CPU_RATIO} times that of "
