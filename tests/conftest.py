@@ -25,8 +25,9 @@ MAY_WRITE = {"subagents.allowWrite": True, "subagents.trustedProjects": ["/"]}
 """Settings under which the agents that a test's project defines get their writing tools."""
 
 
-# Ignored in a job of a shell's background, and then also in all that the tests start.
+# Ignored in a shell's background or under nohup, and then also in all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
