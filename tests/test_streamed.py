@@ -3,11 +3,12 @@
 import asyncio
 from contextlib import closing
 
+import pytest
 from hypothesis import given, strategies as st
 
 from outrider.protocol.events import MessageUpdateEvent
 from outrider.surfaces.cli import output, views
-from outrider.surfaces.cli.streamed import MAX_TAIL_LINE, MAX_TAIL_LINES, Streamed
+from outrider.surfaces.cli.streamed import MAX_TAIL, MAX_TAIL_PIECES, Streamed
 
 LINES = st.lists(st.sampled_from(["a", "", " ", "```", "````", "~~~py", "  ```", "b ```"]))
 
@@ -52,14 +53,15 @@ def test_every_line_of_a_long_block_is_looked_at_once():
     assert Counted.looks <= total + 1
 
 
-def test_only_the_end_is_kept_for_someone_who_draws_only_that():
+@pytest.mark.parametrize("piece", ["x\n", "x" * 200])
+def test_only_the_end_is_kept_for_someone_who_draws_only_that(piece):
     streamed = Streamed()
-    for _ in range(2 * MAX_TAIL_LINES):
-        streamed.add("x\n")
+    for _ in range(2 * MAX_TAIL_PIECES):
+        streamed.add(piece)
         streamed.forget_start()
-    streamed.add("y" * 2 * MAX_TAIL_LINE)
-    streamed.forget_start()
-    assert streamed.text == "x\n" * MAX_TAIL_LINES + "y" * MAX_TAIL_LINE
+        assert streamed.text.endswith(piece)
+    assert len(streamed._lines) + len(streamed._last) <= MAX_TAIL_PIECES + 2
+    assert len(streamed.tail) <= MAX_TAIL and streamed.text.endswith(streamed.tail)
 
 
 def test_a_block_of_any_length_is_printed_from_its_start(monkeypatch, capsys):

@@ -2,36 +2,46 @@
 
 import re
 
-MAX_TAIL_LINES = 1_000
-MAX_TAIL_LINE = 100_000
+MAX_TAIL_PIECES = 1_000
+MAX_TAIL = 100_000
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 class Streamed:
-    """What has come of a text. Every line is looked at once, however long its block becomes."""
+    """What has come of a text. Every piece is looked at once, however long a line or block gets."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._last = ""
+        self._last: list[str] = []
+        """The pieces of the line that isn't whole yet."""
         self._seen = 0
         self._fence = ""
 
     @property
     def text(self) -> str:
         """What has come, without the blocks that were taken."""
-        return "".join((*self._lines, self._last))
+        return "".join((*self._lines, *self._last))
+
+    @property
+    def tail(self) -> str:
+        """The end of what has come: as much as is ever drawn."""
+        pieces = (*self._lines[-MAX_TAIL_PIECES:], *self._last[-MAX_TAIL_PIECES:])
+        return "".join(pieces)[-MAX_TAIL:]
 
     def add(self, piece: str) -> None:
         """Take in what comes next."""
-        self._last += piece
-        if "\n" in piece:
-            *lines, self._last = self._last.split("\n")
+        *lines, rest = piece.split("\n")
+        if lines:
+            lines[0] = "".join((*self._last, lines[0]))
             self._lines += (f"{line}\n" for line in lines)
+            self._last = []
+        self._last.append(rest)
 
     def forget_start(self) -> None:
         """Keep only the end, for someone who wants no more."""
-        del self._lines[:-MAX_TAIL_LINES]
-        self._last = self._last[-MAX_TAIL_LINE:]
+        del self._lines[:-MAX_TAIL_PIECES]
+        if len(self._last) > MAX_TAIL_PIECES:
+            self._last = ["".join(self._last)[-MAX_TAIL:]]
 
     def take_blocks(self) -> list[str]:
         """Return the blocks that are whole, and keep what is behind them."""

@@ -197,7 +197,7 @@ class View:
         room = max(self._moving.console.height - 1 - len(rows) - len(retry), 0)
         steps = [(f"  {step}", "dim") for step in own.steps()][:room]
         left = room - len(steps)
-        answer = [self._moving.answer(self._answer.text, left)] if left else []
+        answer = [self._moving.answer(self._answer.tail, left)] if left else []
         return [*steps, *answer, *retry, *rows]
 
     def _retry(self) -> str:
