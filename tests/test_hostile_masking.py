@@ -1,0 +1,57 @@
+"""Masking takes linear time, whatever the text: a file of its own, since coverage slows it down."""
+
+import time
+
+import pytest
+
+from test_masking import MASKER, PEM, streamed, upper
+
+HOSTILE = [
+    "a", "password=", 'password="', "password: x1 ", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAA\n", "://", "://a:", "://a:b@", "eyJ",
+    "eyJa.", "key-0123456789abcdef0123456789abcdef",
+    '"', "\\", '\\"', 'token\\":\\', 'secret\\\\\\":\\"', "-", "_", "sk-", "sk-a1B_", " ", "\n",
+    "authorization: ", "authorization: digest a=", "cookie: a=b; ", "/home/", "/home/a.b",
+    "    at f (x:1)\n", '  File "x", line 1, in f\n', "  at ", " -pabcd mysql", "by ' ", "EAA",
+    "AKIA", "AKIA" + upper(16) + " ", "1", "A", "~", "A" * 64 + "\n",
+    "basic ",
+    "login password ", " -u a:b", "--token ", "[masked:", "[masked:secret]", "token=$", "key>",
+    "1//0",
+    "a,password\n", "a,password", "a|password\n-|---\n", "|token|", "token\t",
+    "random_password\",\n", "api key: ", '"password" ab=', "htpasswd -b ",
+    "PuTTY-User-Key-File-3: ", "net use \\\\a ", "thin:a/b@",
+    "password,x\ny," + "z" * 210 + "\n", "|password|\n" + " " * 1990 + "\n",
+    "|password|\n" + "-" * 1990 + "x\n",
+    'password="""', ":5432:a:b:", "/home/index route ",
+    "cookie=a=b1;", "cookie=a=${x};", "cookie: a=$x; ", "authorization: bearer $x, ", "sig=a1b2c3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_text_takes_linear_time(piece: str):
+    def best(size: int) -> float:
+        text = (piece * (size // len(piece) + 1))[:size]
+        seconds = []
+        for _ in range(3):
+            start = time.process_time()
+            MASKER.text(text)
+            seconds.append(time.process_time() - start)
+        return min(seconds)
+
+    small, large = best(10_000), best(40_000)
+    assert large < 10 * small + 0.02
+
+
+@pytest.mark.parametrize(
+    "piece", ["word ", "password=", "eyJ", "://a:", PEM.split("\n")[0] + "\nAAAA"]
+)
+def test_a_hostile_stream_takes_linear_time(piece: str):
+    def best(size: int) -> float:
+        text = (piece * (size // len(piece) + 1))[:size]
+        start = time.process_time()
+        streamed(MASKER, list(text))
+        return time.process_time() - start
+
+    best(1_000)
+    small, large = best(4_000), best(16_000)
+    assert large < 10 * small + 0.05
