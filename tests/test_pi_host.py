@@ -179,7 +179,7 @@ def test_in_a_terminal_a_run_is_shown_cancelled_and_reported_on(door: Door, pi: 
             wait_until(lambda: any(map(is_child, server.requests[before:])))
             screen.type("", "Escape")
             screen.see(r"(?i)abort|cancel")
-            wait_until(lambda: not any("pi.launch" in one for one in commands(door)))
+            wait_until(lambda: not any("pi/launch" in one for one in commands(door)))
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])

@@ -250,7 +250,7 @@ async def test_a_cold_start_gets_the_time_that_is_left(
         await asyncio.sleep(0.2)
         raise StartFailed("None.")
 
-    def start_cold(_module: str, _start: object, _env: object, timeout_ms: int) -> Links:
+    def start_cold(_command: object, _start: object, _env: object, timeout_ms: int) -> Links:
         given.append(timeout_ms)
         raise StartFailed("Not here.")
 

@@ -40,7 +40,7 @@ class NativeRuntime:
         brief = replace(brief, timeout_ms=max(0, brief.timeout_ms - spent_ms))
         try:
             start = start_line(Start(brief, dict(environment)))
-            links = start_cold("outrider.child", start, environment, brief.timeout_ms)
+            links = start_cold((*PYTHON, "outrider.child"), start, environment, brief.timeout_ms)
             return await links.follow(listener, brief.run_id)
         except StartFailed as error:
             return ChildExit(started=False, reason=str(error))
@@ -66,7 +66,11 @@ class NativeRuntime:
 
 
 def start_cold(
-    module: str, start: bytes, env: Mapping[str, str], timeout_ms: int, files: Sequence[int] = ()
+    command: Sequence[str],
+    start: bytes,
+    env: Mapping[str, str],
+    timeout_ms: int,
+    files: Sequence[int] = (),
 ) -> Links:
     """Start a child in an interpreter of its own, which has `files` open; raises `StartFailed`."""
 
@@ -74,7 +78,7 @@ def start_cold(
         start_in, events_out, errors_out, status_out = theirs
         # Begun where we are: in the task's folder, a relative PYTHONPATH would lead into that.
         return subprocess.Popen(
-            [*PYTHON, module, str(status_out), str(timeout_ms)],
+            [*command, str(status_out), str(timeout_ms)],
             stdin=start_in,
             stdout=events_out,
             stderr=errors_out,

@@ -7,6 +7,7 @@ them but the masked session in the run's folder.
 import asyncio
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -36,6 +37,7 @@ OPTIONS = (
     "--mode", "json", "--no-extensions", "--no-skills", "--no-prompt-templates", "--no-themes",
     "--no-context-files", "--append-system-prompt", ALONE,
 )  # fmt: skip
+LAUNCH = (sys.executable, "-S", "-P", str(Path(__file__).with_name("launch.py")))
 VARIABLES = {"PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
 
 
@@ -183,8 +185,8 @@ async def _asked(
         told = os.fsencode("\0".join(parts))
         spent_ms = round((time.monotonic() - relay.begun) * 1000)
         left_ms = max(0, brief.timeout_ms - spent_ms)
-        module, env = "outrider.runtimes.pi.launch", start["environment"]
-        links = start_cold(module, b"%d\n%b" % (len(told), told), env, left_ms, files)
+        env = start["environment"]
+        links = start_cold(LAUNCH, b"%d\n%b" % (len(told), told), env, left_ms, files)
         return await links.follow(relay, brief.run_id)
 
 
