@@ -17,6 +17,7 @@ from fastmcp.client.transports import StdioTransport
 from mcp import Client, MCPError, StdioServerParameters
 
 from cli_door import Door, wait_until
+from conftest import unmeasured_environment
 from npm import installed
 from outrider.delegation.perform import Caller
 from outrider.delegation.profiles import SubAgentTool
@@ -235,6 +236,7 @@ async def main():
     env, cwd, task = json.loads(sys.argv[1])
     arguments = ["-m", "outrider", "mcp"]
     async with Client(StdioTransport(sys.executable, arguments, env=env, cwd=cwd)) as client:
+        print("connected", flush=True)
         await client.call_tool("subagent", task)
 
 asyncio.run(main())
@@ -245,10 +247,13 @@ def test_a_client_that_is_killed_takes_its_run_along(door):
     with ScriptedModel([silence_after("So far, so good. " * 50)]) as model:
         env = door.environment({**model.environment, "OUTRIDER_MODEL": model.model})
         told = json.dumps([env, str(door.project), TASK])
-        client = subprocess.Popen([sys.executable, "-c", DYING, told])
+        command = [sys.executable, "-c", DYING, told]
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, env=unmeasured_environment())
+        assert client.stdout is not None
+        assert client.stdout.readline()  # its imports take as long as they take
         door.wait_for_output("So far, so good.")
         client.kill()
-        client.wait()
+        client.communicate()
         wait_until(lambda: outcome_of(door) == "cancelled")
 
 
