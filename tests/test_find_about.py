@@ -1,7 +1,6 @@
 """`find {about}`: the right place first, nothing hidden told, honest in any tree."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -198,10 +197,8 @@ async def test_a_file_of_100_mb_is_passed_over_and_told(tmp_path: Path, line: by
     with (tmp_path / "large.txt").open("wb") as file:
         file.write(line)
         file.truncate(100 << 20)
-    begun = time.monotonic()
     text = await FileTools(tmp_path).text("find", about="timeout")
     assert "[1 files over 4 MB not searched]" in text
-    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.timeout(400)
