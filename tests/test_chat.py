@@ -153,8 +153,7 @@ def test_ctrl_c_ends_the_program_even_when_neither_children_nor_the_turn_end(doo
             child.suspend()  # it hears of no end, until its guardian's patience is over
         screen.type("", "C-c")
         screen.see(r"stopping the subagents; Ctrl-C again stops the turn")
-        screen.type("", "C-c", "C-c")
-        assert screen.end() == 130
+        assert screen.interrupt() == 130
         assert "cancelled" not in screen.all  # no turn ended before the program
     door.assert_nothing_left()
 

@@ -46,7 +46,8 @@ class Screen:
         size = ("-x", str(columns), "-y", "30")
         place = ("-c", str(door.project))
         # A shell around it, which Ctrl-C doesn't end, tells how it ended.
-        shell = f"trap : INT; {command}; echo $? > {shlex.quote(str(self._ended))}; exec sleep 60"
+        told = f"code=$?; trap '' INT; echo $code > {shlex.quote(str(self._ended))}"
+        shell = f"trap : INT; {command}; {told}; exec sleep 60"
         self._tmux("-f", str(settings), "new-session", "-d", *size, *place, shell)
 
     def _tmux(self, *arguments: str, stdin: bytes | None = None) -> str:
@@ -119,6 +120,17 @@ class Screen:
 
     def resize(self, columns: int, rows: int) -> None:
         self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C until the end, since two at once may count as one; return the exit code."""
+
+        def pressed() -> bool:
+            self.type("", "C-c")
+            time.sleep(0.1)
+            return self._ended.exists()
+
+        self._wait(pressed, "the command's end")
+        return self.end()
 
     def end(self) -> int:
         """Wait for the end, and return the exit code."""
