@@ -664,6 +664,12 @@ def test_a_word_that_only_tells_a_password_apart_is_passed_over():
     assert without_secrets({"API_KEYS": "key1-a83,key2-b94", "PAGER": "less"}) == {"PAGER": "less"}
 
 
+def test_a_token_of_a_lexer_stays_and_a_random_one_does_not():
+    assert MASKER.text("current_token = lexer.next()") == "current_token = lexer.next()"
+    assert MASKER.text(f"CURRENT_TOKEN={A36}") == "CURRENT_TOKEN=[masked:secret]"
+    assert MASKER.value({"outputToken": A36})[0] == {"outputToken": "[masked:secret]"}
+
+
 def test_two_secret_keys_keep_both_values():
     first, second = dashed("ghp", "_", A36), dashed("ghp", "_", A36[::-1])
     masked, _ = MASKER.value({first: 1, second: 2})

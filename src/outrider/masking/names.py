@@ -47,8 +47,11 @@ _OTHER_KEYS = word_set(
 
 _OTHER_TOKENS = word_set(
     "next page continuation cancellation sync cursor stop start end special eos bos pad unk sep "
-    "mask cls max color current output"
+    "mask cls"
 )
+
+# Of a lexer, a design or a count; but such a name can also hold a secret that looks random.
+_PLAIN_TOKENS = word_set("max color current output")
 
 _FILLERS = word_set(
     "value raw text str string plain default new old current prod production dev test staging "
@@ -99,6 +102,8 @@ def _promise_of(name: str, spelled_as_environment: bool) -> Promise:
         named = spelled_as_environment and before and before not in _OTHER_KEYS
         return Promise.TOKEN if named else Promise.NONE
     if last.endswith("token"):
+        if before in _PLAIN_TOKENS:
+            return Promise.HINT
         return Promise.NONE if before in _OTHER_TOKENS else Promise.TOKEN
     if last in _CREDENTIALS and before != "o":  # OAuth is no secret
         return Promise.TOKEN

@@ -28,10 +28,9 @@ _UNWANTED = {"BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS"}
 _UNSHOWN = re.compile(
     r"\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor moves
-    r"|[\]PX^_].*?(?:\x07|\x1b\\|\Z)"  # titles, links, device strings
+    r"|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)"  # titles, links, device strings
     r"|[ -/]*[0-~])"  # the short ones
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?=\n)",
-    re.DOTALL,
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?=\n)"
 )
 
 # The loop of the shell: it is told to run a command and answers on 3, commands print on 4.

@@ -15,7 +15,7 @@ from outrider.processes.reaping import child_name
 def become_pi() -> None:
     """Read from stdin what to run, and become that."""
     with open(0, "rb", closefd=False) as start:
-        size = int(start.readline())
+        size = int(start.readline() or 1)
         told = start.read(size)
     if len(told) < size:
         sys.exit("What to run was cut off: the parent has gone.")

@@ -91,7 +91,7 @@ class Moving:
                 self._refit()
                 self._live.stop()
                 self._set_mode(self._mode)
-        self._sizes = []
+        self._live = None
 
     def answer(self, text: str, room: int) -> SegmentLines:
         """Return the last lines of an answer that is still being written, drawn as Markdown."""

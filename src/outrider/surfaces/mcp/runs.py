@@ -97,7 +97,7 @@ class Run:
         tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder, caller))
         try:
             if room.locked():  # what is refused doesn't wait; what was read for that isn't kept
-                checked(tool.request(arguments), caller.env)
+                checked(tool.request(arguments), caller.env, caller.flags)
             async with room:
                 result = await tool.call(arguments)
         except Refusal as refusal:
