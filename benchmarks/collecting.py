@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.masking import code, json_logs, prose
 from outrider.delegation.collecting import Collector
-from outrider.delegation.gate import Gate
-from outrider.delegation.lines import LineReader
+from outrider.delegation.event_masking import EventMasker
+from outrider.delegation.output_limits import LineReader
 from outrider.masking import Masker
 from outrider.protocol import jsonl
 from outrider.records.runs import RunRecorder
@@ -84,7 +84,7 @@ def collect(size: int, folder: Path, result: int = SMALL_RESULT) -> None:
     lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
     masker = Masker(project="/home/someone/project", home="/home/someone", secrets=("k" * 20,))
     with RunRecorder.create(folder) as run:
-        gate, collector = Gate(masker), Collector(run, limits.events)
+        gate, collector = EventMasker(masker), Collector(run, limits.events)
         for chunk in chunks(size, result):
             for line in lines.feed(chunk):
                 for masked in gate.events(line):

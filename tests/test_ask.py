@@ -20,7 +20,7 @@ from outrider.delegation.main_session import MainSession
 from outrider.delegation.perform import Caller
 from outrider.delegation.session_history import history_of
 from outrider.protocol.errors import Refusal
-from outrider.protocol.events import RequestEvent, TaskFinishEvent
+from outrider.protocol.events import ParentRequestEvent, TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import RunRecorder
 from outrider.settings.places import runs_folder
@@ -324,7 +324,7 @@ def test_a_child_has_no_way_to_delegate(door):
 
 async def test_a_request_of_a_child_without_the_right_is_dropped_and_told(world, monkeypatch):
     finish = TaskFinishEvent("", "Done.", outcome=Outcome.COMPLETED)
-    use(monkeypatch, Foreign(RequestEvent("1", "delegate", "subagent", {}), finish))
+    use(monkeypatch, Foreign(ParentRequestEvent("1", "delegate", "subagent", {}), finish))
     result = await subagent("explorer", "Look.", model="embedded")
     assert result.completed
     assert result.result.warnings[-1].startswith("the child sent a request")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from itertools import pairwise
@@ -148,6 +149,37 @@ async def test_a_command_sees_no_key_at_all(world: Path) -> None:
     assert "OUTRIDER_SUBAGENT_CHILD=1" in told
     assert "OUTRIDER_SUBAGENT_DEPTH=1" in told
     assert "PI_SUBAGENT_CHILD=1" in told
+
+
+EMBEDDING = """
+import os, subprocess, sys
+from outrider import subagent_sync
+
+os.environ["CHANGED_API_TOKEN"] = "a new value"
+for _ in range(2):
+    may_write = {"subagents.allowWrite": True, "subagents.trustedProjects": ["/"]}
+    result = subagent_sync("writer", "Look.", model=sys.argv[1], config=may_write)
+    assert result.completed, result.text
+shown = subprocess.run(["env"], capture_output=True, text=True).stdout
+assert f"SOME_API_TOKEN={os.environ['SOME_API_TOKEN']}" in shown.splitlines()
+assert "CHANGED_API_TOKEN=a new value" in shown.splitlines()
+"""
+
+
+def test_a_command_cannot_read_the_keys_of_the_program_that_delegates(world: Path) -> None:
+    """Which still has them itself, and those that it has changed since its start as well."""
+    write_agent(world, "bash")
+    canary = f"canary-{os.urandom(8).hex()}"
+    look = tool_call(
+        "bash", {"command": f"grep -l {canary} /proc/[0-9]*/environ 2>/dev/null; echo done"}
+    )
+    with ScriptedModel([look, answer("Ran.")] * 2) as server:
+        env = {**os.environ, **COLD, **server.environment}
+        env |= {"SOME_API_TOKEN": canary, "CHANGED_API_TOKEN": f"{canary}-too"}
+        command = [sys.executable, "-c", EMBEDDING, server.model]
+        subprocess.run(command, env=env, cwd=world, check=True, timeout=110)
+    for number in (1, 3):
+        assert server.requests[number].messages[-1]["content"].startswith("done")
 
 
 NOISY = '''

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,21 +10,28 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from outrider.delegation.admission import Admission, admission
+from outrider.delegation.admission import ProcessAdmission, process_admission
 from outrider.delegation.collecting import Collector
-from outrider.delegation.concluding import truncate
-from outrider.delegation.gate import Gate
-from outrider.delegation.lines import ErrorText, Flooded, LineReader
+from outrider.delegation.deadlines import Deadlines
+from outrider.delegation.event_masking import EventMasker
+from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
+from outrider.delegation.result_text import truncate
 from outrider.masking import Masker
 from outrider.protocol import jsonl
 from outrider.protocol.data import from_json
 from outrider.protocol.events import (
     EVENTS,
+    MessageEndEvent,
     MessageUpdateEvent,
+    ParentRequestEvent,
+    RetryEvent,
+    ToolResultEndEvent,
     ToolStartEvent,
+    TurnStartEvent,
     event_from_json,
     event_to_json,
 )
+from outrider.protocol.outcomes import TimeoutReason
 from outrider.records.runs import RunRecorder
 
 
@@ -72,7 +80,7 @@ class Fed(Collector):
 
     def __init__(self, run: RunRecorder) -> None:
         super().__init__(run, max_events=50)
-        self.gate = Gate(Masker())
+        self.gate = EventMasker(Masker())
 
     def feed(self, line: bytes) -> bool:
         events = list(self.gate.events(line))
@@ -135,20 +143,56 @@ def test_too_many_events_are_a_flood_but_deltas_do_not_count(collector: Fed) -> 
     ],
 )
 def test_what_is_no_event_is_no_sign_of_life(collector: Fed, text: bytes) -> None:
-    before = collector.idle_since()
     assert collector.feed(text) is False
-    assert collector.idle_since() == before
-    assert collector.finish is None
+    assert collector.finish is None and collector.last_event == "none"
 
 
-def test_a_running_tool_counts_as_activity_until_its_own_deadline(collector: Fed) -> None:
-    collector.feed(line(ToolStartEvent("a", "bash", {}, 60_000)))
-    started = collector.idle_since()
-    collector.feed(line(ToolStartEvent("b", "ls", {}, 1_000)))
-    assert collector.idle_since() == started
-    done = {"type": "tool_result_end", "at": 0, "id": "a", "name": "bash", "envelope": {"code": 0}}
-    collector.feed(jsonl.encode(done))
-    assert collector.idle_since() < started
+def test_a_running_tool_counts_as_activity_until_its_own_deadline() -> None:
+    deadlines = Deadlines(1_000, idle_seconds=10, now=0)
+    deadlines.on_event(ToolStartEvent("a", "bash", {}, 60_000), 1)
+    deadlines.on_event(ToolStartEvent("b", "ls", {}, 1_000), 1)
+    assert deadlines.check(70) == 1  # it is looked at again when nothing has come by then
+    assert deadlines.check(71) is TimeoutReason.IDLE
+    deadlines.on_event(ToolResultEndEvent("a", "bash", {"code": 0}), 5)
+    assert deadlines.check(14) == 1
+    assert deadlines.check(15) is TimeoutReason.IDLE
+
+
+def test_it_is_looked_at_before_a_tool_that_ends_early_could_make_a_run_idle() -> None:
+    deadlines = Deadlines(1_000, idle_seconds=10, now=0)
+    deadlines.on_event(ToolStartEvent("a", "bash", {}, 60_000), 0)
+    assert deadlines.check(0) == 10
+
+
+def test_a_request_that_is_sent_again_later_is_no_idleness_meanwhile() -> None:
+    deadlines = Deadlines(1_000, idle_seconds=10, now=0)
+    deadlines.on_event(RetryEvent(1, 1, "overloaded", "busy", delay_ms=30_000), 0)
+    assert deadlines.check(39) == 1
+    deadlines.on_event(MessageEndEvent(1, "so"), 20)
+    assert deadlines.check(30) is TimeoutReason.IDLE
+
+
+def test_the_hard_deadline_comes_whatever_a_child_does() -> None:
+    deadlines = Deadlines(60, idle_seconds=10, now=0)
+    for second in range(1, 60):
+        deadlines.on_event(TurnStartEvent(second), second)
+    assert deadlines.check(59) == 1
+    assert deadlines.check(60) is TimeoutReason.RUNTIME
+
+
+def test_the_time_that_a_main_agent_waits_for_its_parent_is_not_its_own() -> None:
+    deadlines = Deadlines(60, idle_seconds=10, now=0)
+    deadlines.on_event(ParentRequestEvent("1", "delegate", "subagent"), 5)
+    deadlines.on_event(ParentRequestEvent("2", "delegate", "subagent"), 7)
+    assert deadlines.check(500) == 10  # never more than the idle timeout
+    deadlines.on_answer("1", 500)
+    assert deadlines.check(900) == 10
+    deadlines.on_answer("2", 905)
+    assert deadlines.check(914) == 1
+    deadlines.on_event(TurnStartEvent(2), 914)
+    assert deadlines.check(924) is TimeoutReason.IDLE
+    deadlines.on_event(ToolStartEvent("a", "bash", {}, 600_000), 924)
+    assert deadlines.check(960) is TimeoutReason.RUNTIME  # 5 of 60 seconds at first, and 55 now
 
 
 def test_nothing_counts_after_the_end(collector: Fed) -> None:
@@ -172,7 +216,7 @@ def test_every_event_survives_the_wire() -> None:
             "envelope": {},
             "effects": {"filesWritten": [{"path": "a", "after": "b"}], "commands": []},
         },
-        "request": {"id": "1", "kind": "permit", "name": "bash", "args": {"command": "x"}},
+        "parent_request": {"id": "1", "kind": "permit", "name": "bash", "args": {"command": "x"}},
         "dropped": {"turn": 1, "ids": ["1"]},
         "turn_end": {"turn": 1, "usage": {"input": 1}},
         "task_finish": {"outcome": "completed", "structuredOutput": None},
@@ -203,7 +247,7 @@ def test_a_cut_text_is_a_beginning_that_says_so(text: str, max_bytes: int, lines
 
 
 async def test_admission_is_fair_and_never_overfull() -> None:
-    gate = Admission()
+    gate = ProcessAdmission()
     inside, most, order = 0, 0, []
 
     async def visit(number: int) -> None:
@@ -225,7 +269,7 @@ async def test_admission_is_fair_and_never_overfull() -> None:
 
 
 async def test_a_visitor_cancelled_as_its_turn_comes_passes_it_on() -> None:
-    gate = Admission()
+    gate = ProcessAdmission()
 
     async def visit() -> None:
         async with gate.enter(1, "p"):
@@ -241,7 +285,7 @@ async def test_a_visitor_cancelled_as_its_turn_comes_passes_it_on() -> None:
 
 
 async def test_who_gives_up_waiting_is_not_waited_for() -> None:
-    gate = Admission()
+    gate = ProcessAdmission()
 
     async def visit(most: int) -> None:
         async with gate.enter(most, "p"):
@@ -256,7 +300,7 @@ async def test_who_gives_up_waiting_is_not_waited_for() -> None:
 
 
 def test_admission_counts_the_children_of_all_threads() -> None:
-    gate = Admission()
+    gate = ProcessAdmission()
     inside, most = 0, 0
     lock = threading.Lock()
 
@@ -274,15 +318,44 @@ def test_admission_counts_the_children_of_all_threads() -> None:
         for done in [pool.submit(asyncio.run, visit()) for _ in range(8)]:
             done.result()
     assert most == 2
-    assert admission() is admission()
+    assert process_admission() is process_admission()
 
 
 async def test_a_provider_that_asks_for_patience_gets_it_from_all() -> None:
-    gate = Admission()
-    loop = asyncio.get_running_loop()
-    gate.pause("busy", 0.05)
-    before = loop.time()
-    async with gate.enter(8, "idle"):
-        assert loop.time() - before < 0.05
-    async with gate.enter(8, "busy"):
-        assert loop.time() - before >= 0.049
+    admission = ProcessAdmission()
+    admission.pause("busy", 0.05)
+    until = time.monotonic() + 0.049
+    async with admission.enter(8, "busy"):
+        assert time.monotonic() >= until
+
+
+async def test_who_waits_for_a_provider_holds_no_place_and_keeps_their_turn() -> None:
+    admission, order = ProcessAdmission(), []
+    admission.pause("busy", 3_600)
+
+    async def visit(name: str, provider: str) -> None:
+        async with admission.enter(1, provider):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    patient = asyncio.ensure_future(visit("patient", "busy"))
+    await asyncio.gather(*(visit(str(number), "idle") for number in range(3)))
+    assert order == ["0", "1", "2"] and not patient.done()
+    patient.cancel()
+
+
+async def test_a_pause_that_begins_while_somebody_waits_lets_the_others_pass() -> None:
+    admission, order = ProcessAdmission(), []
+
+    async def visit(name: str, provider: str) -> None:
+        async with admission.enter(1, provider):
+            order.append(name)
+
+    async with admission.enter(1, "busy"):
+        first = asyncio.ensure_future(visit("first", "busy"))
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(visit("second", "idle"))
+        await asyncio.sleep(0)
+        admission.pause("busy", 0.05)
+    await asyncio.gather(first, second)
+    assert order == ["second", "first"]

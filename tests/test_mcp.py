@@ -26,7 +26,7 @@ from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.results import refused
 from outrider.settings.keys import Config
 from outrider.surfaces.mcp import runs
-from outrider.surfaces.mcp.connection import Request
+from outrider.surfaces.mcp.connection import ClientRequest
 from outrider.surfaces.mcp.wire import Client as ClientFacts
 from outrider.testing import ScriptedModel, answer, silence_after, tool_call
 
@@ -345,7 +345,7 @@ def request_with(client="any", **meta):
     connection = SimpleNamespace(
         outgoing=b"", numbers=count(1), notify=lambda _, params: told.append(params)
     )
-    return Request(
+    return ClientRequest(
         1, {"_meta": meta}, ClientFacts("2025-11-25", {}, {"name": client}), connection
     ), told
 

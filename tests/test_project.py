@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from outrider import open_project
-from outrider.delegation import project
+from outrider.delegation import preparation, project
+from outrider.delegation.perform import Caller, perform
+from outrider.delegation.request import Request
 
 AGENT = "---\nname: {name}\ndescription: {description}\n---\nDo it.\n"
 
@@ -100,3 +102,16 @@ def test_only_the_last_few_projects_are_kept(world: Path, reads: list[Path]) -> 
         open_project(flags={"subagents.timeoutMs": 1000 + number})
     open_project(flags={"subagents.timeoutMs": 1000})
     assert len(reads) == 2 * project.MAX_KEPT_PROJECTS + 1
+
+
+async def test_a_project_that_is_open_is_not_opened_again_for_a_delegation(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_project(world)
+
+    def fail(*_: object) -> None:
+        raise AssertionError("it was opened again")
+
+    monkeypatch.setattr(preparation, "open_project", fail)
+    request = Request("explorer", "Where is main?", model="embedded", cwd=world)
+    assert (await perform(request, Caller(opened.env), opened)).completed

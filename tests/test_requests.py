@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.api import DelegationError, delegate, subagent, subagent_sync
+from outrider.delegation.depth import current_depth
 from outrider.delegation.perform import Caller, perform
-from outrider.delegation.request import Request, current_depth
+from outrider.delegation.request import Request
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.results import ToolResult
 
@@ -154,13 +156,28 @@ async def test_a_repositorys_agent_can_be_denied(with_project_agent: Path) -> No
 async def test_a_repositorys_agent_is_not_run_against_a_no(with_project_agent: Path) -> None:
     asked: list[str] = []
 
-    def no(question: str) -> bool:
-        asked.append(question)
+    async def no(agent: AgentDefinition, question: str) -> bool:
+        asked.append(f"{agent.name}: {question}")
         return False
 
     result = await perform(Request("local", "x"), Caller(os.environ, confirm=no))
     assert_refused(result, ErrorCode.SUBAGENT_DISABLED, "not confirmed")
     assert len(asked) == 1 and "local.md" in asked[0]
+
+
+@pytest.mark.parametrize("policy", ["allow", "deny"])
+async def test_where_a_question_has_no_answer_the_policy_decides(
+    with_project_agent: Path, policy: str
+) -> None:
+    async def nobody(_agent: AgentDefinition, _question: str) -> None:
+        return None
+
+    flags = {"subagents.nonInteractivePolicy": policy}
+    caller = Caller(os.environ, flags=flags, confirm=nobody)
+    result = await perform(Request("local", "x", model="embedded"), caller)
+    assert result.completed is (policy == "allow")
+    if policy == "deny":
+        assert_refused(result, ErrorCode.SUBAGENT_DISABLED, "nonInteractivePolicy")
 
 
 async def test_a_state_folder_that_cannot_be_written_is_a_failure_in_words(

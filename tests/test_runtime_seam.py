@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from outrider import Outcome, TimeoutReason, subagent
-from outrider.delegation import perform
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, TaskFinishEvent, TurnStartEvent, event_to_json
+from outrider.runtimes.native import runtime as native
 from outrider.runtimes.runtime import ChildExit, Listener
 
 
@@ -39,7 +39,7 @@ class Foreign:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, runtime: Foreign) -> None:
-    monkeypatch.setattr(perform, "NativeRuntime", lambda *_, **__: runtime)
+    monkeypatch.setattr(native, "NativeRuntime", lambda *_, **__: runtime)
 
 
 async def test_a_task_that_finishes_is_completed_and_its_runtime_ended(

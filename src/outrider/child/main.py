@@ -92,7 +92,9 @@ async def _do(brief: Brief, emit: Emit, start: float, link: int) -> None:
     emit(SessionEvent(brief.run_id, brief.agent, brief.model, brief.cwd))
     budget = Budget(brief.budget)
     try:
-        parent = Parent(brief, emit, link) if brief.host_tools or brief.ask_before else None
+        main, parent = brief.main_turn, None
+        if main and (main.host_tools or main.ask_before):
+            parent = Parent(main, brief.timeout_ms, emit, link)
         model = build_model(brief.model, brief.agent)
         finish = await run_task(brief, model, emit, budget, start, parent)
     except ModelUnavailable as error:
@@ -123,7 +125,8 @@ async def run_task(
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
     async with tool_executor(brief, parent) as executor:
-        history = History(brief.system_prompt, brief.task, brief.history, executor.text_of)
+        past = brief.main_turn.history if brief.main_turn else ()
+        history = History(brief.system_prompt, brief.task, past, executor.text_of)
         refusal = parent.refusal if parent else None
         turns = TurnExecutor(
             conversation, history, executor, budget, emit, report_back, attempts, deadline, refusal

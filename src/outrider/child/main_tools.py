@@ -10,9 +10,9 @@ from typing import Any
 
 from outrider.child.emitter import Emit
 from outrider.protocol import jsonl
-from outrider.protocol.brief import Brief, HostTool
+from outrider.protocol.brief import HostTool, MainTurn
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.protocol.events import RequestEvent
+from outrider.protocol.events import ParentRequestEvent
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import Tool
 from outrider.tools.web.marking import marked
@@ -27,8 +27,9 @@ DENIED = (
 class Parent:
     """Sends requests as events; the answers come over the link that brought the brief."""
 
-    def __init__(self, brief: Brief, emit: Emit, link: int) -> None:
-        self._brief = brief
+    def __init__(self, turn: MainTurn, timeout_ms: int, emit: Emit, link: int) -> None:
+        self._turn = turn
+        self._timeout_ms = timeout_ms
         self._emit = emit
         self._link = link
         self._received = b""
@@ -42,19 +43,19 @@ class Parent:
         self._asked += 1
         request = str(self._asked)
         self._waiting[request] = self._loop.create_future()
-        self._emit(RequestEvent(request, kind, name, args))
+        self._emit(ParentRequestEvent(request, kind, name, args))
         return await self._waiting[request]
 
     async def refusal(self, name: str, args: Any) -> ToolFault | None:
         """Return why a call may not be made; None where nobody objects."""
-        asked = {name, f"{name} {args.get('action')}"}.intersection(self._brief.ask_before)
+        asked = {name, f"{name} {args.get('action')}"}.intersection(self._turn.ask_before)
         if not asked or await self.ask("permit", name, args) is True:
             return None
         return ToolFault(ToolCode.DENIED, DENIED.format(name=name))
 
     def tools(self) -> list[Tool]:
         """Return the tools that the parent carries out."""
-        return [self._tool(offered) for offered in self._brief.host_tools]
+        return [self._tool(offered) for offered in self._turn.host_tools]
 
     def _tool(self, offered: HostTool) -> Tool:
         async def run(**arguments: Any) -> Any:
@@ -67,7 +68,7 @@ class Parent:
             offered.description,
             offered.parameters,
             run,
-            timeout_ms=self._brief.timeout_ms,  # the subagent has a deadline of its own
+            timeout_ms=self._timeout_ms,  # the subagent has a deadline of its own
             writes=False,
             format=Formatter(_quoted, _summary),
             keep="ends",

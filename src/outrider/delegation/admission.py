@@ -1,40 +1,58 @@
 """Admission: how many children run at once, first come, first served.
 
-It is also the backpressure that a provider asks for: no child starts during its pause. There is
-one admission for the whole process, for callers in all threads and event loops.
+It is also the backpressure that a provider asks for: no child starts during its pause. Whoever
+waits for a provider holds no place, so that the children of other providers go first.
 """
 
 import asyncio
+import heapq
 import os
 import resource
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
+from typing import Protocol
 
 DESCRIPTORS_PER_CHILD = 8
 """Its connections, the files of its record, and what its start needs."""
 MIN_FREE_DESCRIPTORS = 32
 
 
-class Admission:
-    """Admits callers up to the limit that each of them states; the others wait in order."""
+class Admission(Protocol):
+    """The queue that every delegation passes, whatever counts the places behind it."""
+
+    def enter(self, limit: int, provider: str) -> AbstractAsyncContextManager[None]:
+        """Wait for a place among `limit`; it is free again when the context is left."""
+        ...
+
+    def pause(self, provider: str, seconds: float) -> None:
+        """Admit no caller to `provider` for so long: it is overloaded, or limits the rate."""
+        ...
+
+
+class ProcessAdmission:
+    """The queue of one process, for callers in all its threads and event loops."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._tickets = count()
         self._admitted = 0
-        self._queue: deque[tuple[Future[None], int]] = deque()
+        self._queue: list[tuple[int, Future[bool], int, str]] = []
+        """A heap by ticket: the future that is told, the caller's limit, and its provider."""
         self._pauses: dict[str, float] = {}
 
     @asynccontextmanager
     async def enter(self, limit: int, provider: str) -> AsyncGenerator[None]:
-        """Wait for admission; the place is free again when the context is left."""
-        await self._queued(limit)
-        try:
-            while (left := self._pauses.get(provider, 0.0) - time.monotonic()) > 0:
+        """Wait for a place among `limit`; it is free again when the context is left."""
+        ticket, is_admitted = next(self._tickets), False
+        while not is_admitted:
+            if left := self._pause_left(provider):
                 await asyncio.sleep(left)
+            is_admitted = await self._queued(ticket, limit, provider)
+        try:
             yield
         finally:
             self._admit(leaving=True)
@@ -44,41 +62,50 @@ class Admission:
         until = time.monotonic() + seconds
         self._pauses[provider] = max(until, self._pauses.get(provider, 0.0))
 
-    async def _queued(self, limit: int) -> None:
+    def _pause_left(self, provider: str) -> float:
+        return max(0.0, self._pauses.get(provider, 0.0) - time.monotonic())
+
+    async def _queued(self, ticket: int, limit: int, provider: str) -> bool:
+        """Return whether there is a place now; false where the provider has paused meanwhile."""
         with self._lock:
             if not self._queue and self._admitted < limit:
-                self._admitted += 1
-                return
-            place: Future[None] = Future()
-            self._queue.append((place, limit))
+                is_free = not self._pause_left(provider)
+                self._admitted += is_free
+                return is_free
+            place: Future[bool] = Future()
+            heapq.heappush(self._queue, (ticket, place, limit, provider))
+        self._admit(leaving=False)  # one that slept may be before all who wait
         try:
-            await asyncio.wrap_future(place)
+            return await asyncio.wrap_future(place)
         except asyncio.CancelledError:
-            # A future that can't be cancelled has just been admitted: its place is passed on.
-            self._admit(leaving=not place.cancel())
+            # A future that can't be cancelled has just been told: its place is passed on.
+            self._admit(leaving=not place.cancel() and place.result())
             raise
 
     def _admit(self, *, leaving: bool) -> None:
-        """Admit those who waited longest, as far as there is room after a caller that leaves."""
-        admitted: list[Future[None]] = []
+        """Admit those who came first, as far as there is room after a caller that leaves."""
+        told: list[tuple[Future[bool], bool]] = []
         with self._lock:
             self._admitted -= leaving
-            while self._queue and (self._queue[0][0].done() or self._admitted < self._queue[0][1]):
-                place, _ = self._queue.popleft()
+            while self._queue and (
+                self._queue[0][1].cancelled() or self._admitted < self._queue[0][2]
+            ):
+                _, place, _, provider = heapq.heappop(self._queue)
                 if place.set_running_or_notify_cancel():
-                    self._admitted += 1
-                    admitted.append(place)
-        for place in admitted:
-            place.set_result(None)
+                    is_free = not self._pause_left(provider)
+                    self._admitted += is_free
+                    told.append((place, is_free))
+        for place, is_free in told:
+            place.set_result(is_free)
 
 
 # By process: a fork has admitted none of those whom its parent has.
-_admissions: dict[int, Admission] = {}
+_admissions: dict[int, ProcessAdmission] = {}
 
 
-def admission() -> Admission:
+def process_admission() -> ProcessAdmission:
     """Return the admission of this process."""
-    return _admissions.setdefault(os.getpid(), Admission())
+    return _admissions.setdefault(os.getpid(), ProcessAdmission())
 
 
 def max_children(wanted: int) -> int:

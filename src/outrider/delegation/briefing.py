@@ -5,12 +5,9 @@ The environment has the key of the child's own provider, and no other secret.
 
 import os
 import sys
-from dataclasses import replace
-from functools import cache
 
-from outrider.agents.definitions import PI
+from outrider.delegation.depth import current_depth
 from outrider.delegation.preparation import Prepared
-from outrider.delegation.request import current_depth
 from outrider.processes.hiding import hide_environment
 from outrider.protocol.brief import RUN_VARIABLE, Brief, BudgetLimits
 from outrider.protocol.catalogue import REPORT_BACK, keys_of, reach_network, run_commands
@@ -18,6 +15,9 @@ from outrider.protocol.data import to_json
 from outrider.protocol.jsonl import without_surrogates
 from outrider.records.runs import RunRecorder
 
+MAX_TURN_MS = 86_400_000
+"""The guardian's deadline for a main agent's turn. Its parent's is `subagents.timeoutMs`, in which
+the time that the agent waits for a subagent or for the person doesn't count."""
 BOUNDARIES = """\
 You are the subagent `{name}`, working for another agent or a person who sees only your final \
 message. You work in `{cwd}`; paths in tool calls are relative to it.
@@ -37,7 +37,7 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
     config, permit, budget = prepared.config, prepared.permit, prepared.config.subagents.budget
     retry, masks = config.subagents.retry, config.subagents.mask_tool_results
     on_the_web = reach_network(permit.tools)
-    brief = Brief(
+    return Brief(
         run_id=run.id,
         agent=prepared.definition.name,
         system_prompt=system_prompt(prepared),
@@ -53,7 +53,7 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
         mask_tool_results=masks == "always" or (masks == "readonly" and permit.readonly),
         output_schema=prepared.schema,
         report_back_attempts=config.subagents.report_back_attempts,
-        timeout_ms=config.subagents.timeout_ms,
+        timeout_ms=MAX_TURN_MS if prepared.main_turn else config.subagents.timeout_ms,
         spill_folder=run.spill,
         request_attempts=retry.max_attempts if retry.enabled else 1,
         budget=BudgetLimits(
@@ -65,15 +65,17 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
         lsp=to_json(config.lsp) if permit.lsp_actions else None,
         trusted=prepared.project.trusted,
         state_folder=str(run.folder.parents[1]),
+        main_turn=prepared.main_turn,
     )
-    return replace(brief, **prepared.main) if prepared.main else brief
 
 
 def system_prompt(prepared: Prepared) -> str:
     """Return the system prompt of a child."""
     agent, folder = prepared.definition, without_surrogates(str(prepared.project.folder))
+    if prepared.main_turn:
+        return agent.system_prompt
     rules = BOUNDARIES.format(name=agent.name, cwd=folder)
-    if prepared.schema is not None and agent.runtime != PI:  # which has no report_back
+    if prepared.schema is not None and prepared.runtime.has_report_back:
         rules = f"{rules}\n{REPORT_BACK_RULE}"
     return f"{agent.system_prompt.strip()}\n\n{rules}"
 
@@ -82,7 +84,7 @@ def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
     """Return the environment without secrets, with the provider's own variables."""
     env = prepared.project.env
     keys = {key for tool in prepared.permit.tools for key in keys_of(tool) if key in env}
-    depth = current_depth(env) + (prepared.main is None)  # a main agent was not delegated to
+    depth = current_depth(env) + (prepared.main_turn is None)  # a main agent was not delegated to
     marks = ("OUTRIDER_SUBAGENT_CHILD", "PI_SUBAGENT_CHILD") if depth else ()
     return {
         **prepared.project.child_env,
@@ -99,10 +101,4 @@ def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
 def hide_secrets(prepared: Prepared) -> None:
     """Keep our secrets from the commands of a child that runs any."""
     if run_commands(prepared.permit.tools):
-        _hide(frozenset(os.environ.keys() - prepared.project.plain_env.keys()))
-
-
-@cache
-def _hide(names: frozenset[str]) -> None:
-    """Hide these variables once: the second time there would be nothing to copy them from."""
-    hide_environment(names)
+        hide_environment(frozenset(os.environ.keys() - prepared.project.plain_env.keys()))

@@ -1,11 +1,9 @@
 """What is known of a run from its (masked) events: its text, usage, receipt, and its end."""
 
-import math
-import time
 from typing import Any
 
-from outrider.delegation.gate import MaskedEvent
-from outrider.delegation.lines import Flooded
+from outrider.delegation.event_masking import MaskedEvent
+from outrider.delegation.output_limits import Flooded
 from outrider.models.resolution import shown_model
 from outrider.protocol import events
 from outrider.protocol.catalogue import REPORT_BACK
@@ -79,43 +77,25 @@ class Collector:
         """What the child sent and had no right to."""
         self._max_events = max_events
         self._events = 0
-        self._seen_at = time.monotonic()
-        self._waiting: dict[str, float] = {}
         self._calls: dict[str, events.ToolStartEvent] = {}
-        self._requests: set[str] = set()
-        self._asking_since = self._waited = 0.0
 
     def take(self, masked: MaskedEvent) -> None:
         """Take in one event; what comes after the task's end is ignored."""
         if self.finish is not None:
             return
-        self._seen_at = time.monotonic()
         if not isinstance(masked.event, events.MessageUpdateEvent):
             self._record(masked.data)
         self.masked_paths = masked.output_paths  # those of the last event count
         self._apply(masked.event)
         self.last_event = masked.event.type
 
-    def idle_since(self) -> float:
-        """Return since when nothing has moved: no event came, and no tool was within its time."""
-        return math.inf if self._requests else max([self._seen_at, *self._waiting.values()])
-
-    def answered(self, request: str, answer: Any) -> None:
-        """Take note of the answer to a request; that to a delegation says how it went."""
+    def take_answer(self, answer: Any) -> None:
+        """Take in the answer to a main agent's request; that to a delegation says how it went."""
         data = answer.get("data") if is_object(answer) else None
         if is_object(data) and data.keys() >= DELEGATION_KEYS:
             self.delegations.append({key: data[key] for key in sorted(DELEGATION_KEYS)})
-        self._seen_at = time.monotonic()
-        self._requests.discard(request)
-        if not self._requests:
-            self._waited += self._seen_at - self._asking_since
 
-    def waited(self) -> float:
-        """Return how many seconds the child waited for us, which aren't its own."""
-        now = time.monotonic()
-        return self._waited + (now - self._asking_since if self._requests else 0.0)
-
-    def refuse(self, event: events.RequestEvent) -> None:
+    def refuse(self, event: events.ParentRequestEvent) -> None:
         """Drop a request of a child that has nobody to ask."""
         self._record({"type": "fault", "message": NO_REQUESTS, "kind": event.kind})
         self.faults = [NO_REQUESTS]
@@ -154,24 +134,18 @@ class Collector:
                     self.partial.add(event.delta)
             case events.RetryEvent():
                 self.attempts += 1
-                self._waiting["retry"] = self._seen_at + event.delay_ms / 1000
                 self.partial.is_over = True
             case events.MessageEndEvent():
                 self._end_message(event)
             case events.ToolStartEvent():
-                self._waiting[event.id] = self._seen_at + event.timeout_ms / 1000
                 if event.name in KINDS:
                     self._calls[event.id] = event
             case events.ToolResultEndEvent():
-                self._waiting.pop(event.id, None)
                 if call := self._calls.pop(event.id, None):
                     self._add_activity(call, event.envelope)
                 if event.name != REPORT_BACK:  # handing over the result is not work done
                     self.receipt.add(event.effects, failed=not is_success(event.envelope))
-            case events.RequestEvent():
-                self._asking_since = self._asking_since if self._requests else self._seen_at
-                self._requests.add(event.id)
-            case events.DroppedEvent():
+            case events.ParentRequestEvent() | events.DroppedEvent():
                 pass
             case events.TurnEndEvent():
                 self.usage = event.usage
@@ -180,7 +154,6 @@ class Collector:
                 self.finish = event
 
     def _end_message(self, event: events.MessageEndEvent) -> None:
-        self._waiting.pop("retry", None)
         # The turn's end brings the run's sum; until then this message is on top of it.
         self.usage += event.usage
         if event.text:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from outrider.delegation.collecting import Collector
 from outrider.delegation.preparation import Prepared
+from outrider.delegation.result_text import failure_text, truncate
 from outrider.delegation.supervision import Ending
 from outrider.models.resolution import is_embedded
 from outrider.protocol import jsonl
@@ -14,7 +15,6 @@ from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome, TimeoutReason,
 from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
 from outrider.settings.keys import Config
 
-MAX_FAILURE_OUTPUT = 20_000
 MAX_STDERR = 2_000
 MAX_ESSENCE = 400
 """How many characters of each text are kept of a result that the disk has no room for."""
@@ -143,7 +143,7 @@ def _shown(
     run, limits = collector.run, config.limits
     is_completed = verdict.outcome is Outcome.COMPLETED
     shown, cut = truncate(
-        result.output if is_completed else failure_text(result, collector),
+        result.output if is_completed else failure_text(result, collector.last_event),
         max_bytes=limits.result_bytes,
         max_lines=limits.result_lines,
         run_id=run.id,
@@ -161,46 +161,3 @@ def _shown(
     delegations = tuple(collector.delegations) or None
     details = Details(run_id=run.id, results=(result,), error=error, delegations=delegations)
     return text_result(shown, details)
-
-
-def failure_text(result: SingleResult, collector: Collector) -> str:
-    """Return what a caller reads of a run that didn't complete."""
-    lines = [
-        f"The subagent {result.agent} did not complete: {result.outcome} "
-        f"(exit code {result.exit_code}).",
-        f"Error: {result.error}",
-        f"Last event: {collector.last_event}",
-        f"Session file: {result.session_file}",
-    ]
-    if result.schema_faults:
-        lines += [f"- {fault['path']}: {fault['message']}" for fault in result.schema_faults]
-    if output := result.output.strip():
-        more = "\n[…]" if len(output) > MAX_FAILURE_OUTPUT else ""
-        lines.append(f"Partial output:\n{output[:MAX_FAILURE_OUTPUT]}{more}")
-    else:
-        lines.append("Partial output: none")
-    return "\n".join(lines)
-
-
-def truncate(
-    text: str, *, max_bytes: int, max_lines: int, run_id: str, whole: str | None
-) -> tuple[str, bool]:
-    """Return as much of `text` as fits, in whole lines and characters, and whether it was cut."""
-    size, lines = len(text.encode()), text.split("\n")
-    if size <= max_bytes and len(lines) <= max_lines:
-        return text, False
-    fitting = "\n".join(lines[:max_lines]).encode()
-    body = fitting[:max_bytes].decode(errors="ignore")
-    kept = body.count("\n") + 1
-    if len(fitting) > max_bytes:
-        kept -= 1
-        body = body[: body.rindex("\n")] if kept else body
-    rest = "The rest could not be recorded."
-    if whole:
-        command = f"outrider show {run_id} --lines {max(kept, 1)}:{len(lines)}"
-        rest = f"For the rest: `{command}`, or read {whole}"
-    head = (
-        f"[Cut: {kept:,} of {len(lines):,} lines and {len(body.encode()):,} of {size:,} bytes "
-        f"are shown. {rest}]"
-    )
-    return f"{head}\n{body}", True

@@ -11,31 +11,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from outrider.agents.definitions import normal_name
+from outrider.agents.definitions import AgentDefinition
 from outrider.agents.discovery import main_agent
-from outrider.agents.permissions import Clearance, Trust, permit
+from outrider.agents.permissions import Trust, permit
 from outrider.delegation import profiles
 from outrider.delegation.delegation_policy import policy_for
-from outrider.delegation.perform import Caller, recorded
-from outrider.delegation.preparation import Prepared, assembled
+from outrider.delegation.depth import check_depth
+from outrider.delegation.perform import Caller, perform_prepared, recording
+from outrider.delegation.preparation import Prepared, assemble
 from outrider.delegation.project import Project, open_project
-from outrider.delegation.request import Request, check_depth, check_input, invalid
+from outrider.delegation.request import Request, check_input, invalid
 from outrider.delegation.session_history import history_of
 from outrider.protocol import envelope
-from outrider.protocol.brief import HostTool
+from outrider.protocol.brief import HostTool, MainTurn
 from outrider.protocol.catalogue import CATALOGUE, run_commands
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import Refusal
-from outrider.protocol.events import Event, RequestEvent
+from outrider.protocol.events import Event, ParentRequestEvent
 from outrider.protocol.jsonl import without_surrogates
 from outrider.protocol.results import ToolResult, refused
 from outrider.records.runs import RecordedRun, RunRecorder, find_run, recorded_runs
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS
 from outrider.settings.places import runs_folder
 
-MAX_TURN_MS = 86_400_000
-"""The guardian's deadline for a turn. Its parent's is `subagents.timeoutMs`, in which the time
-that the agent waits for a subagent or for the person doesn't count."""
 WRITING = frozenset({"files", "commands"})
 """What is asked about, once for each or for the whole session."""
 PLACE = "You work in `{cwd}`; paths in tool calls are relative to it."
@@ -91,7 +89,8 @@ class MainSession:
         )
         try:
             prepared = self._prepared(text)
-            return await recorded(prepared, caller, partial(self._record, prepared.main or {}))
+            with recording(prepared, caller.env, self._open_record) as run:
+                return await perform_prepared(_with_history(prepared, run), caller, run)
         except Refusal as refusal:
             return refused(refusal)
 
@@ -119,14 +118,12 @@ class MainSession:
         self.folder = run.folder
         return run
 
-    def _record(self, main: dict[str, Any], runs: Path) -> RunRecorder:
-        """Open the session's record. Who holds it is alone: only now the conversation is whole."""
+    def _open_record(self, runs: Path) -> RunRecorder:
         try:
             run = RunRecorder.reopen(self.folder) if self.folder else RunRecorder.create(runs)
         except BlockingIOError:
             raise invalid("This session is at work in another process.") from None
         self.folder = run.folder
-        main["history"] = history_of(Path(run.session_file))
         return run
 
     def _prepared(self, text: str) -> Prepared:
@@ -147,21 +144,20 @@ class MainSession:
         parts = (agent.system_prompt.strip(), place, policy if tools else "")
         opened = may_write and project.config.lsp.tool.allow_mutating_actions and given.lsp_actions
         changing = PRIVILEGED_LSP_ACTIONS if opened else ()
-        main = {
-            "system_prompt": "\n\n".join(filter(None, parts)),
-            "timeout_ms": MAX_TURN_MS,
-            "host_tools": tuple(HostTool(t.name, t.description, t.parameters) for t in tools),
-            "lsp_actions": (*given.lsp_actions, *changing),
-            "ask_before": (
+        given = replace(given, lsp_actions=(*given.lsp_actions, *changing))
+        agent = replace(agent, system_prompt="\n\n".join(filter(None, parts)))
+        turn = MainTurn(
+            host_tools=tuple(HostTool(t.name, t.description, t.parameters) for t in tools),
+            ask_before=(
                 *(name for name in given.tools if CATALOGUE[name].writes),
                 *(f"lsp {action}" for action in changing),
             ),
-        }
-        return replace(assembled(request, project, agent, given), main=main)
+        )
+        return replace(assemble(request, project, agent, given), main_turn=turn)
 
-    async def _on_request(self, event: RequestEvent) -> Any:
+    async def _on_request(self, event: ParentRequestEvent) -> Any:
         if event.kind == "delegate":
-            return await self._delegated(event)
+            return await self._delegate(event)
         group = "commands" if run_commands([event.name]) else "files"
         return event.kind == "permit" and await self._is_allowed(group, event.name, event.args)
 
@@ -173,13 +169,13 @@ class MainSession:
             self._allowed |= {group} if decision == "session" else set()
             return decision != "no"
 
-    async def _delegated(self, event: RequestEvent) -> envelope.Envelope:
+    async def _delegate(self, event: ParentRequestEvent) -> envelope.Envelope:
         """Return a delegation's result as the main agent's tool gives it."""
         if not self._children:
             self._stop_children.clear()
         self._children += 1
         try:
-            result = await self._child(event)
+            result = await self._run_child(event)
         finally:
             self._children -= 1
         self.watch(event.id, result)
@@ -192,10 +188,9 @@ class MainSession:
         failed = f"{run.agent} did not complete its task ({run.outcome})."
         return envelope.build_error_response(envelope.ToolCode.UPSTREAM_FAILED, failed, data)
 
-    async def _child(self, event: RequestEvent) -> ToolResult:
+    async def _run_child(self, event: ParentRequestEvent) -> ToolResult:
         """Return a subagent's result. When the turn is over before it, it is stopped as well."""
         profile, watch = profiles.sub_agent_profile(event.name), partial(self.watch, event.id)
-        confirmed = self.decide and await self._is_confirmed(event, profile.agent_arg)
 
         def started(prepared: Prepared, run_id: str) -> None:
             self._queued.discard(child)
@@ -203,12 +198,12 @@ class MainSession:
                 self.caller.on_start(prepared, run_id)
             watch(f"{prepared.definition.name} {run_id}")
 
-        def confirm(_reason: str) -> bool:
-            return bool(confirmed)
+        async def confirm(agent: AgentDefinition, _reason: str) -> bool:
+            return await self._is_allowed(f"agent {agent.name}", event.name, event.args)
 
         caller = replace(
             self.caller,
-            confirm=None if confirmed is None else confirm,
+            confirm=confirm if self.decide else None,
             on_start=started,
             on_update=watch,
             cancelled=self._stop_children,
@@ -226,13 +221,9 @@ class MainSession:
         finally:
             self._queued.discard(child)
 
-    async def _is_confirmed(self, event: RequestEvent, agent_arg: str | None) -> bool:
-        """Return whether an agent may run; of a repository's own, the person decides."""
-        project = self.project()
-        agent = project.discovery.agents.get(normal_name(str(event.args.get(agent_arg))))
-        if agent is None:
-            return True
-        given, _ = project.permit(agent, interactive=True)
-        if project.clearance(agent, given, interactive=True)[0] is not Clearance.ASK:
-            return True
-        return await self._is_allowed(f"agent {agent.name}", event.name, event.args)
+
+def _with_history(prepared: Prepared, run: RunRecorder) -> Prepared:
+    """Return the turn with what was said before, which is whole while this process has `run`."""
+    turn = prepared.main_turn or MainTurn()
+    past = history_of(Path(run.session_file))
+    return replace(prepared, main_turn=replace(turn, history=past))

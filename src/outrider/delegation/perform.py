@@ -5,19 +5,19 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from outrider.agents.definitions import PI
-from outrider.delegation.admission import admission, max_children
-from outrider.delegation.briefing import brief_for, child_environment
+from outrider.delegation.admission import max_children, process_admission
+from outrider.delegation.briefing import brief_for, child_environment, hide_secrets
 from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
-from outrider.delegation.gate import Gate
+from outrider.delegation.event_masking import EventMasker
 from outrider.delegation.preparation import Confirm, Prepared, prepare
+from outrider.delegation.project import Project
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
 from outrider.protocol.data import to_json
@@ -27,8 +27,6 @@ from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.results import Details, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
 from outrider.records.runs import RunRecorder, prune, pruning_is_due
-from outrider.runtimes.native.runtime import NativeRuntime
-from outrider.runtimes.runtime import Runtime
 from outrider.settings.places import runs_folder
 
 UPDATE_INTERVAL_SECONDS = 0.05
@@ -61,38 +59,49 @@ class Caller:
         object.__setattr__(self, "env", dict(self.env))
 
 
-async def perform(request: Request, caller: Caller | None = None) -> ToolResult:
-    """Return the result of a delegation; a cancelled caller gets it recorded, then is cancelled."""
+async def perform(
+    request: Request, caller: Caller | None = None, project: Project | None = None
+) -> ToolResult:
+    """Return the result of a delegation; a cancelled caller gets it recorded, then is cancelled.
+
+    `project` is the folder of the request where that is open already.
+    """
     caller = caller or Caller(os.environ)
+    env, flags, confirm = caller.env, caller.flags, caller.confirm
     try:
-        prepared = prepare(request, env=caller.env, flags=caller.flags, confirm=caller.confirm)
+        prepared = await prepare(request, env=env, flags=flags, confirm=confirm, project=project)
+        most = max_children(prepared.config.subagents.max_concurrent)
+        async with process_admission().enter(most, prepared.provider):
+            with recording(prepared, env) as run:
+                return await perform_prepared(prepared, caller, run)
     except Refusal as refusal:
         return refused(refusal)
-    most = max_children(prepared.config.subagents.max_concurrent)
-    async with admission().enter(most, prepared.provider):
-        return await recorded(prepared, caller, RunRecorder.create)
 
 
-async def recorded(
-    prepared: Prepared, caller: Caller, open_record: Callable[[Path], RunRecorder]
-) -> ToolResult:
-    """Return the result of a prepared run; `open_record` returns its record in a folder of runs."""
-    runs = runs_folder(caller.env)
+@contextmanager
+def recording(
+    prepared: Prepared,
+    env: Mapping[str, str],
+    open_record: Callable[[Path], RunRecorder] = RunRecorder.create,
+) -> Generator[RunRecorder]:
+    """Hold a run's record open, which `open_record` opens in a folder; raises `Refusal`."""
+    runs = runs_folder(env)
     try:
         run = open_record(runs)
     except OSError as error:
         message = f"The run can't be recorded under {runs}: {error.strerror or error}."
         advice = "Make room there, or name another folder in OUTRIDER_HOME."
-        return refused(Refusal(ErrorCode.SUBAGENT_FAILED, f"{message} {advice}"))
+        raise Refusal(ErrorCode.SUBAGENT_FAILED, f"{message} {advice}") from None
     with run:
-        result = await _concluded(prepared, caller, run)
+        yield run
     if pruning_is_due(runs):
         with suppress(RuntimeError):  # there is no room for a thread: a later run prunes
             threading.Thread(target=prune, args=(runs, prepared.config.runs)).start()
-    return result
 
 
-async def _concluded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
+async def perform_prepared(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
+    """Return the result of a run that nothing stands in the way of any more."""
+    hide_secrets(prepared)
     run.add_event(_opening(prepared, run))
     activity = ActivityLog(run.folder.parents[1])
     collector = Collector(run, prepared.config.limits.events, activity)
@@ -102,7 +111,7 @@ async def _concluded(prepared: Prepared, caller: Caller, run: RunRecorder) -> To
     start = time.monotonic()
     ending = Ending("cancelled")
     try:
-        ending = await _supervised(prepared, caller, collector)
+        ending = await _supervise(prepared, caller, collector)
     finally:
         duration_ms = round((time.monotonic() - start) * 1000)
         result = conclude(prepared, ending, collector, duration_ms)
@@ -126,28 +135,21 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
         "withheld": to_json(prepared.permit.withheld),
         "cwd": prepared.shown_cwd,
         "project": prepared.project.name,
-        **({"folder": str(prepared.project.folder)} if prepared.main else {}),
+        **({"folder": str(prepared.project.folder)} if prepared.main_turn else {}),
     }
 
 
-async def _supervised(prepared: Prepared, caller: Caller, collector: Collector) -> Ending:
+async def _supervise(prepared: Prepared, caller: Caller, collector: Collector) -> Ending:
     updates = _Updates(caller, collector)
 
     def changed(event: Event) -> None:
         if isinstance(event, RetryEvent) and event.kind in PROVIDER_IS_BUSY:
-            admission().pause(prepared.provider, event.delay_ms / 1000)
+            process_admission().pause(prepared.provider, event.delay_ms / 1000)
         updates.changed(event)
 
-    gate = Gate(prepared.project.masker)
-    supervisor = Supervisor(gate, collector, prepared.config, changed, caller.on_request)
-    runtime: Runtime
-    if prepared.definition.runtime == PI:
-        from outrider.runtimes.pi.runtime import PiRuntime
-
-        runtime = PiRuntime(prepared.project.masker, prepared.config.limits.event_bytes)
-    else:
-        keep_minutes = prepared.config.warm.keep_minutes
-        runtime = NativeRuntime(caller.env, keep_minutes=keep_minutes, one_shot=caller.one_shot)
+    masker, config = prepared.project.masker, prepared.config
+    supervisor = Supervisor(EventMasker(masker), collector, config, changed, caller.on_request)
+    runtime = prepared.runtime.create(config, caller.env, masker, one_shot=caller.one_shot)
     brief = brief_for(prepared, collector.run)
     environment = child_environment(prepared, collector.run.id)
     try:
@@ -166,7 +168,7 @@ class _Updates:
         self._last = 0.0
 
     def changed(self, event: Event) -> None:
-        if self._on_event is not None and not _is_told(self._on_event, event):
+        if self._on_event is not None and not _tell(self._on_event, event):
             self._on_event = None
         if self._on_update is not None and self._timer is None:
             wait = max(0.0, self._last + UPDATE_INTERVAL_SECONDS - time.monotonic())
@@ -180,11 +182,11 @@ class _Updates:
         self._timer, self._last = None, time.monotonic()
         streaming = self._collector.streaming()
         details = Details(run_id=self._collector.run.id, streaming=streaming)
-        if not _is_told(on_update, text_result(self._collector.partial.text, details)):
+        if not _tell(on_update, text_result(self._collector.partial.text, details)):
             self._on_update = None
 
 
-def _is_told(tell: Callable[[T], object], news: T) -> bool:
+def _tell(tell: Callable[[T], object], news: T) -> bool:
     """Tell a caller; a fault of theirs in showing progress is no reason to lose the run."""
     try:
         tell(news)

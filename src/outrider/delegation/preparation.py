@@ -2,30 +2,33 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import PI, AgentDefinition, normal_name
+from outrider.agents.definitions import AgentDefinition, normal_name
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Clearance, Permit
+from outrider.delegation.depth import check_depth
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import (
     Request,
-    check_depth,
     check_input,
     check_schema,
     invalid,
     tool_sources,
 )
 from outrider.models.resolution import ModelChoice
+from outrider.protocol.brief import MainTurn
 from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.runtimes.registry import RuntimeKind, runtime_kind
 from outrider.settings.keys import Config
 
-Confirm = Callable[[str], bool]
+Confirm = Callable[[AgentDefinition, str], Awaitable[bool | None]]
+"""Asks the user whether a repository's agent may run, and says why; None: nobody has answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,8 @@ class Prepared:
     shown_cwd: str
     """The task and the folder as records and results show them, masked."""
     warnings: tuple[str, ...] = ()
-    main: dict[str, Any] | None = None
-    """What the brief of a main agent says otherwise; None for all that are delegated to."""
+    main_turn: MainTurn | None = None
+    """None for everyone who is delegated to."""
 
     @property
     def config(self) -> Config:
@@ -51,55 +54,74 @@ class Prepared:
         return self.project.config
 
     @property
+    def runtime(self) -> RuntimeKind:
+        """What runs it."""
+        return runtime_kind(self.definition.runtime)
+
+    @property
     def provider(self) -> str:
         """The provider of the model, whose patience all children share."""
         return self.choice.model.partition(":")[0]
 
 
-def prepare(
+async def prepare(
     request: Request,
     *,
     env: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
     confirm: Confirm | None = None,
+    project: Project | None = None,
 ) -> Prepared:
     """Return what is needed to start the child; raises `Refusal`.
 
-    `confirm` asks the user whether a repository's agent may run; without it nobody can be asked.
+    Without `confirm` nobody can be asked about a repository's agent. `project` is the folder of
+    the request where that is open already.
     """
-    project, definition = checked(request, env, flags)
+    project = project or open_project(request.cwd, env, flags)
+    _check(request, project)
+    definition = request.definition or find_agent(request.agent, project.discovery)
     if request.tools:
         sources = tool_sources(request.tools)
         project = project.with_modules(sources.values())
         listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
         definition = replace(definition, tools=(*listed, *sources))
-    interactive = confirm is not None
-    given, problems = project.permit(definition, interactive=interactive)
-    clearance, reason = project.clearance(definition, given, interactive=interactive)
-    is_asked = clearance is Clearance.ASK
-    if clearance is not Clearance.RUN and not (is_asked and confirm and confirm(reason)):
-        refused = "was not confirmed" if is_asked else "may not run"
-        refusal = f"The agent {definition.name} {refused}: {reason}."
-        raise Refusal(ErrorCode.SUBAGENT_DISABLED, refusal)
-    return assembled(request, project, definition, given, problems)
+    given, problems = await _permit(project, definition, confirm)
+    return assemble(request, project, definition, given, problems)
 
 
-def checked(
-    request: Request, env: Mapping[str, str], flags: Mapping[str, object] | None = None
-) -> tuple[Project, AgentDefinition]:
-    """Return where a request that can be used is done, and by whom; raises `Refusal` at once."""
-    project = open_project(request.cwd, env, flags)
+def _check(request: Request, project: Project) -> None:
+    """Refuse what can be refused before it is known who is asked."""
     if not project.config.subagents.enabled:
         off = "Delegation is switched off: subagents.enabled is false."
         where = "`outrider config` shows where that is set."
         raise Refusal(ErrorCode.SUBAGENTS_DISABLED, f"{off} {where}")
-    check_depth(project.config, env)
+    check_depth(project.config, project.env)
     check_input(request)
     check_schema(request.output_schema)
-    return project, request.definition or find_agent(request.agent, project.discovery)
 
 
-def assembled(
+async def _permit(
+    project: Project, definition: AgentDefinition, confirm: Confirm | None
+) -> tuple[Permit, tuple[str, ...]]:
+    """Return what an agent gets that may run, and what is wrong with the user's own tools.
+
+    Where the user has to be asked, this is the one place that does it.
+    """
+    given, problems = project.permit(definition, interactive=confirm is not None)
+    clearance, reason = project.clearance(definition, given, interactive=confirm is not None)
+    if confirm is not None and clearance is Clearance.ASK:
+        answer = await confirm(definition, reason)
+        if answer is None:  # then the policy decides
+            return await _permit(project, definition, None)
+        clearance = Clearance.RUN if answer else Clearance.ASK
+    if clearance is not Clearance.RUN:
+        refused = "was not confirmed" if clearance is Clearance.ASK else "may not run"
+        refusal = f"The agent {definition.name} {refused}: {reason}."
+        raise Refusal(ErrorCode.SUBAGENT_DISABLED, refusal)
+    return given, problems
+
+
+def assemble(
     request: Request,
     project: Project,
     definition: AgentDefinition,
@@ -110,10 +132,7 @@ def assembled(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
-    if definition.runtime == PI:
-        from outrider.runtimes.pi.choices import WARNING
-
-        problems = (*problems, WARNING)
+    warnings = (*project.settings.warnings, *problems)
     return Prepared(
         request=request,
         project=project,
@@ -123,7 +142,7 @@ def assembled(
         schema=_schema(request, definition),
         shown_task=project.masker.text(request.task),
         shown_cwd=project.masker.text(str(project.folder)),
-        warnings=(*project.settings.warnings, *problems),
+        warnings=(*warnings, *runtime_kind(definition.runtime).warnings),
     )
 
 

@@ -13,15 +13,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import PI, AgentDefinition, Source
+from outrider.agents.definitions import NATIVE, AgentDefinition, Source
 from outrider.agents.discovery import Discovery, discover
 from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run, permit, trust_in
 from outrider.delegation.request import working_directory
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
-from outrider.models.resolution import ModelChoice, choose_model, other_choices
+from outrider.models.resolution import ModelChoice, other_choices
 from outrider.protocol.catalogue import CATALOGUE, is_own
 from outrider.protocol.data import to_json
+from outrider.runtimes.registry import ModelWishes, runtime_kind
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import Config
@@ -75,11 +76,7 @@ class Project:
             tools = {**{tool.name: tool.entry for tool in own}, **CATALOGUE}
         trust = trust_in(self.config, trusted=self.trusted, interactive=interactive)
         given = permit(agent, self.config, trust=trust, tools=tools)
-        if agent.runtime == PI:
-            from outrider.runtimes.pi.choices import for_pi
-
-            given = for_pi(given)
-        return given, tuple(problems)
+        return runtime_kind(agent.runtime).permit(given), tuple(problems)
 
     def clearance(
         self, agent: AgentDefinition, given: Permit, *, interactive: bool
@@ -93,18 +90,9 @@ class Project:
 
     def choice(self, agent: AgentDefinition | None = None, flag: str | None = None) -> ModelChoice:
         """Return the model that answers for `agent`, or for one that names none."""
-        named, configured = agent.model if agent else None, self.config.model
-        if agent and agent.runtime == PI:
-            from outrider.runtimes.pi.choices import choose_pi_model
-
-            return choose_pi_model(flag, named, configured, self.env)
-        return choose_model(
-            flag=flag,
-            agent=named,
-            configured=configured,
-            env=self.env,
-            local_servers=self._local_servers,
-        )
+        named = agent.model if agent else None
+        wishes = ModelWishes(flag, named, self.config.model, self.env, self._local_servers)
+        return runtime_kind(agent.runtime if agent else NATIVE).choose_model(wishes)
 
     def choices(self) -> list[ModelChoice]:
         """Return the model that answers, and what each other provider with a key would use."""

@@ -1,21 +1,18 @@
-"""What can be refused before a child is started: each refusal has a code and says what to do."""
+"""What a caller asks for, and the refusals of what can't be asked: each says what to do."""
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
-from outrider.processes.reaping import ancestor_names, depth_of
 from outrider.protocol import jsonl
 from outrider.protocol.catalogue import is_own
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.schemas.output_schema import SchemaError, load_schema
-from outrider.settings.keys import Config
 
 MAX_TASK_BYTES = 4 << 20
 MAX_NAME = 200
@@ -39,32 +36,6 @@ class Request:
 def invalid(message: str) -> Refusal:
     """Return the refusal of a request that can't be used."""
     return Refusal(ErrorCode.INVALID_INPUT, message)
-
-
-def check_depth(config: Config, env: Mapping[str, str]) -> None:
-    """Refuse a delegation by a child that is as deep as the configuration allows."""
-    depth, most = current_depth(env), config.subagents.max_depth
-    if depth >= most:
-        refusal = f"A delegation at depth {depth} is refused: subagents.maxDepth is {most}."
-        raise Refusal(ErrorCode.SUBAGENT_DEPTH_EXCEEDED, f"{refusal} Do the task yourself.")
-
-
-def current_depth(env: Mapping[str, str]) -> int:
-    """Return how many delegations this process is inside of; doubt counts as one.
-
-    Its environment says so, which a command can drop, and the processes above it, which it can't.
-    """
-    above = _depth_above(os.getpid())
-    told = env.get("OUTRIDER_SUBAGENT_DEPTH", "")
-    if told.isascii() and told.isdigit() and len(told) < 6 and int(told) > 0:
-        return max(int(told), above)
-    children = (env.get("PI_SUBAGENT_CHILD"), env.get("OUTRIDER_SUBAGENT_CHILD"))
-    return max(1 if "1" in children else 0, above)
-
-
-@lru_cache(maxsize=1)
-def _depth_above(_pid: int) -> int:
-    return max((depth_of(name) for name in ancestor_names()), default=0)
 
 
 def check_input(request: Request) -> None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from outrider.delegation.collecting import Collector
-from outrider.delegation.gate import Gate, MaskedEvent
-from outrider.delegation.lines import ErrorText, Flooded, LineReader
+from outrider.delegation.deadlines import Deadlines
+from outrider.delegation.event_masking import EventMasker, MaskedEvent
+from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
 from outrider.processes.shielding import ended
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
-from outrider.protocol.events import Event, RequestEvent
+from outrider.protocol.events import Event, ParentRequestEvent
 from outrider.protocol.outcomes import TimeoutReason
 from outrider.runtimes.runtime import ChildExit, Runtime
 from outrider.settings.keys import Config
@@ -31,7 +32,7 @@ class Ending:
     errors: str = ""
 
 
-OnRequest = Callable[[RequestEvent], Awaitable[Any]]
+OnRequest = Callable[[ParentRequestEvent], Awaitable[Any]]
 """Returns the answer to a main agent's request, as JSON has it."""
 
 
@@ -43,27 +44,27 @@ class Supervisor:
 
     def __init__(
         self,
-        gate: Gate,
+        masker: EventMasker,
         collector: Collector,
         config: Config,
         changed: Callable[[Event], None],
         on_request: OnRequest | None = None,
     ) -> None:
         limits = config.limits
-        self._gate = gate
+        self._masker = masker
         self._collector = collector
         self._changed = changed
         self._on_request = on_request
         self._answers: set[asyncio.Future[None]] = set()
-        self._timeout_seconds = config.subagents.timeout_ms / 1000
-        self._idle_seconds = config.subagents.idle_timeout_ms / 1000
+        self._send: Callable[[bytes], None] | None = None
+        """Sends to the child, once there is one."""
+        timeout_ms, idle_ms = config.subagents.timeout_ms, config.subagents.idle_timeout_ms
+        self._deadlines = Deadlines(timeout_ms / 1000, idle_ms / 1000, time.monotonic())
         self._lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
         self._errors = ErrorText(limits.stderr_bytes)
-        self._begun = time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[Ending] = self._loop.create_future()
-        self._idle_timer: asyncio.TimerHandle | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(
         self,
@@ -78,22 +79,21 @@ class Supervisor:
         waiting = cancelled and asyncio.ensure_future(cancelled.wait())
         if waiting is not None:
             waiting.add_done_callback(self._on_cancel)
-        self._deadline = self._loop.call_later(self._timeout_seconds, self._on_deadline)
-        self._check_idleness()
+        self._enforce_deadlines()
         try:
             ending = await self._ended
         finally:
-            for pending in (waiting, self._idle_timer, self._deadline, child, *self._answers):
+            for pending in (waiting, self._timer, child, *self._answers):
                 if pending is not None:
                     pending.cancel()
             await ended({child, *self._answers})
-            for masked in self._gate.close():
+            for masked in self._masker.close():
                 self._take(masked)
         # Masked before anything is cut: half a secret can't be recognised.
         return replace(
             ending,
-            detail=self._gate.text(ending.detail),
-            errors=self._gate.text(self._errors.text),
+            detail=self._masker.text(ending.detail),
+            errors=self._masker.text(self._errors.text),
         )
 
     def on_events(self, data: bytes) -> None:
@@ -102,7 +102,7 @@ class Supervisor:
             return
         try:
             for line in self._lines.feed(data):
-                for masked in self._gate.events(line):
+                for masked in self._masker.events(line):
                     self._take(masked)
         except Flooded as flood:
             self._end(Ending("flooded", str(flood)))
@@ -115,20 +115,24 @@ class Supervisor:
 
     def _take(self, masked: MaskedEvent) -> None:
         event = masked.event
-        if isinstance(event, RequestEvent) and self._on_request is None:
+        if isinstance(event, ParentRequestEvent) and self._on_request is None:
             self._collector.refuse(event)
             return
+        if self._collector.finish is None:
+            self._deadlines.on_event(event, time.monotonic())
         self._collector.take(masked)
-        if isinstance(event, RequestEvent) and self._on_request is not None:
-            answer = asyncio.ensure_future(self._answered(event, self._on_request))
+        if isinstance(event, ParentRequestEvent) and self._on_request is not None:
+            answer = asyncio.ensure_future(self._answer(event, self._on_request))
             self._answers.add(answer)
             answer.add_done_callback(self._on_answered)
         self._changed(event)
 
-    async def _answered(self, event: RequestEvent, on_request: OnRequest) -> None:
+    async def _answer(self, event: ParentRequestEvent, on_request: OnRequest) -> None:
         answer = await on_request(event)
-        self._collector.answered(event.id, answer)
-        self._send(jsonl.encode({"id": event.id, "answer": answer}) + b"\n")
+        self._collector.take_answer(answer)
+        self._deadlines.on_answer(event.id, time.monotonic())
+        if self._send is not None:
+            self._send(jsonl.encode({"id": event.id, "answer": answer}) + b"\n")
 
     def _on_answered(self, answer: asyncio.Future[None]) -> None:
         self._answers.discard(answer)
@@ -157,23 +161,13 @@ class Supervisor:
         if not waiting.cancelled():
             self._end(Ending("cancelled"))
 
-    def _on_deadline(self) -> None:
-        """Enforce the hard deadline, which the time of unanswered requests doesn't count for."""
-        left = self._begun + self._timeout_seconds + self._collector.waited() - time.monotonic()
-        if self._collector.waited() and left > 0:
-            self._deadline = self._loop.call_later(max(left, 0.05), self._on_deadline)
+    def _enforce_deadlines(self) -> None:
+        """End the run where its time is over, else look again when it could be."""
+        found = self._deadlines.check(time.monotonic())
+        if isinstance(found, TimeoutReason):
+            self._end(Ending("timed_out", timeout=found))
         else:
-            self._end(Ending("timed_out", timeout=TimeoutReason.RUNTIME))
-
-    def _check_idleness(self) -> None:
-        """Enforce the idle timeout: look again when it would be over if nothing came."""
-        since = max(self._begun, self._collector.idle_since())
-        left = since + self._idle_seconds - time.monotonic()
-        if left > 0:  # looked at again before a tool's time is over: it may end early
-            wait = min(left, self._idle_seconds)
-            self._idle_timer = self._loop.call_later(wait, self._check_idleness)
-        else:
-            self._end(Ending("timed_out", timeout=TimeoutReason.IDLE))
+            self._timer = self._loop.call_later(found, self._enforce_deadlines)
 
     def _end(self, ending: Ending) -> None:
         """Settle why the run is over. The first reason counts: what follows is its consequence."""

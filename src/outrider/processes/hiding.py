@@ -5,7 +5,7 @@ another one was started with. It shows the memory itself, so that can be overwri
 """
 
 import os
-from collections.abc import Collection
+from functools import cache
 
 from outrider.processes.reaping import HAS_PROC, libc, seal
 
@@ -13,7 +13,8 @@ _ENV_START = 47
 """Where `/proc/self/stat` has the address, counted behind the name."""
 
 
-def hide_environment(names: Collection[str]) -> None:
+@cache  # as reading it all takes time, and there is nothing new to see
+def hide_environment(names: frozenset[str]) -> None:
     """Overwrite these variables where others can see them; this process still has them."""
     seal()
     if not HAS_PROC:
@@ -26,8 +27,9 @@ def hide_environment(names: Collection[str]) -> None:
     for entry in ctypes.string_at(start, end - start).split(b"\0"):
         name, _, value = entry.partition(b"=")
         if os.fsdecode(name) in names:
-            # A copy, which the C library finds from now on.
-            os.putenv(os.fsdecode(name), os.fsdecode(value))
+            if (current := os.environ.get(os.fsdecode(name))) is not None:
+                # A copy, which the C library finds from now on.
+                os.putenv(os.fsdecode(name), current)
             secret, size = ctypes.c_void_p(at + len(name) + 1), ctypes.c_size_t(len(value))
             libc().memset(secret, ord("*"), size)
         at += len(entry) + 1

@@ -27,6 +27,17 @@ class HostTool:
 
 
 @dataclass(frozen=True, slots=True)
+class MainTurn:
+    """What a turn of a main agent has, and no delegated task: a past, and a parent to ask."""
+
+    host_tools: tuple[HostTool, ...] = ()
+    ask_before: tuple[str, ...] = ()
+    """The tools, or single actions as `tool action`, whose calls the parent has to allow."""
+    history: tuple[Any, ...] = ()
+    """What was said in earlier turns of the session: `user`, `assistant` and `tools` messages."""
+
+
+@dataclass(frozen=True, slots=True)
 class Brief:
     """One task for one child. Secrets travel in the environment, never here."""
 
@@ -61,11 +72,8 @@ class Brief:
     """Whether the user trusts the repository, so that what lies in it may be run."""
     state_folder: str | None = None
     """Where caches and activity are kept."""
-    history: tuple[Any, ...] = ()
-    """What was said in earlier turns of a session: `user`, `assistant` and `tools` messages."""
-    host_tools: tuple[HostTool, ...] = ()
-    ask_before: tuple[str, ...] = ()
-    """The tools, or single actions as `tool action`, whose calls the parent has to allow."""
+    main_turn: MainTurn | None = None
+    """None for everyone who is delegated to."""
 
     @property
     def provider(self) -> str:

@@ -97,10 +97,10 @@ class ToolResultEndEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestEvent:
+class ParentRequestEvent:
     """A main agent asks its parent to `delegate` or to `permit` a call; no other child may."""
 
-    type: ClassVar[str] = "request"
+    type: ClassVar[str] = "parent_request"
     id: str
     kind: str
     name: str
@@ -151,7 +151,7 @@ Event = (
     | RetryEvent
     | ToolStartEvent
     | ToolResultEndEvent
-    | RequestEvent
+    | ParentRequestEvent
     | DroppedEvent
     | TurnEndEvent
     | TaskFinishEvent

@@ -1,14 +1,13 @@
 """Runs a task in a child of our own: from a fork server, or cold where that starts none."""
 
-import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from outrider.masking import without_secrets
 from outrider.protocol.brief import Brief, Start
-from outrider.runtimes.native.links import PYTHON, Links, StartFailed, start_line, with_links
+from outrider.runtimes.native.cold_start import start_cold
+from outrider.runtimes.native.links import PYTHON, StartFailed, start_line
 from outrider.runtimes.runtime import ChildExit, Listener
 
 
@@ -63,29 +62,3 @@ class NativeRuntime:
         if links.is_stuck:
             server.kill()
         return ended
-
-
-def start_cold(
-    command: Sequence[str],
-    start: bytes,
-    env: Mapping[str, str],
-    timeout_ms: int,
-    files: Sequence[int] = (),
-) -> Links:
-    """Start a child in an interpreter of its own, which has `files` open; raises `StartFailed`."""
-
-    def hand_over(theirs: tuple[int, ...]) -> "subprocess.Popen[bytes]":
-        start_in, events_out, errors_out, status_out = theirs
-        # Begun where we are: in the task's folder, a relative PYTHONPATH would lead into that.
-        return subprocess.Popen(
-            [*command, str(status_out), str(timeout_ms)],
-            stdin=start_in,
-            stdout=events_out,
-            stderr=errors_out,
-            # Who can see the process can see these; the rest comes with the brief.
-            env=without_secrets(env),
-            pass_fds=(status_out, *files),
-            start_new_session=True,
-        )
-
-    return with_links(start, hand_over)

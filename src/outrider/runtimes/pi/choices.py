@@ -20,10 +20,6 @@ from outrider.tools.lsp.positions import member
 
 INSTALL = "npm install -g @earendil-works/pi-coding-agent"
 TOOLS = ("read", "grep", "find", "ls", "edit", "write", "bash")
-WARNING = (
-    "the agent runs in pi, which reads files itself, so secrets in them reach its model; the "
-    "receipt is what pi reports, without hashes"
-)
 TRUST_VERSION = [0, 79]
 """Since then pi can be told to pass over what a repository sets."""
 MAX_FILE_BYTES = 1 << 20
@@ -46,7 +42,7 @@ _KEYS = {
 """The key that pi reads for a provider, where it isn't `NAME_API_KEY` or one that we know."""
 
 
-def version_of(program: str) -> list[int]:
+def pi_version(program: str) -> list[int]:
     """Return the version of a pi, as its package states it; empty where that isn't known."""
     for folder in Path(os.path.realpath(program)).parents:
         package = _read(folder / "package.json")

@@ -1,64 +1,29 @@
 """Runs a task in the real pi, under the guardian that every child has.
 
-Its prompt, its task and its session are files without a name: whoever dies, nothing is left of
-them but the masked session in the run's folder.
+Only the masked session stays, in the run's folder.
 """
 
 import asyncio
 import json
 import os
-import sys
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from outrider.masking import Masker
-from outrider.processes.reaping import HAS_PROC
 from outrider.processes.shielding import shielded
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, event_to_json
 from outrider.runtimes.native.links import StartFailed
-from outrider.runtimes.native.runtime import start_cold
 from outrider.runtimes.pi import schema
-from outrider.runtimes.pi.choices import INSTALL, TRUST_VERSION, model_options, version_of
 from outrider.runtimes.pi.events import REPEATING, Translator
+from outrider.runtimes.pi.spawning import VARIABLES, PiCall, pi_command, private_file, run_pi
 from outrider.runtimes.runtime import ChildExit, Listener
 from outrider.tools.lsp.servers import Surroundings
 
 SESSION = "pi-session.jsonl"
-MAX_TASK_ARGUMENT = 8_000
 MAX_SESSION_BYTES = 64 << 20
-ALONE = "You work alone: nobody answers questions, and only your last message is read."
-# Nothing of the repository's counts. APPEND_SYSTEM.md would, were nothing else appended.
-OPTIONS = (
-    "--mode", "json", "--no-extensions", "--no-skills", "--no-prompt-templates", "--no-themes",
-    "--no-context-files", "--append-system-prompt", ALONE,
-)  # fmt: skip
-LAUNCH = (sys.executable, "-S", "-P", str(Path(__file__).with_name("launch.py")))
-VARIABLES = {"PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
-
-
-@contextmanager
-def private_file(folder: Path, name: str, text: str = "") -> Generator[tuple[int, str]]:
-    """Yield the descriptor of a file, and a path that leads a child with that descriptor to it.
-
-    Without `/proc` the file has a name for as long as it is needed.
-    """
-    folder.mkdir(mode=0o700, exist_ok=True)
-    place = folder / name
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        if HAS_PROC:
-            place.unlink()
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(text.encode(errors="replace"))
-        yield descriptor, f"/proc/self/fd/{descriptor}" if HAS_PROC else str(place)
-    finally:
-        os.close(descriptor)
-        place.unlink(missing_ok=True)
 
 
 class Relay:
@@ -117,14 +82,11 @@ class PiRuntime:
                 private_file(spill, "session") as (session, session_path),
             ):
                 around = Surroundings.of(Path(brief.cwd), environment, trusted=False)
-                env = {**around.for_server(), **VARIABLES}
                 files = ("--system-prompt", role_path, "--session", session_path)
-                start = {
-                    "command": [*_command(brief, around.find("pi")), *files],
-                    "environment": env,
-                }
+                command = [*pi_command(brief, around.find("pi")), *files]
+                call = PiCall(command, {**around.for_server(), **VARIABLES}, [role, session])
                 try:
-                    return await _answered(brief, start, [role, session], relay)
+                    return await _run_until_valid(brief, call, relay)
                 finally:
                     place = spill.parent / SESSION
                     kept = asyncio.to_thread(_keep_session, session, place, self._masker)
@@ -133,32 +95,17 @@ class PiRuntime:
             return ChildExit(started=False, reason=f"pi can't be started: {error}")
 
 
-def _command(brief: Brief, program: str | None) -> list[str]:
-    """Return how pi is called for a brief; raises `StartFailed`."""
-    if program is None:
-        raise StartFailed(f"it isn't on PATH outside the project. Install it: `{INSTALL}`")
-    tools = ["--tools", ",".join(brief.tools)] if brief.tools else ["--no-tools"]
-    command = [program, *OPTIONS, *model_options(brief.model), *tools]
-    version, settings = version_of(program), os.path.join(brief.cwd, ".pi/settings.json")
-    if not version or version >= TRUST_VERSION:
-        return [*command, "--no-approve"]
-    if os.path.lexists(settings):  # it can name programs to run
-        raise StartFailed(f"this version would follow {settings}. Update it: `{INSTALL}`")
-    return command
-
-
-async def _answered(
-    brief: Brief, start: dict[str, Any], files: list[int], relay: Relay
-) -> ChildExit:
+async def _run_until_valid(brief: Brief, call: PiCall, relay: Relay) -> ChildExit:
     """Return how pi ended, once all was told; asked again where its answer doesn't fit."""
     task, wanted, translator = brief.task, brief.output_schema, relay.translator
     ended, finish = ChildExit(started=False), None
     for _attempt in range(2):
-        ended = await _asked(brief, start, files, relay, task)
+        spent_ms = round((time.monotonic() - relay.begun) * 1000)
+        ended = await run_pi(brief, call, task, relay, max(0, brief.timeout_ms - spent_ms))
         finish = translator.end(ended.code)
         if finish is None or wanted is None or not translator.has_answered:
             break
-        report = schema.judge(wanted, translator.answer)
+        report = schema.judged_answer(wanted, translator.answer)
         finish = schema.reported(finish, report)
         if report.is_valid:
             break
@@ -166,28 +113,6 @@ async def _answered(
     if finish is not None:
         relay.tell(finish)
     return ended
-
-
-async def _asked(
-    brief: Brief, start: dict[str, Any], files: list[int], relay: Relay, task: str
-) -> ChildExit:
-    with ExitStack() as stack:
-        message = [f"Task: {jsonl.without_surrogates(task)}"]
-        if len(task) > MAX_TASK_ARGUMENT or "\0" in task:
-            spill = Path(brief.spill_folder or brief.cwd)
-            file, path = stack.enter_context(private_file(spill, "task.md", task))
-            message, files = [f"@{path}", "Do the task in this file."], [*files, file]
-        variables = (f"{name}={value}" for name, value in start["environment"].items())
-        command = [*start["command"], *message]
-        parts = (brief.cwd, str(len(command)), *command, *variables)
-        if any("\0" in part for part in parts):
-            raise StartFailed(f"a null byte is in the name of its model, {brief.model!r}")
-        told = os.fsencode("\0".join(parts))
-        spent_ms = round((time.monotonic() - relay.begun) * 1000)
-        left_ms = max(0, brief.timeout_ms - spent_ms)
-        env = start["environment"]
-        links = start_cold(LAUNCH, b"%d\n%b" % (len(told), told), env, left_ms, files)
-        return await links.follow(relay, brief.run_id)
 
 
 def _keep_session(session: int, place: Path, masker: Masker) -> None:

@@ -20,7 +20,7 @@ Answer once more, with nothing but one JSON value that fits the schema."""
 _FENCED = re.compile(r"```(?:json)?\n(.*)\n```", re.DOTALL)
 
 
-def judge(schema: Any, text: str) -> Report:
+def judged_answer(schema: Any, text: str) -> Report:
     """Return the report that an answer is; a code fence around all of it doesn't count."""
     fenced = _FENCED.fullmatch(text.strip())
     read = read_arguments(fenced[1] if fenced else text.strip() or "no answer")

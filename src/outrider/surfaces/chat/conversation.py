@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any
 
-from outrider.delegation.briefing import hide_secrets
 from outrider.delegation.main_session import Decision, MainSession
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
@@ -39,8 +38,7 @@ class Conversation:
         self.session = MainSession(caller, watch, arguments.cwd, may, ask)
 
     def _on_start(self, prepared: Prepared, run_id: str) -> None:
-        hide_secrets(prepared)
-        if prepared.main:
+        if prepared.main_turn:
             self.view.started(prepared, run_id)
 
     async def turn(self, text: str, signals: Sequence[signal.Signals]) -> ToolResult:

@@ -4,8 +4,8 @@ import asyncio
 import re
 from argparse import Namespace
 
+from outrider.delegation.depth import current_depth
 from outrider.delegation.project import open_project
-from outrider.delegation.request import current_depth
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
 from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CWD, argument, bad_call

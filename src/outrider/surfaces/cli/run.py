@@ -9,7 +9,7 @@ from contextlib import closing
 from difflib import get_close_matches
 from functools import partial
 
-from outrider.delegation.briefing import hide_secrets
+from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.project import open_project
@@ -98,7 +98,6 @@ async def _perform(
         for number in caught:
             asyncio.get_running_loop().add_signal_handler(number, stop)
         output.when_reader_gone(stop)
-        hide_secrets(prepared)
         if not is_named:
             output.say(f"no agent is named, so {request.agent} takes the task.")
         view.started(prepared, run_id)
@@ -125,7 +124,7 @@ def stop_signals() -> list[signal.Signals]:
     return [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
 
 
-def _confirm(reason: str) -> bool:
+async def _confirm(_agent: AgentDefinition, reason: str) -> bool:
     print(f"{one_line(reason)}. Let it run? [y/N] ", end="", file=sys.stderr, flush=True)
     said = sys.stdin.readline()
     if not said.endswith("\n"):

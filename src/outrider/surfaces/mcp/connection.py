@@ -14,7 +14,7 @@ from itertools import count
 from urllib.parse import unquote, urlsplit
 
 from outrider.surfaces.mcp import wire
-from outrider.surfaces.mcp.wire import Client, Json, RequestId, RpcError, Session, as_object
+from outrider.surfaces.mcp.wire import Client, ClientSession, Json, RequestId, RpcError, as_object
 
 MAX_UNREAD_BYTES = 1 << 20
 """How much may wait for a client that doesn't read before progress is left out."""
@@ -29,13 +29,13 @@ class _InputRequired(Exception):
 
 
 @dataclass(eq=False)
-class Request:
+class ClientRequest:
     """One request, and the way back to who sent it."""
 
     id: RequestId
     params: Json
     client: Client
-    connection: "Connection"
+    connection: "ClientConnection"
 
     @property
     def token(self) -> RequestId | None:
@@ -80,13 +80,13 @@ def first_root(answer: object) -> str | None:
     return next(filter(os.path.isdir, paths), None)
 
 
-Handlers = Mapping[str, Callable[[Request], Awaitable[Json]]]
+Handlers = Mapping[str, Callable[[ClientRequest], Awaitable[Json]]]
 
 
-class Connection:
+class ClientConnection:
     """Answers a client with handlers, by method, until it has gone or `closed` is set."""
 
-    def __init__(self, session: Session, handlers: Handlers, stdin: int, stdout: int) -> None:
+    def __init__(self, session: ClientSession, handlers: Handlers, stdin: int, stdout: int) -> None:
         self.closed = asyncio.Event()
         self.outgoing = bytearray()
         """What waits for the client to read it."""
@@ -130,7 +130,7 @@ class Connection:
             whole, self._incoming = bytes(self._incoming + line), bytearray()
             try:
                 if whole.strip():
-                    self._take(wire.parsed(whole))
+                    self._take(wire.read_message(whole))
             except RpcError as error:
                 self.send({"id": None, **error.answer})
         self._incoming += rest
@@ -140,7 +140,7 @@ class Connection:
         """Send one message."""
         if not self.outgoing:
             self._loop.add_writer(self._stdout, self._on_writable)
-        self.outgoing += wire.encoded(message)
+        self.outgoing += wire.as_line(message)
 
     def _on_writable(self) -> None:
         try:
@@ -192,7 +192,9 @@ class Connection:
         if result is None and method not in self._handlers:
             raise RpcError(wire.METHOD_NOT_FOUND, f"There is no method {method!r} here.")
         if result is None:
-            result = await self._handlers[method](Request(message["id"], params, client, self))
+            result = await self._handlers[method](
+                ClientRequest(message["id"], params, client, self)
+            )
         return client.complete(result)
 
     async def ask(self, method: str, params: Json) -> Json | None:
@@ -211,7 +213,7 @@ class Connection:
         done, _ = await asyncio.wait({self._roots}, timeout=MAX_WAIT_SECONDS)
         return first_root(done.pop().result()) if done else None
 
-    async def _listen(self, request: Request) -> Json:
+    async def _listen(self, request: ClientRequest) -> Json:
         """Keep a client of the stateless era informed, until it cancels this."""
         about = {"_meta": {f"{wire.META}subscriptionId": request.id}}
         wanted = as_object(request.params.get("notifications")).get("toolsListChanged") is True

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.places import home
-from outrider.surfaces.mcp.wire import Json, as_object, encoded
+from outrider.surfaces.mcp.wire import Json, as_line, as_object
 
 NAME = "outrider"
 MAX_ANSWER_SECONDS = 20
@@ -120,7 +120,7 @@ def registered() -> Iterator[tuple[Host, list[str]]]:
 
 def problem_of(command: list[str]) -> str | None:
     """Return why a server that is registered doesn't answer; None where it does."""
-    hello = encoded({"id": 1, "method": "initialize"})
+    hello = as_line({"id": 1, "method": "initialize"})
     try:
         done = subprocess.run(
             command, input=hello, capture_output=True, timeout=MAX_ANSWER_SECONDS, check=True

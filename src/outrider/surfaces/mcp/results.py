@@ -4,11 +4,15 @@ A child's words are quoted as that child's, and bounded; the rest is read page b
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from outrider.protocol import jsonl
+from outrider.protocol.data import from_json, to_json
 from outrider.protocol.outcomes import Outcome
+from outrider.protocol.results import Details, ErrorInfo
+from outrider.protocol.usage import Usage
 from outrider.records.runs import OUTPUT, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.mcp.offer import READER
@@ -21,75 +25,106 @@ GOES_ON = ("running", "waiting")
 """What a run is called that hasn't ended, or not begun."""
 
 
-def told(details: Mapping[str, Any], max_bytes: int, offset: int = 0) -> Json:
-    """Return the result of a tool call, from the `details` of a delegation's result."""
-    run: Json = details["results"][0] if details.get("results") else {}
-    said: Json = {"outcome": run.get("outcome", "refused")}
-    said |= {name: run[name] for name in ("agent", "usage") if name in run}
-    said |= {"runId": details["runId"]} if "runId" in details else {}
-    output: str = run.get("output", "")
-    page = output[offset:].encode()[:max_bytes].decode(errors="ignore")
-    end = offset + len(page)
-    if "structuredOutput" in run and len(page) == len(output):
-        said["structuredOutput"] = run["structuredOutput"]
-    elif page:
-        said["answer"] = _quoted(page, said)
-    if error := details.get("error"):
-        faults = [f"{fault['path']}: {fault['message']}" for fault in run.get("schemaFaults", ())]
-        said["error"] = {**error, "message": "; ".join([error["message"], *faults[:MAX_FAULTS]])}
-    if end < len(output):
-        said["readOn"] = {"runId": details["runId"], "offset": end}
-    return call_result(said)
+@dataclass(frozen=True, slots=True)
+class ReadOn:
+    """The arguments that get the rest."""
+
+    run_id: str
+    offset: int | None = None
 
 
-def recorded(run_id: str) -> Json:
-    """Return the `details` of a run as its record has them; raises `Refusal`."""
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """The answer to a tool call; `OUTPUT_SCHEMA` describes it to the host."""
+
+    outcome: str
+    agent: str | None = None
+    run_id: str | None = None
+    usage: Usage | None = None
+    answer: str | None = None
+    structured_output: Any = None
+    has_structured_output: bool = False
+    error: ErrorInfo | None = None
+    read_on: ReadOn | None = None
+
+
+def call_result(details: Details, max_bytes: int, offset: int = 0) -> Json:
+    """Return the result of a tool call, from the details of a delegation's result."""
+    if not details.results:
+        return _in_both_forms(CallAnswer("refused", error=details.error))
+    run, error = details.results[0], details.error
+    answer = CallAnswer(run.outcome, run.agent, details.run_id, run.usage)
+    answer = _with_page(answer, run.output, max_bytes, offset)
+    if run.has_structured_output and offset == 0 and answer.read_on is None:
+        structured = run.structured_output
+        answer = replace(
+            answer, answer=None, structured_output=structured, has_structured_output=True
+        )
+    if error is not None:
+        faults = [f"{fault['path']}: {fault['message']}" for fault in run.schema_faults or ()]
+        error = replace(error, message="; ".join([error.message, *faults[:MAX_FAULTS]]))
+    return _in_both_forms(replace(answer, error=error))
+
+
+def recorded_result(run_id: str, max_bytes: int, offset: int = 0) -> Json:
+    """Return the same from a run's record, as far as that goes; raises `Refusal`."""
     run = find_run(runs_folder(os.environ), run_id)
     if run.result:
-        return dict(run.result["details"])
-    output = run.folder / OUTPUT
-    said = output.read_text("utf-8", "replace") if output.exists() else ""
-    agent = str(run.opening.get("agent", ""))
-    return {"runId": run.id, "results": [{"agent": agent, "outcome": run.state, "output": said}]}
+        return call_result(from_json(Details, run.result["details"]), max_bytes, offset)
+    file = run.folder / OUTPUT
+    output = file.read_text("utf-8", "replace") if file.exists() else ""
+    answer = CallAnswer(run.state, str(run.opening.get("agent", "")), run.id)
+    return _in_both_forms(_with_page(answer, output, max_bytes, offset))
 
 
 def handle(run_id: str) -> Json:
     """Return the answer for a run that goes on; without an id it hasn't begun."""
     if not run_id:
-        return call_result({"outcome": "waiting"})
-    return call_result({"outcome": "running", "runId": run_id, "readOn": {"runId": run_id}})
+        return _in_both_forms(CallAnswer("waiting"))
+    return _in_both_forms(CallAnswer("running", run_id=run_id, read_on=ReadOn(run_id)))
 
 
-def call_result(said: Json) -> Json:
-    """Return the result of a tool call that says this, in both ways."""
+def _with_page(answer: CallAnswer, output: str, max_bytes: int, offset: int) -> CallAnswer:
+    """Return an answer with the part of the output from `offset` on, and where the next begins."""
+    page = output[offset:].encode()[:max_bytes].decode(errors="ignore")
+    end = offset + len(page)
+    more = ReadOn(answer.run_id or "", end) if end < len(output) else None
+    return replace(answer, answer=_quoted(page, answer) if page else None, read_on=more)
+
+
+def _in_both_forms(answer: CallAnswer) -> Json:
     return {
-        "content": [{"type": "text", "text": _text(said)}],
-        "structuredContent": said,
-        "isError": said["outcome"] not in (Outcome.COMPLETED, *GOES_ON),
+        "content": [{"type": "text", "text": "\n".join(_lines(answer))}],
+        "structuredContent": to_json(answer),
+        "isError": answer.outcome not in (Outcome.COMPLETED, *GOES_ON),
     }
 
 
-def _quoted(text: str, said: Json) -> str:
-    origin = {"agent": said.get("agent", ""), "run": said["runId"], "outcome": said["outcome"]}
+def _quoted(text: str, answer: CallAnswer) -> str:
+    origin = {"agent": answer.agent or "", "run": answer.run_id or "", "outcome": answer.outcome}
     return marked("subagent-output", text, **origin)
 
 
-def _text(said: Json) -> str:
-    parts = [said["answer"]] if "answer" in said else []
-    if "structuredOutput" in said:
-        parts.append(_quoted(jsonl.pretty(said["structuredOutput"]), said))
-    if error := said.get("error"):
-        parts.append(f"{error['code']}: {error['message']}")
-    return "\n".join([*parts, f"[{' · '.join(_facts(said))}]"])
+def _lines(answer: CallAnswer) -> Iterator[str]:
+    if answer.answer is not None:
+        yield answer.answer
+    if answer.has_structured_output:
+        yield _quoted(jsonl.pretty(answer.structured_output), answer)
+    if answer.error is not None:
+        yield f"{answer.error.code}: {answer.error.message}"
+    yield f"[{' · '.join(_facts(answer))}]"
 
 
-def _facts(said: Json) -> list[str]:
-    facts = [said["outcome"], *([f"run {said['runId']}"] if "runId" in said else [])]
-    if usage := said.get("usage"):
-        facts += [count(usage["turns"], "turn"), count(usage["input"] + usage["output"], "token")]
-        facts += [f"${usage['cost']:.4f}"] if usage["cost"] else []
-    if said["outcome"] in GOES_ON:
-        facts.append("it goes on: the same call again joins it and starts no other")
-    if "readOn" in said:
-        facts.append(f"for more: {READER} {jsonl.encode(said['readOn']).decode()}")
-    return facts
+def _facts(answer: CallAnswer) -> Iterator[str]:
+    yield answer.outcome
+    if answer.run_id is not None:
+        yield f"run {answer.run_id}"
+    if (usage := answer.usage) is not None:
+        yield count(usage.turns, "turn")
+        yield count(usage.input + usage.output, "token")
+        if usage.cost:
+            yield f"${usage.cost:.4f}"
+    if answer.outcome in GOES_ON:
+        yield "it goes on: the same call again joins it and starts no other"
+    if answer.read_on is not None:
+        yield f"for more: {READER} {jsonl.encode(to_json(answer.read_on)).decode()}"

@@ -11,19 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from outrider.delegation.admission import max_children
-from outrider.delegation.briefing import hide_secrets
-from outrider.delegation.perform import Caller
-from outrider.delegation.preparation import Prepared, checked
+from outrider.delegation.perform import Caller, perform
+from outrider.delegation.preparation import Prepared
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
+from outrider.delegation.project import Project
 from outrider.processes.reaping import libc
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
-from outrider.protocol.results import refused
+from outrider.protocol.results import Details, refused
 from outrider.runtimes.native.fork_server import hosted_fork_server
 from outrider.settings.keys import Config
-from outrider.surfaces.mcp.connection import Request
-from outrider.surfaces.mcp.results import handle, recorded, told
+from outrider.surfaces.mcp.connection import ClientRequest
+from outrider.surfaces.mcp.results import call_result, handle, recorded_result
 from outrider.surfaces.mcp.wire import Json
 from outrider.surfaces.text import as_text, fit, one_line
 
@@ -51,12 +50,11 @@ class Run:
     doing: str = "waiting for other subagents to end"
     has_handle: bool = False
     """Whether a client was told that it goes on, and may ask for it again."""
-    watchers: set[Request] = field(default_factory=set[Request])
-    task: "asyncio.Task[Json]" = field(init=False)
+    watchers: set[ClientRequest] = field(default_factory=set[ClientRequest])
+    task: "asyncio.Task[Details | None]" = field(init=False)
 
-    def on_start(self, prepared: Prepared, run_id: str) -> None:
+    def on_start(self, _prepared: Prepared, run_id: str) -> None:
         """Take in that the child starts."""
-        hide_secrets(prepared)
         self.id = run_id
 
     def on_event(self, event: Event) -> None:
@@ -75,7 +73,7 @@ class Run:
         """End it; its record has what there is so far."""
         self.task.cancel()
 
-    async def ended(self, request: Request, seconds: float) -> bool:
+    async def ended(self, request: ClientRequest, seconds: float) -> bool:
         """Wait so long, with progress on the way; return whether it has ended."""
         give_up = time.monotonic() + seconds
         self.watchers.add(request)
@@ -87,27 +85,24 @@ class Run:
             self.watchers.discard(request)
         return self.task.done()
 
-    async def details(self, caller: Caller, room: asyncio.Semaphore) -> Json:
-        """Do it, and return the `details` of its result; with a handle, only its record has them.
+    async def perform(self, caller: Caller, project: Project) -> Details | None:
+        """Do it, and return the details of its result; with a handle, only its record has them.
 
         A client may never ask again, and a server that lives long must not keep all that was said.
         """
         folder, name, arguments = self.key
         caller = replace(caller, on_start=self.on_start, on_event=self.on_event)
-        tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder, caller))
+        tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder))
         try:
-            if room.locked():  # what is refused doesn't wait; what was read for that isn't kept
-                checked(tool.request(arguments), caller.env, caller.flags)
-            async with room:
-                result = await tool.call(arguments)
+            result = await perform(tool.request(arguments), caller, project)
         except Refusal as refusal:
             result = refused(refusal)
         except asyncio.CancelledError:  # by `stop`
             if self.id:
-                return {}
+                return None
             why = "It was stopped before a child was started."
             result = refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
-        return {} if self.has_handle and self.id else result.to_dict()["details"]
+        return None if self.has_handle and self.id else result.details
 
 
 class Runs:
@@ -115,15 +110,16 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
-        self._rooms: dict[int, asyncio.Semaphore] = {}
-        """For so many runs at once. Nothing is prepared for the others: any number may wait."""
         self._timers: tuple[asyncio.TimerHandle, ...] = ()
         """What is done when nothing has been delegated for a while."""
 
-    async def call(self, request: Request, key: Key, config: Config, caller: Caller) -> Json:
+    async def call(
+        self, request: ClientRequest, name: str, arguments: Json, project: Project, caller: Caller
+    ) -> Json:
         """Return the result of a tool that delegates, or a handle where that takes too long."""
+        key, config = (project.folder, name, arguments), project.config
         joined = [run for run in self._runs if run.has_handle and run.key == key]
-        run = joined[0] if joined else self._begin(Run(key), config, caller)
+        run = joined[0] if joined else self._begin(Run(key), caller, project)
         try:
             run.has_handle = not await run.ended(request, patience(request, config))
         except asyncio.CancelledError:
@@ -133,7 +129,8 @@ class Runs:
         if run.has_handle:
             return handle(run.id)
         self.forget(run)
-        return told(run.task.result() or recorded(run.id), config.mcp.result_bytes)
+        details, most = run.task.result(), config.mcp.result_bytes
+        return call_result(details, most) if details else recorded_result(run.id, most)
 
     def find(self, run_id: str) -> Run | None:
         """Return a run that goes on or has a handle, by its id."""
@@ -144,14 +141,13 @@ class Runs:
         with suppress(ValueError):  # two may have waited for it
             self._runs.remove(run)
 
-    def _begin(self, run: Run, config: Config, caller: Caller) -> Run:
-        most = max_children(config.subagents.max_concurrent)
-        room = self._rooms.setdefault(most, asyncio.Semaphore(most))
-        run.task = asyncio.create_task(run.details(caller, room))
+    def _begin(self, run: Run, caller: Caller, project: Project) -> Run:
+        run.task = asyncio.create_task(run.perform(caller, project))
         self._runs.append(run)
         for timer in self._timers:
             timer.cancel()
-        run.task.add_done_callback(lambda _: self._on_end(run, config.warm.keep_minutes))
+        keep_minutes = project.config.warm.keep_minutes
+        run.task.add_done_callback(lambda _: self._on_end(run, keep_minutes))
         return run
 
     def _on_end(self, run: Run, keep_minutes: int) -> None:
@@ -178,7 +174,7 @@ def _tidy() -> None:
         libc().malloc_trim(0)
 
 
-def patience(request: Request, config: Config) -> float:
+def patience(request: ClientRequest, config: Config) -> float:
     """Return for how many seconds a client can be kept waiting."""
     counts = request.token is not None and request.client.info.get("name") not in DEAF_CLIENTS
     return float("inf") if counts else config.mcp.reply_within_ms / 1000

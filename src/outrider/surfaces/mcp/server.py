@@ -4,23 +4,21 @@ import asyncio
 import re
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
-from outrider.agents.definitions import AgentDefinition, normal_name
-from outrider.agents.permissions import Clearance
+from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.perform import Caller
-from outrider.delegation.preparation import Confirm
-from outrider.delegation.profiles import sub_agent_profile
-from outrider.delegation.project import Project, open_project
+from outrider.delegation.project import open_project
 from outrider.delegation.request import invalid
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import refused
 from outrider.settings.keys import Config
-from outrider.surfaces.mcp.connection import Connection, Request
+from outrider.surfaces.mcp.connection import ClientConnection, ClientRequest
 from outrider.surfaces.mcp.offer import READER, Offer
-from outrider.surfaces.mcp.results import handle, recorded, told
+from outrider.surfaces.mcp.results import call_result, handle, recorded_result
 from outrider.surfaces.mcp.runs import Runs, patience
-from outrider.surfaces.mcp.wire import INVALID_PARAMS, Json, RpcError, Session, as_object
+from outrider.surfaces.mcp.wire import INVALID_PARAMS, ClientSession, Json, RpcError, as_object
 from outrider.surfaces.reports import REPORTS
 
 LOOK_EVERY_SECONDS = 2.0
@@ -32,21 +30,21 @@ print(*report(sys.argv[1], sys.argv[2:]).lines(100), sep="\\n")
 """
 
 
-async def serve(session: Session, offer: Offer, pending: bytes, stdout: int) -> None:
+async def serve(session: ClientSession, offer: Offer, pending: bytes, stdout: int) -> None:
     """Serve a client that has been greeted, beginning with what it sent meanwhile."""
-    await Server(session, offer, stdout).serve(pending)
+    await McpServer(session, offer, stdout).serve(pending)
 
 
-class Server:
+class McpServer:
     """Answers one client."""
 
-    def __init__(self, session: Session, offer: Offer, stdout: int) -> None:
+    def __init__(self, session: ClientSession, offer: Offer, stdout: int) -> None:
         handlers = {
             "tools/call": self._call_tool,
             "prompts/list": self._list_prompts,
             "prompts/get": self._get_prompt,
         }
-        self._connection = Connection(session, handlers, 0, stdout)
+        self._connection = ClientConnection(session, handlers, 0, stdout)
         self._offer = offer
         self._runs = Runs()
         self._confirmed: set[AgentDefinition] = set()
@@ -69,33 +67,26 @@ class Server:
                 self._connection.tools_changed()
             await asyncio.sleep(LOOK_EVERY_SECONDS)
 
-    async def _call_tool(self, request: Request) -> Json:
+    async def _call_tool(self, request: ClientRequest) -> Json:
         name, arguments = request.params.get("name"), as_object(request.params.get("arguments"))
         try:
             project = open_project(Path(await request.root() or self._offer.folder))
-            folder, config, env = project.folder, project.config, project.env
+            config = project.config
             if not config.subagents.enabled or name not in (READER, *config.subagents.tools):
                 raise RpcError(INVALID_PARAMS, f"There is no tool {name!r} here.")
             if name == READER:
                 return await self._read_on(request, arguments, config)
-            caller = Caller(env, confirm=await self._confirm(request, name, arguments, project))
-            del project  # hundreds of calls may wait, and none of them needs it
-            return await self._runs.call(request, (folder, name, arguments), config, caller)
+            confirm = partial(self._confirm, request) if request.client.can_ask else None
+            caller = Caller(project.env, confirm=confirm)
+            return await self._runs.call(request, name, arguments, project, caller)
         except Refusal as refusal:
-            return told(refused(refusal).to_dict()["details"], 0)
+            return call_result(refused(refusal).details, 0)
 
     async def _confirm(
-        self, request: Request, name: str, arguments: Json, project: Project
-    ) -> Confirm | None:
-        """Ask the person about a repository's agent; None where the policy has to decide."""
-        profile = sub_agent_profile(name)
-        called = str(arguments.get(profile.agent_arg or "", profile.agent))
-        agent = project.discovery.agents.get(normal_name(called))
-        if agent is None or not request.client.can_ask:
-            return None
-        given, _ = project.permit(agent, interactive=True)
-        clearance, reason = project.clearance(agent, given, interactive=True)
-        if clearance is Clearance.ASK and agent not in self._confirmed:
+        self, request: ClientRequest, agent: AgentDefinition, reason: str
+    ) -> bool | None:
+        """Ask the person about a repository's agent, once; None where the client has no answer."""
+        if agent not in self._confirmed:
             form: Json = {"type": "object", "properties": {}}
             question = {"message": f"{reason}. Let it run?", "requestedSchema": form}
             answer = await request.ask("confirm", "elicitation/create", question)
@@ -103,9 +94,9 @@ class Server:
                 return None
             if answer.get("action") == "accept":
                 self._confirmed.add(agent)
-        return lambda _reason: agent in self._confirmed
+        return agent in self._confirmed
 
-    async def _read_on(self, request: Request, given: Json, config: Config) -> Json:
+    async def _read_on(self, request: ClientRequest, given: Json, config: Config) -> Json:
         """Return a page of a run's answer, when it has ended; a handle where it hasn't in time."""
         run_id = str(given.get("runId"))
         if not re.fullmatch("[0-9a-f]{8}", run_id):
@@ -120,15 +111,15 @@ class Server:
             if not await run.ended(request, seconds):
                 return handle(run_id)
             self._runs.forget(run)
-        return told(recorded(run_id), limit, _number(given, "offset", 0))
+        return recorded_result(run_id, limit, _number(given, "offset", 0))
 
-    async def _list_prompts(self, _request: Request) -> Json:
+    async def _list_prompts(self, _request: ClientRequest) -> Json:
         options = {"name": "options", "description": "Words as on the command line."}
         reports = REPORTS.items() if self._offer.has_prompts() else ()
         prompts = [{"name": name, "description": what} for name, what in reports]
         return {"prompts": [{**prompt, "arguments": [options]} for prompt in prompts]}
 
-    async def _get_prompt(self, request: Request) -> Json:
+    async def _get_prompt(self, request: ClientRequest) -> Json:
         """Return a report, made in a process of its own: it loads much, and may take long."""
         name = str(request.params.get("name"))
         if name not in REPORTS or not self._offer.has_prompts():

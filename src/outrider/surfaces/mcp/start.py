@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from outrider.surfaces.mcp.offer import Offer
-from outrider.surfaces.mcp.wire import Session, greeted
+from outrider.surfaces.mcp.wire import ClientSession, greet
 
 
 def main() -> int:
@@ -13,9 +13,9 @@ def main() -> int:
     stdout = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not get between the messages
     offer = Offer(Path.cwd())
-    session = Session(offer.describe, offer.tools)
+    session = ClientSession(offer.describe, offer.tools)
     try:
-        pending = greeted(session, 0, stdout)
+        pending = greet(session, 0, stdout)
         if pending is not None:
             _load_asyncio()
             from asyncio import run

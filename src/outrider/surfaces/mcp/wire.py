@@ -69,7 +69,7 @@ class Client:
 
 
 @dataclass
-class Session:
+class ClientSession:
     """One client: who it is, and what it is answered to begin with, which must not take long."""
 
     describe: Callable[[], Json]
@@ -108,7 +108,7 @@ class Session:
         return {} if method == "ping" else None
 
 
-def parsed(line: bytes) -> Json:
+def read_message(line: bytes) -> Json:
     """Return the message on a line; raises `RpcError`."""
     if len(line) > MAX_MESSAGE_BYTES:
         raise RpcError(PARSE_ERROR, f"A message has at most {MAX_MESSAGE_BYTES:,} bytes.")
@@ -125,12 +125,12 @@ def parsed(line: bytes) -> Json:
     return known
 
 
-def encoded(message: Json) -> bytes:
+def as_line(message: Json) -> bytes:
     """Return a message as a line."""
     return json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n"
 
 
-def greeted(session: Session, stdin: int, stdout: int) -> bytes | None:
+def greet(session: ClientSession, stdin: int, stdout: int) -> bytes | None:
     """Answer what a client opens with before more is loaded; return what was read beyond that.
 
     It ends when the client wants something else, or has its tools and is silent. None says that
@@ -154,10 +154,10 @@ def greeted(session: Session, stdin: int, stdout: int) -> bytes | None:
     return pending
 
 
-def _opening(session: Session, line: bytes) -> bytes | None:
+def _opening(session: ClientSession, line: bytes) -> bytes | None:
     """Return the answer to a line, None where more has to be loaded for it."""
     try:
-        message = parsed(line)
+        message = read_message(line)
         if "id" not in message:
             return b""  # there is nothing yet that a notification could be about
         client = session.client_of(message.get("method", ""), message.get("params", {}))
@@ -165,4 +165,4 @@ def _opening(session: Session, line: bytes) -> bytes | None:
     except RpcError:
         return None
     answer = {"id": message["id"], "result": client.complete(result or {})}
-    return None if result is None else encoded(answer)
+    return None if result is None else as_line(answer)

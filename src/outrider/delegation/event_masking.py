@@ -31,7 +31,7 @@ class MaskedEvent:
     """Where masking changed the structured output, as paths into that."""
 
 
-class Gate:
+class EventMasker:
     """Masks the lines of one child. Text that comes in pieces is masked as if it came whole."""
 
     def __init__(self, masker: Masker) -> None:

@@ -1,4 +1,4 @@
-"""What a child sends is masked once, at the gate; nothing gets around it."""
+"""What a child sends is masked once, where it enters; nothing gets around it."""
 
 import ast
 import asyncio
@@ -15,6 +15,7 @@ from outrider.delegation import perform
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import EVENTS
+from outrider.runtimes.native import runtime as native
 from outrider.runtimes.runtime import ChildExit, Listener
 
 CANARY = "canary-" + "Zx81-Qw77-Lm20"
@@ -44,7 +45,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
         },
         "summary": CANARY,
     },
-    "request": {"id": CANARY, "kind": CANARY, "name": CANARY, "args": {CANARY: CANARY}},
+    "parent_request": {"id": CANARY, "kind": CANARY, "name": CANARY, "args": {CANARY: CANARY}},
     "dropped": {"turn": 1, "ids": [CANARY]},
     "turn_end": {"turn": 1},
     "task_finish": {
@@ -82,7 +83,7 @@ async def test_nothing_reaches_a_file_a_result_or_a_stream_unmasked(
 ) -> None:
     monkeypatch.setenv("CANARY_API_TOKEN", CANARY)
     monkeypatch.setattr(perform, "UPDATE_INTERVAL_SECONDS", 0)
-    monkeypatch.setattr(perform, "NativeRuntime", lambda *_, **__: Telling(until))
+    monkeypatch.setattr(native, "NativeRuntime", lambda *_, **__: Telling(until))
     updates: list[ToolResult] = []
     result = await subagent("explorer", "Look.", model="embedded", on_update=updates.append)
     single = result.details.results[0]
@@ -99,11 +100,11 @@ def test_the_samples_are_all_events() -> None:
 
 
 def test_no_other_module_of_delegation_masks() -> None:
-    """The gate masks the child's words; a project's masker the caller's own task and folder."""
+    """`EventMasker` masks a child's words, a project's masker the caller's task and folder."""
     using = {
         path.name
         for path in (SOURCE / "delegation").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module == "outrider.masking"
     }
-    assert using == {"gate.py", "project.py"}
+    assert using == {"event_masking.py", "project.py"}

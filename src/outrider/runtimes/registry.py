@@ -1,0 +1,104 @@
+"""The runtimes that an agent can name, and what each of them needs and can't do."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from outrider.agents.definitions import NATIVE, PI
+from outrider.agents.permissions import Permit
+from outrider.masking import Masker
+from outrider.models.local_servers import LocalServer
+from outrider.models.resolution import ModelChoice, choose_model
+from outrider.runtimes.runtime import Runtime
+from outrider.settings.keys import Config
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWishes:
+    """Who names a model, and where one could be found."""
+
+    flag: str | None
+    agent: str | None
+    configured: str | None
+    env: Mapping[str, str]
+    local_servers: Callable[..., LocalServer | None]
+
+
+class RuntimeKind(Protocol):
+    """What delegation knows of a runtime before a task runs in it."""
+
+    has_report_back: bool
+    """Whether its children have the tool; otherwise the schema is put into words."""
+    warnings: tuple[str, ...]
+    """What every caller should know of it."""
+
+    def create(
+        self, config: Config, env: Mapping[str, str], masker: Masker, *, one_shot: bool
+    ) -> Runtime:
+        """Return the runtime for one task of a caller with this environment."""
+        ...
+
+    def permit(self, given: Permit) -> Permit:
+        """Return a permit without what the runtime doesn't have."""
+        ...
+
+    def choose_model(self, wishes: ModelWishes) -> ModelChoice:
+        """Return the model that answers."""
+        ...
+
+
+class _Native:
+    has_report_back = True
+    warnings: tuple[str, ...] = ()
+
+    def create(
+        self, config: Config, env: Mapping[str, str], masker: Masker, *, one_shot: bool
+    ) -> Runtime:
+        from outrider.runtimes.native.runtime import NativeRuntime
+
+        return NativeRuntime(env, keep_minutes=config.warm.keep_minutes, one_shot=one_shot)
+
+    def permit(self, given: Permit) -> Permit:
+        return given
+
+    def choose_model(self, wishes: ModelWishes) -> ModelChoice:
+        return choose_model(
+            flag=wishes.flag,
+            agent=wishes.agent,
+            configured=wishes.configured,
+            env=wishes.env,
+            local_servers=wishes.local_servers,
+        )
+
+
+class _Pi:
+    has_report_back = False
+    warnings: tuple[str, ...] = (
+        "the agent runs in pi, which reads files itself, so secrets in them reach its model; the "
+        "receipt is what pi reports, without hashes",
+    )
+
+    def create(
+        self, config: Config, env: Mapping[str, str], masker: Masker, *, one_shot: bool
+    ) -> Runtime:
+        from outrider.runtimes.pi.runtime import PiRuntime
+
+        return PiRuntime(masker, config.limits.event_bytes)
+
+    def permit(self, given: Permit) -> Permit:
+        from outrider.runtimes.pi.choices import for_pi
+
+        return for_pi(given)
+
+    def choose_model(self, wishes: ModelWishes) -> ModelChoice:
+        from outrider.runtimes.pi.choices import choose_pi_model
+
+        return choose_pi_model(wishes.flag, wishes.agent, wishes.configured, wishes.env)
+
+
+_KINDS: dict[str, RuntimeKind] = {NATIVE: _Native(), PI: _Pi()}
+
+
+def runtime_kind(name: str) -> RuntimeKind:
+    """Return a runtime by its name; an agent that names another one is never run."""
+    return _KINDS.get(name, _KINDS[NATIVE])
