@@ -7,8 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -16,6 +17,7 @@ from conftest import COLD, unmeasured_environment
 from outrider.testing import ScriptedModel, answer
 
 ROOT = Path(__file__).resolve().parent.parent
+README, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
 FENCE = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = {"markdown", "mermaid", "diff", "text"}
 """What can't be run by itself; the recipes' diffs are applied by their own test."""
@@ -26,6 +28,7 @@ RUN_BY_CI = {
     "uvx --from . outrider doctor": ("dev", '"uvx", "--from"'),
 }
 """What CI runs, around the tests and not within them, and where."""
+LINK = re.compile(r"\]\((?!https?:)([^)]+)\)")
 
 
 def _generator():
@@ -83,9 +86,14 @@ def test_every_fenced_example_works(
         return
     if "jq" in code and not shutil.which("jq"):
         pytest.skip("jq isn't installed, which this example pipes into")
-    # A server of the reader's own, as the example names it, is the scripted one here.
+    # A server of the reader's own, as the example names it, is the scripted one here; the host
+    # that an example registers with agrees to everything, and `test_mcp_install.py` says to what.
     code = code.replace("http://127.0.0.1:8080/v1", model.base_url)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    host = world.parent / "bin" / "claude"
+    host.parent.mkdir()
+    host.write_text("#!/bin/sh\n")
+    host.chmod(0o755)
+    path = f"{Path(sys.executable).parent}:{host.parent}:{os.environ['PATH']}"
     start = COLD if language == "python" else {"XDG_RUNTIME_DIR": str(warm_runtime)}
     done = subprocess.run(
         _command(language, code),
@@ -131,8 +139,48 @@ def lines_of(picture: Path) -> list[str]:
     return [*lines[: moves[0] + 1], *lines[moves[-1] :]]
 
 
-@pytest.mark.parametrize("page", generate.pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*generate.pages(), CHINESE], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
-        assert (page.parent / target).exists(), target
+    for target, _, anchor in (link.partition("#") for link in LINK.findall(text)):
+        place = page.parent / target if target else page
+        assert place.exists(), target
+        assert not anchor or anchor in anchors_of(place), f"{target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-").lower() for heading in headings}
+
+
+def test_both_readmes_have_the_same_code_and_lead_to_each_other() -> None:
+    english, chinese = README.read_text(), CHINESE.read_text()
+    assert FENCE.findall(english) == FENCE.findall(chinese)
+    assert CHINESE.name in LINK.findall(english) and README.name in LINK.findall(chinese)
+
+
+def test_a_readme_is_read_in_thirty_seconds() -> None:
+    assert all(len(page.read_text().splitlines()) < 150 for page in (README, CHINESE))
+
+
+@pytest.mark.parametrize("page", [README, CHINESE], ids=lambda page: page.name)
+def test_a_readme_has_the_published_figures(page: Path) -> None:
+    published = json.loads((ROOT / "benchmarks/latest.json").read_text())
+    turn = {name: median(taken) for name, taken in published["latency"]["one"].items()}
+    memory = published["memory"]
+    inside = ("deepagents", "openai-agents", "pydantic-ai-harness", "smolagents")
+    times = [turn["outrider warm"], turn["outrider run"]]
+    times += [*least_and_most(turn[name] for name in inside), turn["pi -p"]]
+    grown = least_and_most(memory[name]["parent_mb"] for name in inside)
+    sizes = [f"{memory[name]['child_mb']:.0f}" for name in ("outrider warm", "pi -p")]
+    sizes[1:1] = [f"{size:.1f}" for size in grown]
+    rows = re.findall(r"^\|(.*?) (?:ms|MB) \|$", page.read_text(), re.MULTILINE)
+    shown = [re.findall(r"\d[\d.]*", row) for row in rows]
+    assert shown == [[f"{time:.0f}" for time in times], sizes], "update the table"
+
+
+def least_and_most(values: Iterable[float]) -> list[float]:
+    """Return the ends of a range."""
+    ordered = sorted(values)
+    return [ordered[0], ordered[-1]]
