@@ -96,7 +96,7 @@ def _speed(results: Json) -> list[JudgedAim]:
             f"{times(share)} faster ({milliseconds(one)}, {milliseconds(pi_one)})",
         ),
         JudgedAim(
-            "warm, one-turn task: compared with deepagents, which uses no process (no limit set)",
+            "warm, one-turn task: compared with deepagents, which starts no process (no limit set)",
             "not measured" if near is None else f"{times(near)} its time ({milliseconds(deep)})",
             None,
         ),
@@ -134,10 +134,10 @@ def _at_once(results: Json) -> list[JudgedAim]:
             f"{number(child)} MB, its guardian included, with {memory.get('tasks')} at once",
         ),
         _at_most(
-            "no descriptor and no process left over except the warm process",
+            "no descriptors or processes left over, except the warm process",
             None if processes is None or descriptors is None else max(descriptors, processes),
             0,
-            f"{descriptors} descriptors and {processes} processes more than before, after "
+            f"{descriptors} more descriptors and {processes} more processes than before, after "
             f"{left.get('tasks')} at once",
         ),
     ]
@@ -149,8 +149,8 @@ def _parent(results: Json) -> JudgedAim:
     delegating, copying = (median(cpu.get(kind, [])) for kind in kinds)
     factor = ratio(delegating, copying)
     return _at_most(
-        f"the parent's own CPU for a delegation: at most {MAX_PARENT_CPU_RATIO} times that of "
-        "copying its events",
+        f"the parent's own CPU time for a delegation: at most {MAX_PARENT_CPU_RATIO} times that "
+        "of copying its events",
         factor,
         MAX_PARENT_CPU_RATIO,
         f"{times(factor)} ({milliseconds(delegating)}, {milliseconds(copying)})",
@@ -160,13 +160,13 @@ def _parent(results: Json) -> JudgedAim:
 def _history(results: Json) -> list[JudgedAim]:
     found: list[JudgedAim] = []
     for title, costs, limit in (
-        ("the loop's own cost of a turn", results.get("loop", {}), 2),
+        ("the loop's own cost", results.get("loop", {}), 2),
         ("the same with the OpenAI wire", results.get("history", {}).get(WARM, {}), 5),
     ):
         grown = ratio(costs.get("400"), costs.get("10"))
         shown = f"{times(grown)} ({milliseconds(costs.get('10'))} to "
         shown += f"{milliseconds(costs.get('400'))})"
-        aim = f"{title} at history 400: at most {limit} times that at 10"
+        aim = f"{title} at turn 400: at most {limit} times that at turn 10"
         found.append(_at_most(aim, grown, limit, shown))
     return found
 
@@ -190,7 +190,7 @@ def _throughput(results: Json) -> list[JudgedAim]:
             f"{number(slowest)} MB/s at the slowest",
         ),
         _at_most(
-            f"sanitising is linear to {sizes[-1] if sizes else 100} MB",
+            f"sanitising is linear up to {sizes[-1] if sizes else 100} MB",
             grown,
             1.5 * factor,
             f"{times(grown)} the time for {times(factor)} the text",
@@ -207,10 +207,10 @@ def _throughput(results: Json) -> list[JudgedAim]:
 
 def _queue(results: Json) -> JudgedAim:
     queue = results.get("queue")
-    aim = "the queue is fair: never wider than set, and first come, first served"
+    aim = "the queue is fair: never more at once than allowed, and first come, first served"
     if not queue:
         return JudgedAim(aim, "not measured", None)
-    shown = f"at most {queue['most_at_once']} at once with a width of {queue['width']}; none of "
+    shown = f"at most {queue['most_at_once']} at once with a limit of {queue['width']}; none of "
     shown += f"{queue['tasks']} tasks more than {queue['displaced']} places out of order"
     fair = queue["most_at_once"] <= queue["width"] and queue["displaced"] <= queue["width"]
     return JudgedAim(aim, shown, fair)
@@ -220,7 +220,7 @@ def _first_key(results: Json) -> JudgedAim:
     startup = results.get("startup", {})
     taken, bare = median(startup.get(FIRST_KEY)), median(startup.get(PROMPT_TOOLKIT))
     share = ratio(taken, bare)
-    aim = "`outrider chat` takes the first key: at most 1.5 times `import prompt_toolkit`"
+    aim = "`outrider chat` accepts the first key: at most 1.5 times `import prompt_toolkit`"
     shown = f"{times(share)} ({milliseconds(taken)}, {milliseconds(bare)})"
     return _at_most(aim, share, MAX_FIRST_KEY_RATIO, shown)
 
@@ -230,8 +230,8 @@ def _mcp(results: Json) -> list[JudgedAim]:
     first, bare = median(found.get("first")), median(found.get("bare"))
     share = ratio(first, bare)
     shown = f"{times(share)} ({milliseconds(first)}, {milliseconds(bare)})"
-    answers = "`outrider mcp` answers `initialize` and `tools/list`: at most 10 times a bare Python"
-    memory = "`outrider mcp` is idle: under 30 MB, after two hundred delegations too"
+    answers = "`outrider mcp` answers `initialize` and `tools/list`: at most 10 times bare Python"
+    memory = "`outrider mcp`, idle: under 30 MB, even after two hundred delegations"
     most = max(found["idle"], found["after"]) / 1e6 if found else None
     held = f"{number((found.get('idle') or 0) / 1e6)} MB, then {number(most)} MB after "
     held += f"{found.get('delegations')} delegations"
@@ -243,7 +243,7 @@ def _mcp(results: Json) -> list[JudgedAim]:
 
 def _killed(results: Json) -> JudgedAim:
     aim = "the warm process is killed at random during 500 delegations: 99 % are answered, none "
-    aim += "is answered wrong, none runs twice"
+    aim += "wrongly, and none runs twice"
     if not (killed := results.get("killed")):
         return JudgedAim(aim, "not measured", None)
     tasks, answered = killed["tasks"], killed["answered"]

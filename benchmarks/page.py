@@ -13,44 +13,44 @@ PLOTS = "../benchmarks/plots"
 OPENING = """\
 # Benchmarks
 
-Outrider and other agent runtimes get the same tasks and talk to the same scripted model server,
-which answers at once. The figures therefore show what the runtimes themselves cost. They take
-turns, and each has its own home folder. To measure again:
+Outrider and other agent runtimes get the same tasks and use the same scripted model server, which
+answers immediately, so the figures show what the runtimes themselves cost. The runtimes take turns,
+and each has its own home folder. To run the benchmarks:
 
 ```
 python3 -m benchmarks                          # everything, about 25 minutes; writes this page
-python3 -m benchmarks --quick                  # a smaller scale; prints the page, writes nothing
+python3 -m benchmarks --quick                  # a smaller scale; prints the page only
 python3 -m benchmarks --only parent --publish  # one part; the others keep their figures
-python3 -m benchmarks --page                   # this page and its plots from the last results
+python3 -m benchmarks --page                   # this page and its plots, from the last results
 ```
 
-The first run installs the other runtimes. No figure on this page is written by hand. Times are
-medians unless a table says otherwise. Ratios matter more than times, which depend on the machine.
+The first run installs the other runtimes. Every figure on this page is generated. Times are medians
+unless a table says otherwise. Times depend on the machine, so look at the ratios.
 """
 
 COMPARABLE = """\
-## What is not comparable
+## What isn't comparable
 
 - `pydantic-ai-harness`, `deepagents`, `openai-agents` and `smolagents` run a subagent as a function
-  in the parent's process. It shares the parent's memory, environment and secrets, and it can't be
-  killed, limited or confined on its own. Outrider and `pi` give each task a process. The in-process
-  figures show what a task costs without that.
-- The in-process runtimes are called through their own delegation tool, without a parent's model:
-  `SubAgents`' `delegate_task`, deepagents' `task`, `Agent.as_tool`, a managed agent of smolagents.
-- Each task reads one small file in every turn but the last. Outrider and `pi` use their own `read`
-  tool, with its checks and records; the in-process runtimes get a two-line function.
+  in the parent's process. It shares the parent's memory, environment and secrets, and can't be
+  killed, limited or confined on its own. Outrider and `pi` start a process for each task. The
+  in-process figures show what a task costs without one.
+- The in-process runtimes are called through their own delegation tool, without a parent model:
+  `SubAgents`' `delegate_task`, deepagents' `task`, `Agent.as_tool`, a smolagents managed agent.
+- Each task reads one small file in every turn except the last. Outrider and `pi` use their own
+  `read` tool, with its checks and records; the in-process runtimes get a two-line function.
 - Outrider's warm process keeps one spare child ready while it is idle. A single task gets that
   child, as in "One task"; tasks that start together are forked on demand.
 - Outrider also records every run, masks secrets in everything that leaves it, and enforces
   deadlines and budgets. Its figures include that.
-- `pi -p` is pi as a person calls it. `pi as a child` is pi as a parent spawns it: JSON events, no
-  session, extensions, skills, templates or context files, and only its reading tools. Comparisons
+- `pi -p` is pi as you would run it. `pi as a child` is pi as a parent spawns it: JSON events, no
+  session, extensions, skills, templates or context files, and only its read tools. Comparisons
   with "pi" use the faster of the two.
 - `pi-subagents` is a running pi whose model calls the `subagent` tool, measured from that call
-  until the parent gets the result. It runs with its defaults, where each child has its own runner
-  in the background; it can also be told to run a child inside the parent's process.
+  until the parent gets the result. It runs with its defaults, where each child has its own
+  background runner; it can also run a child inside the parent's process.
 - Memory is the unique set size: what would be freed if the process ended. For runtimes without a
-  process per task it is how much the parent grew.
+  process per task, it is how much the parent grew.
 """
 
 
@@ -85,7 +85,7 @@ def _dates(dates: Mapping[str, str]) -> str:
 def _aims(results: Json) -> str:
     words = {True: "yes", False: "**no**", None: NONE}
     rows = [(each.aim, each.found, words[each.met]) for each in judged_aims(results)]
-    return "## What must hold\n\n" + table(("Aim", "Found", "Met"), rows, words=3)
+    return "## Aims\n\n" + table(("Aim", "Measured", "Met"), rows, words=3)
 
 
 def _image(name: str, shown: set[str], title: str) -> str:
@@ -153,7 +153,7 @@ def _at_once(results: Json, shown: set[str]) -> str:
     header = ("at once", "", "finished", f"{TIMES} warm", "p50", "p99")
     note = (
         "All tasks start at the same moment, and each must return its own answer. "
-        f"`{COLD}` runs at most eight children at a time, as does the row that says so; "
+        f"`{COLD}` and the row with a queue of 8 run at most eight children at a time; "
         "the others run all tasks at once.\n"
     )
     return (
@@ -179,12 +179,13 @@ def _parent(results: Json) -> str:
         for kind, title in titles.items()
     ]
     return (
-        "## The parent's own CPU time\n\nThe CPU time of the process that delegates, without its "
-        f"children and the model server, per task: one turn, {found['at_once']} at once, warm. "
+        "## The parent's own CPU time\n\nThe CPU time per task of the process that delegates, "
+        f"without its children and the model server: one turn, {found['at_once']} at once, warm. "
         "At the same time, another process opens the same number of descriptors, reads the same "
         f"{found['events']} events ({found['bytes']:,} bytes) and writes them to a file. Both keep "
-        "their files in memory, where that costs the same every day. The medians are compared: "
-        "other load slows both, and one lucky round of the short copy would decide otherwise.\n\n"
+        "their files in memory, where the cost doesn't vary from day to day. The aim compares "
+        "medians: other load slows both processes, and the best rounds would depend on one lucky "
+        "round of the short copy.\n\n"
         + table(("", "median", f"{TIMES} copying", "best round"), rows)
     )
 
@@ -196,15 +197,15 @@ def _memory(results: Json) -> str:
     rows: list[list[str]] = []
     for name, cell in found.items():
         child, largest = cell["child_mb"], cell["largest_mb"]
-        held = f"{cell['tasks']:,}" + ("" if cell["together"] else ", not all at one time")
+        held = f"{cell['tasks']:,}" + ("" if cell["together"] else ", not all at once")
         row = [name, held, NONE if child is None else f"{number(child)} MB"]
         row += [times(ratio(child, warm)), NONE if largest is None else f"{number(largest)} MB"]
         rows.append([*row, f"{number(max(0, cell['parent_mb']))} MB"])
-    header = ("", "tasks held", "unique to each task", f"{TIMES} warm", "largest process")
-    header += ("growth of the parent per task",)
+    header = ("", "tasks held", "unique per task", f"{TIMES} warm", "largest process")
+    header += ("parent growth per task",)
     return (
         "## Memory\n\nMeasured while the tasks wait for their model. All processes of a task "
-        "count: in Outrider's case the child and its guardian.\n\n" + table(header, rows)
+        "count; for Outrider, these are the child and its guardian.\n\n" + table(header, rows)
     )
 
 
@@ -224,8 +225,8 @@ def _history(results: Json, shown: set[str]) -> str:
     header = ["", *(f"at {point}" for point in points), "growth"]
     return (
         "## A turn as the history grows\n\nThe time from one request of a long task to the next, "
-        "including the wire and the tool. The last row is Outrider's loop with a model in the same "
-        "process.\n\n" + table(header, rows) + _image("history.svg", shown, "History")
+        "including the wire and the tool. The last row is Outrider's loop with an in-process "
+        "model.\n\n" + table(header, rows) + _image("history.svg", shown, "History")
     )
 
 
@@ -246,10 +247,10 @@ def _tool(results: Json) -> str:
     header = ("", "tool", "bytes", "tokens (bytes / 4)", f"{TIMES} outrider")
     prompt = found.get(WARM, {}).get("prompt_bytes", 0)
     return (
-        "## What delegation costs the parent in each turn\n\nThe size of the delegation tool's "
-        "definition as it is sent to the model. A runtime may also explain in the system prompt "
-        f"when to delegate; Outrider's text for that has {prompt:,} bytes and can be switched "
-        "off.\n\n" + table(header, rows)
+        "## What delegation costs the parent per turn\n\nThe size of the delegation tool's "
+        "definition as sent to the model. A runtime may also explain in the system prompt when to "
+        f"delegate; Outrider's text for that is {prompt:,} bytes and can be switched off.\n\n"
+        + table(header, rows)
     )
 
 
@@ -295,4 +296,4 @@ def _versions(results: Json) -> str:
     problems = results.get("problems", {})
     rows = [[name, version, problems.get(name, "")] for name, version in versions.items()]
     rows += [[name, NONE, why] for name, why in problems.items() if name not in versions]
-    return "## Who took part\n\n" + table(("", "version", "problem"), rows, words=3)
+    return "## Versions\n\n" + table(("", "version", "problem"), rows, words=3)

@@ -143,10 +143,10 @@ HOSTS = {
 }
 CHECKS = {
     "registered": "`outrider mcp install` succeeds",
-    "first": "the tool is there in the first turn",
+    "first": "the tool is available in the first turn",
     "arrived": "the call arrives",
     "answered": "the model sees the answer",
-    "cancelled": "a cancelled host leaves no process",
+    "cancelled": "cancelling the host leaves no process behind",
 }
 
 
@@ -288,24 +288,25 @@ def page(results: dict[str, dict[str, str]], isolated: bool) -> str:
         if reason
     ]
     where = (
-        "in a network namespace without a way out"
+        "in a network namespace without outside access"
         if isolated
-        else "with the network of the machine"
+        else "with the machine's own network"
     )
     return "\n".join([
         "# Hosts",
         "",
         "`python3 dev hosts` installs these hosts from npm, registers the [MCP server](mcp.md) "
-        "with `outrider mcp install`, and runs each headless against a scripted model on loopback. "
-        "It needs some minutes and isn't part of CI. This is its last result, of "
+        "with `outrider mcp install`, and runs each one headless against a scripted model on "
+        "loopback. It takes a few minutes and isn't part of CI. These are the results of "
         f"{time.strftime('%Y-%m-%d')}, {where}, on node {NODE_VERSION}.",
         "",
         f"| Host | Version | {' | '.join(CHECKS.values())} |",
         f"|---|---|{'---|' * len(CHECKS)}",
         *rows,
         "",
-        "Qwen Code shows its model the tool's name and description, and the rest when it searches.",
-        *(["", "What didn't hold:", "", *faults] if faults else []),
+        "Qwen Code shows its model the tool's name and description, and the rest only when the "
+        "model searches for it.",
+        *(["", "What failed:", "", *faults] if faults else []),
         "",
     ])  # fmt: skip
 
