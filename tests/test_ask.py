@@ -462,7 +462,9 @@ async def test_a_turn_knows_what_another_process_has_added_before_it(world, monk
 
     monkeypatch.setattr(RunRecorder, "reopen", late)
     use(monkeypatch, Foreign(TaskFinishEvent("", "Done.", outcome=Outcome.COMPLETED)))
-    caller = Caller(os.environ, on_start=lambda prepared, _: seen.append(prepared.main["history"]))
+    caller = Caller(
+        os.environ, on_start=lambda prepared, _: seen.append(prepared.main_turn.history)
+    )
     session = MainSession(caller, lambda *_: None, folder=run.folder)
     assert (await session.turn("Second?")).completed
     assert [message["text"] for message in seen[0]] == ["First?", "Of another?"]

@@ -19,8 +19,8 @@ from mcp import Client, MCPError, StdioServerParameters
 from cli_door import Door, wait_until
 from conftest import unmeasured_environment
 from npm import installed
+from outrider.delegation import perform
 from outrider.delegation.perform import Caller
-from outrider.delegation.profiles import SubAgentTool
 from outrider.delegation.project import open_project
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.results import refused
@@ -375,25 +375,24 @@ def hold_calls(monkeypatch, tmp_path, **settings):
     """Return a way to delegate a task whose call waits, what was begun, and a way to let go."""
     begun, go_on = [], asyncio.Event()
 
-    async def call(_tool, arguments):
-        begun.append(arguments["task"])
-        if arguments["task"] != "short":
+    async def wait(prepared, _caller, _run):
+        begun.append(prepared.request.task)
+        if prepared.request.task != "short":
             await go_on.wait()
         return refused(Refusal(ErrorCode.UNKNOWN_AGENT, "Nobody."))
 
-    monkeypatch.setattr(SubAgentTool, "call", call)
-    config = open_project(tmp_path, {**os.environ, **settings}).config
+    monkeypatch.setattr(perform, "perform_prepared", wait)
+    project = open_project(tmp_path, {**os.environ, **settings})
     all_runs, (request, _) = runs.Runs(), request_with()
 
     async def delegate(task, **more):
-        key = (tmp_path, "subagent", {"agent": "explorer", "task": task, **more})
-        return await all_runs.call(request, key, config, Caller(os.environ))
+        arguments = {"agent": "explorer", "task": task, **more}
+        return await all_runs.call(request, "subagent", arguments, project, Caller(project.env))
 
     return delegate, begun, go_on
 
 
-async def test_nothing_is_prepared_for_calls_that_wait(tmp_path, world, monkeypatch):
-    """Two hundred may wait at once, and an idle server must not be left with their memory."""
+async def test_calls_beyond_the_limit_wait_for_their_turn(tmp_path, world, monkeypatch):
     most = {"OUTRIDER_SUBAGENTS__MAX_CONCURRENT": "2"}
     delegate, begun, go_on = hold_calls(monkeypatch, tmp_path, **most)
     calls = [asyncio.create_task(delegate(f"task {number}")) for number in range(5)]

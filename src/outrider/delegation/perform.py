@@ -55,8 +55,9 @@ class Caller:
     """A command that ends with its result, and shares the user's fork server with the next."""
 
     def __post_init__(self) -> None:
-        # Copied: `os.environ` decodes a variable each time that it is looked at.
-        object.__setattr__(self, "env", dict(self.env))
+        if type(self.env) is not dict:
+            # `os.environ` decodes a variable each time that it is looked at.
+            object.__setattr__(self, "env", dict(self.env))
 
 
 async def perform(
