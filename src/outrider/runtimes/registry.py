@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from outrider.agents.definitions import NATIVE, PI
 from outrider.agents.permissions import Permit
@@ -24,44 +23,28 @@ class ModelWishes:
     local_servers: Callable[..., LocalServer | None]
 
 
-class RuntimeKind(Protocol):
-    """What delegation knows of a runtime before a task runs in it."""
+class RuntimeKind:
+    """What delegation knows of a runtime before a task runs in it: here, of the native one."""
 
-    has_report_back: bool
+    has_report_back = True
     """Whether its children have the tool; otherwise the schema is put into words."""
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     """What every caller should know of it."""
 
     def create(
         self, config: Config, env: Mapping[str, str], masker: Masker, *, one_shot: bool
     ) -> Runtime:
         """Return the runtime for one task of a caller with this environment."""
-        ...
-
-    def permit(self, given: Permit) -> Permit:
-        """Return a permit without what the runtime doesn't have."""
-        ...
-
-    def choose_model(self, wishes: ModelWishes) -> ModelChoice:
-        """Return the model that answers."""
-        ...
-
-
-class _Native:
-    has_report_back = True
-    warnings: tuple[str, ...] = ()
-
-    def create(
-        self, config: Config, env: Mapping[str, str], masker: Masker, *, one_shot: bool
-    ) -> Runtime:
         from outrider.runtimes.native.runtime import NativeRuntime
 
         return NativeRuntime(env, keep_minutes=config.warm.keep_minutes, one_shot=one_shot)
 
     def permit(self, given: Permit) -> Permit:
+        """Return a permit without what the runtime doesn't have."""
         return given
 
     def choose_model(self, wishes: ModelWishes) -> ModelChoice:
+        """Return the model that answers."""
         return choose_model(
             flag=wishes.flag,
             agent=wishes.agent,
@@ -71,9 +54,11 @@ class _Native:
         )
 
 
-class _Pi:
+class PiKind(RuntimeKind):
+    """The real pi: with its own tools, its own models, and no `report_back`."""
+
     has_report_back = False
-    warnings: tuple[str, ...] = (
+    warnings = (
         "the agent runs in pi, which reads files itself, so secrets in them reach its model; the "
         "receipt is what pi reports, without hashes",
     )
@@ -96,7 +81,7 @@ class _Pi:
         return choose_pi_model(wishes.flag, wishes.agent, wishes.configured, wishes.env)
 
 
-_KINDS: dict[str, RuntimeKind] = {NATIVE: _Native(), PI: _Pi()}
+_KINDS = {NATIVE: RuntimeKind(), PI: PiKind()}
 
 
 def runtime_kind(name: str) -> RuntimeKind:
