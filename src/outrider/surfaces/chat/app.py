@@ -19,14 +19,14 @@ from prompt_toolkit.widgets import SearchToolbar, TextArea
 
 from outrider.processes.threads import in_thread
 from outrider.protocol.errors import Refusal
-from outrider.protocol.outcomes import EXIT_CANCELLED
+from outrider.protocol.exit_codes import EXIT_CANCELLED
 from outrider.settings.places import state_home
 from outrider.surfaces.chat.prompt import HELP, Prompt
 from outrider.surfaces.cli import output
 from outrider.surfaces.reports import REPORTS, parser_for, report
 
 if TYPE_CHECKING:
-    from outrider.surfaces.chat.conversation import Conversation
+    from outrider.surfaces.chat.session import ChatSession
 
 
 async def run_chat(arguments: Namespace) -> int:
@@ -56,28 +56,28 @@ class Chat:
     async def run(self) -> None:
         """Return when the person has left; raises `EOFError` too."""
         while (text := (await self._prompt.read()).strip()) != "/exit":
-            conversation = await self._loading
+            session = await self._loading
             try:
-                await self._answer(conversation, text)
+                await self._answer(session, text)
             except Refusal as refusal:
                 output.say(refusal.message)
 
-    def _load(self) -> "Conversation":
+    def _load(self) -> "ChatSession":
         """Return the session that the arguments ask for; raises `Refusal`."""
-        from outrider.surfaces.chat.conversation import Conversation
+        from outrider.surfaces.chat.session import ChatSession
         from outrider.surfaces.text import one_line
 
-        arguments, conversation = self._arguments, Conversation(self._arguments, keeps_answer=True)
-        project = conversation.session.project()
+        arguments, session = self._arguments, ChatSession(self._arguments, keeps_answer=True)
+        project = session.main.project()
         self._has_toolkit = project.config.commands.enabled
         self._prompt.words.agents = tuple(project.discovery.agents)
         if arguments.resume or arguments.go_on:
-            run = conversation.session.resume(arguments.resume)
+            run = session.main.resume(arguments.resume)
             task = one_line(str(run.opening.get("task")))
             self._prompt.greeting = f"session {run.id} goes on: {task}"
-        return conversation
+        return session
 
-    async def _answer(self, conversation: "Conversation", text: str) -> None:
+    async def _answer(self, session: "ChatSession", text: str) -> None:
         loop = asyncio.get_running_loop()
         match text.split():
             case []:
@@ -100,10 +100,10 @@ class Chat:
             case [word, *_] if word.startswith("/") and word.count("/") == 1:
                 output.say(f"{text[:80]!r} is no command here; /help lists them.")
             case _:
-                result = await conversation.turn(text, [signal.SIGINT])
+                result = await session.turn(text, [signal.SIGINT])
                 runs = [one["runId"] for one in result.details.delegations or ()]
                 self._prompt.words.runs += runs
-                conversation.view.end(result)
+                session.view.end(result)
 
 
 def _report(name: str, words: list[str], folder: Path) -> list[str]:
@@ -118,7 +118,7 @@ def _report(name: str, words: list[str], folder: Path) -> list[str]:
 async def _show(title: str, lines: list[str]) -> None:
     """Show clean lines on the whole screen, to scroll and to search, until the person leaves."""
     if output.is_plain(sys.stdout):
-        output.write("\n".join(lines) + "\n")
+        output.write_clean("\n".join(lines) + "\n")
         output.flush()
         return
     search, keys = SearchToolbar(ignore_case=True), KeyBindings()

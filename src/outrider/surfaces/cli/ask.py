@@ -3,10 +3,10 @@
 import asyncio
 from argparse import Namespace
 
-from outrider.surfaces.chat.conversation import Conversation
+from outrider.surfaces.chat.session import ChatSession
 from outrider.surfaces.cli.inputs import whole_task
 from outrider.surfaces.cli.options import MAIN_OPTIONS
-from outrider.surfaces.cli.run import stop_signals, told
+from outrider.surfaces.cli.run import print_result, stop_signals
 from outrider.surfaces.parser import argument
 
 EXAMPLES = """\
@@ -28,9 +28,9 @@ ARGUMENTS = (
 def execute(arguments: Namespace) -> int:
     """Ask, and print the answer."""
     question = whole_task(arguments.question, ())
-    conversation = Conversation(arguments)
-    result = asyncio.run(conversation.turn(question, stop_signals()))
-    code = told(result, as_json=arguments.json)
+    session = ChatSession(arguments)
+    result = asyncio.run(session.turn(question, stop_signals()))
+    code = print_result(result, as_json=arguments.json)
     if result.result is not None:
-        conversation.view.end(result)
+        session.view.end(result)
     return code

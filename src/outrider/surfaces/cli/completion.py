@@ -31,14 +31,14 @@ ARGUMENTS = (
 def execute(arguments: Namespace) -> None:
     """Print the script, or what the last of the words could become."""
     if arguments.shell:
-        return output.write(Path(__file__).with_suffix(f".{arguments.shell}").read_text())
+        return output.write_clean(Path(__file__).with_suffix(f".{arguments.shell}").read_text())
     if not arguments.words:
         raise bad_call(f"completion needs SHELL: {', '.join(SHELLS)}", "completion")
     *before, last = arguments.words
     with suppress(Refusal):  # a shell has nowhere to show it
         for value, meaning in _values(before, last).items():
             if value.startswith(last):
-                output.write(f"{one_line(value)}\t{one_line(meaning)}\n")
+                output.write_clean(f"{one_line(value)}\t{one_line(meaning)}\n")
     return None
 
 

@@ -11,7 +11,12 @@ from itertools import takewhile
 from typing import Any
 
 from outrider.protocol.errors import Refusal
-from outrider.protocol.outcomes import EXIT_CANCELLED, EXIT_FAILED, EXIT_REFUSED
+from outrider.protocol.exit_codes import (
+    EXIT_CANCELLED,
+    EXIT_FAILED,
+    EXIT_READER_GONE,
+    EXIT_REFUSED,
+)
 from outrider.protocol.results import refused
 from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CommandParser, bad_call
@@ -79,7 +84,7 @@ def run_command(arguments: Sequence[str]) -> int:
         with suppress(OSError):  # or the interpreter's last flush would fail
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(lost.__cause__, BrokenPipeError):
-            return output.EXIT_READER_GONE
+            return EXIT_READER_GONE
         output.say(f"the output can't be written: {lost}.")
         code = EXIT_FAILED
     except Exception as error:
@@ -106,7 +111,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if name in _OWN:
         return _module(name).execute(given) or 0
     if name == "help" and not given.json:
-        output.write(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
+        output.write_clean(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
     else:
         made = helping.report(given, COMMANDS) if name == "help" else report(name, words)
         output.write_report(made, as_json=given.json)

@@ -17,11 +17,10 @@ from typing import Any, TextIO, cast
 from outrider.protocol import jsonl
 from outrider.protocol.envelope import Envelope, is_success
 from outrider.protocol.errors import OutriderError
-from outrider.protocol.outcomes import EXIT_FAILED
+from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.surfaces.reports.report import Report
 from outrider.surfaces.text import clean, escape_json, one_line, warnings_of
 
-EXIT_READER_GONE = 141
 _COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 
@@ -101,7 +100,7 @@ def _stdout() -> Generator[TextIO]:
         raise OutputLost(error.strerror or str(error)) from error
 
 
-def write(text: str) -> None:
+def write_clean(text: str) -> None:
     """Write text to stdout that is clean already."""
     with _stdout() as stdout:
         stdout.write(text)
@@ -110,7 +109,7 @@ def write(text: str) -> None:
 def write_text(text: str) -> None:
     """Write any text to stdout, cleaned, with a newline at its end."""
     cleaned = clean(text)
-    write(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
+    write_clean(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
 
 
 def write_answer(text: str) -> None:
@@ -161,7 +160,7 @@ def write_report(report: Report, *, as_json: bool) -> None:
         return write_json(report.data)
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in report.table(room, coloured):
-        write(f"{line}\n")
+        write_clean(f"{line}\n")
     flush()
     for note in report.notes:
         say(note)

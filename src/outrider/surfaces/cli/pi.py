@@ -48,4 +48,4 @@ def execute(arguments: Namespace) -> None:
     except OSError as error:
         raise invalid(f"{place} can't be changed: {error.strerror}.") from None
     said = {"done": done, "path": str(place)}
-    output.write_json(said) if arguments.json else output.write(f"{done}: {place}\n")
+    output.write_json(said) if arguments.json else output.write_clean(f"{done}: {place}\n")

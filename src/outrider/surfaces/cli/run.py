@@ -15,8 +15,7 @@ from outrider.delegation.preparation import Prepared
 from outrider.delegation.project import open_project
 from outrider.delegation.request import Request
 from outrider.protocol import jsonl
-from outrider.protocol.errors import ErrorCode
-from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
+from outrider.protocol.exit_codes import result_exit_code
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli import output
 from outrider.surfaces.cli.inputs import schema_from, whole_task
@@ -58,7 +57,7 @@ def execute(arguments: Namespace) -> int:
             request, flags, view, is_named=bool(arguments.agent), with_updates=arguments.updates
         )
         result = asyncio.run(performed)
-    code = told(result, as_json=arguments.json)
+    code = print_result(result, as_json=arguments.json)
     if result.result is not None:
         for line in summary(result.result, result.details.run_id or ""):
             output.say(line)
@@ -133,7 +132,7 @@ def _confirm(reason: str) -> bool:
     return said.strip().lower() in ("y", "yes")
 
 
-def told(result: ToolResult, *, as_json: bool) -> int:
+def print_result(result: ToolResult, *, as_json: bool) -> int:
     """Print the result, and return the exit code."""
     run = result.result
     if as_json:
@@ -145,9 +144,4 @@ def told(result: ToolResult, *, as_json: bool) -> int:
     elif run.output.strip():
         output.write_answer(run.output)
     output.flush()
-    if run is None:
-        # No child was started: by a refusal, or because its run can't be recorded.
-        error = result.details.error
-        failed = error is None or error.code is ErrorCode.SUBAGENT_FAILED
-        return EXIT_FAILED if failed else EXIT_REFUSED
-    return run.exit_code
+    return result_exit_code(result)

@@ -122,7 +122,7 @@ def _write_events(session: Path, wanted: range, *, as_json: bool) -> None:
         if as_json:
             output.write_json_text(line.rstrip("\n"))
         else:
-            output.write(_event_line(cast("dict[str, Any]", event)) + "\n")
+            output.write_clean(_event_line(cast("dict[str, Any]", event)) + "\n")
 
 
 def _event_line(event: Mapping[str, Any]) -> str:

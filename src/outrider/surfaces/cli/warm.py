@@ -38,4 +38,4 @@ def execute(arguments: Namespace) -> None:
         words = f"process {status['pid']} is warm, {age} old, and has started {status['served']}."
     else:
         record, words = {"warm": False}, "there is none."
-    output.write_json(record) if arguments.json else output.write(f"{words}\n")
+    output.write_json(record) if arguments.json else output.write_clean(f"{words}\n")

@@ -43,7 +43,7 @@ def is_filtered(arguments: Namespace) -> bool:
     return any(getattr(arguments, names[0].lstrip("-")) for names, _ in FILTERS)
 
 
-def matching(runs: Sequence[RecordedRun], arguments: Namespace) -> list[RecordedRun]:
+def filtered_runs(runs: Sequence[RecordedRun], arguments: Namespace) -> list[RecordedRun]:
     """Return the runs that pass every filter; raises `Refusal` for one that there isn't."""
     named = {find_run(runs_folder(os.environ), name).id for name in arguments.run}
     wanted = Path(os.path.realpath(arguments.project or "."))

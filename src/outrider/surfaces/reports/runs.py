@@ -7,7 +7,13 @@ from outrider.records.runs import recorded_runs
 from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument, number
 from outrider.surfaces.reports.report import Column, Report, Section
-from outrider.surfaces.reports.run_filters import DELETE, FILTERS, delete, is_filtered, matching
+from outrider.surfaces.reports.run_filters import (
+    DELETE,
+    FILTERS,
+    delete,
+    filtered_runs,
+    is_filtered,
+)
 from outrider.surfaces.text import duration, local_time
 
 EXAMPLES = """\
@@ -27,7 +33,7 @@ ARGUMENTS = (*FILTERS, argument("--limit", metavar="N", type=number, help=LIMIT_
 
 def report(arguments: Namespace) -> Report:
     """Return the runs that are asked for, or those that were deleted."""
-    found, note = matching(recorded_runs(runs_folder(os.environ)), arguments), ""
+    found, note = filtered_runs(recorded_runs(runs_folder(os.environ)), arguments), ""
     is_short = arguments.limit is None and not arguments.json and not arguments.delete
     shown = found[: DEFAULT_LIMIT if is_short else arguments.limit]
     if arguments.delete:

@@ -27,7 +27,7 @@ CHOICES = "Allow it? [o]nce, for this [s]ession, [N]o: "
 ANSWERS: dict[str, Decision] = {"o": "once", "y": "once", "yes": "once", "s": "session"}
 
 
-class Conversation:
+class ChatSession:
     """Turns of a session as a person sees, allows and stops them."""
 
     def __init__(self, arguments: Namespace, *, keeps_answer: bool = False) -> None:
@@ -36,7 +36,7 @@ class Conversation:
         caller = Caller(os.environ, flags=flags, on_start=self._on_start, one_shot=True)
         ask = self.decide if sys.stdin.isatty() and sys.stderr.isatty() else None
         may, watch = arguments.allow_write, self.view.watch
-        self.session = MainSession(caller, watch, arguments.cwd, may, ask)
+        self.main = MainSession(caller, watch, arguments.cwd, may, ask)
 
     def _on_start(self, prepared: Prepared, run_id: str) -> None:
         hide_secrets(prepared)
@@ -52,20 +52,20 @@ class Conversation:
 
         def stop(number: signal.Signals) -> None:
             nonlocal interrupts
-            if number == signal.SIGINT and self.session.stop_children():
+            if number == signal.SIGINT and self.main.stop_children():
                 self.view.say("stopping the subagents; Ctrl-C again stops the turn")
                 return
             interrupts += number == signal.SIGINT
             if interrupts > 1:
                 raise KeyboardInterrupt
-            self.session.stop()
+            self.main.stop()
 
         for number in signals:
             loop.add_signal_handler(number, stop, number)
-        output.when_reader_gone(self.session.stop)
+        output.when_reader_gone(self.main.stop)
         try:
             with closing(self.view):
-                return await self.session.turn(text)
+                return await self.main.turn(text)
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
