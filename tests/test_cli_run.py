@@ -10,8 +10,8 @@ import pytest
 
 from cli_door import COMMAND, PATIENCE_SECONDS, Door
 from outrider.models.local_servers import probe_local_servers
-from outrider.surfaces.cli.inputs import STDIN_WAIT_SECONDS
-from outrider.surfaces.cli.views import MAX_SILENCE_SECONDS
+from outrider.surfaces.cli.task_input import STDIN_WAIT_SECONDS
+from outrider.surfaces.terminal.progress import MAX_SILENCE_SECONDS
 from outrider.testing import ScriptedModel, answer, cut, fail, hang_up, silence, tool_call
 
 SCHEMA = {"type": "object", "properties": {"line": {"type": "integer"}}, "required": ["line"]}
@@ -146,7 +146,8 @@ def test_log_tells_each_turn_each_retry_and_that_it_goes_on(door):
     assert MAX_SILENCE_SECONDS <= 15
     steps = [fail(503), tool_call("grep", {"pattern": "idle"}), answer("So.", delay=1)]
     code = (
-        "import sys, outrider.surfaces.cli.views as views; views.MAX_SILENCE_SECONDS = 0.2; "
+        "import sys; from outrider.surfaces.terminal import progress; "
+        "progress.MAX_SILENCE_SECONDS = 0.2; "
         "from outrider.__main__ import main; sys.exit(main())"
     )
     with ScriptedModel(steps) as server:

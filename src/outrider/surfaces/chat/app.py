@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,16 +23,16 @@ from outrider.protocol.errors import Refusal
 from outrider.protocol.exit_codes import EXIT_CANCELLED
 from outrider.settings.places import state_home
 from outrider.surfaces.chat.prompt import HELP, Prompt
-from outrider.surfaces.cli import output
 from outrider.surfaces.reports import REPORTS, parser_for, report
+from outrider.surfaces.terminal import output
 
 if TYPE_CHECKING:
     from outrider.surfaces.chat.session import ChatSession
 
 
-async def run_chat(arguments: Namespace) -> int:
+async def run_chat(arguments: Namespace, flags: Mapping[str, object]) -> int:
     """Return the exit code, when the person has left."""
-    task = asyncio.ensure_future(Chat(arguments).run())
+    task = asyncio.ensure_future(Chat(arguments, flags).run())
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
@@ -45,8 +46,8 @@ async def run_chat(arguments: Namespace) -> int:
 class Chat:
     """Takes inputs one after the other. All that is heavy is loaded while the first is typed."""
 
-    def __init__(self, arguments: Namespace) -> None:
-        self._arguments = arguments
+    def __init__(self, arguments: Namespace, flags: Mapping[str, object]) -> None:
+        self._arguments, self._flags = arguments, flags
         self._folder = Path(arguments.cwd or ".")
         self._has_toolkit = True
         self._prompt = Prompt(self._folder, state_home(os.environ) / "chat-history")
@@ -67,7 +68,8 @@ class Chat:
         from outrider.surfaces.chat.session import ChatSession
         from outrider.surfaces.text import one_line
 
-        arguments, session = self._arguments, ChatSession(self._arguments, keeps_answer=True)
+        arguments = self._arguments
+        session = ChatSession(arguments, self._flags, keeps_answer=True)
         project = session.main.project()
         self._has_toolkit = project.config.commands.enabled
         self._prompt.words.agents = tuple(project.discovery.agents)
@@ -85,9 +87,9 @@ class Chat:
             case ["/help"]:
                 await _show("Help", [f"{word:<10} {meaning}" for word, meaning in HELP.items()])
             case ["/show", run]:
-                from outrider.surfaces.cli.show import summary_lines
+                from outrider.surfaces.transcript import run_lines
 
-                await _show(f"Run {run}", summary_lines(run))
+                await _show(f"Run {run}", run_lines(run))
             case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:
                 making = asyncio.ensure_future(in_thread(_report)(name, words, self._folder))
                 loop.add_signal_handler(signal.SIGINT, making.cancel)

@@ -22,8 +22,8 @@ from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from outrider.surfaces.cli import output
 from outrider.surfaces.reports import REPORTS, parser_for
+from outrider.surfaces.terminal import output
 
 MAX_PASTE_SHOWN = 1_000
 """A longer paste stands in the prompt as a mark, and is sent whole."""
@@ -119,9 +119,9 @@ class Prompt:
     async def read(self) -> str:
         """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
         if self._session is None:
-            from outrider.surfaces.cli.inputs import typed_line
+            from outrider.surfaces.terminal.questions import read_line
 
-            if not (line := await typed_line("> ")):
+            if not (line := await read_line("> ")):
                 raise EOFError
             return line
         text = await self._session.prompt_async()

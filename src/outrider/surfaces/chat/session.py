@@ -4,44 +4,37 @@ import asyncio
 import os
 import signal
 import sys
-import termios
 from argparse import Namespace
-from collections.abc import Sequence
-from contextlib import closing, suppress
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
 
 from outrider.delegation.briefing import hide_secrets
-from outrider.delegation.main_session import Decision, MainSession
+from outrider.delegation.main_session import MainSession
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.results import ToolResult
-from outrider.schemas.values import is_object
-from outrider.surfaces.cli import output
-from outrider.surfaces.cli.inputs import typed_line
-from outrider.surfaces.cli.options import option_flags
-from outrider.surfaces.cli.views import View
-from outrider.surfaces.text import as_text, one_line, quoted
-
-MAX_SHOWN = 4_000
-CHOICES = "Allow it? [o]nce, for this [s]ession, [N]o: "
-ANSWERS: dict[str, Decision] = {"o": "once", "y": "once", "yes": "once", "s": "session"}
+from outrider.surfaces.chat.permission import ask_permission
+from outrider.surfaces.terminal import output
+from outrider.surfaces.terminal.progress import View
 
 
 class ChatSession:
     """Turns of a session as a person sees, allows and stops them."""
 
-    def __init__(self, arguments: Namespace, *, keeps_answer: bool = False) -> None:
+    def __init__(
+        self, given: Namespace, flags: Mapping[str, object], *, keeps_answer: bool = False
+    ) -> None:
         self.view = View(keeps_answer=keeps_answer)
-        flags = option_flags(arguments) | ({"model": arguments.model} if arguments.model else {})
         caller = Caller(os.environ, flags=flags, on_start=self._on_start, one_shot=True)
-        ask = self.decide if sys.stdin.isatty() and sys.stderr.isatty() else None
-        may, watch = arguments.allow_write, self.view.watch
-        self.main = MainSession(caller, watch, arguments.cwd, may, ask)
+        can_ask = sys.stdin.isatty() and sys.stderr.isatty()
+        ask = partial(ask_permission, self.view) if can_ask else None
+        self.main = MainSession(caller, self.view.watch, given.cwd, given.allow_write, ask)
 
     def _on_start(self, prepared: Prepared, run_id: str) -> None:
         hide_secrets(prepared)
         if prepared.main:
-            self.view.started(prepared, run_id)
+            self.view.show_start(prepared, run_id)
 
     async def turn(self, text: str, signals: Sequence[signal.Signals]) -> ToolResult:
         """Return how a turn ended, or was stopped by a signal.
@@ -69,13 +62,3 @@ class ChatSession:
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
-
-    async def decide(self, name: str, args: Any) -> Decision:
-        """Return what the person says to a call, which they see whole or are told they don't."""
-        command = args.get("command") if is_object(args) else None
-        shown = quoted(command if isinstance(command, str) else as_text(args), MAX_SHOWN)
-        with self.view.paused():
-            with suppress(termios.error):  # what was typed before they saw it is no answer
-                termios.tcflush(0, termios.TCIFLUSH)
-            said = await typed_line(f"main wants to use {one_line(name)}:\n{shown}\n{CHOICES}")
-        return ANSWERS.get(said.strip().lower(), "no")

@@ -4,9 +4,9 @@ import asyncio
 from argparse import Namespace
 
 from outrider.surfaces.chat.session import ChatSession
-from outrider.surfaces.cli.inputs import whole_task
-from outrider.surfaces.cli.options import MAIN_OPTIONS
 from outrider.surfaces.cli.run import print_result, stop_signals
+from outrider.surfaces.cli.run_options import MAIN_OPTIONS, main_flags
+from outrider.surfaces.cli.task_input import whole_task
 from outrider.surfaces.parser import argument
 
 EXAMPLES = """\
@@ -28,7 +28,7 @@ ARGUMENTS = (
 def execute(arguments: Namespace) -> int:
     """Ask, and print the answer."""
     question = whole_task(arguments.question, ())
-    session = ChatSession(arguments)
+    session = ChatSession(arguments, main_flags(arguments))
     result = asyncio.run(session.turn(question, stop_signals()))
     code = print_result(result, as_json=arguments.json)
     if result.result is not None:

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from argparse import Namespace
 
-from outrider.surfaces.cli.options import MAIN_OPTIONS
+from outrider.surfaces.cli.run_options import MAIN_OPTIONS, main_flags
 from outrider.surfaces.parser import argument, bad_call
 
 EXAMPLES = """\
@@ -29,4 +29,4 @@ def execute(arguments: Namespace) -> int:
         raise bad_call("chat needs a terminal; in a script, use 'outrider ask'", "chat")
     from outrider.surfaces.chat.app import run_chat
 
-    return asyncio.run(run_chat(arguments))
+    return asyncio.run(run_chat(arguments, main_flags(arguments)))

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from outrider.protocol.errors import Refusal
-from outrider.surfaces.cli import output
 from outrider.surfaces.cli.main import COMMANDS, parser_of
 from outrider.surfaces.parser import argument, bad_call
 from outrider.surfaces.reports import report
+from outrider.surfaces.terminal import output
 from outrider.surfaces.text import one_line
 
 SHELLS = ("bash", "zsh", "fish")

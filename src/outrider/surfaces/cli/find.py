@@ -4,8 +4,8 @@ import asyncio
 from argparse import Namespace
 
 from outrider.delegation.project import open_project
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CWD, argument, number
+from outrider.surfaces.terminal import output
 from outrider.surfaces.tool_calls import call_tool, project_context
 
 EXAMPLES = """\

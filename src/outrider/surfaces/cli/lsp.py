@@ -7,9 +7,9 @@ from argparse import Namespace
 from outrider.delegation.project import open_project
 from outrider.delegation.request import current_depth
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CWD, argument, bad_call
 from outrider.surfaces.reports import lsp as listing
+from outrider.surfaces.terminal import output
 from outrider.surfaces.tool_calls import call_tool, project_context
 from outrider.tools.lsp.session import LspSession
 

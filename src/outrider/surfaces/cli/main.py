@@ -18,9 +18,9 @@ from outrider.protocol.exit_codes import (
     EXIT_REFUSED,
 )
 from outrider.protocol.results import refused
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.reports import REPORTS, help as helping, parser_for, report
+from outrider.surfaces.terminal import output
 
 _OWN = {
     "run": "Delegate a task to an agent and print its answer.",

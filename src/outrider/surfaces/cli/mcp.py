@@ -2,10 +2,10 @@
 
 from argparse import Namespace
 
-from outrider.surfaces.cli import output
-from outrider.surfaces.mcp.hosts import HOSTS
 from outrider.surfaces.mcp.start import main
+from outrider.surfaces.mcp_hosts import HOSTS
 from outrider.surfaces.parser import argument, bad_call
+from outrider.surfaces.terminal import output
 
 EXAMPLES = """\
 Without arguments it serves the host at stdin and stdout.

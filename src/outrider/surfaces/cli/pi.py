@@ -8,8 +8,8 @@ from pathlib import Path
 
 from outrider.delegation.request import invalid
 from outrider.runtimes.pi.choices import agent_folder
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import argument
+from outrider.surfaces.terminal import output
 
 EXAMPLES = """\
 In pi, the extension adds the tool subagent, the command /toolkit and the policy

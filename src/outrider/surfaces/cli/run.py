@@ -17,12 +17,12 @@ from outrider.delegation.request import Request
 from outrider.protocol import jsonl
 from outrider.protocol.exit_codes import result_exit_code
 from outrider.protocol.results import ToolResult
-from outrider.surfaces.cli import output
-from outrider.surfaces.cli.inputs import schema_from, whole_task
-from outrider.surfaces.cli.options import OPTIONS, option_flags
-from outrider.surfaces.cli.views import View, summary
+from outrider.surfaces.cli.run_options import OPTIONS, option_flags
+from outrider.surfaces.cli.task_input import schema_from, whole_task
 from outrider.surfaces.parser import argument, bad_call
-from outrider.surfaces.text import one_line
+from outrider.surfaces.terminal import output
+from outrider.surfaces.terminal.progress import View, summary
+from outrider.surfaces.terminal.questions import confirm
 
 EXAMPLES = """\
 examples:
@@ -100,13 +100,13 @@ async def _perform(
         hide_secrets(prepared)
         if not is_named:
             output.say(f"no agent is named, so {request.agent} takes the task.")
-        view.started(prepared, run_id)
+        view.show_start(prepared, run_id)
 
     can_ask = sys.stdin.isatty() and sys.stderr.isatty()
     caller = Caller(
         env=os.environ,
         flags=flags,
-        confirm=_confirm if can_ask else None,
+        confirm=confirm if can_ask else None,
         on_event=watch,
         on_update=updated,
         on_start=started,
@@ -122,14 +122,6 @@ def stop_signals() -> list[signal.Signals]:
     """Return the signals that end a command, without those that are ignored as under nohup."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
-
-
-def _confirm(reason: str) -> bool:
-    print(f"{one_line(reason)}. Let it run? [y/N] ", end="", file=sys.stderr, flush=True)
-    said = sys.stdin.readline()
-    if not said.endswith("\n"):
-        output.end_line()
-    return said.strip().lower() in ("y", "yes")
 
 
 def print_result(result: ToolResult, *, as_json: bool) -> int:

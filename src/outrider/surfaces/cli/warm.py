@@ -5,8 +5,8 @@ import time
 from argparse import Namespace
 
 from outrider.runtimes.native.fork_server import UserForkServer
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import argument, bad_call
+from outrider.surfaces.terminal import output
 from outrider.surfaces.text import duration
 
 EXAMPLES = """\

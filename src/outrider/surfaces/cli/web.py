@@ -6,8 +6,8 @@ from argparse import Namespace
 from outrider.delegation.request import working_directory
 from outrider.protocol.envelope import is_success
 from outrider.settings.files import load_settings
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CWD, argument, bad_call
+from outrider.surfaces.terminal import output
 from outrider.surfaces.tool_calls import FETCH, SEARCH, call_web
 
 EXAMPLES = """\

@@ -32,7 +32,7 @@ from outrider.runtimes.pi.choices import INSTALL
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
-from outrider.surfaces.mcp import hosts
+from outrider.surfaces import mcp_hosts
 from outrider.surfaces.parser import CWD, argument
 from outrider.surfaces.reports import modules
 from outrider.surfaces.reports.report import Column, Report, Row, Section
@@ -169,8 +169,8 @@ def _tools(project: Project) -> Findings:
 
 def _hosts() -> Findings:
     """Tell with which hosts the MCP server is registered, and try the command that they have."""
-    for host, command in hosts.registered():
-        problem = hosts.problem_of(command)
+    for host, command in mcp_hosts.registered():
+        problem = mcp_hosts.problem_of(command)
         words = f"{host.title} ({host.path}): {problem or 'the server answers'}"
         yield "warn" if problem else "ok", words
 

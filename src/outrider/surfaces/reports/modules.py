@@ -11,7 +11,7 @@ from outrider.delegation.project import Project, open_project
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.settings.keys import SEARCH_PROVIDERS
-from outrider.surfaces.mcp.hosts import HOSTS, registered
+from outrider.surfaces.mcp_hosts import HOSTS, registered
 from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.lsp import COLUMNS, language_servers
 from outrider.surfaces.reports.report import Column, Report, Row, Section

@@ -116,7 +116,7 @@ def write_answer(text: str) -> None:
     """Write an answer to stdout: Markdown that is drawn on a terminal, as it is in a pipe."""
     if is_plain(sys.stdout):
         return write_text(text)
-    from outrider.surfaces.cli.live import Answer, console
+    from outrider.surfaces.terminal.drawing import Answer, console
 
     with _stdout() as stdout:
         return console(stdout).print(Answer(text))

@@ -34,3 +34,8 @@ def option_flags(arguments: Namespace) -> dict[str, object]:
     given = vars(arguments).items()
     own = {key: value for key, value in given if "." in key and value is not None}
     return dict(arguments.set) | own
+
+
+def main_flags(arguments: Namespace) -> dict[str, object]:
+    """Return the same for the main agent, whose model is a setting too."""
+    return option_flags(arguments) | ({"model": arguments.model} if arguments.model else {})

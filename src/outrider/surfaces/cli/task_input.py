@@ -1,6 +1,5 @@
-"""What a command is given: the task, files or a pipe that are added to it, what a person types."""
+"""The task of a command: what is typed or piped in, with the files that are added to it."""
 
-import asyncio
 import json
 import os
 import select
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from outrider.delegation.request import MAX_TASK_BYTES, invalid
-from outrider.surfaces.cli import output
+from outrider.surfaces.terminal import output
 from outrider.surfaces.text import count
 
 MAX_ADDED_BYTES = 1 << 20
@@ -97,15 +96,3 @@ def schema_from(given: str) -> Any:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise invalid(f"{label} isn't JSON: {error}.") from None
-
-
-async def typed_line(question: str) -> str:
-    """Return the line that a person types after the question."""
-    print(question, end="", file=sys.stderr, flush=True)
-    loop, typed = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(0, typed.set)
-    try:
-        await typed.wait()
-        return os.read(0, 4096).decode(errors="replace")
-    finally:
-        loop.remove_reader(0)

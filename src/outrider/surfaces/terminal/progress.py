@@ -17,12 +17,12 @@ from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
-from outrider.surfaces.cli import output
-from outrider.surfaces.cli.streamed import Streamed
+from outrider.surfaces.terminal import output
+from outrider.surfaces.terminal.markdown_blocks import Streamed
 from outrider.surfaces.text import as_text, by_reason, clean, count, duration, fit, one_line
 
 if TYPE_CHECKING:
-    from outrider.surfaces.cli.live import Drawn
+    from outrider.surfaces.terminal.drawing import Drawn
 
 CHOSEN = ("flag", "agent file", "configuration")
 MAX_SILENCE_SECONDS = 15
@@ -73,11 +73,11 @@ class View:
         self._timer: asyncio.TimerHandle | None = None
         self._moving = None
         if not output.is_plain(sys.stderr):
-            from outrider.surfaces.cli.live import Moving
+            from outrider.surfaces.terminal.drawing import Moving
 
             self._moving = Moving(sys.stdout if keeps_answer else sys.stderr, self._render)
 
-    def started(self, prepared: Prepared, run_id: str) -> None:
+    def show_start(self, prepared: Prepared, run_id: str) -> None:
         """Show what the run has to do without, which model answers, and the run's id."""
         name, main = prepared.definition.name, prepared.main
         if main is None or not main["history"]:
@@ -93,7 +93,7 @@ class View:
         self._rest()
 
     @contextmanager
-    def paused(self) -> Generator[None]:
+    def pause(self) -> Generator[None]:
         """Let nothing move meanwhile."""
         self._rest()
         try:
