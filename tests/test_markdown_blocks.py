@@ -81,7 +81,7 @@ async def test_no_line_is_said_once_a_view_is_closed(monkeypatch, capsys):
     with view.pause():
         view.watch("1", "explorer 1a2b3c4d")
     view.close()
-    assert "explorer 1a2b3c4d begins" in capsys.readouterr().err
+    assert "explorer 1a2b3c4d started" in capsys.readouterr().err
     # Timers end in the order of their times: behind this one, an older one would have spoken.
     await asyncio.sleep(2 * progress.MAX_SILENCE_SECONDS)
     assert capsys.readouterr().err == ""

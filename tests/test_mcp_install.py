@@ -80,7 +80,7 @@ def test_a_file_with_comments_is_left_alone(door):
     path.parent.mkdir(parents=True)
     path.write_text('{"theme": "dark" // mine\n}')
     done = door.run("mcp", "install", "opencode")
-    assert done.code == 2 and "isn't changed" in done.err
+    assert done.code == 2 and "is unchanged" in done.err
     assert "// mine" in path.read_text()
 
 

@@ -59,8 +59,8 @@ class Host:
         if self.own:
             return f"run: {shlex.join(self.command(verb))}"
         if verb == "remove":
-            return f"take {self.key}.{NAME} out of {self.path}"
-        return f"put into {self.path}:\n{json.dumps({self.key: {NAME: self.entry()}}, indent=2)}"
+            return f"remove {self.key}.{NAME} from {self.path}"
+        return f"add to {self.path}:\n{json.dumps({self.key: {NAME: self.entry()}}, indent=2)}"
 
     def change(self, verb: str) -> None:
         """Add or remove the server; raises `Refusal`."""
@@ -70,8 +70,8 @@ class Host:
             else:
                 self._edit(verb)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            problem = f"{self.title} isn't changed: {error}"
-            hint = "The same command with --print shows what to do by hand."
+            problem = f"{self.title} is unchanged: {error}"
+            hint = "Add --print to see how to do it by hand."
             raise Refusal(ErrorCode.INVALID_INPUT, f"{problem}. {hint}") from None
 
     def _edit(self, verb: str) -> None:
@@ -130,11 +130,11 @@ def _object_at(value: object, *keys: str) -> dict[str, Any]:
 
 
 def problem_of(command: list[str]) -> str | None:
-    """Return why a server that is registered doesn't answer; None where it does."""
+    """Start a registered server, and return why it doesn't answer; None where it does."""
     try:
         done = subprocess.run(
             command, input=HELLO, capture_output=True, timeout=MAX_ANSWER_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
-    return None if b'"serverInfo"' in done.stdout else "it doesn't answer as a server"
+    return None if b'"serverInfo"' in done.stdout else "it doesn't answer like an MCP server"

@@ -20,7 +20,7 @@ WORDS = {
     "message_end": "{text} {calls}",
     "tool_start": "{name} {args}",
     "tool_result_end": "{name}: {code} {message}",
-    "retry": "{message} (again in {delayMs} ms)",
+    "retry": "{message} (retrying in {delayMs} ms)",
     "task_finish": "{outcome} {error}",
     "end": "{outcome} {error}",
 }

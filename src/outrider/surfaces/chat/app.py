@@ -76,7 +76,7 @@ class Chat:
         if arguments.resume or arguments.go_on:
             run = session.main.resume(arguments.resume)
             task = one_line(str(run.opening.get("task")))
-            self._prompt.greeting = f"session {run.id} goes on: {task}"
+            self._prompt.greeting = f"continuing session {run.id}: {task}"
         return session
 
     async def _answer(self, session: "ChatSession", text: str) -> None:
@@ -100,7 +100,7 @@ class Chat:
                 else:
                     await _show(" ".join((name, *words)), making.result())
             case [word, *_] if word.startswith("/") and word.count("/") == 1:
-                output.say(f"{text[:80]!r} is no command here; /help lists them.")
+                output.say(f"{text[:80]!r} is not a command; /help lists them.")
             case _:
                 result = await session.turn(text, [signal.SIGINT])
                 runs = [one["runId"] for one in result.details.delegations or ()]

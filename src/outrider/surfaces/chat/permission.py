@@ -11,7 +11,7 @@ from outrider.surfaces.terminal.questions import read_line
 from outrider.surfaces.text import as_text, one_line, quoted
 
 MAX_SHOWN = 4_000
-CHOICES = "Allow it? [o]nce, for this [s]ession, [N]o: "
+CHOICES = "Allow it? [o]nce, for the [s]ession, [N]o: "
 ANSWERS: dict[str, Decision] = {"o": "once", "y": "once", "yes": "once", "s": "session"}
 
 

@@ -46,7 +46,7 @@ class ChatSession:
         def stop(number: signal.Signals) -> None:
             nonlocal interrupts
             if number == signal.SIGINT and self.main.stop_children():
-                self.view.say("stopping the subagents; Ctrl-C again stops the turn")
+                self.view.say("stopping the subagents; press Ctrl-C again to stop the turn")
                 return
             interrupts += number == signal.SIGINT
             if interrupts > 1:

@@ -15,12 +15,12 @@ examples:
   git diff | outrider ask -
   outrider ask "Fix the typo in README.md" --allow-write
 
-The main agent reads, and delegates what takes more. It writes and runs
-commands only with --allow-write, or when you say yes. The exit code is that of
-'outrider run'.
+The main agent reads code itself and delegates larger jobs. It writes files and
+runs commands only with --allow-write or after you say yes. The exit codes are
+those of 'outrider run'.
 """
 ARGUMENTS = (
-    argument("question", metavar="QUESTION", help="what to do; - reads it from stdin"),
+    argument("question", metavar="QUESTION", help="what to ask; - reads it from stdin"),
     *MAIN_OPTIONS,
 )
 

@@ -18,12 +18,12 @@ from outrider.surfaces.text import one_line
 SHELLS = ("bash", "zsh", "fish")
 EXAMPLES = """\
 examples:
-  eval "$(outrider completion bash)"            in ~/.bashrc
-  eval "$(outrider completion zsh)"             in ~/.zshrc, after compinit
-  outrider completion fish | source             in ~/.config/fish/config.fish
+  eval "$(outrider completion bash)"      in ~/.bashrc
+  eval "$(outrider completion zsh)"       in ~/.zshrc, after compinit
+  outrider completion fish | source       in ~/.config/fish/config.fish
 """
 ARGUMENTS = (
-    argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help="which one"),
+    argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help="bash, zsh or fish"),
     argument("--words", nargs=REMAINDER, help=SUPPRESS),
 )
 
@@ -61,6 +61,6 @@ def _values(before: Sequence[str], last: str) -> Mapping[str, str]:
             return {agent["name"]: agent["description"] for agent in agents}
         case "RUN":
             runs = report("runs", []).data["runs"]
-            return {"last": "the newest"} | {run["runId"]: run["task"] for run in runs}
+            return {"last": "the newest run"} | {run["runId"]: run["task"] for run in runs}
         case _:
             return {}

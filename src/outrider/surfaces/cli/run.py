@@ -19,7 +19,7 @@ from outrider.protocol.exit_codes import result_exit_code
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.cli.run_options import OPTIONS, option_flags
 from outrider.surfaces.cli.task_input import schema_from, whole_task
-from outrider.surfaces.parser import argument, bad_call
+from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
 from outrider.surfaces.terminal.progress import View, summary
 from outrider.surfaces.terminal.questions import confirm
@@ -33,11 +33,11 @@ Exit codes: 0 completed, 1 failed, 2 refused, 124 timed out, 130 cancelled.
 """
 DEFAULT_AGENT = "explorer"
 ARGUMENTS = (
-    argument("agent", metavar="AGENT", nargs="?", help=f"who does it, if not {DEFAULT_AGENT}"),
+    argument("agent", metavar="AGENT", nargs="?", help=f"the agent (default: {DEFAULT_AGENT})"),
     argument("task", metavar="TASK", help="what to do; - reads it from stdin"),
     argument("--file", metavar="FILE", action="append", default=[], help="add a file; repeatable"),
-    argument("--schema", metavar="FILE", help="a JSON Schema for the answer, or a file with it"),
-    argument("--updates", action="store_true", help="with --json: also print how far it is"),
+    argument("--schema", metavar="FILE", help="JSON Schema for the answer: a file or inline JSON"),
+    flag("--updates", "with --json: also print progress"),
     *OPTIONS,
 )
 
@@ -67,9 +67,9 @@ def execute(arguments: Namespace) -> int:
 def _check_is_task(word: str, cwd: str | None) -> None:
     """Refuse a single argument that is an agent's name, or nearly one: its task is missing."""
     if len(word.split()) == 1 and word != "-":
-        near = get_close_matches(word.strip().lower(), open_project(cwd).discovery.agents, 1)
-        if near:
-            raise bad_call(f"run needs TASK: {word.strip()!r} names the agent {near[0]}", "run")
+        word = word.strip()
+        if near := get_close_matches(word.lower(), open_project(cwd).discovery.agents, 1):
+            raise bad_call(f"run needs TASK: {word!r} looks like the agent {near[0]}", "run")
 
 
 async def _perform(
@@ -80,7 +80,7 @@ async def _perform(
     def stop() -> None:
         if not cancelled.is_set():
             cancelled.set()
-            view.say("stopping the child …")
+            view.say("stopping …")
 
     def updated(so_far: ToolResult) -> None:
         watch(so_far)
@@ -99,7 +99,7 @@ async def _perform(
         output.when_reader_gone(stop)
         hide_secrets(prepared)
         if not is_named:
-            output.say(f"no agent is named, so {request.agent} takes the task.")
+            output.say(f"no agent given, so {request.agent} takes the task.")
         view.show_start(prepared, run_id)
 
     can_ask = sys.stdin.isatty() and sys.stderr.isatty()

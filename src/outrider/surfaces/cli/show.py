@@ -10,22 +10,22 @@ from typing import Any, cast
 
 from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
-from outrider.surfaces.parser import argument, bad_call
+from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
 from outrider.surfaces.text import fit, one_line, pad
 from outrider.surfaces.transcript import event_words, numbered_lines
 
 EXAMPLES = """\
 examples:
-  outrider show last                  what the newest run said; -2 is the next
-  outrider show 1a2b3c4d              the same of any run
-  outrider show 1a2b --lines 100:200  these lines of it; also 100: and :200
-  outrider show 1a2b --events         its transcript; JSON lines in a pipe
+  outrider show last                  the newest run; -2 is the one before it
+  outrider show 1a2b3c4d              any run, by its id or the start of it
+  outrider show 1a2b --lines 100:200  only these lines; also 100: and :200
+  outrider show 1a2b --events         the transcript; as JSON lines in a pipe
 """
 ARGUMENTS = (
-    argument("run", metavar="RUN", help="a run's id, how it begins, or last"),
-    argument("--lines", metavar="A:B", default=":", help="only the lines from A to B"),
-    argument("--events", action="store_true", help="the transcript, not the output"),
+    argument("run", metavar="RUN", help="a run id, the start of one, or last"),
+    argument("--lines", metavar="A:B", default=":", help="print only lines A to B"),
+    flag("--events", "print the transcript instead of the output"),
 )
 
 MAX_EVENT_TEXT = 300
@@ -51,10 +51,10 @@ def _line_numbers(given: str) -> range:
     first, colon, last = given.partition(":")
     first, last = (first or "1", last or str(MAX_LINE)) if colon else (first, first)
     if not all(part.isascii() and part.isdigit() and len(part) < 17 for part in (first, last)):
-        raise bad_call(f"--lines {given!r} can't be read: write A:B, A: or :B", "show")
+        raise bad_call(f"--lines {given!r} is not a range: write A:B, A: or :B", "show")
     numbers = range(int(first), int(last) + 1)
     if not numbers or numbers.start == 0:
-        raise bad_call(f"--lines {given!r} selects no line: A counts from 1, B from A", "show")
+        raise bad_call(f"--lines {given!r} selects no lines: they count from 1", "show")
     return numbers
 
 

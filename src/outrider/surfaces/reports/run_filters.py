@@ -12,7 +12,7 @@ from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import RecordedRun, delete_run, find_run
 from outrider.settings.places import project_name, runs_folder
 from outrider.settings.quantities import SettingError, milliseconds
-from outrider.surfaces.parser import argument, bad_call
+from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.text import count
 
 STATES = (*map(str, Outcome), "running", "interrupted")
@@ -24,18 +24,18 @@ def _moment(given: str) -> float:
     try:
         return time.time() - milliseconds(given, "s") / 1000
     except SettingError:
-        problem = f"{given!r} is no time: write 90m, 2d or 2026-11-16"
+        problem = f"{given!r} is not a time: write 90m, 2d or 2026-11-16"
         raise ArgumentTypeError(problem) from None
 
 
 FILTERS = (
-    argument("run", metavar="RUN", nargs="*", help="only these: ids, how they begin, last, -2"),
-    argument("--agent", metavar="AGENT", help="only those of this agent"),
-    argument("--outcome", metavar="STATE", choices=STATES, help="only those that ended so"),
-    argument("--project", metavar="DIR", help="only those in the project of DIR"),
-    argument("--since", metavar="WHEN", type=_moment, help="only later ones: 90m, 2d, 2026-11-16"),
+    argument("run", metavar="RUN", nargs="*", help="only these: ids, starts of ids, last, -2"),
+    argument("--agent", metavar="AGENT", help="only runs of this agent"),
+    argument("--outcome", metavar="STATE", choices=STATES, help="only runs in this state"),
+    argument("--project", metavar="DIR", help="only runs in the project that DIR is in"),
+    argument("--since", metavar="WHEN", type=_moment, help="only later runs: 90m, 2d, 2026-11-16"),
 )
-DELETE = argument("--delete", action="store_true", help="delete them; one that is running stays")
+DELETE = flag("--delete", "delete them, except those still running")
 
 
 def is_filtered(arguments: Namespace) -> bool:
@@ -66,5 +66,5 @@ def delete(runs: Sequence[RecordedRun], arguments: Namespace) -> tuple[list[Reco
     gone = [run for run in runs if delete_run(run.folder)]
     said = f"{count(len(gone), 'run')} deleted."
     if left := len(runs) - len(gone):
-        said += f" {count(left, 'run')} not deleted: running, or not yours to delete."
+        said += f" {count(left, 'run')} not deleted: still running, or not yours."
     return gone, said

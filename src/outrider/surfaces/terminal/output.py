@@ -159,7 +159,7 @@ def write_report(report: Report, *, as_json: bool) -> None:
     if as_json:
         return write_json(report.data)
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in report.table(room, coloured):
+    for line in report.drawn(room, coloured):
         write_clean(f"{line}\n")
     flush()
     for note in report.notes:

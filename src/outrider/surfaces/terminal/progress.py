@@ -82,7 +82,7 @@ class View:
         name, main = prepared.definition.name, prepared.main
         if main is None or not main["history"]:
             without = () if main else by_reason(prepared.permit.withheld)
-            output.warn((*prepared.warnings, *(f"{name} works without {one}" for one in without)))
+            output.warn((*prepared.warnings, *(f"{name} runs without {one}" for one in without)))
             output.say(_opening(prepared, run_id))
         self._rows = {"": Row(name)}
         self._move()
@@ -113,7 +113,7 @@ class View:
         match news:
             case str():
                 self._rows[key] = Row(news)
-                self._tell(f"{news} begins")
+                self._tell(f"{news} started")
             case ToolResult(details=details) if details.streaming is not None:
                 self._rows[key].streaming = details.streaming
             case ToolResult():
@@ -133,12 +133,12 @@ class View:
                 if lines := [call_line(call.name, call.args) for call in calls]:
                     self._tell(f"turn {turn} · {', '.join(lines)}"[:MAX_LINE])
             case events.RetryEvent(message=message, delay_ms=delay, attempt=attempt):
-                self._answer, self._failure = Streamed(), f"attempt {attempt} follows: {message}"
+                self._answer, self._failure = Streamed(), f"attempt {attempt} · {message}"
                 self._again_at = time.monotonic() + delay / 1000
                 self._tell(self._retry())
             case events.DroppedEvent(ids=ids):
                 left = count(len(ids), "old tool result")
-                self.say(f"the model's window is nearly full: from here on it goes without {left}.")
+                self.say(f"the model's context window is nearly full, so it no longer sees {left}.")
             case _:
                 pass
 
@@ -151,7 +151,7 @@ class View:
             self.say(f"{run.agent} {run_id}: {' · '.join(summary(run, run_id))}", fits=True)
         if children := result.details.delegations:
             used = sum((from_json(Usage, one["usage"]) for one in children), Usage())
-            self.say(f"beside that, {count(len(children), 'subagent')}: {spent(used)}")
+            self.say(f"plus {count(len(children), 'subagent')}: {spent(used)}")
 
     def _keep(self, delta: str) -> None:
         """Print what came of the answer, on a terminal each block of Markdown when it is whole."""
@@ -201,9 +201,9 @@ class View:
         return [*steps, *answer, *retry, *rows]
 
     def _retry(self) -> str:
-        """`again in 12 s · attempt 2 follows: …`, while a request waits to be sent again."""
+        """`retrying in 12 s, attempt 2 · …`, while a request waits to be sent again."""
         left = max(0, math.ceil(self._again_at - time.monotonic()))
-        return f"again in {left} s · {self._failure}"
+        return f"retrying in {left} s, {self._failure}"
 
 
 def call_line(name: str, args: object) -> str:
@@ -215,11 +215,11 @@ def call_line(name: str, args: object) -> str:
 
 def _opening(prepared: Prepared, run_id: str) -> str:
     choice = prepared.choice
-    begun = f"{prepared.definition.name} works as run {run_id}"
+    begun = f"{prepared.definition.name} started as run {run_id}"
     if is_embedded(choice.model) and choice.reason not in CHOSEN:
-        hint = "It finds and quotes, it doesn't reason."
-        return f"{begun}; the embedded model answers ({choice.reason}). {hint}"
-    return f"{begun}; {choice.shown} answers ({choice.reason})."
+        hint = "It searches and quotes but doesn't reason."
+        return f"{begun} on the embedded model ({choice.reason}). {hint}"
+    return f"{begun} on {choice.shown} ({choice.reason})."
 
 
 def summary(result: SingleResult, run_id: str) -> list[str]:

@@ -10,7 +10,7 @@ from outrider.surfaces.text import one_line
 
 def confirm(reason: str) -> bool:
     """Ask whether an agent may run, and return whether the answer is yes."""
-    print(f"{one_line(reason)}. Let it run? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{one_line(reason)}. Run it? [y/N] ", end="", file=sys.stderr, flush=True)
     said = sys.stdin.readline()
     if not said.endswith("\n"):
         output.end_line()
