@@ -76,16 +76,19 @@ class Host:
 
     def _edit(self, verb: str) -> None:
         path, data = self.path.resolve(), {}
+        new = path.with_suffix(".new")
+        path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             data = json.loads(path.read_bytes())
             if not is_object(data):
                 raise ValueError(f"{path} doesn't hold a JSON object")
             shutil.copy2(path, f"{path}.backup")
+            shutil.copy2(path, new)  # with its mode: it may hold keys
+        elif verb == "remove":
+            return
         servers = {**_object_at(data, self.key), NAME: self.entry()}
         if verb == "remove":
             del servers[NAME]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
         new.write_text(json.dumps({**data, self.key: servers}, indent=2) + "\n")
         new.replace(path)
 
@@ -113,7 +116,7 @@ def own_command() -> list[str]:
 def registered() -> Iterator[tuple[Host, list[str]]]:
     """Yield the hosts in whose file the server is, with the command that is there."""
     for host in HOSTS.values():
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, TypeError):  # a file may hold anything
             text = host.path.read_text()
             read = tomllib.loads(text) if host.path.suffix == ".toml" else json.loads(text)
             if entry := _object_at(read, host.key, NAME):

@@ -10,13 +10,8 @@ from importlib import import_module
 from itertools import takewhile
 from typing import Any
 
+from outrider.protocol import exit_codes
 from outrider.protocol.errors import Refusal
-from outrider.protocol.exit_codes import (
-    EXIT_CANCELLED,
-    EXIT_FAILED,
-    EXIT_READER_GONE,
-    EXIT_REFUSED,
-)
 from outrider.protocol.results import refused
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.reports import REPORTS, help as helping, parser_for, report
@@ -70,23 +65,23 @@ def run_command(arguments: Sequence[str]) -> int:
         try:
             code = _dispatch(arguments)
         except Refusal as refusal:
-            as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
-            output.write_json(refused(refusal).to_dict()) if as_json else output.say(
-                refusal.message
-            )
-            code = EXIT_REFUSED
+            if "--json" in takewhile(lambda argument: argument != "--", arguments):
+                output.write_json(refused(refusal).to_dict())
+            else:
+                output.say(refusal.message)
+            code = exit_codes.EXIT_REFUSED
         output.flush()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         output.end_line()
-        code = EXIT_CANCELLED
+        code = exit_codes.EXIT_CANCELLED
     except output.OutputLost as lost:
         with suppress(OSError):  # or the interpreter's last flush would fail
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(lost.__cause__, BrokenPipeError):
-            return EXIT_READER_GONE
+            return exit_codes.EXIT_READER_GONE
         output.say(f"can't write to stdout: {lost}.")
-        code = EXIT_FAILED
+        code = exit_codes.EXIT_FAILED
     except Exception as error:
         code = _unexpected(error)
     return code
@@ -149,4 +144,4 @@ def _unexpected(error: Exception) -> int:
         f"this is a bug in Outrider: {type(error).__name__}: {error}. "
         "'python -X dev -m outrider …' shows the traceback."
     )
-    return EXIT_FAILED
+    return exit_codes.EXIT_FAILED

@@ -48,11 +48,11 @@ def _read(path: str, option: str, problem: str = "can't be read") -> bytes:
         raise invalid(f"{option} {path!r} {problem}: {reason}.") from None
 
 
-def _bounded(file: BinaryIO, name: str) -> bytes:
-    raw = file.read(MAX_ADDED_BYTES + 1)
-    if len(raw) > MAX_ADDED_BYTES:
-        advice = "Put the path in the task instead, so that the agent reads what it needs."
-        raise invalid(f"{name} is larger than {MAX_ADDED_BYTES:,} bytes. {advice}")
+def _bounded(file: BinaryIO, name: str, most: int = MAX_ADDED_BYTES) -> bytes:
+    raw = file.read(most + 1)
+    if len(raw) > most:
+        advice = "Save it to a file, and put the path in the task."
+        raise invalid(f"{name} is longer than {most:,} bytes. {advice}")
     return raw
 
 
@@ -75,10 +75,7 @@ def _read_task() -> str:
     if sys.stdin.isatty():
         output.say("type the task, then press Ctrl-D.")
     try:
-        raw = sys.stdin.buffer.read(MAX_TASK_BYTES + 1)
-        if len(raw) > MAX_TASK_BYTES:
-            advice = "Save the text to a file and put its path in the task."
-            raise invalid(f"The task on stdin is longer than {MAX_TASK_BYTES:,} bytes. {advice}")
+        raw = _bounded(sys.stdin.buffer, "The task on stdin", MAX_TASK_BYTES)
         return raw.decode("utf-8-sig")
     except OSError as error:
         raise invalid(f"Can't read the task from stdin: {error.strerror}.") from None

@@ -12,7 +12,7 @@ from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import RecordedRun, delete_run, find_run
 from outrider.settings.places import project_name, runs_folder
 from outrider.settings.quantities import SettingError, milliseconds
-from outrider.surfaces.parser import argument, bad_call, flag
+from outrider.surfaces.parser import argument, bad_call
 from outrider.surfaces.text import count
 
 STATES = (*map(str, Outcome), "running", "interrupted")
@@ -35,7 +35,6 @@ FILTERS = (
     argument("--project", metavar="DIR", help="only runs in the project that DIR is in"),
     argument("--since", metavar="WHEN", type=_moment, help="only later runs: 90m, 2d, 2026-11-16"),
 )
-DELETE = flag("--delete", "delete them, except those still running")
 
 
 def is_filtered(arguments: Namespace) -> bool:

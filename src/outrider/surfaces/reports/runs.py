@@ -5,15 +5,9 @@ from argparse import Namespace
 
 from outrider.records.runs import recorded_runs
 from outrider.settings.places import runs_folder
-from outrider.surfaces.parser import argument, number
+from outrider.surfaces.parser import argument, flag, number
 from outrider.surfaces.reports.report import Report
-from outrider.surfaces.reports.run_filters import (
-    DELETE,
-    FILTERS,
-    delete,
-    filtered_runs,
-    is_filtered,
-)
+from outrider.surfaces.reports.run_filters import FILTERS, delete, filtered_runs, is_filtered
 from outrider.surfaces.table import Column, Table
 from outrider.surfaces.text import duration, local_time
 
@@ -29,7 +23,11 @@ examples:
 DEFAULT_LIMIT = 20
 NOTHING = 'no runs yet. Start with: outrider run explorer "Where is …?"'
 LIMIT_HELP = f"show at most N runs ({DEFAULT_LIMIT}; JSON: all)"
-ARGUMENTS = (*FILTERS, argument("--limit", metavar="N", type=number, help=LIMIT_HELP), DELETE)
+ARGUMENTS = (
+    *FILTERS,
+    argument("--limit", metavar="N", type=number, help=LIMIT_HELP),
+    flag("--delete", "delete them, except those still running"),
+)
 
 
 def report(arguments: Namespace) -> Report:
