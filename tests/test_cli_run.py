@@ -96,12 +96,12 @@ def test_pipe_that_stays_silent_and_open_holds_no_job_up(door):
         process = door.start(*arguments, env=server.environment, stdin=subprocess.PIPE)
         assert process.wait(PATIENCE_SECONDS) == 0  # while its stdin is open
         assert STDIN_WAIT_SECONDS <= 2
-        assert b"nothing comes from stdin" in process.stderr.read()
+        assert b"stdin sent nothing" in process.stderr.read()
         assert task_of(server) == "x"
 
 
 @pytest.mark.parametrize(
-    ("piped", "says"), [(b"\0\1\2", "it isn't text"), (b"x" * ((1 << 20) + 1), "1,048,576 bytes")]
+    ("piped", "says"), [(b"\0\1\2", "isn't text"), (b"x" * ((1 << 20) + 1), "1,048,576 bytes")]
 )
 def test_what_cannot_be_added_is_refused_and_never_cut(door, piped, says):
     ended = door.run("run", "explorer", "x", stdin=piped)
@@ -340,7 +340,7 @@ def test_full_disk_behind_stdout_is_told_in_one_line(door):
         process = door.start("config", stdout=full)
         _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 1
-    assert err.decode() == "outrider: the output can't be written: No space left on device.\n"
+    assert err.decode() == "outrider: can't write to stdout: No space left on device.\n"
 
 
 def test_closed_standard_streams_do_no_harm(door):

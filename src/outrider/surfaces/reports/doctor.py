@@ -57,7 +57,7 @@ ARGUMENTS = (CWD, flag("--online", "also send a request to each provider that ha
 
 LOW_FREE_BYTES = 1 << 30
 MAX_CHECK_SECONDS = 90.0
-NOT_ASKED = "not tried; use --online"
+NOT_ASKED = "not tried without --online"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 """What a part raises that doesn't work."""
 PERMISSIONS = ("allowWrite", "projectAgentPolicy", "allowLspTools", "allowedLspActions")
