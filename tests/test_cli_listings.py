@@ -169,7 +169,7 @@ def test_models_tell_what_could_answer_and_which_one_does(door):
     assert found["xai:"]["problem"]
     assert models[-1]["model"] == "embedded"
     named = door.run("models", env={**env, "OUTRIDER_MODEL": "embedded"})
-    assert named.out.splitlines()[0].split() == ["embedded", "first", "configuration"]
+    assert named.out.splitlines()[0].split() == ["embedded", "used", "configuration"]
     terminal = door.terminal("models", columns=50, env=env)
     assert terminal.end() == 0
     assert max(map(len, terminal.screen.splitlines())) <= 50

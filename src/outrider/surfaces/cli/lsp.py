@@ -23,9 +23,10 @@ examples:
   outrider lsp references src/app.py --symbol Task.run
 """
 ACTIONS = (*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS)
+_ACTION = "definition, references, hover, symbols, diagnostics, …"
 ARGUMENTS = (
-    argument("action", nargs="?", choices=ACTIONS, metavar="ACTION"),
-    argument("place", nargs="?", default="", metavar="FILE[:LINE[:COL]]"),
+    argument("action", nargs="?", choices=ACTIONS, metavar="ACTION", help=_ACTION),
+    argument("place", nargs="?", default="", metavar="FILE[:LINE[:COL]]", help="where to look"),
     argument("--symbol", metavar="NAME", help="a symbol: name or Class.method"),
     argument("--query", metavar="TEXT", help="the text to search for, or the code action to apply"),
     argument("--new-name", metavar="NAME", help="the new name, for rename"),

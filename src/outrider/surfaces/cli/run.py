@@ -53,10 +53,7 @@ def execute(arguments: Namespace) -> int:
     agent, task = arguments.agent or DEFAULT_AGENT, whole_task(arguments.task, arguments.file)
     request = Request(agent, task, schema, arguments.model, arguments.cwd)
     with closing(View()) as view:
-        performed = _perform(
-            request, flags, view, is_named=bool(arguments.agent), with_updates=arguments.updates
-        )
-        result = asyncio.run(performed)
+        result = asyncio.run(_perform(request, flags, view, arguments))
     code = print_result(result, as_json=arguments.json)
     if result.result is not None:
         for line in summary(result.result, result.details.run_id or ""):
@@ -73,7 +70,7 @@ def _check_is_task(word: str, cwd: str | None) -> None:
 
 
 async def _perform(
-    request: Request, flags: dict[str, object], view: View, *, is_named: bool, with_updates: bool
+    request: Request, flags: dict[str, object], view: View, arguments: Namespace
 ) -> ToolResult:
     cancelled, watch, caught = asyncio.Event(), partial(view.watch, ""), stop_signals()
 
@@ -85,7 +82,7 @@ async def _perform(
     def updated(so_far: ToolResult) -> None:
         watch(so_far)
         try:
-            if with_updates:
+            if arguments.updates:
                 output.write_json_text(jsonl.encode(so_far.to_dict()).decode())
         except output.OutputLost:  # whoever wanted the result is gone
             stop()
@@ -98,7 +95,7 @@ async def _perform(
             asyncio.get_running_loop().add_signal_handler(number, stop)
         output.when_reader_gone(stop)
         hide_secrets(prepared)
-        if not is_named:
+        if arguments.agent is None:
             output.say(f"no agent given, so {request.agent} takes the task.")
         view.show_start(prepared, run_id)
 

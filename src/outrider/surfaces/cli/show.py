@@ -54,7 +54,7 @@ def _line_numbers(given: str) -> range:
         raise bad_call(f"--lines {given!r} is not a range: write A:B, A: or :B", "show")
     numbers = range(int(first), int(last) + 1)
     if not numbers or numbers.start == 0:
-        raise bad_call(f"--lines {given!r} selects no lines: they count from 1", "show")
+        raise bad_call(f"--lines {given!r} selects no lines: A starts at 1, B at A", "show")
     return numbers
 
 

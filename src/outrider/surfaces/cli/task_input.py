@@ -51,7 +51,7 @@ def _read(path: str, option: str, problem: str = "can't be read") -> bytes:
 def _bounded(file: BinaryIO, name: str, most: int = MAX_ADDED_BYTES) -> bytes:
     raw = file.read(most + 1)
     if len(raw) > most:
-        advice = "Save it to a file, and put the path in the task."
+        advice = "Put the path of a file in the task instead."
         raise invalid(f"{name} is longer than {most:,} bytes. {advice}")
     return raw
 

@@ -229,7 +229,7 @@ def _confinement() -> Findings:
     """Tell what the kernel offers; only the converter's network namespace is in use today."""
     for name, (works, words) in kernel_offers().items():
         missed = name == "user namespaces" and not works
-        lack = "; documents are converted without network isolation" if missed else ""
+        lack = "; documents are converted without a network namespace" if missed else ""
         yield "warn" if missed else "ok", f"{name}: {words if works else f'no ({words})'}{lack}"
 
 

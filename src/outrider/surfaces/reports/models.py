@@ -24,7 +24,7 @@ examples:
 ARGUMENTS = (CWD,)
 COLUMNS = (
     Column("model", colour="cyan"),
-    Column("is", lambda row: "off" if row["problem"] else "first" if row["answers"] else "there"),
+    Column("is", lambda row: "off" if row["problem"] else "used" if row["answers"] else "on"),
     Column("why", lambda row: row["problem"] or row["why"]),
 )
 
