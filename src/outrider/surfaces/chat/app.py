@@ -25,6 +25,7 @@ from outrider.settings.places import state_home
 from outrider.surfaces.chat.prompt import HELP, Prompt
 from outrider.surfaces.reports import REPORTS, parser_for, report
 from outrider.surfaces.terminal import output
+from outrider.surfaces.text import one_line
 
 if TYPE_CHECKING:
     from outrider.surfaces.chat.session import ChatSession
@@ -66,7 +67,6 @@ class Chat:
     def _load(self) -> "ChatSession":
         """Return the session that the arguments ask for; raises `Refusal`."""
         from outrider.surfaces.chat.session import ChatSession
-        from outrider.surfaces.text import one_line
 
         arguments = self._arguments
         session = ChatSession(arguments, self._flags, keeps_answer=True)

@@ -55,7 +55,7 @@ class ChatSession:
 
         for number in signals:
             loop.add_signal_handler(number, stop, number)
-        output.when_reader_gone(self.main.stop)
+        output.watch_reader(self.main.stop)
         try:
             with closing(self.view):
                 return await self.main.turn(text)

@@ -83,7 +83,7 @@ def run_command(arguments: Sequence[str]) -> int:
         output.say(f"can't write to stdout: {lost}.")
         code = exit_codes.EXIT_FAILED
     except Exception as error:
-        code = _unexpected(error)
+        code = _report_bug(error)
     return code
 
 
@@ -134,7 +134,7 @@ def _unknown(name: str) -> str:
     return f"unknown command {name!r}; {hint}"
 
 
-def _unexpected(error: Exception) -> int:
+def _report_bug(error: Exception) -> int:
     """Report a bug of ours in one line; Python's development mode adds the traceback."""
     if sys.flags.dev_mode:
         import traceback

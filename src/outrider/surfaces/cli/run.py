@@ -79,7 +79,7 @@ async def _perform(
             cancelled.set()
             view.say("stopping …")
 
-    def updated(so_far: ToolResult) -> None:
+    def on_update(so_far: ToolResult) -> None:
         watch(so_far)
         try:
             if arguments.updates:
@@ -88,12 +88,12 @@ async def _perform(
             stop()
             raise
 
-    def started(prepared: Prepared, run_id: str) -> None:
+    def on_start(prepared: Prepared, run_id: str) -> None:
         # From now on a signal has to end the child first. Until now Python's own handling was
         # right: while a person is asked for a confirmation, nothing would look at an event.
         for number in caught:
             asyncio.get_running_loop().add_signal_handler(number, stop)
-        output.when_reader_gone(stop)
+        output.watch_reader(stop)
         hide_secrets(prepared)
         if arguments.agent is None:
             output.say(f"no agent given, so {request.agent} takes the task.")
@@ -105,8 +105,8 @@ async def _perform(
         flags=flags,
         confirm=confirm if can_ask else None,
         on_event=watch,
-        on_update=updated,
-        on_start=started,
+        on_update=on_update,
+        on_start=on_start,
         cancelled=cancelled,
         one_shot=True,
     )

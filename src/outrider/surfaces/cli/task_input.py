@@ -42,13 +42,13 @@ def _add(raw: bytes, name: str) -> str:
 def _read(path: str, option: str, problem: str = "can't be read") -> bytes:
     try:
         with open(path, "rb") as file:
-            return _bounded(file, f"{option} {path!r}")
+            return _read_bounded(file, f"{option} {path!r}")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise invalid(f"{option} {path!r} {problem}: {reason}.") from None
 
 
-def _bounded(file: BinaryIO, name: str, most: int = MAX_ADDED_BYTES) -> bytes:
+def _read_bounded(file: BinaryIO, name: str, most: int = MAX_ADDED_BYTES) -> bytes:
     raw = file.read(most + 1)
     if len(raw) > most:
         advice = "Put the path of a file in the task instead."
@@ -65,7 +65,7 @@ def _read_pipe() -> bytes:
         if not select.select([0], [], [], STDIN_WAIT_SECONDS)[0]:
             output.say("stdin sent nothing, so it is ignored; use - as the task to wait for it.")
             return b""
-        return _bounded(sys.stdin.buffer, "stdin")
+        return _read_bounded(sys.stdin.buffer, "stdin")
     except OSError:
         return b""  # it can't be read: opened for writing, or a socket that is gone
 
@@ -75,7 +75,7 @@ def _read_task() -> str:
     if sys.stdin.isatty():
         output.say("type the task, then press Ctrl-D.")
     try:
-        raw = _bounded(sys.stdin.buffer, "The task on stdin", MAX_TASK_BYTES)
+        raw = _read_bounded(sys.stdin.buffer, "The task on stdin", MAX_TASK_BYTES)
         return raw.decode("utf-8-sig")
     except OSError as error:
         raise invalid(f"Can't read the task from stdin: {error.strerror}.") from None

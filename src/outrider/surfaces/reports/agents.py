@@ -7,7 +7,7 @@ from outrider.agents.permissions import Clearance
 from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.project import Project, open_project
 from outrider.surfaces.parser import CWD, argument, bad_call
-from outrider.surfaces.reports.one_agent import agent_report, new_agent_report
+from outrider.surfaces.reports.one_agent import agent_report, write_new_agent
 from outrider.surfaces.reports.report import Report
 from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import warnings_of, withheld_from
@@ -37,7 +37,7 @@ def report(arguments: Namespace) -> Report:
         case [name]:
             return agent_report(name, open_project(arguments.cwd))
         case ["new", name]:
-            return new_agent_report(name)
+            return write_new_agent(name)
         case _:
             raise bad_call("give one AGENT, or 'new NAME'", "agents")
 

@@ -38,7 +38,7 @@ def agent_report(name: str, project: Project) -> Report:
     return Report({"agent": agent}, tables)
 
 
-def new_agent_report(given: str) -> Report:
+def write_new_agent(given: str) -> Report:
     """Write the file of a new agent of the user's; raises `Refusal` where there is one."""
     name = normal_name(given)
     path = places.user_agent_folders(os.environ)[0] / f"{name}.md"

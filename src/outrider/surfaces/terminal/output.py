@@ -43,7 +43,7 @@ def open_streams() -> None:
         cast("TextIOWrapper", stream).reconfigure(errors="backslashreplace")
 
 
-def when_reader_gone(stop: Callable[[], None]) -> None:
+def watch_reader(stop: Callable[[], None]) -> None:
     """Call `stop` as soon as nobody can read stdout: whoever wanted the answer has ended."""
     import asyncio  # whoever calls this has loaded it
 
