@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from outrider.protocol.events import MessageUpdateEvent
 from outrider.surfaces.terminal import output, progress
-from outrider.surfaces.terminal.markdown_blocks import MAX_TAIL, MAX_TAIL_PIECES, Streamed
+from outrider.surfaces.terminal.markdown_blocks import Streamed
 
 LINES = st.lists(st.sampled_from(["a", "", " ", "```", "````", "~~~py", "  ```", "b ```"]))
 
@@ -55,13 +55,11 @@ def test_every_line_of_a_long_block_is_looked_at_once():
 
 @pytest.mark.parametrize("piece", ["x\n", "x" * 200])
 def test_only_the_end_is_kept_for_someone_who_draws_only_that(piece):
-    streamed = Streamed()
-    for _ in range(2 * MAX_TAIL_PIECES):
-        streamed.add(piece)
-        streamed.forget_start()
-        assert streamed.text.endswith(piece)
-    assert len(streamed._lines) + len(streamed._last) <= MAX_TAIL_PIECES + 2
-    assert len(streamed.tail) <= MAX_TAIL and streamed.text.endswith(streamed.tail)
+    view = progress.View()
+    for _ in range(2 * progress.MAX_TAIL // len(piece)):
+        view.watch("", MessageUpdateEvent(1, piece))
+    assert view._answer.text == "" and view._tail.endswith(piece)
+    assert len(view._tail) == progress.MAX_TAIL
 
 
 def test_a_block_of_any_length_is_printed_from_its_start(monkeypatch, capsys):

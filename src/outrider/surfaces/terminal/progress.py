@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CHOSEN = ("flag", "agent file", "configuration")
 MAX_SILENCE_SECONDS = 15
 MAX_LINE = 200
+MAX_TAIL = 100_000
+"""How many characters of an answer are kept to draw its end."""
 MAX_STEPS = 5
 MAX_STEP = 30
 """How many columns a row has for what its agent does: the rest of it has to be seen too."""
@@ -68,8 +70,8 @@ class View:
     def __init__(self, *, keeps_answer: bool = False) -> None:
         self._keeps_answer = keeps_answer
         self._rows: dict[str, Row] = {}
-        self._answer, self._failure = Streamed(), ""
-        self._again_at = 0.0
+        self._answer, self._tail = Streamed(), ""
+        self._failure, self._again_at = "", 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._moving = None
         if not output.is_plain(sys.stderr):
@@ -120,20 +122,19 @@ class View:
                 self._rows.pop(key, None)
                 self.end(news)
             case events.TurnStartEvent():
-                self._answer = Streamed()
+                self._answer, self._tail = Streamed(), ""
             case events.MessageUpdateEvent(delta=delta):
                 self._failure = ""
-                self._answer.add(delta)
+                self._tail = (self._tail + delta)[-MAX_TAIL:]
                 if self._keeps_answer:
                     self._keep(delta)
-                else:  # only its end is drawn
-                    self._answer.forget_start()
             case events.MessageEndEvent(turn=turn, tool_calls=calls):
                 self._end_message()
                 if lines := [call_line(call.name, call.args) for call in calls]:
                     self._tell(f"turn {turn} · {', '.join(lines)}"[:MAX_LINE])
             case events.RetryEvent(message=message, delay_ms=delay, attempt=attempt):
-                self._answer, self._failure = Streamed(), f"attempt {attempt} · {message}"
+                self._answer, self._tail = Streamed(), ""
+                self._failure = f"attempt {attempt} · {message}"
                 self._again_at = time.monotonic() + delay / 1000
                 self._tell(self._retry())
             case events.DroppedEvent(ids=ids):
@@ -155,18 +156,21 @@ class View:
 
     def _keep(self, delta: str) -> None:
         """Print what came of the answer, on a terminal each block of Markdown when it is whole."""
+        self._answer.add(delta)
         if self._moving is None:
             print(clean(delta), end="", flush=True)
             self._move()
             return
-        for block in self._answer.take_blocks():
+        if blocks := self._answer.take_blocks():
+            self._tail = self._answer.text
+        for block in blocks:
             self._moving.show_markdown(block)
 
     def _end_message(self) -> None:
         self._failure = ""
         if self._keeps_answer and (text := self._answer.text):
             print(flush=True) if self._moving is None else self._moving.show_markdown(text)
-            self._answer = Streamed()
+            self._answer, self._tail = Streamed(), ""
 
     def _tell(self, line: str) -> None:
         """Say a line where nothing moves."""
@@ -197,7 +201,7 @@ class View:
         room = max(self._moving.console.height - 1 - len(rows) - len(retry), 0)
         steps = [(f"  {step}", "dim") for step in own.steps()][:room]
         left = room - len(steps)
-        answer = [self._moving.answer(self._answer.tail, left)] if left else []
+        answer = [self._moving.answer(self._tail, left)] if left else []
         return [*steps, *answer, *retry, *rows]
 
     def _retry(self) -> str:
