@@ -20,7 +20,8 @@ from outrider.protocol.data import camel
 from outrider.protocol.envelope import ToolCode
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import EVENTS
-from outrider.protocol.outcomes import ERROR_OF_OUTCOME, EXIT_REFUSED, Outcome, exit_code
+from outrider.protocol.exit_codes import EXIT_REFUSED, exit_code
+from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome
 from outrider.settings.keys import KEYS
 from outrider.surfaces.cli.main import COMMANDS, parser_of
 from outrider.tools.lsp.servers import SERVERS

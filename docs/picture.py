@@ -90,7 +90,7 @@ def svg() -> str:
         live = window.frame(r"_check_idleness ends(.*\n)+.*turn 2")
         end = window.frame(r"completed · 2 turns")
     # The answer, and how it ended: the lines before stand above the live view already.
-    begun = max(number for number, line in enumerate(end) if "works as run" in line) + 1
+    begun = max(number for number, line in enumerate(end) if "started as run" in line) + 1
     lines = [f'$ outrider run "{TASK}"', *live, "", *end[begun:]]
     console = Console(record=True, width=COLUMNS, file=StringIO(), color_system="256")
     for line in lines:

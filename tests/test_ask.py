@@ -72,7 +72,7 @@ def test_a_delegation_is_made_and_the_answer_alone_is_on_stdout(door):
         ended = ask(door, server)
     assert (ended.code, ended.out) == (0, "It is in a.py.\n")
     assert re.search(r"explorer [0-9a-f]{8}: completed · 1 turn", ended.err)
-    assert "beside that, 1 subagent: 120 tokens" in ended.err
+    assert "plus 1 subagent: 120 tokens" in ended.err
 
 
 def test_json_has_the_delegations_with_usage_apart_from_its_own(door):

@@ -72,7 +72,7 @@ def test_a_missing_tool_is_told_on_stderr_and_in_the_listing(door: Door) -> None
     door.write_config({"lsp": {"enabled": False}})
     door.write_agent("mine", f"tools: read, {absent}")
     ran = door.run("run", "mine", "Where is main?", "--model", "embedded")
-    assert f"mine works without {absent}: {MISSING}" in ran.err
+    assert f"mine runs without {absent}: {MISSING}" in ran.err
     listed = door.run("agents", "--json").json["agents"]
     mine = next(agent for agent in listed if agent["name"] == "mine")
     assert mine["tools"] == ["read"]

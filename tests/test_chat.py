@@ -109,7 +109,7 @@ def test_two_delegations_at_once_are_shown_live_folded_and_opened_again(door):
         # Nothing moves any more, and nothing of it is left.
         assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]|(?m:^  subagent)", screen.all)
         [run] = re.findall(r"explorer ([0-9a-f]{8}): completed", screen.all)
-        assert "beside that, 2 subagents: " in screen.all
+        assert "plus 2 subagents: " in screen.all
         complete(screen, f"/show {run[:3]}", run, f"/show {run}")
         screen.type("", "Enter")
         screen.see_now(rf"Run {run}(.|\n)*· grep .*of-one(.|\n)*All about one\.")
@@ -152,7 +152,7 @@ def test_ctrl_c_ends_the_program_even_when_neither_children_nor_the_turn_end(doo
         for child in children:
             child.suspend()  # it hears of no end, until its guardian's patience is over
         screen.type("", "C-c")
-        screen.see(r"stopping the subagents; Ctrl-C again stops the turn")
+        screen.see(r"stopping the subagents; press Ctrl-C again")
         assert screen.interrupt() == 130
         assert "cancelled" not in screen.all  # no turn ended before the program
     door.assert_nothing_left()
@@ -283,7 +283,7 @@ def test_toolkit_shows_each_report_in_a_panel_that_can_be_searched(door):
         screen.type("q")
         screen.see_now(PROMPT)
         screen.enter("/nonsense")
-        screen.see(r"is no command here")
+        screen.see(r"is not a command")
         assert not server.requests
         assert leave(screen) == 0
 
@@ -309,7 +309,7 @@ def test_a_session_that_was_killed_is_resumed_without_losing_more_than_its_last_
         scripted(answer("Seven.")) as server,
         chatting(door, server, "--resume", session.name) as screen,
     ):
-        screen.see(rf"session {session.name} goes on: Remember seven\.")
+        screen.see(rf"continuing session {session.name}: Remember seven\.")
         screen.enter("Which number?")
         screen.see(r"Seven\.")
         messages = server.requests[0].messages

@@ -19,8 +19,8 @@ CALLS = {
     "strange command": (("xyzzy",), "the commands are run, ask", INVALID),
     "option first": (("--jsonn", "run"), "options come after the command", INVALID),
     "nothing to run": (("run",), "run needs TASK", INVALID),
-    "no task": (("run", "explorer"), "run needs TASK: 'explorer' names the agent", INVALID),
-    "no task, and a typo": (("run", "Explorr"), "names the agent explorer", INVALID),
+    "no task": (("run", "explorer"), "run needs TASK: 'explorer' looks like the agent", INVALID),
+    "no task, and a typo": (("run", "Explorr"), "looks like the agent explorer", INVALID),
     "time that is none": (("run", "Where is x?", "--timeout", "soon"), "write 90s", INVALID),
     "turns in words": (("run", "Where is x?", "--max-turns", "few"), "maxTurns", INVALID),
     "size that is none": (
@@ -68,7 +68,7 @@ CALLS = {
     "agent that isn't there": (("agents", "explorr"), "Did you mean explorer?", "UNKNOWN_AGENT"),
     "agent of no name": (("agents", "new", "../x"), "isn't a valid name", INVALID),
     "agent of a name and more": (("agents", "new", "x\ntools: bash"), "isn't a valid", INVALID),
-    "time in words": (("runs", "--since", "soon"), "'soon' is no time", INVALID),
+    "time in words": (("runs", "--since", "soon"), "'soon' is not a time", INVALID),
     "delete everything": (("runs", "--delete"), "--delete needs", INVALID),
     "unknown run": (("show", "ffffffff"), "`outrider runs` lists", INVALID),
     "lines backwards": (("show", "ffffffff", "--lines", "9:3"), "selects no line", INVALID),
@@ -184,7 +184,7 @@ def test_fault_of_our_own_is_one_line_and_dev_mode_shows_the_rest(door):
     ended = door.shell(f'exec "$0" -c "{code}"')
     assert ended.code == 1
     (line,) = ended.err.splitlines()
-    assert "a fault in Outrider: TypeError" in line
+    assert "a bug in Outrider: TypeError" in line
     assert "Traceback" in door.shell(f'exec "$0" -X dev -c "{code}"').err
 
 

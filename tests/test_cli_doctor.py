@@ -100,7 +100,7 @@ def test_a_state_folder_in_which_nothing_can_be_written_is_named(door):
     door.runs.parent.mkdir(parents=True)
     door.runs.symlink_to("/proc" if sys.platform == "linux" else "/System")
     found = findings(door, {"OUTRIDER_MODEL": "embedded"})
-    assert_found(found, "state folder", "fail", "it doesn't work: ")
+    assert_found(found, "state folder", "fail", "doesn't work: ")
     assert str(door.runs) in found["state folder"][1]
 
 
@@ -226,8 +226,8 @@ def test_every_provider_with_a_key_is_named(troubled):
     models = {name: rest for name, *rest in troubled[1] if ":" in name}
     openai, deepseek, alibaba = models.values()
     assert [name.partition(":")[0] for name in models] == ["openai", "deepseek", "alibaba"]
-    assert openai[0] == "ok" and openai[1].startswith("it answers: OPENAI_API_KEY is set; ")
-    assert deepseek[0] == "ok" and "not asked" in deepseek[1]
+    assert openai[0] == "ok" and openai[1].startswith("used by default: OPENAI_API_KEY is set; ")
+    assert deepseek[0] == "ok" and "not tried" in deepseek[1]
     assert alibaba == ["warn", "it has no default model: name one"]
 
 
@@ -275,6 +275,6 @@ def test_check_that_fails_or_hangs_is_a_finding_and_so_is_little_room_for_runs(d
     [free] = [one for one in ended.json["checks"] if "GiB free" in one["message"]]
     assert (free["name"], free["status"]) == ("state folder", "warn")
     assert ended.code == 0 and ended.err == ""
-    assert found["bash"] == "not installed; the tool bash needs it"
-    assert found["permissions"].startswith("it can't be checked: TypeError")
+    assert found["bash"] == "not installed; the bash tool needs it"
+    assert found["permissions"].startswith("can't be checked: TypeError")
     assert found["tools"] == "no answer within 1 s"

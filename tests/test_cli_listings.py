@@ -59,7 +59,7 @@ def test_agent_that_gets_none_of_its_tools_is_listed_as_off(door):
     door.write_agent("writer", "tools: write")
     door.write_agent("thinker", "tools: []")
     out = door.run("agents", env=KEY).out
-    assert "  project, off: gets none of its tools · openai:" in out
+    assert "  project, off: none of its tools are available · openai:" in out
     assert "  project, asks first · no tools · openai:" in out
     listing = door.run("agents", "--json", env=KEY).json["agents"]
     agents = {agent["name"]: agent for agent in listing}
@@ -144,7 +144,7 @@ def test_modules_tell_what_is_on_and_why(door):
     assert found["search", "brave"] == (True, "BRAVE_SEARCH_API_KEY is set")
     assert found["search", "exa"] == (False, "not used: web.provider is brave")
     assert found["search", "tavily"] == (False, "not used: TAVILY_API_KEY is not set")
-    assert found["models", "embedded"] == (True, "it answers: configuration")
+    assert found["models", "embedded"] == (True, "used by default: configuration")
     assert ("models", "openai:gpt-6.1-terra") in found
     assert found["converter", "markitdown"][0]
     assert found["hosts", "Codex"] == (False, "not registered: outrider mcp install codex")
@@ -169,7 +169,7 @@ def test_models_tell_what_could_answer_and_which_one_does(door):
     assert found["xai:"]["problem"]
     assert models[-1]["model"] == "embedded"
     named = door.run("models", env={**env, "OUTRIDER_MODEL": "embedded"})
-    assert named.out.splitlines()[0].split() == ["embedded", "first", "configuration"]
+    assert named.out.splitlines()[0].split() == ["embedded", "used", "configuration"]
     terminal = door.terminal("models", columns=50, env=env)
     assert terminal.end() == 0
     assert max(map(len, terminal.screen.splitlines())) <= 50
@@ -260,7 +260,7 @@ def test_runs_are_filtered(recorded, tmp_path):
     assert ids(recorded, "--since", "2000-01-01", "--limit", "2") == [24, 23]
     assert ids(recorded, "last", "-2", "00000007") == [24, 23, 7]
     assert ids(recorded, "--project", ".") == []
-    assert "no run is like that" in recorded.run("runs", "--project", ".").err
+    assert "no runs match" in recorded.run("runs", "--project", ".").err
 
 
 def test_runs_are_found_by_their_project(door):

@@ -10,8 +10,8 @@ import pytest
 
 from cli_door import COMMAND, PATIENCE_SECONDS, Door
 from outrider.models.local_servers import probe_local_servers
-from outrider.surfaces.cli.inputs import STDIN_WAIT_SECONDS
-from outrider.surfaces.cli.views import MAX_SILENCE_SECONDS
+from outrider.surfaces.cli.task_input import STDIN_WAIT_SECONDS
+from outrider.surfaces.terminal.progress import MAX_SILENCE_SECONDS
 from outrider.testing import ScriptedModel, answer, cut, fail, hang_up, silence, tool_call
 
 SCHEMA = {"type": "object", "properties": {"line": {"type": "integer"}}, "required": ["line"]}
@@ -33,7 +33,7 @@ def test_stdout_holds_the_answer_alone(door):
         ended = ask(door, server)
     assert (ended.code, ended.out) == (0, "In watch.py, line 7.\n")
     *warnings, first, last = ended.err.splitlines()
-    assert all("warning: explorer works without " in line for line in warnings)
+    assert all("warning: explorer runs without " in line for line in warnings)
     assert server.model in first
     assert last.startswith("outrider: completed · 1 turn · 0 tool calls · 15 tokens · ")
 
@@ -67,7 +67,7 @@ def test_what_is_piped_in_is_quoted_into_the_task_and_told(door):
     with ScriptedModel([answer("Fine.")]) as server:
         ended = ask(door, server, task="Review this diff", stdin=DIFF.encode())
     assert (ended.code, ended.out) == (0, "Fine.\n")
-    assert f"outrider: {len(DIFF.encode())} bytes of stdin are added to the task.\n" in ended.err
+    assert f"outrider: added {len(DIFF.encode())} bytes from stdin to the task.\n" in ended.err
     task = task_of(server)
     assert task.startswith('Review this diff\n\n<untrusted-content source="stdin">\n--- a/x.py')
     assert "größe = 1" in task
@@ -87,7 +87,7 @@ def test_file_on_stdin_and_files_by_name_are_added_in_turn(door):
         (name, f"said by {name if name != 'stdin' else 'three.txt'}")
         for name in ("one.txt", "two.txt", "stdin")
     ]
-    assert err.count(b" are added to the task.") == 3
+    assert err.count(b" to the task.") == 3
 
 
 def test_pipe_that_stays_silent_and_open_holds_no_job_up(door):
@@ -96,12 +96,12 @@ def test_pipe_that_stays_silent_and_open_holds_no_job_up(door):
         process = door.start(*arguments, env=server.environment, stdin=subprocess.PIPE)
         assert process.wait(PATIENCE_SECONDS) == 0  # while its stdin is open
         assert STDIN_WAIT_SECONDS <= 2
-        assert b"nothing comes from stdin" in process.stderr.read()
+        assert b"stdin sent nothing" in process.stderr.read()
         assert task_of(server) == "x"
 
 
 @pytest.mark.parametrize(
-    ("piped", "says"), [(b"\0\1\2", "it isn't text"), (b"x" * ((1 << 20) + 1), "1,048,576 bytes")]
+    ("piped", "says"), [(b"\0\1\2", "isn't text"), (b"x" * ((1 << 20) + 1), "1,048,576 bytes")]
 )
 def test_what_cannot_be_added_is_refused_and_never_cut(door, piped, says):
     ended = door.run("run", "explorer", "x", stdin=piped)
@@ -113,7 +113,7 @@ def test_without_an_agent_explorer_takes_the_task_and_says_so(door):
         arguments = ("run", "Where is main?", "-m", server.model, "--json")
         ended = door.run(*arguments, env=server.environment)
     assert ended.json["details"]["results"][0]["agent"] == "explorer"
-    assert "no agent is named, so explorer takes the task" in ended.err
+    assert "no agent given, so explorer takes the task" in ended.err
 
 
 def test_options_may_stand_between_agent_and_task(door):
@@ -146,7 +146,8 @@ def test_log_tells_each_turn_each_retry_and_that_it_goes_on(door):
     assert MAX_SILENCE_SECONDS <= 15
     steps = [fail(503), tool_call("grep", {"pattern": "idle"}), answer("So.", delay=1)]
     code = (
-        "import sys, outrider.surfaces.cli.views as views; views.MAX_SILENCE_SECONDS = 0.2; "
+        "import sys; from outrider.surfaces.terminal import progress; "
+        "progress.MAX_SILENCE_SECONDS = 0.2; "
         "from outrider.__main__ import main; sys.exit(main())"
     )
     with ScriptedModel(steps) as server:
@@ -156,7 +157,7 @@ def test_log_tells_each_turn_each_retry_and_that_it_goes_on(door):
             command, env=env, cwd=door.project, capture_output=True, text=True, stdin=-3
         )
     assert done.stdout == "So.\n"
-    assert re.search(r"outrider: again in \d s · attempt 2 follows: ", done.stderr)
+    assert re.search(r"outrider: retrying in \d s, attempt 2 · ", done.stderr)
     assert "outrider: turn 1 · grep idle\n" in done.stderr
     assert re.search(
         r"outrider: explorer · turn 2 · grep idle · [\d,]+ tokens · 0:0\d", done.stderr
@@ -264,8 +265,8 @@ def test_without_a_key_the_embedded_model_answers_and_says_so(door):
     ended = door.run("run", "explorer", "Where is the idle timeout enforced?")
     assert ended.code == 0
     assert "watch.py:1" in ended.out
-    begun = [line for line in ended.err.splitlines() if "works as run" in line]
-    assert "the embedded model answers (no key and no server)" in begun[0]
+    begun = [line for line in ended.err.splitlines() if "started as run" in line]
+    assert "on the embedded model (no key and no server)" in begun[0]
 
 
 def test_embedded_model_asked_for_by_name_needs_no_excuse(door):
@@ -339,7 +340,7 @@ def test_full_disk_behind_stdout_is_told_in_one_line(door):
         process = door.start("config", stdout=full)
         _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 1
-    assert err.decode() == "outrider: the output can't be written: No space left on device.\n"
+    assert err.decode() == "outrider: can't write to stdout: No space left on device.\n"
 
 
 def test_closed_standard_streams_do_no_harm(door):

@@ -36,7 +36,7 @@ def test_signal_stops_the_child_and_prints_what_there_is(door, number):
     code, out, err = interrupted(door, number)
     assert code == 130
     assert out.startswith("So far, so good. So far")
-    assert "stopping the child" in err
+    assert "stopping …" in err
     assert "cancelled: " in err
     assert "Traceback" not in err
 

@@ -93,7 +93,7 @@ def test_retry_is_counted_down_and_attempts_are_in_the_last_line(door):
     with ScriptedModel([fail(429, retry_after=3), answer("At last.")]) as server:
         terminal = start(door, server)
         for left in (3, 2, 1):
-            terminal.see(rf"again in {left} s · attempt 2 follows: ")
+            terminal.see(rf"retrying in {left} s, attempt 2 · ")
         assert terminal.end() == 0
     assert re.search(r"completed · 1 turn .* · 2 attempts · run", terminal.screen)
 

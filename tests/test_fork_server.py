@@ -350,15 +350,15 @@ def test_the_users_fork_server_is_shown_stopped_and_done_without(
     user_warmth: UserForkServer,
 ) -> None:
     with ScriptedModel(echo) as server:
-        assert command(server, "warm", "--status") == "there is none."
+        assert command(server, "warm", "--status") == "none is running."
         assert one_shot(server, "First.", "--no-warm") == "You asked: First."
         assert user_warmth.status() is None
         one_shot(server, "Second.")
         wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
         assert one_shot(server, "Third.", "--no-warm") == "You asked: Third."
-        assert command(server, "warm", "--status").endswith("has started 0.")
+        assert command(server, "warm", "--status").endswith("0 runs started.")
         assert command(server, "warm", "--stop") == "stopped."
-        assert command(server, "warm", "--status") == "there is none."
+        assert command(server, "warm", "--status") == "none is running."
         assert one_shot(server, "Fourth.", "--set", "warm.keepMinutes=0") == "You asked: Fourth."
         assert user_warmth.status() is None
 

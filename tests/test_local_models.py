@@ -28,7 +28,7 @@ def test_its_model_needs_no_name_either(door: Door, key: dict[str, str]) -> None
     with ScriptedModel([answer("Here.")], name="qwen3") as server:
         ended = door.run("run", "explorer", "Go", env={"OPENAI_BASE_URL": server.base_url, **key})
     assert (ended.code, ended.out) == (0, "Here.\n"), ended.err
-    assert "openai-chat:qwen3 answers (OPENAI_BASE_URL at 127.0.0.1:" in ended.err
+    assert "on openai-chat:qwen3 (OPENAI_BASE_URL at 127.0.0.1:" in ended.err
 
 
 def test_a_server_that_does_not_answer_is_said(door: Door) -> None:

@@ -80,8 +80,32 @@ def test_a_file_with_comments_is_left_alone(door):
     path.parent.mkdir(parents=True)
     path.write_text('{"theme": "dark" // mine\n}')
     done = door.run("mcp", "install", "opencode")
-    assert done.code == 2 and "isn't changed" in done.err
+    assert done.code == 2 and "is unchanged" in done.err
     assert "// mine" in path.read_text()
+
+
+def test_a_file_keeps_its_mode_and_its_link_and_none_is_made_to_remove_from(door):
+    path = door.home / ".config/opencode/opencode.json"
+    assert door.run("mcp", "uninstall", "opencode").code == 0 and not path.exists()
+    dotfile = door.home / "dotfiles/opencode.json"
+    for folder in (path.parent, dotfile.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    dotfile.write_text('{"apiKey": "mine"}')
+    dotfile.chmod(0o600)
+    path.symlink_to(dotfile)
+    assert door.run("mcp", "install", "opencode").code == 0
+    assert path.is_symlink() and dotfile.stat().st_mode & 0o777 == 0o600
+    assert json.loads(dotfile.read_text())["apiKey"] == "mine"
+
+
+@pytest.mark.parametrize("text", ["[]", '{"mcp": {"outrider": {"command": 1, "args": null}}}'])
+def test_a_file_that_holds_something_else_breaks_no_report(door, text):
+    path = door.home / ".config/opencode/opencode.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert door.run("modules").code == 0
+    if text == "[]":
+        assert door.run("mcp", "install", "opencode").code == 2 and path.read_text() == text
 
 
 @pytest.mark.parametrize(("host", "key"), [("cursor", "mcpServers"), ("vscode", "servers")])

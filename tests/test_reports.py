@@ -3,7 +3,8 @@
 from hypothesis import given, strategies as st
 
 from outrider.surfaces.reports import REPORTS, parser_for, report
-from outrider.surfaces.reports.report import Column, Report, Section
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Table
 from outrider.surfaces.text import width, wrapped
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
@@ -24,7 +25,7 @@ ROWS = st.lists(
 
 @given(ROWS, st.integers(20, 120), st.booleans())
 def test_no_line_is_wider_than_the_terminal_or_steers_it(rows, room, wraps):
-    made = Report({}, (Section(COLUMNS, rows, "title", wraps),), ("a note " * 20,))
+    made = Report({}, (Table(COLUMNS, rows, "title", wraps),), ("a note " * 20,))
     for line in made.lines(room):
         assert width(line) <= room
         assert not STEERING & set(line)
@@ -39,7 +40,7 @@ def test_wrapped_text_fits_and_loses_nothing(text, columns):
 
 def table(room, **row):
     shown = {"name": "explorer", "lines": ["one"], "spare": "in between", "text": "said " * 8}
-    return list(Report({}, (Section(COLUMNS, [shown | row]),)).table(room))
+    return list(Report({}, (Table(COLUMNS, [shown | row]),)).drawn(room))
 
 
 def test_pipe_gets_everything_and_no_headings():
@@ -60,7 +61,7 @@ def test_lines_of_one_cell_stay_in_their_column():
 
 def test_panel_has_the_notes_and_a_pipe_does_not():
     made = Report({"a": 1}, (), ("nothing here",))
-    assert made.lines(80) == ["nothing here"] and list(made.table()) == []
+    assert made.lines(80) == ["nothing here"] and list(made.drawn()) == []
     assert made.data == {"a": 1}
 
 

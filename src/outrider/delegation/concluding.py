@@ -11,7 +11,8 @@ from outrider.models.resolution import is_embedded
 from outrider.protocol import jsonl
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import TaskFinishEvent
-from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome, TimeoutReason, exit_code
+from outrider.protocol.exit_codes import exit_code
+from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome, TimeoutReason
 from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
 from outrider.settings.keys import Config
 

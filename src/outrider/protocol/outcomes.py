@@ -1,4 +1,4 @@
-"""How a delegation can end: outcomes, exit codes, and kinds of failures of a model."""
+"""How a delegation can end: outcomes, their error codes, and kinds of failures of a model."""
 
 from enum import StrEnum
 
@@ -23,17 +23,6 @@ class TimeoutReason(StrEnum):
     IDLE = "idle"
 
 
-EXIT_COMPLETED = 0
-EXIT_FAILED = 1
-EXIT_REFUSED = 2
-EXIT_TIMED_OUT = 124
-EXIT_CANCELLED = 130
-
-_EXIT_OF_OUTCOME = {
-    Outcome.COMPLETED: EXIT_COMPLETED,
-    Outcome.TIMED_OUT: EXIT_TIMED_OUT,
-    Outcome.CANCELLED: EXIT_CANCELLED,
-}
 ERROR_OF_OUTCOME = {
     Outcome.TIMED_OUT: ErrorCode.SUBAGENT_TIMEOUT,
     Outcome.CANCELLED: ErrorCode.SUBAGENT_CANCELLED,
@@ -41,12 +30,6 @@ ERROR_OF_OUTCOME = {
     Outcome.SCHEMA_FAILED: ErrorCode.SUBAGENT_OUTPUT_INVALID,
     Outcome.FAILED: ErrorCode.SUBAGENT_FAILED,
 }
-
-
-def exit_code(outcome: Outcome, signal: int | None = None) -> int:
-    """Return the exit code that follows from an outcome; `signal` is what killed the child."""
-    failed = EXIT_FAILED if signal is None else 128 + signal
-    return _EXIT_OF_OUTCOME.get(outcome, failed)
 
 
 class FailureKind(StrEnum):

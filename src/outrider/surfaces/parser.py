@@ -24,7 +24,7 @@ def bad_call(message: str, command: str = "") -> Refusal:
 def number(given: str) -> int:
     """Return how many are wanted."""
     if not (given.isascii() and given.isdigit() and len(given) < 10):
-        raise argparse.ArgumentTypeError(f"{given!r} is not a number")
+        raise argparse.ArgumentTypeError(f"{given!r} is not a whole number")
     return int(given)
 
 
@@ -41,7 +41,12 @@ def argument(*names: str, **options: Any) -> tuple[tuple[str, ...], dict[str, An
     return names, options
 
 
-CWD = argument("--cwd", metavar="DIR", help="work in DIR instead of the current folder")
+def flag(name: str, meaning: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return an option without a value."""
+    return argument(name, action="store_true", help=meaning, **options)
+
+
+CWD = argument("--cwd", metavar="DIR", help="use DIR instead of the current folder")
 """What all commands take that look at a project."""
 
 
@@ -63,7 +68,7 @@ class CommandParser(argparse.ArgumentParser):
         self._positionals.title = self._optionals.title = None
         self.command = command
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
-        self.add_argument("--json", action="store_true", help="print JSON, for programs")
+        self.add_argument("--json", action="store_true", help="print JSON")
         for names, options in module.ARGUMENTS:
             self.add_argument(*names, **options)
 

@@ -1,72 +1,90 @@
 """Rows in columns, for a terminal of any width.
 
 Columns that can be spared go first; where that isn't enough, a row is broken into several lines.
+Rows may have what files, models and runs say: every cell is cleaned when it is drawn.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any, cast
 
-from outrider.surfaces.text import fit, pad, width, wrapped
+from outrider.surfaces.text import as_text, fit, one_line, pad, width, wrapped
 
 MIN_TEXT_COLUMNS = 16
 """The room that the last column needs; with less, a row is broken into several lines."""
+Row = Mapping[str, Any]
 Paint = Callable[[str, str | None], str]
 """Returns a text in a colour, where there is one."""
-Piece = tuple[str, str | None]
-"""A clean text and its colour."""
-Cell = Sequence[Piece]
-"""Its lines."""
-EMPTY: Piece = ("", None)
+Cell = list[tuple[str, str | None]]
+"""The lines of a cell, clean, each with its colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its heading, and what it shows of a row."""
+
+    heading: str = ""
+    entry: str | Callable[[Row], Any] = ""
+    """The name of a row's entry, if it isn't the heading, or a function; a list gives lines."""
+    colour: str | Callable[[Row], str | None] | None = None
+    form: Callable[[Any], str] = as_text
+    optional: bool = False
+    """Left out where there is little room, the last one first."""
+
+    def cell(self, row: Row) -> Cell:
+        """Return the lines for a row; the first one is in the column's colour."""
+        found = self.entry(row) if callable(self.entry) else row.get(self.entry or self.heading)
+        said = cast("list[Any]", found if isinstance(found, list) else [found])
+        texts = ["" if one is None else one_line(self.form(one)) for one in said]
+        colour = self.colour(row) if callable(self.colour) else self.colour
+        return [(text, "dim" if number else colour) for number, text in enumerate(texts or [""])]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells, and what may become of them where there is little room."""
+    """Rows of one kind."""
 
-    headings: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    spare: Sequence[int] = ()
-    """The columns that may be left out, the last one first."""
+    columns: tuple[Column, ...]
+    rows: Sequence[Row]
+    title: str = ""
     wraps: bool = False
     """Whether the last column goes on in further lines where the room ends; else it is cut."""
 
     def lines(self, room: int | None, paint: Paint) -> Iterator[str]:
         """Yield the rows for so many columns; without a limit they are whole, and no headings."""
-        table = self.rows
-        if room is not None and any(self.headings):
-            table = [[[(heading, "dim")] for heading in self.headings], *table]
-        sizes = [
-            max(width(text) for row in table for text, _ in row[number])
-            for number in range(len(self.headings))
-        ]
-        *shown, last = range(len(sizes))
+        rows = [[column.cell(row) for column in self.columns] for row in self.rows]
+        *shown, last = range(len(self.columns))
+        if room is not None and any(column.heading for column in self.columns):
+            rows.insert(0, [[(column.heading, "dim")] for column in self.columns])
+        sizes = [max(width(text) for row in rows for text, _ in row[n]) for n in (*shown, last)]
         if room is not None:
             least = min(sizes[last], MIN_TEXT_COLUMNS)
             sizes = [min(size, max(room * 2 // 5, 10)) for size in sizes]
-            spare = list(self.spare)
+            spare = [number for number in shown if self.columns[number].optional]
             while (left := room - sum(sizes[n] + 2 for n in shown)) < least and spare:
                 shown.remove(spare.pop())
             if left < least:
                 yield from (line for row in self.rows for line in self._stacked(row, room, paint))
                 return
             sizes[last] = left
-        for row in table:
+        for row in rows:
             cells = [[(fit(text, sizes[n]), colour) for text, colour in row[n]] for n in shown]
-            for line in zip_longest(*cells, self._bounded(row[last], sizes[last]), fillvalue=EMPTY):
+            cells.append(self._bounded(row[last], sizes[last]))
+            for line in zip_longest(*cells, fillvalue=("", None)):
                 padded = zip(line, [sizes[n] for n in (*shown, last)], strict=True)
                 yield "  ".join(paint(pad(text, size), colour) for (text, colour), size in padded)
 
-    def _stacked(self, row: Sequence[Cell], room: int, paint: Paint) -> Iterator[str]:
+    def _stacked(self, row: Row, room: int, paint: Paint) -> Iterator[str]:
         """Yield a row for a narrow terminal: what it is about, and its text below."""
-        heads = [cell[0] for number, cell in enumerate(row) if number not in self.spare]
-        about = " · ".join(text for text, _ in heads[:-1] if text)
+        heads = [column.cell(row)[0] for column in self.columns[:-1] if not column.optional]
+        about = " · ".join(text for text, _ in heads if text)
         for number, line in enumerate(wrapped(about, room - 2) if about else ()):
             yield "  " * (number > 0) + paint(line, heads[0][1])
-        for line, colour in self._bounded(row[-1], room - 2):
+        for line, colour in self._bounded(self.columns[-1].cell(row), room - 2):
             yield f"  {paint(line, colour)}"
 
-    def _bounded(self, cell: Cell, room: int) -> list[Piece]:
+    def _bounded(self, cell: Cell, room: int) -> Cell:
         return [
             (line, colour)
             for text, colour in cell

@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,19 +20,20 @@ from prompt_toolkit.widgets import SearchToolbar, TextArea
 
 from outrider.processes.threads import in_thread
 from outrider.protocol.errors import Refusal
-from outrider.protocol.outcomes import EXIT_CANCELLED
+from outrider.protocol.exit_codes import EXIT_CANCELLED
 from outrider.settings.places import state_home
 from outrider.surfaces.chat.prompt import HELP, Prompt
-from outrider.surfaces.cli import output
 from outrider.surfaces.reports import REPORTS, parser_for, report
+from outrider.surfaces.terminal import output
+from outrider.surfaces.text import one_line
 
 if TYPE_CHECKING:
-    from outrider.surfaces.chat.conversation import Conversation
+    from outrider.surfaces.chat.session import ChatSession
 
 
-async def run_chat(arguments: Namespace) -> int:
+async def run_chat(arguments: Namespace, flags: Mapping[str, object]) -> int:
     """Return the exit code, when the person has left."""
-    task = asyncio.ensure_future(Chat(arguments).run())
+    task = asyncio.ensure_future(Chat(arguments, flags).run())
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
@@ -45,8 +47,8 @@ async def run_chat(arguments: Namespace) -> int:
 class Chat:
     """Takes inputs one after the other. All that is heavy is loaded while the first is typed."""
 
-    def __init__(self, arguments: Namespace) -> None:
-        self._arguments = arguments
+    def __init__(self, arguments: Namespace, flags: Mapping[str, object]) -> None:
+        self._arguments, self._flags = arguments, flags
         self._folder = Path(arguments.cwd or ".")
         self._has_toolkit = True
         self._prompt = Prompt(self._folder, state_home(os.environ) / "chat-history")
@@ -56,28 +58,28 @@ class Chat:
     async def run(self) -> None:
         """Return when the person has left; raises `EOFError` too."""
         while (text := (await self._prompt.read()).strip()) != "/exit":
-            conversation = await self._loading
+            session = await self._loading
             try:
-                await self._answer(conversation, text)
+                await self._answer(session, text)
             except Refusal as refusal:
                 output.say(refusal.message)
 
-    def _load(self) -> "Conversation":
+    def _load(self) -> "ChatSession":
         """Return the session that the arguments ask for; raises `Refusal`."""
-        from outrider.surfaces.chat.conversation import Conversation
-        from outrider.surfaces.text import one_line
+        from outrider.surfaces.chat.session import ChatSession
 
-        arguments, conversation = self._arguments, Conversation(self._arguments, keeps_answer=True)
-        project = conversation.session.project()
+        arguments = self._arguments
+        session = ChatSession(arguments, self._flags, keeps_answer=True)
+        project = session.main.project()
         self._has_toolkit = project.config.commands.enabled
         self._prompt.words.agents = tuple(project.discovery.agents)
         if arguments.resume or arguments.go_on:
-            run = conversation.session.resume(arguments.resume)
+            run = session.main.resume(arguments.resume)
             task = one_line(str(run.opening.get("task")))
-            self._prompt.greeting = f"session {run.id} goes on: {task}"
-        return conversation
+            self._prompt.greeting = f"continuing session {run.id}: {task}"
+        return session
 
-    async def _answer(self, conversation: "Conversation", text: str) -> None:
+    async def _answer(self, session: "ChatSession", text: str) -> None:
         loop = asyncio.get_running_loop()
         match text.split():
             case []:
@@ -85,9 +87,9 @@ class Chat:
             case ["/help"]:
                 await _show("Help", [f"{word:<10} {meaning}" for word, meaning in HELP.items()])
             case ["/show", run]:
-                from outrider.surfaces.cli.show import summary_lines
+                from outrider.surfaces.transcript import run_lines
 
-                await _show(f"Run {run}", summary_lines(run))
+                await _show(f"Run {run}", run_lines(run))
             case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:
                 making = asyncio.ensure_future(in_thread(_report)(name, words, self._folder))
                 loop.add_signal_handler(signal.SIGINT, making.cancel)
@@ -98,12 +100,12 @@ class Chat:
                 else:
                     await _show(" ".join((name, *words)), making.result())
             case [word, *_] if word.startswith("/") and word.count("/") == 1:
-                output.say(f"{text[:80]!r} is no command here; /help lists them.")
+                output.say(f"{text[:80]!r} is not a command; /help lists them.")
             case _:
-                result = await conversation.turn(text, [signal.SIGINT])
+                result = await session.turn(text, [signal.SIGINT])
                 runs = [one["runId"] for one in result.details.delegations or ()]
                 self._prompt.words.runs += runs
-                conversation.view.end(result)
+                session.view.end(result)
 
 
 def _report(name: str, words: list[str], folder: Path) -> list[str]:
@@ -118,7 +120,7 @@ def _report(name: str, words: list[str], folder: Path) -> list[str]:
 async def _show(title: str, lines: list[str]) -> None:
     """Show clean lines on the whole screen, to scroll and to search, until the person leaves."""
     if output.is_plain(sys.stdout):
-        output.write("\n".join(lines) + "\n")
+        output.write_clean("\n".join(lines) + "\n")
         output.flush()
         return
     search, keys = SearchToolbar(ignore_case=True), KeyBindings()

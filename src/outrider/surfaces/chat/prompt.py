@@ -22,8 +22,8 @@ from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from outrider.surfaces.cli import output
 from outrider.surfaces.reports import REPORTS, parser_for
+from outrider.surfaces.terminal import output
 
 MAX_PASTE_SHOWN = 1_000
 """A longer paste stands in the prompt as a mark, and is sent whole."""
@@ -31,14 +31,14 @@ MAX_PATHS = 50
 MAX_HISTORY_BYTES = 1 << 20
 COMMANDS = {
     "/toolkit": f"reports: {', '.join(REPORTS)}",
-    "/show": "what a run said and did",
-    "/help": "what can be typed here",
-    "/exit": "leave; Ctrl-D does too",
+    "/show": "what a run did and said",
+    "/help": "this list",
+    "/exit": "leave; so does Ctrl-D",
 }
 HELP = {
     **COMMANDS,
-    "@name": "a file, a folder, or an agent to delegate to",
-    "Alt-Enter": "a new line; Ctrl-R searches in earlier inputs",
+    "@name": "a file, a folder or an agent to delegate to",
+    "Alt-Enter": "a new line; Ctrl-R searches the history",
     "Ctrl-C": "stops the subagents, then the turn, then the program",
 }
 
@@ -114,14 +114,14 @@ class Prompt:
         self.words = Words(folder)
         self.greeting = ""
         self._history = MaskedHistory(history)
-        self._session = None if output.is_plain(sys.stdout) else self._made()
+        self._session = None if output.is_plain(sys.stdout) else self._new_session()
 
     async def read(self) -> str:
         """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
         if self._session is None:
-            from outrider.surfaces.cli.inputs import typed_line
+            from outrider.surfaces.terminal.questions import read_line
 
-            if not (line := await typed_line("> ")):
+            if not (line := await read_line("> ")):
                 raise EOFError
             return line
         text = await self._session.prompt_async()
@@ -136,7 +136,7 @@ class Prompt:
             if error := loading.exception():
                 app.exit(exception=error)
 
-    def _made(self) -> PromptSession[str]:
+    def _new_session(self) -> PromptSession[str]:
         terminal = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"))
         terminal.enable_cpr = False  # keys may come before its answer
         return PromptSession(

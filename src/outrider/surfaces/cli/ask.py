@@ -3,10 +3,10 @@
 import asyncio
 from argparse import Namespace
 
-from outrider.surfaces.chat.conversation import Conversation
-from outrider.surfaces.cli.inputs import whole_task
-from outrider.surfaces.cli.options import MAIN_OPTIONS
-from outrider.surfaces.cli.run import stop_signals, told
+from outrider.surfaces.chat.session import ChatSession
+from outrider.surfaces.cli.run import print_result, stop_signals
+from outrider.surfaces.cli.run_options import MAIN_OPTIONS, main_flags
+from outrider.surfaces.cli.task_input import whole_task
 from outrider.surfaces.parser import argument
 
 EXAMPLES = """\
@@ -15,12 +15,12 @@ examples:
   git diff | outrider ask -
   outrider ask "Fix the typo in README.md" --allow-write
 
-The main agent reads, and delegates what takes more. It writes and runs
-commands only with --allow-write, or when you say yes. The exit code is that of
-'outrider run'.
+The main agent reads code itself and delegates larger jobs. It writes files and
+runs commands only with --allow-write or after you say yes. The exit codes are
+those of 'outrider run'.
 """
 ARGUMENTS = (
-    argument("question", metavar="QUESTION", help="what to do; - reads it from stdin"),
+    argument("question", metavar="QUESTION", help="what to ask; - reads it from stdin"),
     *MAIN_OPTIONS,
 )
 
@@ -28,9 +28,9 @@ ARGUMENTS = (
 def execute(arguments: Namespace) -> int:
     """Ask, and print the answer."""
     question = whole_task(arguments.question, ())
-    conversation = Conversation(arguments)
-    result = asyncio.run(conversation.turn(question, stop_signals()))
-    code = told(result, as_json=arguments.json)
+    session = ChatSession(arguments, main_flags(arguments))
+    result = asyncio.run(session.turn(question, stop_signals()))
+    code = print_result(result, as_json=arguments.json)
     if result.result is not None:
-        conversation.view.end(result)
+        session.view.end(result)
     return code

@@ -4,21 +4,21 @@ import asyncio
 import sys
 from argparse import Namespace
 
-from outrider.surfaces.cli.options import MAIN_OPTIONS
-from outrider.surfaces.parser import argument, bad_call
+from outrider.surfaces.cli.run_options import MAIN_OPTIONS, main_flags
+from outrider.surfaces.parser import argument, bad_call, flag
 
 EXAMPLES = """\
 examples:
   outrider chat
-  outrider chat --continue          go on with the last session in this folder
-  outrider chat --resume 1a2b3c4d   go on with this one
+  outrider chat --continue          continue the last session in this folder
+  outrider chat --resume 1a2b3c4d   continue this session
 
-/help in it lists what can be typed. Ctrl-C stops the subagents, then the turn,
-then the program.
+Type /help to list the commands. Ctrl-C stops the subagents first, then the
+turn, then the program.
 """
 ARGUMENTS = (
-    argument("--continue", dest="go_on", action="store_true", help="go on with the last one here"),
-    argument("--resume", metavar="RUN", help="go on with the session of this id"),
+    flag("--continue", "continue the last session here", dest="go_on"),
+    argument("--resume", metavar="RUN", help="continue the session with this id"),
     *MAIN_OPTIONS,
 )
 
@@ -29,4 +29,4 @@ def execute(arguments: Namespace) -> int:
         raise bad_call("chat needs a terminal; in a script, use 'outrider ask'", "chat")
     from outrider.surfaces.chat.app import run_chat
 
-    return asyncio.run(run_chat(arguments))
+    return asyncio.run(run_chat(arguments, main_flags(arguments)))

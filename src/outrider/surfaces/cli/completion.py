@@ -9,21 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 
 from outrider.protocol.errors import Refusal
-from outrider.surfaces.cli import output
 from outrider.surfaces.cli.main import COMMANDS, parser_of
 from outrider.surfaces.parser import argument, bad_call
 from outrider.surfaces.reports import report
+from outrider.surfaces.terminal import output
 from outrider.surfaces.text import one_line
 
 SHELLS = ("bash", "zsh", "fish")
 EXAMPLES = """\
 examples:
-  eval "$(outrider completion bash)"            in ~/.bashrc
-  eval "$(outrider completion zsh)"             in ~/.zshrc, after compinit
-  outrider completion fish | source             in ~/.config/fish/config.fish
+  eval "$(outrider completion bash)"      in ~/.bashrc
+  eval "$(outrider completion zsh)"       in ~/.zshrc, after compinit
+  outrider completion fish | source       in ~/.config/fish/config.fish
 """
 ARGUMENTS = (
-    argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help="which one"),
+    argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help="bash, zsh or fish"),
     argument("--words", nargs=REMAINDER, help=SUPPRESS),
 )
 
@@ -31,14 +31,14 @@ ARGUMENTS = (
 def execute(arguments: Namespace) -> None:
     """Print the script, or what the last of the words could become."""
     if arguments.shell:
-        return output.write(Path(__file__).with_suffix(f".{arguments.shell}").read_text())
+        return output.write_clean(Path(__file__).with_suffix(f".{arguments.shell}").read_text())
     if not arguments.words:
         raise bad_call(f"completion needs SHELL: {', '.join(SHELLS)}", "completion")
     *before, last = arguments.words
     with suppress(Refusal):  # a shell has nowhere to show it
         for value, meaning in _values(before, last).items():
             if value.startswith(last):
-                output.write(f"{one_line(value)}\t{one_line(meaning)}\n")
+                output.write_clean(f"{one_line(value)}\t{one_line(meaning)}\n")
     return None
 
 
@@ -61,6 +61,6 @@ def _values(before: Sequence[str], last: str) -> Mapping[str, str]:
             return {agent["name"]: agent["description"] for agent in agents}
         case "RUN":
             runs = report("runs", []).data["runs"]
-            return {"last": "the newest"} | {run["runId"]: run["task"] for run in runs}
+            return {"last": "the newest run"} | {run["runId"]: run["task"] for run in runs}
         case _:
             return {}

@@ -4,22 +4,22 @@ import asyncio
 from argparse import Namespace
 
 from outrider.delegation.project import open_project
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CWD, argument, number
+from outrider.surfaces.terminal import output
 from outrider.surfaces.tool_calls import call_tool, project_context
 
 EXAMPLES = """\
-It needs no key, no model and no index. Each place begins with path:line, which
-terminals and editors open.
+Needs no API key, model or index. Each match starts with path:line, which most
+terminals and editors can open.
 
 examples:
   outrider find "where is the idle timeout enforced"
   outrider find "retry backoff" --in src --limit 3
 """
 ARGUMENTS = (
-    argument("about", nargs="+", metavar="WORD", help="a question, or a few words"),
-    argument("--in", dest="path", default=".", metavar="DIR", help="only in this folder"),
-    argument("--limit", type=number, default=8, metavar="N", help="how many places (8)"),
+    argument("about", nargs="+", metavar="WORD", help="a question or a few words"),
+    argument("--in", dest="path", default=".", metavar="DIR", help="search only this folder"),
+    argument("--limit", type=number, default=8, metavar="N", help="show at most N matches (8)"),
     CWD,
 )
 

@@ -7,14 +7,14 @@ from argparse import Namespace
 from outrider.delegation.depth import current_depth
 from outrider.delegation.project import open_project
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
-from outrider.surfaces.cli import output
-from outrider.surfaces.parser import CWD, argument, bad_call
+from outrider.surfaces.parser import CWD, argument, bad_call, flag
 from outrider.surfaces.reports import lsp as listing
+from outrider.surfaces.terminal import output
 from outrider.surfaces.tool_calls import call_tool, project_context
 from outrider.tools.lsp.session import LspSession
 
 EXAMPLES = """\
-Without arguments it lists the language servers and the settings. rename,
+Without arguments, lists the language servers and their settings. rename,
 codeAction and restart need lsp.tool.allowMutatingActions.
 
 examples:
@@ -23,13 +23,14 @@ examples:
   outrider lsp references src/app.py --symbol Task.run
 """
 ACTIONS = (*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS)
+_ACTION = "definition, references, hover, symbols, diagnostics, …"
 ARGUMENTS = (
-    argument("action", nargs="?", choices=ACTIONS, metavar="ACTION"),
-    argument("place", nargs="?", default="", metavar="FILE[:LINE[:COL]]"),
-    argument("--symbol", metavar="NAME", help="a name, or Class.method"),
-    argument("--query", metavar="TEXT", help="what to look for, or a code action"),
-    argument("--new-name", metavar="NAME", help="for rename"),
-    argument("--dry-run", action="store_true", help="show what would be changed"),
+    argument("action", nargs="?", choices=ACTIONS, metavar="ACTION", help=_ACTION),
+    argument("place", nargs="?", default="", metavar="FILE[:LINE[:COL]]", help="where to look"),
+    argument("--symbol", metavar="NAME", help="a symbol: name or Class.method"),
+    argument("--query", metavar="TEXT", help="the text to search for, or the code action to apply"),
+    argument("--new-name", metavar="NAME", help="the new name, for rename"),
+    flag("--dry-run", "show the changes without making them"),
     CWD,
 )
 _PLACE = re.compile(r"(.+?)(?::([1-9]\d*))?(?::([1-9]\d*))?", re.DOTALL)
@@ -43,7 +44,7 @@ def execute(arguments: Namespace) -> int:
     project = open_project(arguments.cwd)
     output.warn(project.settings.warnings)
     if not project.config.lsp.enabled:
-        raise bad_call("lsp.enabled is off", "lsp")
+        raise bad_call("lsp.enabled is off; set it to true to use language servers", "lsp")
     place = _PLACE.fullmatch(arguments.place)
     path, line, column = place.groups() if place else (None, None, None)
     given = {"action": arguments.action, "path": path, "line": line and int(line)}

@@ -10,25 +10,25 @@ from importlib import import_module
 from itertools import takewhile
 from typing import Any
 
+from outrider.protocol import exit_codes
 from outrider.protocol.errors import Refusal
-from outrider.protocol.outcomes import EXIT_CANCELLED, EXIT_FAILED, EXIT_REFUSED
 from outrider.protocol.results import refused
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CommandParser, bad_call
 from outrider.surfaces.reports import REPORTS, help as helping, parser_for, report
+from outrider.surfaces.terminal import output
 
 _OWN = {
     "run": "Delegate a task to an agent and print its answer.",
-    "ask": "Ask the main agent one question; it delegates what takes more.",
-    "chat": "Talk with the main agent, in this terminal.",
-    "show": "Print what a run said, or its whole transcript.",
-    "find": "Find the places in code that a question is about, best first.",
-    "web": "Search the web or fetch pages, with the tools that children have.",
+    "ask": "Ask the main agent one question; it delegates larger jobs.",
+    "chat": "Chat with the main agent in this terminal.",
+    "show": "Print a run's output or its transcript.",
+    "find": "Find the code that a question is about, best match first.",
+    "web": "Search the web or fetch pages, as agents do.",
     "lsp": "Ask language servers about code, or list them.",
-    "pi": "Add Outrider to pi, or remove it from there.",
-    "mcp": "Serve subagents to a host that speaks MCP, or register with one.",
-    "warm": "Show or stop the process that makes the next run start fast.",
-    "completion": "Print the completion script of a shell: bash, zsh or fish.",
+    "pi": "Add Outrider to pi, or remove it.",
+    "mcp": "Serve subagents over MCP, or register with a host.",
+    "warm": "Show or stop the background process that makes runs start fast.",
+    "completion": "Print a completion script for bash, zsh or fish.",
 }
 _ALL = {**REPORTS, **_OWN}
 _GROUPS = {
@@ -43,7 +43,7 @@ COMMANDS = {name: said for group in GROUPS.values() for name, said in group.item
 OVERVIEW = """\
 usage: outrider COMMAND …
 
-Hand one task to a child agent, and get a result that says how it really ended.
+Delegate one task to a child agent, and get back a result you can trust.
 
 {commands}
 
@@ -51,7 +51,7 @@ examples:
   outrider run "Where is the idle timeout enforced?"
   git diff | outrider run reviewer "Review this diff"
 
-'outrider help COMMAND' shows more; 'outrider --version' shows the version.
+Run 'outrider help COMMAND' for details, 'outrider --version' for the version.
 """
 
 
@@ -65,25 +65,25 @@ def run_command(arguments: Sequence[str]) -> int:
         try:
             code = _dispatch(arguments)
         except Refusal as refusal:
-            as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
-            output.write_json(refused(refusal).to_dict()) if as_json else output.say(
-                refusal.message
-            )
-            code = EXIT_REFUSED
+            if "--json" in takewhile(lambda argument: argument != "--", arguments):
+                output.write_json(refused(refusal).to_dict())
+            else:
+                output.say(refusal.message)
+            code = exit_codes.EXIT_REFUSED
         output.flush()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         output.end_line()
-        code = EXIT_CANCELLED
+        code = exit_codes.EXIT_CANCELLED
     except output.OutputLost as lost:
         with suppress(OSError):  # or the interpreter's last flush would fail
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(lost.__cause__, BrokenPipeError):
-            return output.EXIT_READER_GONE
-        output.say(f"the output can't be written: {lost}.")
-        code = EXIT_FAILED
+            return exit_codes.EXIT_READER_GONE
+        output.say(f"can't write to stdout: {lost}.")
+        code = exit_codes.EXIT_FAILED
     except Exception as error:
-        code = _unexpected(error)
+        code = _report_bug(error)
     return code
 
 
@@ -106,7 +106,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if name in _OWN:
         return _module(name).execute(given) or 0
     if name == "help" and not given.json:
-        output.write(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
+        output.write_clean(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
     else:
         made = helping.report(given, COMMANDS) if name == "help" else report(name, words)
         output.write_report(made, as_json=given.json)
@@ -128,20 +128,20 @@ def _listed(group: str) -> str:
 
 def _unknown(name: str) -> str:
     if name.startswith("-"):
-        return f"{name} was given without a command; options come after the command"
+        return f"{name} comes before any command; options come after the command"
     near = get_close_matches(name, COMMANDS, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
     return f"unknown command {name!r}; {hint}"
 
 
-def _unexpected(error: Exception) -> int:
-    """Report a fault of ours in one line; Python's development mode adds the traceback."""
+def _report_bug(error: Exception) -> int:
+    """Report a bug of ours in one line; Python's development mode adds the traceback."""
     if sys.flags.dev_mode:
         import traceback
 
         traceback.print_exception(error)
     output.say(
-        f"a fault in Outrider: {type(error).__name__}: {error}. "
-        "'python -X dev -m outrider …' shows where."
+        f"this is a bug in Outrider: {type(error).__name__}: {error}. "
+        "'python -X dev -m outrider …' shows the traceback."
     )
-    return EXIT_FAILED
+    return exit_codes.EXIT_FAILED

@@ -2,13 +2,13 @@
 
 from argparse import Namespace
 
-from outrider.surfaces.cli import output
-from outrider.surfaces.mcp.hosts import HOSTS
 from outrider.surfaces.mcp.start import main
-from outrider.surfaces.parser import argument, bad_call
+from outrider.surfaces.mcp_hosts import HOSTS
+from outrider.surfaces.parser import argument, bad_call, flag
+from outrider.surfaces.terminal import output
 
 EXAMPLES = """\
-Without arguments it serves the host at stdin and stdout.
+Without arguments, serves MCP on stdin and stdout.
 
 examples:
   outrider mcp install claude
@@ -19,7 +19,7 @@ VERBS = {"install": "add", "uninstall": "remove"}
 ARGUMENTS = (
     argument("action", nargs="?", choices=VERBS, metavar="ACTION", help=" or ".join(VERBS)),
     argument("host", nargs="?", choices=HOSTS, metavar="HOST", help=", ".join(HOSTS)),
-    argument("--print", action="store_true", help="only show what would be done"),
+    flag("--print", "show what to do without doing it"),
 )
 
 
@@ -28,7 +28,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.action is None:
         return main()
     if arguments.host is None:
-        raise bad_call(f"{arguments.action} needs a HOST: {', '.join(HOSTS)}", "mcp")
+        raise bad_call(f"{arguments.action} needs HOST: {', '.join(HOSTS)}", "mcp")
     host, verb = HOSTS[arguments.host], VERBS[arguments.action]
     output.write_text(host.plan(verb))
     output.flush()

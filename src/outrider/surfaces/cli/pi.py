@@ -8,12 +8,12 @@ from pathlib import Path
 
 from outrider.delegation.request import invalid
 from outrider.runtimes.pi.choices import agent_folder
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import argument
+from outrider.surfaces.terminal import output
 
 EXAMPLES = """\
-In pi, the extension adds the tool subagent, the command /toolkit and the policy
-on when to delegate. It calls this installation of Outrider.
+The extension adds the subagent tool, the /toolkit command and a policy on when
+to delegate. It calls this installation of Outrider.
 
 examples:
   outrider pi install
@@ -34,7 +34,7 @@ def execute(arguments: Namespace) -> None:
     try:
         there = place.exists()
         if there and not place.read_text(errors="replace").startswith(MARK):
-            raise invalid(f"{place} isn't Outrider's: move it away, or remove it yourself.")
+            raise invalid(f"{place} isn't Outrider's extension. Move or delete it, then try again.")
         place.unlink(missing_ok=True)
         if arguments.action == "install":
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -46,6 +46,6 @@ def execute(arguments: Namespace) -> None:
         else:
             done = "removed" if there else "not there"
     except OSError as error:
-        raise invalid(f"{place} can't be changed: {error.strerror}.") from None
+        raise invalid(f"Can't change {place}: {error.strerror}.") from None
     said = {"done": done, "path": str(place)}
-    output.write_json(said) if arguments.json else output.write(f"{done}: {place}\n")
+    output.write_json(said) if arguments.json else output.write_clean(f"{done}: {place}\n")

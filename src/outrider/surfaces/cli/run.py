@@ -9,21 +9,19 @@ from contextlib import closing
 from difflib import get_close_matches
 from functools import partial
 
-from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.project import open_project
 from outrider.delegation.request import Request
 from outrider.protocol import jsonl
-from outrider.protocol.errors import ErrorCode
-from outrider.protocol.outcomes import EXIT_FAILED, EXIT_REFUSED
+from outrider.protocol.exit_codes import result_exit_code
 from outrider.protocol.results import ToolResult
-from outrider.surfaces.cli import output
-from outrider.surfaces.cli.inputs import schema_from, whole_task
-from outrider.surfaces.cli.options import OPTIONS, option_flags
-from outrider.surfaces.cli.views import View, summary
-from outrider.surfaces.parser import argument, bad_call
-from outrider.surfaces.text import one_line
+from outrider.surfaces.cli.run_options import OPTIONS, option_flags
+from outrider.surfaces.cli.task_input import schema_from, whole_task
+from outrider.surfaces.parser import argument, bad_call, flag
+from outrider.surfaces.terminal import output
+from outrider.surfaces.terminal.progress import View, summary
+from outrider.surfaces.terminal.questions import confirm
 
 EXAMPLES = """\
 examples:
@@ -34,11 +32,11 @@ Exit codes: 0 completed, 1 failed, 2 refused, 124 timed out, 130 cancelled.
 """
 DEFAULT_AGENT = "explorer"
 ARGUMENTS = (
-    argument("agent", metavar="AGENT", nargs="?", help=f"who does it, if not {DEFAULT_AGENT}"),
+    argument("agent", metavar="AGENT", nargs="?", help=f"the agent (default: {DEFAULT_AGENT})"),
     argument("task", metavar="TASK", help="what to do; - reads it from stdin"),
     argument("--file", metavar="FILE", action="append", default=[], help="add a file; repeatable"),
-    argument("--schema", metavar="FILE", help="a JSON Schema for the answer, or a file with it"),
-    argument("--updates", action="store_true", help="with --json: also print how far it is"),
+    argument("--schema", metavar="FILE", help="JSON Schema for the answer: a file or inline JSON"),
+    flag("--updates", "with --json: also print progress"),
     *OPTIONS,
 )
 
@@ -54,11 +52,8 @@ def execute(arguments: Namespace) -> int:
     agent, task = arguments.agent or DEFAULT_AGENT, whole_task(arguments.task, arguments.file)
     request = Request(agent, task, schema, arguments.model, arguments.cwd)
     with closing(View()) as view:
-        performed = _perform(
-            request, flags, view, is_named=bool(arguments.agent), with_updates=arguments.updates
-        )
-        result = asyncio.run(performed)
-    code = told(result, as_json=arguments.json)
+        result = asyncio.run(_perform(request, flags, view, arguments))
+    code = print_result(result, as_json=arguments.json)
     if result.result is not None:
         for line in summary(result.result, result.details.run_id or ""):
             output.say(line)
@@ -68,48 +63,48 @@ def execute(arguments: Namespace) -> int:
 def _check_is_task(word: str, cwd: str | None) -> None:
     """Refuse a single argument that is an agent's name, or nearly one: its task is missing."""
     if len(word.split()) == 1 and word != "-":
-        near = get_close_matches(word.strip().lower(), open_project(cwd).discovery.agents, 1)
-        if near:
-            raise bad_call(f"run needs TASK: {word.strip()!r} names the agent {near[0]}", "run")
+        word = word.strip()
+        if near := get_close_matches(word.lower(), open_project(cwd).discovery.agents, 1):
+            raise bad_call(f"run needs TASK: {word!r} looks like the agent {near[0]}", "run")
 
 
 async def _perform(
-    request: Request, flags: dict[str, object], view: View, *, is_named: bool, with_updates: bool
+    request: Request, flags: dict[str, object], view: View, arguments: Namespace
 ) -> ToolResult:
     cancelled, watch, caught = asyncio.Event(), partial(view.watch, ""), stop_signals()
 
     def stop() -> None:
         if not cancelled.is_set():
             cancelled.set()
-            view.say("stopping the child …")
+            view.say("stopping …")
 
-    def updated(so_far: ToolResult) -> None:
+    def on_update(so_far: ToolResult) -> None:
         watch(so_far)
         try:
-            if with_updates:
+            if arguments.updates:
                 output.write_json_text(jsonl.encode(so_far.to_dict()).decode())
         except output.OutputLost:  # whoever wanted the result is gone
             stop()
             raise
 
-    def started(prepared: Prepared, run_id: str) -> None:
+    def on_start(prepared: Prepared, run_id: str) -> None:
         # From now on a signal has to end the child first. Until now Python's own handling was
         # right: while a person is asked for a confirmation, nothing would look at an event.
         for number in caught:
             asyncio.get_running_loop().add_signal_handler(number, stop)
-        output.when_reader_gone(stop)
-        if not is_named:
-            output.say(f"no agent is named, so {request.agent} takes the task.")
-        view.started(prepared, run_id)
+        output.watch_reader(stop)
+        if arguments.agent is None:
+            output.say(f"no agent given, so {request.agent} takes the task.")
+        view.show_start(prepared, run_id)
 
     can_ask = sys.stdin.isatty() and sys.stderr.isatty()
     caller = Caller(
         env=os.environ,
         flags=flags,
-        confirm=_confirm if can_ask else None,
+        confirm=confirm if can_ask else None,
         on_event=watch,
-        on_update=updated,
-        on_start=started,
+        on_update=on_update,
+        on_start=on_start,
         cancelled=cancelled,
         one_shot=True,
     )
@@ -124,15 +119,7 @@ def stop_signals() -> list[signal.Signals]:
     return [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
 
 
-async def _confirm(_agent: AgentDefinition, reason: str) -> bool:
-    print(f"{one_line(reason)}. Let it run? [y/N] ", end="", file=sys.stderr, flush=True)
-    said = sys.stdin.readline()
-    if not said.endswith("\n"):
-        output.end_line()
-    return said.strip().lower() in ("y", "yes")
-
-
-def told(result: ToolResult, *, as_json: bool) -> int:
+def print_result(result: ToolResult, *, as_json: bool) -> int:
     """Print the result, and return the exit code."""
     run = result.result
     if as_json:
@@ -144,9 +131,4 @@ def told(result: ToolResult, *, as_json: bool) -> int:
     elif run.output.strip():
         output.write_answer(run.output)
     output.flush()
-    if run is None:
-        # No child was started: by a refusal, or because its run can't be recorded.
-        error = result.details.error
-        failed = error is None or error.code is ErrorCode.SUBAGENT_FAILED
-        return EXIT_FAILED if failed else EXIT_REFUSED
-    return run.exit_code
+    return result_exit_code(result)

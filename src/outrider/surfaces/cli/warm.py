@@ -5,13 +5,13 @@ import time
 from argparse import Namespace
 
 from outrider.runtimes.native.fork_server import UserForkServer
-from outrider.surfaces.cli import output
-from outrider.surfaces.parser import argument, bad_call
-from outrider.surfaces.text import duration
+from outrider.surfaces.parser import bad_call, flag
+from outrider.surfaces.terminal import output
+from outrider.surfaces.text import count, duration
 
 EXAMPLES = """\
-'outrider run' leaves a warm process of yours behind, for as many minutes as the
-setting warm.keepMinutes says (10; 0 for none). It holds no key and no task.
+'outrider run' leaves a warm process behind so that the next run starts faster.
+It holds no key and no task, and ends after warm.keepMinutes (10; 0 for none).
 
 examples:
   outrider warm --status
@@ -19,8 +19,8 @@ examples:
   outrider run explorer "…" --no-warm
 """
 ARGUMENTS = (
-    argument("--status", action="store_true", help="show whether there is one"),
-    argument("--stop", action="store_true", help="stop it; running tasks go on"),
+    flag("--status", "show whether one is running"),
+    flag("--stop", "stop it; running tasks continue"),
 )
 
 
@@ -31,11 +31,11 @@ def execute(arguments: Namespace) -> None:
     server = UserForkServer(os.environ, minutes=0)
     if arguments.stop:
         stopped = server.stop()
-        record, words = {"stopped": stopped}, "stopped." if stopped else "there was none."
+        record, words = {"stopped": stopped}, "stopped." if stopped else "none was running."
     elif status := server.status():
         age = duration((time.time() - status["startedAt"]) * 1000)
         record = {"warm": True, **status}
-        words = f"process {status['pid']} is warm, {age} old, and has started {status['served']}."
+        words = f"process {status['pid']}, up for {age}, {count(status['served'], 'run')} started."
     else:
-        record, words = {"warm": False}, "there is none."
-    output.write_json(record) if arguments.json else output.write(f"{words}\n")
+        record, words = {"warm": False}, "none is running."
+    output.write_json(record) if arguments.json else output.write_clean(f"{words}\n")

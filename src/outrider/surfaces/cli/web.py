@@ -6,13 +6,13 @@ from argparse import Namespace
 from outrider.delegation.request import working_directory
 from outrider.protocol.envelope import is_success
 from outrider.settings.files import load_settings
-from outrider.surfaces.cli import output
 from outrider.surfaces.parser import CWD, argument, bad_call
+from outrider.surfaces.terminal import output
 from outrider.surfaces.tool_calls import FETCH, SEARCH, call_web
 
 EXAMPLES = """\
-What a child may not reach, this command doesn't reach either: private
-addresses, other schemes than http and https. The settings under web. apply.
+The same limits apply as for agents: only http and https, no private addresses,
+and your settings under web.
 
 examples:
   outrider web search "python asyncio timeout"
@@ -21,8 +21,8 @@ examples:
 """
 TOOLS = {"search": (SEARCH, "queries"), "fetch": (FETCH, "urls")}
 ARGUMENTS = (
-    argument("action", choices=list(TOOLS), help="search, or fetch pages"),
-    argument("what", metavar="WHAT", nargs="+", help="queries, or addresses"),
+    argument("action", choices=list(TOOLS), help="search or fetch"),
+    argument("what", metavar="WHAT", nargs="+", help="search queries, or URLs to fetch"),
     CWD,
 )
 
@@ -32,7 +32,7 @@ def execute(arguments: Namespace) -> int:
     settings = load_settings(working_directory(arguments.cwd), os.environ)
     output.warn(settings.warnings)
     if not settings.config.web.enabled:
-        raise bad_call("web.enabled is off", "web")
+        raise bad_call("web.enabled is off; set it to true to use the web", "web")
     tool, name = TOOLS[arguments.action]
     envelope, text = call_web(tool, {name: arguments.what}, settings.config)
     if not arguments.json and is_success(envelope):

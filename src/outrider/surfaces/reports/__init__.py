@@ -13,15 +13,15 @@ if TYPE_CHECKING:  # who only names the reports doesn't load `argparse`
     from outrider.surfaces.parser import CommandParser
 
 REPORTS = {
-    "agents": "List the agents that can be delegated to here, show or add one.",
-    "models": "List the models that could answer here, and which one does.",
+    "agents": "List the agents you can delegate to; show or add one.",
+    "models": "List the available models, and which one is used.",
     "runs": "List the recorded runs, newest last, or delete some.",
-    "logs": "List searches, fetched pages, documents and runs, newest first.",
-    "activity": "Sum up what was searched, fetched, converted and delegated.",
+    "logs": "List searches, fetches, conversions and runs, newest first.",
+    "activity": "Show totals for searches, fetches, conversions and runs.",
     "modules": "Show which tools, providers and servers are on, and why.",
-    "lsp": "List the language servers, and whether each is there.",
-    "config": "Show every setting, its value and where it came from.",
-    "doctor": "Check that everything Outrider needs is there and works.",
+    "lsp": "List the language servers, and which are available.",
+    "config": "Show every setting, its value and where it comes from.",
+    "doctor": "Check that everything Outrider needs is installed and works.",
     "help": "List the commands.",
 }
 

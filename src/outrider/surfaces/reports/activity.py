@@ -7,11 +7,12 @@ from typing import Any
 from outrider.records.activity import ActivityLog, summary
 from outrider.settings.places import state_home
 from outrider.surfaces.reports.logs import NOTHING
-from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import count, duration
 
 EXAMPLES = """\
-'outrider logs' shows the single calls.
+Run 'outrider logs' to see each call.
 
 examples:
   outrider activity
@@ -24,7 +25,7 @@ def report(arguments: Namespace) -> Report:
     """Return the sums of what is recorded."""
     sums = summary(ActivityLog(state_home(os.environ)).lines())
     rows = [{"what": name, **one} for group in sums.values() for name, one in group.items()]
-    return Report(sums, (Section(COLUMNS, rows),), () if rows else (NOTHING,))
+    return Report(sums, (Table(COLUMNS, rows),), () if rows else (NOTHING,))
 
 
 def _how(row: Row) -> str:

@@ -7,21 +7,22 @@ from outrider.agents.permissions import Clearance
 from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.project import Project, open_project
 from outrider.surfaces.parser import CWD, argument, bad_call
-from outrider.surfaces.reports.one_agent import agent_report, new_agent_report
-from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.reports.one_agent import agent_report, write_new_agent
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import warnings_of, withheld_from
 
 EXAMPLES = """\
-A project's agents win over yours, and yours over the built-in ones. A file that
-has a fault is listed with its path, the line and the fault.
+A project's agents override yours, and yours override the built-in ones. Files
+with errors are listed with the path, line and problem.
 
 examples:
-  outrider agents explorer            one in full, with the tools it gets here
-  outrider agents new api-reviewer    a commented file to begin with
+  outrider agents explorer            one agent in full, with its tools here
+  outrider agents new api-reviewer    create a commented file to start from
   outrider agents --json --cwd ../other-project
 """
 ARGUMENTS = (
-    argument("name", metavar="AGENT", nargs="*", help="show this one in full; 'new NAME' adds one"),
+    argument("name", metavar="AGENT", nargs="*", help="show this one; 'new NAME' creates one"),
     CWD,
 )
 
@@ -36,7 +37,7 @@ def report(arguments: Namespace) -> Report:
         case [name]:
             return agent_report(name, open_project(arguments.cwd))
         case ["new", name]:
-            return new_agent_report(name)
+            return write_new_agent(name)
         case _:
             raise bad_call("give one AGENT, or 'new NAME'", "agents")
 
@@ -58,15 +59,15 @@ def _all(project: Project) -> Report:
         },
     }
     faults = [{"fault": text} for text in (*discovery.lost, *map(str, discovery.diagnostics))]
-    sections = Section(AGENT, agents, wraps=True), Section(FAULT, faults, wraps=True)
-    return Report(data, sections, warnings_of(warnings))
+    tables = Table(AGENT, agents, wraps=True), Table(FAULT, faults, wraps=True)
+    return Report(data, tables, warnings_of(warnings))
 
 
 def _lines(agent: Row) -> list[str]:
     """Return what is said of an agent: what it is for, what it has, and what it doesn't get."""
     withheld, tools = withheld_from(agent), f" · {', '.join(agent['tools']) or 'no tools'}"
     if withheld and not agent["tools"]:
-        tools = ": gets none of its tools"
+        tools = ": none of its tools are available"
     problem = f" ({agent['modelProblem']})" if agent["modelProblem"] else ""
     about = f"{agent['source']}{STATES[agent['mayRun']]}{tools} · {agent['model']}{problem}"
     return [agent["description"], about, *([f"without {withheld}"] if withheld else [])]

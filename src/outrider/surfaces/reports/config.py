@@ -9,13 +9,14 @@ from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Origin, effective
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.report import Column, Report, Section
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Table
 from outrider.surfaces.text import warnings_of
 
 EXAMPLES = """\
-A later place wins: default, your config.json, the project's
-.outrider/config.json (which can only switch off and lower), an environment
-variable, a flag.
+From lowest to highest priority: the default, your config.json, the project's
+.outrider/config.json (which can only turn off or lower settings), environment
+variables, command-line options.
 
 examples:
   outrider config
@@ -46,4 +47,4 @@ def report(arguments: Namespace) -> Report:
     data = {"values": values, "files": files, "warnings": settings.warnings}
     rows = [{"key": name, **entry} for name, entry in values.items()]
     notes = warnings_of(settings.warnings)
-    return Report(data, (Section(COLUMNS, rows),), notes)
+    return Report(data, (Table(COLUMNS, rows),), notes)

@@ -32,10 +32,11 @@ from outrider.runtimes.pi.choices import INSTALL
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Settings, effective
-from outrider.surfaces.mcp import hosts
-from outrider.surfaces.parser import CWD, argument
+from outrider.surfaces import mcp_hosts
+from outrider.surfaces.parser import CWD, flag
 from outrider.surfaces.reports import modules
-from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import as_text, count, duration, withheld_from
 from outrider.surfaces.tool_calls import search_once
 from outrider.tools.documents.conversion import try_converter
@@ -45,19 +46,18 @@ from outrider.tools.lsp.client import version_of
 from outrider.tools.lsp.servers import Server, Surroundings
 
 EXAMPLES = """\
-Nothing is guessed: ripgrep is run, a file is written, a child does a task. The
-exit code is 0, whatever is found. What --online sends to a model may cost a
-little.
+Tries everything for real: runs ripgrep, writes a file, gives a child a task.
+The exit code is always 0. Requests sent with --online may cost money.
 
 examples:
   outrider doctor --online
   outrider doctor --json | jq '.checks[] | select(.status != "ok")'
 """
-ARGUMENTS = (CWD, argument("--online", action="store_true", help="ask each provider with a key"))
+ARGUMENTS = (CWD, flag("--online", "also send a request to each provider that has a key"))
 
 LOW_FREE_BYTES = 1 << 30
 MAX_CHECK_SECONDS = 90.0
-NOT_ASKED = "not asked, --online does that"
+NOT_ASKED = "not tried without --online"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 """What a part raises that doesn't work."""
 PERMISSIONS = ("allowWrite", "projectAgentPolicy", "allowLspTools", "allowedLspActions")
@@ -76,18 +76,18 @@ def report(arguments: Namespace) -> Report:
     checks = list(_checks(working_directory(arguments.cwd), online=arguments.online))
     rows = [
         {"group": group, "name": name, "status": status, "message": message}
-        for (group, name, _), found in zip(checks, asyncio.run(_made(checks)), strict=True)
+        for (group, name, _), found in zip(checks, asyncio.run(_run_checks(checks)), strict=True)
         for status, message in found
     ]
     worst = max((row["status"] for row in rows), key=list(COLOURS).index)
-    sections = (
-        Section(COLUMNS, [row for row in rows if row["group"] == group], group, wraps=True)
+    tables = (
+        Table(COLUMNS, [row for row in rows if row["group"] == group], group, wraps=True)
         for group in dict.fromkeys(group for group, _, _ in checks)
     )
-    return Report({"status": worst, "checks": rows}, tuple(sections))
+    return Report({"status": worst, "checks": rows}, tuple(tables))
 
 
-async def _made(checks: list[tuple[str, str, Check]]) -> list[Findings]:
+async def _run_checks(checks: list[tuple[str, str, Check]]) -> list[Findings]:
     """Return what each check finds. Nobody waits for one that hangs, as a disk or a server may."""
     tasks = [asyncio.ensure_future(in_thread(_findings)(check)) for _, _, check in checks]
     await asyncio.wait(tasks, timeout=MAX_CHECK_SECONDS)
@@ -99,9 +99,9 @@ def _findings(check: Check) -> Findings:
     try:
         return list(check()) or [("ok", "none")]
     except TROUBLE as error:
-        return [("fail", f"it doesn't work: {error}")]
+        return [("fail", f"doesn't work: {error}")]
     except (Exception, SystemExit) as error:
-        return [("fail", f"it can't be checked: {type(error).__name__}: {error}")]
+        return [("fail", f"can't be checked: {type(error).__name__}: {error}")]
 
 
 def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
@@ -125,8 +125,8 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         yield row["kind"], row["name"], partial(_service, row, subject, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
     yield "system", "git", lambda: _program(git)
-    yield "system", "bash", lambda: _program(bash, "the tool bash needs it", "warn")
-    yield "system", "pi", lambda: _program(around.find("pi"), f"to install it: {INSTALL}")
+    yield "system", "bash", lambda: _program(bash, "the bash tool needs it", "warn")
+    yield "system", "pi", lambda: _program(around.find("pi"), f"install it with: {INSTALL}")
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
     yield "system", "processes left over", partial(_left_over, project, runs)
@@ -137,7 +137,7 @@ def _configuration(project: Project, problem: str) -> Findings:
     user = places.user_config_file(os.environ)
     own = places.project_config_file(project.folder, os.environ)
     files = [str(path) for path in (user, own) if path and path.exists()]
-    words = " and ".join(files) or f"no file ({user}), so the defaults apply"
+    words = " and ".join(files) or f"no file ({user}); using the defaults"
     yield "fail" if problem else "ok", problem or words
     yield from (("warn", warning) for warning in project.settings.warnings)
 
@@ -150,7 +150,7 @@ def _agents(project: Project) -> Findings:
     for agent in project.discovery.agents.values():
         row = project.about(agent)
         without = f"; without {withheld_from(row)}" if row["withheld"] else ""
-        off = f"; it may not run: {row['mayRunReason']}" if row["mayRun"] == "refuse" else ""
+        off = f"; can't run: {row['mayRunReason']}" if row["mayRun"] == "refuse" else ""
         yield "ok", f"{agent.name} gets {', '.join(row['tools']) or 'no tools'}{without}{off}"
 
 
@@ -169,8 +169,8 @@ def _tools(project: Project) -> Findings:
 
 def _hosts() -> Findings:
     """Tell with which hosts the MCP server is registered, and try the command that they have."""
-    for host, command in hosts.registered():
-        problem = hosts.problem_of(command)
+    for host, command in mcp_hosts.registered():
+        problem = mcp_hosts.problem_of(command)
         words = f"{host.title} ({host.path}): {problem or 'the server answers'}"
         yield "warn" if problem else "ok", words
 
@@ -179,7 +179,7 @@ def _service(row: Row, subject: modules.Subject, project: Project, online: bool)
     """Try what is on: a model, a search provider, a language server, the converter."""
     why = row["why"]
     if row["on"]:
-        for status, words in _findings(lambda: [("ok", _tried(subject, project, online))]):
+        for status, words in _findings(lambda: [("ok", _try_service(subject, project, online))]):
             yield status, f"{why}; {words}"
     elif isinstance(subject, ModelChoice):
         yield "fail" if subject.shown == project.choice().shown else "warn", why
@@ -187,31 +187,31 @@ def _service(row: Row, subject: modules.Subject, project: Project, online: bool)
         yield "ok", why
 
 
-def _tried(subject: modules.Subject, project: Project, online: bool) -> str:
+def _try_service(subject: modules.Subject, project: Project, online: bool) -> str:
     match subject:
         case ModelChoice(model=model) if is_embedded(model):
-            return "it finds and quotes, it doesn't reason; set a key such as OPENAI_API_KEY"
+            return "searches and quotes but doesn't reason; set a key such as OPENAI_API_KEY"
         case ModelChoice(model=model, variables=variables) if online:
-            return f"it did a small task in {duration(try_delegation(model, **variables))}"
+            return f"did a small task in {duration(try_delegation(model, **variables))}"
         case ModelChoice(model=model):
             key = "its key is set" if needs(model) else "no key is needed"
             return ask_server(subject.environment(os.environ)) or f"{key}, {NOT_ASKED}"
         case Server():
             around = Surroundings.of(project.folder, project.plain_env, trusted=project.trusted)
             version = asyncio.run(version_of(subject, around.for_server(), project.config.lsp))
-            return f"{version or 'it'} answers"
+            return f"{version or 'the server'} answers"
         case str():
             return search_once(subject, project.config) if online else NOT_ASKED
         case None:
             return try_converter(project.config.convert)
 
 
-def _program(path: str | None, lack: str = "Outrider does without it", so: str = "ok") -> Findings:
+def _program(path: str | None, lack: str = "Outrider works without it", so: str = "ok") -> Findings:
     if path is None:
         return [(so, f"not installed; {lack}")]
     call = [path, "--version"]
     ran = subprocess.run(call, capture_output=True, text=True, timeout=10, check=True)
-    return [("ok", f"{ran.stdout.partition(os.linesep)[0] or 'it prints no version'} ({path})")]
+    return [("ok", f"{ran.stdout.partition(os.linesep)[0] or 'no version printed'} ({path})")]
 
 
 def _state_folder(runs: Path) -> Findings:
@@ -219,8 +219,8 @@ def _state_folder(runs: Path) -> Findings:
     with tempfile.TemporaryFile(dir=runs) as file:
         file.write(b"doctor")
     is_open = runs.stat().st_mode & 0o077
-    close = f"it is open to others; close it with: chmod 700 {runs}"
-    yield "warn" if is_open else "ok", f"{runs}: {close if is_open else 'it is yours alone'}"
+    close = f"other users can read it; fix with: chmod 700 {runs}"
+    yield "warn" if is_open else "ok", f"{runs}: {close if is_open else 'only you can read it'}"
     free = shutil.disk_usage(runs).free
     yield "warn" if free < LOW_FREE_BYTES else "ok", f"{free / (1 << 30):,.1f} GiB free for runs"
 
@@ -237,8 +237,8 @@ def _left_over(project: Project, runs: Path) -> Findings:
     """Look for processes of runs that have ended."""
     for pid, run in left_over(runs):
         command = project.masker.text(command_line(pid))
-        yield "warn", f"process {pid} of run {run}: {command}; kill {pid} ends it"
+        yield "warn", f"process {pid} of run {run}: {command}; end it with: kill {pid}"
 
 
 def _child() -> Findings:
-    yield "ok", f"a child was started and did a small task in {duration(try_delegation(EMBEDDED))}"
+    yield "ok", f"started a child that did a small task in {duration(try_delegation(EMBEDDED))}"

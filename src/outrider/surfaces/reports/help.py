@@ -5,14 +5,15 @@ from collections.abc import Mapping
 
 from outrider.surfaces.parser import argument
 from outrider.surfaces.reports import REPORTS
-from outrider.surfaces.reports.report import Column, Report, Section
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Table
 
 EXAMPLES = "examples:\n  outrider help\n  outrider help run\n"
-ARGUMENTS = (argument("name", metavar="COMMAND", nargs="?", help="show the help of this one"),)
+ARGUMENTS = (argument("name", metavar="COMMAND", nargs="?", help="show the help for COMMAND"),)
 COLUMNS = (Column(entry="name", colour="cyan"), Column(entry="summary"))
 
 
 def report(arguments: Namespace, commands: Mapping[str, str] = REPORTS) -> Report:
     """Return the list of commands: the reports, or those of another surface."""
     rows = [{"name": name, "summary": summary} for name, summary in commands.items()]
-    return Report({"commands": rows}, (Section(COLUMNS, rows, wraps=True),))
+    return Report({"commands": rows}, (Table(COLUMNS, rows, wraps=True),))

@@ -6,25 +6,26 @@ from datetime import UTC, datetime
 
 from outrider.records.activity import ActivityLog
 from outrider.settings.places import state_home
-from outrider.surfaces.parser import argument, number
-from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.parser import argument, flag, number
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import duration, local_time
 
 EXAMPLES = """\
-Secrets are masked, and of an address only host and path are kept. The two
-newest files of 2 MB each are kept, for all processes together.
+Secrets are masked, and URLs are reduced to host and path. Logs rotate at 2 MB;
+the newest two files are kept.
 
 examples:
   outrider logs --limit 5
   outrider logs --fetch --json | jq -r '.lines[] | select(.code != 0) | .what[]'
 """
 
-KINDS = {"search": "searches", "fetch": "fetched pages", "convert": "documents", "runs": "runs"}
-NOTHING = "nothing has been recorded yet."
+KINDS = {"search": "searches", "fetch": "fetches", "convert": "conversions", "runs": "runs"}
+NOTHING = "nothing recorded yet."
 MAX_TIME = 1e11
 ARGUMENTS = (
-    *(argument(f"--{kind}", action="store_true", help=f"only {KINDS[kind]}") for kind in KINDS),
-    argument("--limit", metavar="N", type=number, default=50, help="at most N lines (50)"),
+    *(flag(f"--{kind}", f"show only {KINDS[kind]}") for kind in KINDS),
+    argument("--limit", metavar="N", type=number, default=50, help="show at most N lines (50)"),
 )
 
 
@@ -36,7 +37,7 @@ def report(arguments: Namespace) -> Report:
         for line in reversed(ActivityLog(state_home(os.environ)).lines())
         if not wanted or line["kind"] in wanted
     ][: arguments.limit]
-    return Report({"lines": lines}, (Section(COLUMNS, lines),), () if lines else (NOTHING,))
+    return Report({"lines": lines}, (Table(COLUMNS, lines),), () if lines else (NOTHING,))
 
 
 def _result(line: Row) -> str:

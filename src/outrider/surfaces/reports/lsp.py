@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from outrider.delegation.project import Project, open_project
 from outrider.settings.layers import effective
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import as_text, warnings_of
 from outrider.tools.lsp.servers import Server, Surroundings, configured, program_for
 
@@ -27,9 +28,9 @@ def report(arguments: Namespace) -> Report:
     servers = [row for row, _ in language_servers(project)]
     values = ({"setting": key.name, "value": value} for key, value in effective(project.config))
     settings = [one for one in values if "lsp" in one["setting"].lower()]
-    sections = Section(COLUMNS, servers, wraps=True), Section(SETTINGS, settings)
+    tables = Table(COLUMNS, servers, wraps=True), Table(SETTINGS, settings)
     data = {"servers": servers, "settings": settings}
-    return Report(data, sections, warnings_of(project.settings.warnings))
+    return Report(data, tables, warnings_of(project.settings.warnings))
 
 
 def language_servers(project: Project) -> Iterator[tuple[Row, Server]]:

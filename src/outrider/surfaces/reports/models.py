@@ -9,11 +9,12 @@ from outrider.models.catalogue import EMBEDDED
 from outrider.models.local_servers import WELL_KNOWN, probe_local_servers
 from outrider.models.resolution import ModelChoice
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.report import Column, Report, Section
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Table
 from outrider.surfaces.text import warnings_of
 
 EXAMPLES = """\
-The first one answers where neither --model nor the agent's file names another.
+The first model is used unless --model or the agent's file names another.
 
 examples:
   outrider models
@@ -23,7 +24,7 @@ examples:
 ARGUMENTS = (CWD,)
 COLUMNS = (
     Column("model", colour="cyan"),
-    Column("is", lambda row: "off" if row["problem"] else "first" if row["answers"] else "there"),
+    Column("is", lambda row: "off" if row["problem"] else "used" if row["answers"] else "on"),
     Column("why", lambda row: row["problem"] or row["why"]),
 )
 
@@ -37,7 +38,7 @@ def report(arguments: Namespace) -> Report:
         rows.setdefault(choice.model, row | {"problem": choice.problem})
     models = list(rows.values())
     notes = warnings_of(project.settings.warnings)
-    return Report({"models": models}, (Section(COLUMNS, models, wraps=True),), notes)
+    return Report({"models": models}, (Table(COLUMNS, models, wraps=True),), notes)
 
 
 def _choices(project: Project) -> Iterator[ModelChoice]:
@@ -46,4 +47,4 @@ def _choices(project: Project) -> Iterator[ModelChoice]:
     for kind in WELL_KNOWN:
         if server := probe_local_servers([kind]):
             yield ModelChoice(server.model, f"{server.title} at {server.address}")
-    yield ModelChoice(EMBEDDED, "always there; it finds and quotes, and doesn't reason")
+    yield ModelChoice(EMBEDDED, "always available; searches and quotes but doesn't reason")

@@ -11,10 +11,11 @@ from outrider.delegation.project import Project, open_project
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.settings.keys import SEARCH_PROVIDERS
-from outrider.surfaces.mcp.hosts import HOSTS, registered
+from outrider.surfaces.mcp_hosts import HOSTS, registered
 from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.lsp import COLUMNS, language_servers
-from outrider.surfaces.reports.report import Column, Report, Row, Section
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import warnings_of
 from outrider.tools.documents.conversion import converter_state
 from outrider.tools.loading import load_tools
@@ -35,8 +36,8 @@ def report(arguments: Namespace) -> Report:
     """Return what is on here."""
     project = open_project(arguments.cwd)
     rows = [*_tools(project), *(row for row, _ in services(project)), *_hosts()]
-    sections = (Section((Column("kind", colour="dim"), *COLUMNS[1:]), rows, wraps=True),)
-    return Report({"modules": rows}, sections, warnings_of(project.settings.warnings))
+    tables = (Table((Column("kind", colour="dim"), *COLUMNS[1:]), rows, wraps=True),)
+    return Report({"modules": rows}, tables, warnings_of(project.settings.warnings))
 
 
 def _row(kind: str, name: str, on: bool, why: str) -> Row:
@@ -44,13 +45,13 @@ def _row(kind: str, name: str, on: bool, why: str) -> Row:
 
 
 def _tools(project: Project) -> Iterator[Row]:
-    """Yield every tool, as an agent of the user's gets it that lists them all."""
+    """Yield every tool as a user's agent that lists all of them would get it."""
     own, problems = load_tools(project.config.tools.modules)
     names = (*CATALOGUE, *(tool.name for tool in own))
     agent = replace(general_agent(), tools=names, readonly=False, source=Source.USER)
     withheld = {one.tool: one.reason for one in project.permit(agent, interactive=True)[0].withheld}
     for name in names:
-        on = "built in" if name in CATALOGUE else "a tool of your own"
+        on = "built in" if name in CATALOGUE else "your own tool"
         yield _row("tools", name, name not in withheld, withheld.get(name, on))
     yield from (_row("tools", "?", False, problem) for problem in problems)
 
@@ -58,7 +59,7 @@ def _tools(project: Project) -> Iterator[Row]:
 def services(project: Project) -> Iterator[tuple[Row, Subject]]:
     """Yield what agents work with: models, search providers, language servers, the converter."""
     for number, one in enumerate(project.choices()):
-        why = one.problem or ("" if number else "it answers: ") + one.reason
+        why = one.problem or ("" if number else "used by default: ") + one.reason
         yield _row("models", one.shown, not one.problem, why), one
     for name in SEARCH_PROVIDERS:
         yield _row("search", name, *SEARCHES[name].state(os.environ, project.config.web)), name

@@ -9,18 +9,19 @@ from outrider.delegation.request import invalid
 from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.settings import places
 from outrider.surfaces.parser import bad_call
-from outrider.surfaces.reports.report import Column, Report, Section
+from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Column, Table
 from outrider.surfaces.text import withheld_from
 
 TEMPLATE = """\
 ---
 {fields}
 ---
-You do one thing well: say here what it is, what to look at, and how to report it.
-Name the files and lines that your findings rest on, and say what you are unsure of.
+Describe here what the agent does, what it looks at and how it reports.
+Name the files and lines that support each finding, and say what you are unsure of.
 """
 EXAMPLE_VALUES = {
-    "description": "Says in one line when to delegate to it.",
+    "description": "Say in one line when to delegate to this agent.",
     "readonly": "true",
     "tools": ", ".join(DEFAULT_TOOLS),
 }
@@ -33,11 +34,11 @@ def agent_report(name: str, project: Project) -> Report:
     shown = {**agent, "tools": ", ".join(agent["tools"]), "withheld": withheld_from(agent)}
     shown["systemPrompt"] = definition.system_prompt.splitlines()
     rows = [{"name": name, "value": value} for name, value in shown.items() if value is not None]
-    sections = (Section((Column("", "name", "cyan"), Column("", "value")), rows, wraps=True),)
-    return Report({"agent": agent}, sections)
+    tables = (Table((Column("", "name", "cyan"), Column("", "value")), rows, wraps=True),)
+    return Report({"agent": agent}, tables)
 
 
-def new_agent_report(given: str) -> Report:
+def write_new_agent(given: str) -> Report:
     """Write the file of a new agent of the user's; raises `Refusal` where there is one."""
     name = normal_name(given)
     path = places.user_agent_folders(os.environ)[0] / f"{name}.md"
@@ -55,6 +56,6 @@ def new_agent_report(given: str) -> Report:
         with open(path, "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise invalid(f"{path} can't be written: {error.strerror}.") from None
-    row, note = {"name": name, "path": str(path)}, f"edit it, then: outrider agents {name}"
-    return Report(row, (Section((Column("", "path"),), [row], wraps=True),), (note,))
+        raise invalid(f"Can't write {path}: {error.strerror}.") from None
+    row, note = {"name": name, "path": str(path)}, f"edit it, then run: outrider agents {name}"
+    return Report(row, (Table((Column("", "path"),), [row], wraps=True),), (note,))

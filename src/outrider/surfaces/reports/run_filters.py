@@ -24,18 +24,17 @@ def _moment(given: str) -> float:
     try:
         return time.time() - milliseconds(given, "s") / 1000
     except SettingError:
-        problem = f"{given!r} is no time: write 90m, 2d or 2026-11-16"
+        problem = f"{given!r} is not a time: write 90m, 2d or 2026-11-16"
         raise ArgumentTypeError(problem) from None
 
 
 FILTERS = (
-    argument("run", metavar="RUN", nargs="*", help="only these: ids, how they begin, last, -2"),
-    argument("--agent", metavar="AGENT", help="only those of this agent"),
-    argument("--outcome", metavar="STATE", choices=STATES, help="only those that ended so"),
-    argument("--project", metavar="DIR", help="only those in the project of DIR"),
-    argument("--since", metavar="WHEN", type=_moment, help="only later ones: 90m, 2d, 2026-11-16"),
+    argument("run", metavar="RUN", nargs="*", help="only these: ids, starts of ids, last, -2"),
+    argument("--agent", metavar="AGENT", help="only runs of this agent"),
+    argument("--outcome", metavar="STATE", choices=STATES, help="only runs in this state"),
+    argument("--project", metavar="DIR", help="only runs in the project that DIR is in"),
+    argument("--since", metavar="WHEN", type=_moment, help="only later runs: 90m, 2d, 2026-11-16"),
 )
-DELETE = argument("--delete", action="store_true", help="delete them; one that is running stays")
 
 
 def is_filtered(arguments: Namespace) -> bool:
@@ -43,7 +42,7 @@ def is_filtered(arguments: Namespace) -> bool:
     return any(getattr(arguments, names[0].lstrip("-")) for names, _ in FILTERS)
 
 
-def matching(runs: Sequence[RecordedRun], arguments: Namespace) -> list[RecordedRun]:
+def filtered_runs(runs: Sequence[RecordedRun], arguments: Namespace) -> list[RecordedRun]:
     """Return the runs that pass every filter; raises `Refusal` for one that there isn't."""
     named = {find_run(runs_folder(os.environ), name).id for name in arguments.run}
     wanted = Path(os.path.realpath(arguments.project or "."))
@@ -66,5 +65,5 @@ def delete(runs: Sequence[RecordedRun], arguments: Namespace) -> tuple[list[Reco
     gone = [run for run in runs if delete_run(run.folder)]
     said = f"{count(len(gone), 'run')} deleted."
     if left := len(runs) - len(gone):
-        said += f" {count(left, 'run')} not deleted: running, or not yours to delete."
+        said += f" {count(left, 'run')} not deleted: still running, or not yours."
     return gone, said

@@ -2,8 +2,6 @@
 
 import re
 
-MAX_TAIL_PIECES = 1_000
-MAX_TAIL = 100_000
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -22,12 +20,6 @@ class Streamed:
         """What has come, without the blocks that were taken."""
         return "".join((*self._lines, *self._last))
 
-    @property
-    def tail(self) -> str:
-        """The end of what has come: as much as is ever drawn."""
-        pieces = (*self._lines[-MAX_TAIL_PIECES:], *self._last[-MAX_TAIL_PIECES:])
-        return "".join(pieces)[-MAX_TAIL:]
-
     def add(self, piece: str) -> None:
         """Take in what comes next."""
         *lines, rest = piece.split("\n")
@@ -36,12 +28,6 @@ class Streamed:
             self._lines += (f"{line}\n" for line in lines)
             self._last = []
         self._last.append(rest)
-
-    def forget_start(self) -> None:
-        """Keep only the end, for someone who wants no more."""
-        del self._lines[:-MAX_TAIL_PIECES]
-        if len(self._last) > MAX_TAIL_PIECES:
-            self._last = ["".join(self._last)[-MAX_TAIL:]]
 
     def take_blocks(self) -> list[str]:
         """Return the blocks that are whole, and keep what is behind them."""

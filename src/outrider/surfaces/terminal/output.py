@@ -17,11 +17,10 @@ from typing import Any, TextIO, cast
 from outrider.protocol import jsonl
 from outrider.protocol.envelope import Envelope, is_success
 from outrider.protocol.errors import OutriderError
-from outrider.protocol.outcomes import EXIT_FAILED
+from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.surfaces.reports.report import Report
 from outrider.surfaces.text import clean, escape_json, one_line, warnings_of
 
-EXIT_READER_GONE = 141
 _COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 
@@ -44,7 +43,7 @@ def open_streams() -> None:
         cast("TextIOWrapper", stream).reconfigure(errors="backslashreplace")
 
 
-def when_reader_gone(stop: Callable[[], None]) -> None:
+def watch_reader(stop: Callable[[], None]) -> None:
     """Call `stop` as soon as nobody can read stdout: whoever wanted the answer has ended."""
     import asyncio  # whoever calls this has loaded it
 
@@ -101,7 +100,7 @@ def _stdout() -> Generator[TextIO]:
         raise OutputLost(error.strerror or str(error)) from error
 
 
-def write(text: str) -> None:
+def write_clean(text: str) -> None:
     """Write text to stdout that is clean already."""
     with _stdout() as stdout:
         stdout.write(text)
@@ -110,14 +109,14 @@ def write(text: str) -> None:
 def write_text(text: str) -> None:
     """Write any text to stdout, cleaned, with a newline at its end."""
     cleaned = clean(text)
-    write(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
+    write_clean(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
 
 
 def write_answer(text: str) -> None:
     """Write an answer to stdout: Markdown that is drawn on a terminal, as it is in a pipe."""
     if is_plain(sys.stdout):
         return write_text(text)
-    from outrider.surfaces.cli.live import Answer, console
+    from outrider.surfaces.terminal.drawing import Answer, console
 
     with _stdout() as stdout:
         return console(stdout).print(Answer(text))
@@ -160,8 +159,8 @@ def write_report(report: Report, *, as_json: bool) -> None:
     if as_json:
         return write_json(report.data)
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in report.table(room, coloured):
-        write(f"{line}\n")
+    for line in report.drawn(room, coloured):
+        write_clean(f"{line}\n")
     flush()
     for note in report.notes:
         say(note)

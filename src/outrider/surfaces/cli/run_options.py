@@ -2,20 +2,21 @@
 
 from argparse import ArgumentTypeError, Namespace
 
-from outrider.surfaces.parser import CWD, argument, time_span
+from outrider.surfaces.parser import CWD, argument, flag, time_span
 
 
 def _setting(given: str) -> tuple[str, str]:
     key, equals, value = given.partition("=")
     if not equals or not key.strip():
-        raise ArgumentTypeError(f"{given!r} can't be read: write it as KEY=VALUE")
+        raise ArgumentTypeError(f"{given!r} is not a setting: write KEY=VALUE")
     return key.strip(), value.strip()
 
 
-_TIME = "end it after this time: 90s, 5m, 1h30m"
-_TURNS, _COST = "end it after so many turns of the model", "end it at so many US dollars"
-_SET, _COLD = "any of 'outrider config'; repeatable", "start cold, leave no warm process behind"
-_ALLOW = "let it write and run commands without asking"
+_TIME = "stop after this long: 90s, 5m, 1h30m"
+_TURNS, _COST = "stop after N model turns", "stop when the cost reaches this many US dollars"
+_SET = "change a setting for this run; repeatable"
+_COLD = "start cold and leave no warm process behind"
+_ALLOW = "write files and run commands without asking"
 OPTIONS = (
     argument("-m", "--model", metavar="MODEL", help="the model; 'outrider models' lists them"),
     argument("--timeout", metavar="TIME", type=time_span, dest="subagents.timeoutMs", help=_TIME),
@@ -26,7 +27,7 @@ OPTIONS = (
     argument("--no-warm", action="store_const", const=0, dest="warm.keepMinutes", help=_COLD),
 )
 """What `run`, `ask` and `chat` have in common."""
-MAIN_OPTIONS = (*OPTIONS, argument("--allow-write", action="store_true", help=_ALLOW))
+MAIN_OPTIONS = (*OPTIONS, flag("--allow-write", _ALLOW))
 
 
 def option_flags(arguments: Namespace) -> dict[str, object]:
@@ -34,3 +35,8 @@ def option_flags(arguments: Namespace) -> dict[str, object]:
     given = vars(arguments).items()
     own = {key: value for key, value in given if "." in key and value is not None}
     return dict(arguments.set) | own
+
+
+def main_flags(arguments: Namespace) -> dict[str, object]:
+    """Return the same for the main agent, whose model is a setting too."""
+    return option_flags(arguments) | ({"model": arguments.model} if arguments.model else {})

@@ -17,16 +17,18 @@ from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
-from outrider.surfaces.cli import output
-from outrider.surfaces.cli.streamed import Streamed
+from outrider.surfaces.terminal import output
+from outrider.surfaces.terminal.markdown_blocks import Streamed
 from outrider.surfaces.text import as_text, by_reason, clean, count, duration, fit, one_line
 
 if TYPE_CHECKING:
-    from outrider.surfaces.cli.live import Drawn
+    from outrider.surfaces.terminal.drawing import Drawn
 
 CHOSEN = ("flag", "agent file", "configuration")
 MAX_SILENCE_SECONDS = 15
 MAX_LINE = 200
+MAX_TAIL = 100_000
+"""How many characters of an answer are kept to draw its end."""
 MAX_STEPS = 5
 MAX_STEP = 30
 """How many columns a row has for what its agent does: the rest of it has to be seen too."""
@@ -68,21 +70,21 @@ class View:
     def __init__(self, *, keeps_answer: bool = False) -> None:
         self._keeps_answer = keeps_answer
         self._rows: dict[str, Row] = {}
-        self._answer, self._failure = Streamed(), ""
-        self._again_at = 0.0
+        self._answer, self._tail = Streamed(), ""
+        self._failure, self._again_at = "", 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._moving = None
         if not output.is_plain(sys.stderr):
-            from outrider.surfaces.cli.live import Moving
+            from outrider.surfaces.terminal.drawing import Moving
 
             self._moving = Moving(sys.stdout if keeps_answer else sys.stderr, self._render)
 
-    def started(self, prepared: Prepared, run_id: str) -> None:
+    def show_start(self, prepared: Prepared, run_id: str) -> None:
         """Show what the run has to do without, which model answers, and the run's id."""
         name, main = prepared.definition.name, prepared.main_turn
         if main is None or not main.history:
             without = () if main else by_reason(prepared.permit.withheld)
-            output.warn((*prepared.warnings, *(f"{name} works without {one}" for one in without)))
+            output.warn((*prepared.warnings, *(f"{name} runs without {one}" for one in without)))
             output.say(_opening(prepared, run_id))
         self._rows = {"": Row(name)}
         self._move()
@@ -93,7 +95,7 @@ class View:
         self._rest()
 
     @contextmanager
-    def paused(self) -> Generator[None]:
+    def pause(self) -> Generator[None]:
         """Let nothing move meanwhile."""
         self._rest()
         try:
@@ -113,32 +115,31 @@ class View:
         match news:
             case str():
                 self._rows[key] = Row(news)
-                self._tell(f"{news} begins")
+                self._tell(f"{news} started")
             case ToolResult(details=details) if details.streaming is not None:
                 self._rows[key].streaming = details.streaming
             case ToolResult():
                 self._rows.pop(key, None)
                 self.end(news)
             case events.TurnStartEvent():
-                self._answer = Streamed()
+                self._answer, self._tail = Streamed(), ""
             case events.MessageUpdateEvent(delta=delta):
                 self._failure = ""
-                self._answer.add(delta)
+                self._tail = (self._tail + delta)[-MAX_TAIL:]
                 if self._keeps_answer:
                     self._keep(delta)
-                else:  # only its end is drawn
-                    self._answer.forget_start()
             case events.MessageEndEvent(turn=turn, tool_calls=calls):
                 self._end_message()
                 if lines := [call_line(call.name, call.args) for call in calls]:
                     self._tell(f"turn {turn} · {', '.join(lines)}"[:MAX_LINE])
             case events.RetryEvent(message=message, delay_ms=delay, attempt=attempt):
-                self._answer, self._failure = Streamed(), f"attempt {attempt} follows: {message}"
+                self._answer, self._tail = Streamed(), ""
+                self._failure = f"attempt {attempt} · {message}"
                 self._again_at = time.monotonic() + delay / 1000
                 self._tell(self._retry())
             case events.DroppedEvent(ids=ids):
                 left = count(len(ids), "old tool result")
-                self.say(f"the model's window is nearly full: from here on it goes without {left}.")
+                self.say(f"the model's context window is nearly full, so it no longer sees {left}.")
             case _:
                 pass
 
@@ -151,22 +152,25 @@ class View:
             self.say(f"{run.agent} {run_id}: {' · '.join(summary(run, run_id))}", fits=True)
         if children := result.details.delegations:
             used = sum((from_json(Usage, one["usage"]) for one in children), Usage())
-            self.say(f"beside that, {count(len(children), 'subagent')}: {spent(used)}")
+            self.say(f"plus {count(len(children), 'subagent')}: {spent(used)}")
 
     def _keep(self, delta: str) -> None:
         """Print what came of the answer, on a terminal each block of Markdown when it is whole."""
+        self._answer.add(delta)
         if self._moving is None:
             print(clean(delta), end="", flush=True)
             self._move()
             return
-        for block in self._answer.take_blocks():
+        if blocks := self._answer.take_blocks():
+            self._tail = self._answer.text
+        for block in blocks:
             self._moving.show_markdown(block)
 
     def _end_message(self) -> None:
         self._failure = ""
         if self._keeps_answer and (text := self._answer.text):
             print(flush=True) if self._moving is None else self._moving.show_markdown(text)
-            self._answer = Streamed()
+            self._answer, self._tail = Streamed(), ""
 
     def _tell(self, line: str) -> None:
         """Say a line where nothing moves."""
@@ -197,13 +201,13 @@ class View:
         room = max(self._moving.console.height - 1 - len(rows) - len(retry), 0)
         steps = [(f"  {step}", "dim") for step in own.steps()][:room]
         left = room - len(steps)
-        answer = [self._moving.answer(self._answer.tail, left)] if left else []
+        answer = [self._moving.answer(self._tail, left)] if left else []
         return [*steps, *answer, *retry, *rows]
 
     def _retry(self) -> str:
-        """`again in 12 s · attempt 2 follows: …`, while a request waits to be sent again."""
+        """`retrying in 12 s, attempt 2 · …`, while a request waits to be sent again."""
         left = max(0, math.ceil(self._again_at - time.monotonic()))
-        return f"again in {left} s · {self._failure}"
+        return f"retrying in {left} s, {self._failure}"
 
 
 def call_line(name: str, args: object) -> str:
@@ -215,11 +219,11 @@ def call_line(name: str, args: object) -> str:
 
 def _opening(prepared: Prepared, run_id: str) -> str:
     choice = prepared.choice
-    begun = f"{prepared.definition.name} works as run {run_id}"
+    begun = f"{prepared.definition.name} started as run {run_id}"
     if is_embedded(choice.model) and choice.reason not in CHOSEN:
-        hint = "It finds and quotes, it doesn't reason."
-        return f"{begun}; the embedded model answers ({choice.reason}). {hint}"
-    return f"{begun}; {choice.shown} answers ({choice.reason})."
+        hint = "It searches and quotes but doesn't reason."
+        return f"{begun} on the embedded model ({choice.reason}). {hint}"
+    return f"{begun} on {choice.shown} ({choice.reason})."
 
 
 def summary(result: SingleResult, run_id: str) -> list[str]:

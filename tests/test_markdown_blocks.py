@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from outrider.protocol.events import MessageUpdateEvent
-from outrider.surfaces.cli import output, views
-from outrider.surfaces.cli.streamed import MAX_TAIL, MAX_TAIL_PIECES, Streamed
+from outrider.surfaces.terminal import output, progress
+from outrider.surfaces.terminal.markdown_blocks import Streamed
 
 LINES = st.lists(st.sampled_from(["a", "", " ", "```", "````", "~~~py", "  ```", "b ```"]))
 
@@ -55,18 +55,16 @@ def test_every_line_of_a_long_block_is_looked_at_once():
 
 @pytest.mark.parametrize("piece", ["x\n", "x" * 200])
 def test_only_the_end_is_kept_for_someone_who_draws_only_that(piece):
-    streamed = Streamed()
-    for _ in range(2 * MAX_TAIL_PIECES):
-        streamed.add(piece)
-        streamed.forget_start()
-        assert streamed.text.endswith(piece)
-    assert len(streamed._lines) + len(streamed._last) <= MAX_TAIL_PIECES + 2
-    assert len(streamed.tail) <= MAX_TAIL and streamed.text.endswith(streamed.tail)
+    view = progress.View()
+    for _ in range(2 * progress.MAX_TAIL // len(piece)):
+        view.watch("", MessageUpdateEvent(1, piece))
+    assert view._answer.text == "" and view._tail.endswith(piece)
+    assert len(view._tail) == progress.MAX_TAIL
 
 
 def test_a_block_of_any_length_is_printed_from_its_start(monkeypatch, capsys):
     monkeypatch.setattr(output, "is_plain", lambda _: False)
-    with closing(views.View(keeps_answer=True)) as view:
+    with closing(progress.View(keeps_answer=True)) as view:
         for line in ("```\n", "the start\n", *["x" * 70 + "\n"] * 2_000, "the end\n"):
             view.watch("", MessageUpdateEvent(1, line))
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
@@ -75,13 +73,13 @@ def test_a_block_of_any_length_is_printed_from_its_start(monkeypatch, capsys):
 
 async def test_no_line_is_said_once_a_view_is_closed(monkeypatch, capsys):
     """A timer that another one took the place of would speak into what comes next."""
-    monkeypatch.setattr(views, "MAX_SILENCE_SECONDS", 0.01)
-    view = views.View(keeps_answer=True)
-    view._rows = {"": views.Row("main")}
-    with view.paused():
+    monkeypatch.setattr(progress, "MAX_SILENCE_SECONDS", 0.01)
+    view = progress.View(keeps_answer=True)
+    view._rows = {"": progress.Row("main")}
+    with view.pause():
         view.watch("1", "explorer 1a2b3c4d")
     view.close()
-    assert "explorer 1a2b3c4d begins" in capsys.readouterr().err
+    assert "explorer 1a2b3c4d started" in capsys.readouterr().err
     # Timers end in the order of their times: behind this one, an older one would have spoken.
-    await asyncio.sleep(2 * views.MAX_SILENCE_SECONDS)
+    await asyncio.sleep(2 * progress.MAX_SILENCE_SECONDS)
     assert capsys.readouterr().err == ""

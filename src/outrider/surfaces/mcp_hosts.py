@@ -1,4 +1,4 @@
-"""The hosts that the server can be registered with, as data, and how that is done with each."""
+"""The hosts that the MCP server can be registered with, as data, and how to do it with each."""
 
 import json
 import os
@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.schemas.values import is_object
 from outrider.settings.places import home
-from outrider.surfaces.mcp.wire import Json, as_line, as_object
 
 NAME = "outrider"
 MAX_ANSWER_SECONDS = 20
+HELLO = b'{"jsonrpc":"2.0","id":1,"method":"initialize"}\n'
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Host:
         server.insert(self.dashes_at, "--")
         return [*self.own.format(verb).split(), NAME, *(server if verb == "add" else [])]
 
-    def entry(self) -> Json:
+    def entry(self) -> dict[str, Any]:
         """Return the server as the file has it."""
         first, *rest = own_command()
         if self.key == "mcp":
@@ -57,8 +59,8 @@ class Host:
         if self.own:
             return f"run: {shlex.join(self.command(verb))}"
         if verb == "remove":
-            return f"take {self.key}.{NAME} out of {self.path}"
-        return f"put into {self.path}:\n{json.dumps({self.key: {NAME: self.entry()}}, indent=2)}"
+            return f"remove {self.key}.{NAME} from {self.path}"
+        return f"add to {self.path}:\n{json.dumps({self.key: {NAME: self.entry()}}, indent=2)}"
 
     def change(self, verb: str) -> None:
         """Add or remove the server; raises `Refusal`."""
@@ -68,22 +70,27 @@ class Host:
             else:
                 self._edit(verb)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            problem = f"{self.title} isn't changed: {error}"
-            hint = "The same command with --print shows what to do by hand."
+            problem = f"{self.title} is unchanged: {error}"
+            hint = "Add --print to see how to do it by hand."
             raise Refusal(ErrorCode.INVALID_INPUT, f"{problem}. {hint}") from None
 
     def _edit(self, verb: str) -> None:
-        data: Json = {}
-        if self.path.exists():
-            data = as_object(json.loads(self.path.read_bytes()))
-            shutil.copy2(self.path, f"{self.path}.backup")
-        servers = {**as_object(data.get(self.key)), NAME: self.entry()}
+        path, data = self.path.resolve(), {}
+        new = path.with_suffix(".new")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            data = json.loads(path.read_bytes())
+            if not is_object(data):
+                raise ValueError(f"{path} doesn't hold a JSON object")
+            shutil.copy2(path, f"{path}.backup")
+            shutil.copy2(path, new)  # with its mode: it may hold keys
+        elif verb == "remove":
+            return
+        servers = {**_object_at(data, self.key), NAME: self.entry()}
         if verb == "remove":
             del servers[NAME]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        new = self.path.with_suffix(".new")
         new.write_text(json.dumps({**data, self.key: servers}, indent=2) + "\n")
-        new.replace(self.path)
+        new.replace(path)
 
 
 HOSTS = {
@@ -109,22 +116,28 @@ def own_command() -> list[str]:
 def registered() -> Iterator[tuple[Host, list[str]]]:
     """Yield the hosts in whose file the server is, with the command that is there."""
     for host in HOSTS.values():
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, TypeError):  # a file may hold anything
             text = host.path.read_text()
             read = tomllib.loads(text) if host.path.suffix == ".toml" else json.loads(text)
-            if entry := as_object(as_object(as_object(read).get(host.key)).get(NAME)):
+            if entry := _object_at(read, host.key, NAME):
                 command = entry.get("command", [])
                 whole = [command] if isinstance(command, str) else command
                 yield host, [*whole, *entry.get("args", [])]
 
 
+def _object_at(value: object, *keys: str) -> dict[str, Any]:
+    """Return the object below these keys; an empty one where there is none."""
+    for key in keys:
+        value = value.get(key) if is_object(value) else None
+    return value if is_object(value) else {}
+
+
 def problem_of(command: list[str]) -> str | None:
-    """Return why a server that is registered doesn't answer; None where it does."""
-    hello = as_line({"id": 1, "method": "initialize"})
+    """Start a registered server, and return why it doesn't answer; None where it does."""
     try:
         done = subprocess.run(
-            command, input=hello, capture_output=True, timeout=MAX_ANSWER_SECONDS, check=True
+            command, input=HELLO, capture_output=True, timeout=MAX_ANSWER_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
-    return None if b'"serverInfo"' in done.stdout else "it doesn't answer as a server"
+    return None if b'"serverInfo"' in done.stdout else "it doesn't answer like an MCP server"

@@ -1,0 +1,34 @@
+"""The exit codes of the command line, and which of them a run or a result has."""
+
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.outcomes import Outcome
+from outrider.protocol.results import ToolResult
+
+EXIT_COMPLETED = 0
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+EXIT_TIMED_OUT = 124
+EXIT_CANCELLED = 130
+EXIT_READER_GONE = 141
+"""128 + SIGPIPE: nobody reads stdout any more."""
+_EXIT_OF_OUTCOME = {
+    Outcome.COMPLETED: EXIT_COMPLETED,
+    Outcome.TIMED_OUT: EXIT_TIMED_OUT,
+    Outcome.CANCELLED: EXIT_CANCELLED,
+}
+
+
+def exit_code(outcome: Outcome, signal: int | None = None) -> int:
+    """Return the exit code that follows from an outcome; `signal` is what killed the child."""
+    failed = EXIT_FAILED if signal is None else 128 + signal
+    return _EXIT_OF_OUTCOME.get(outcome, failed)
+
+
+def result_exit_code(result: ToolResult) -> int:
+    """Return the exit code of a command that shows this result."""
+    if result.result is not None:
+        return result.result.exit_code
+    # No child was started: the request was refused, or its run couldn't be recorded.
+    error = result.details.error
+    failed = error is None or error.code is ErrorCode.SUBAGENT_FAILED
+    return EXIT_FAILED if failed else EXIT_REFUSED

@@ -1,0 +1,56 @@
+"""A recorded run in words: its events, its steps, and what it said."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+from outrider.delegation.session_history import recorded_events
+from outrider.records.runs import OUTPUT, SESSION, find_run
+from outrider.settings.places import runs_folder
+from outrider.surfaces.text import as_text, clean, one_line
+
+WORDS = {
+    "run": "{agent} on {model}: {task}",
+    "session": "{agent} on {model}",
+    "turn_start": "turn {turn}",
+    "turn_end": "turn {turn}",
+    "message_end": "{text} {calls}",
+    "tool_start": "{name} {args}",
+    "tool_result_end": "{name}: {code} {message}",
+    "retry": "{message} (retrying in {delayMs} ms)",
+    "task_finish": "{outcome} {error}",
+    "end": "{outcome} {error}",
+}
+"""What is said of an event; of any other, all of it."""
+
+
+def run_lines(name: str) -> list[str]:
+    """Return a run in lines: its task, its steps, then what it said; raises `Refusal`."""
+    run = find_run(runs_folder(os.environ), name)
+    steps = [
+        f"· {event_words(event)}"
+        for event in recorded_events(run.folder / SESSION)
+        if event.get("type") == "tool_start"
+    ]
+    task = f"{run.id} · {run.state} · {as_text(run.opening.get('task'))}"
+    said = [clean(line.rstrip("\n")) for _, line in numbered_lines(run.folder / OUTPUT)]
+    return [*map(one_line, (task, *steps)), "", *(said or ["[no output]"])]
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a record with their numbers; none where there is no file."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        yield from enumerate((line.decode(errors="replace") for line in file), 1)
+
+
+def event_words(event: Mapping[str, Any]) -> str:
+    """Return what an event says."""
+    calls = cast("list[dict[str, Any]]", event.get("toolCalls") or [])
+    envelope = cast("dict[str, Any]", event.get("envelope") or {})
+    known = {**envelope, **event, "args": as_text(event.get("args"))}
+    known["calls"] = f"→ {', '.join(str(call.get('name')) for call in calls)}" if calls else ""
+    form = "{summary}" if event.get("summary") else WORDS.get(str(event.get("type")))
+    return form.format_map(defaultdict(str, known)) if form else as_text(event)
