@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from outrider.agents.definitions import DEFAULT_ROLE, Source, parse_definition
-from outrider.agents.frontmatter import Notes, parse
+from outrider.agents.frontmatter import Notes, parse_frontmatter
 
 
 def fields(text: str) -> dict[str, str]:
-    found, _ = parse(f"---\n{text}\n---\nbody", Notes("/x/a.md")) or ([], "")
+    found, _ = parse_frontmatter(f"---\n{text}\n---\nbody", Notes("/x/a.md")) or ([], "")
     return {field.key: field.text for field in found}
 
 
@@ -277,7 +277,7 @@ TEXTS = st.lists(ALPHABET, max_size=60).map("".join)
 def test_reading_any_text_never_raises(text):
     for whole in (text, f"---\n{text}\n---\n{text}", f"---\nname: a\ntools: {text}\n---\n"):
         notes = Notes("/x/a.md")
-        assert parse(whole, notes) is not None or notes.diagnostics
+        assert parse_frontmatter(whole, notes) is not None or notes.diagnostics
         definition, notes = parse_definition(whole, "/x/a.md", Source.PROJECT)
         assert definition is not None or any(note.severity == "error" for note in notes)
         if definition is not None:

@@ -20,7 +20,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from outrider.models.embedded.model import answer
+from outrider.models.embedded.model import respond
 from outrider.models.embedded.task import understand
 from outrider.models.failures import cut_failure
 from outrider.models.providers import build_model, cost_of, request_settings
@@ -455,7 +455,7 @@ def test_a_search_that_failed_is_not_told_as_one_that_found_nothing():
         ModelResponse(parts=[call]),
         ModelRequest(parts=[ToolReturnPart("find", "Error", "1", metadata=fault)]),
     ]
-    text = answer(messages, [])
+    text = respond(messages, [])
     assert isinstance(text, str)
     assert text.startswith("Nothing could be searched: ripgrep (rg) is not installed")
 
@@ -567,13 +567,13 @@ def test_a_researcher_reports_sentences_with_their_sources():
     tools = [ToolDefinition(name=name) for name in ("web_search", "fetch_content")]
     messages: list[ModelMessage] = [ModelRequest(parts=[task])]
     for data in (found, {"pages": [page]}):
-        calls = answer(messages, tools, "researcher")
+        calls = respond(messages, tools, "researcher")
         assert isinstance(calls, list)
         made = ToolCallPart(calls[0].name, dict(calls[0].arguments), calls[0].name)
         envelope = {"code": 0, "message": "success", "data": data}
         result = ToolReturnPart(made.tool_name, "", made.tool_call_id, metadata=envelope)
         messages += [ModelResponse(parts=[made]), ModelRequest(parts=[result])]
-    text = answer(messages, tools, "researcher")
+    text = respond(messages, tools, "researcher")
     assert isinstance(text, str)
     assert "harbour at nine in the morning.` (https://a.example/x)" in text
     assert "Nothing else" not in text

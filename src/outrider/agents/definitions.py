@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 
-from outrider.agents.frontmatter import Diagnostic, Field, Notes, parse
+from outrider.agents.frontmatter import Diagnostic, Field, Notes, parse_frontmatter
 from outrider.protocol import catalogue
 
 AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
@@ -80,7 +80,7 @@ def parse_definition(
         line = text[: text.index("\0")].count("\n") + 1
         notes.error(line, "it contains a NUL byte: not a text file")
     # Half of a surrogate pair can't be written as UTF-8, so no result could contain it.
-    elif parsed := parse(text.encode("utf-8", "replace").decode(), notes):
+    elif parsed := parse_frontmatter(text.encode("utf-8", "replace").decode(), notes):
         definition = _definition(_known(parsed[0], notes), parsed[1], source, notes)
     return definition, notes.bounded()
 

@@ -84,7 +84,7 @@ class Field:
         return tuple(_unquoted(part) or part for part in parts if part)
 
 
-def parse(text: str, notes: Notes) -> tuple[list[Field], str] | None:
+def parse_frontmatter(text: str, notes: Notes) -> tuple[list[Field], str] | None:
     """Return the fields and the body of an agent file; None, with an error noted, if unusable."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     start = next((number for number, line in enumerate(lines) if line.strip()), 0)

@@ -36,7 +36,7 @@ NEAR_WINDOW_SHARE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModelReply:
     """The result of a request: the model's response, or the failure and the text until then."""
 
     text: str
@@ -67,7 +67,7 @@ class Conversation:
 
     async def request(
         self, turn: int, history: History, tools: Sequence[ToolDefinition], schema: Any = None
-    ) -> Reply:
+    ) -> ModelReply:
         """Return the model's reply, as JSON where there is a schema.
 
         Its `usage` counts every attempt that was made for it.
@@ -89,7 +89,9 @@ class Conversation:
                 return replace(reply, usage=spent)
             attempt += 1
 
-    async def _attempt(self, turn: int, history: History, wanted: ModelRequestParameters) -> Reply:
+    async def _attempt(
+        self, turn: int, history: History, wanted: ModelRequestParameters
+    ) -> ModelReply:
         pieces: list[str] = []
         stream: StreamedResponse | None = None
         try:
@@ -112,7 +114,7 @@ class Conversation:
             failure = classify(error, self.model_name, base_url)
         response = stream.get() if stream is not None else None
         self._is_near_window = response is not None and fullness(response) > NEAR_WINDOW_SHARE
-        return Reply("".join(pieces), _usage_of(response), response, failure)
+        return ModelReply("".join(pieces), _usage_of(response), response, failure)
 
     def _show_life(self, turn: int) -> None:
         """Tell the parent now and then that the model thinks, or writes a long tool call."""

@@ -9,7 +9,7 @@ from outrider.child.turn import TurnExecutor, TurnResult
 from outrider.models.failures import Failure
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
-from outrider.schemas.output_schema import Report
+from outrider.schemas.output_schema import JudgedReport
 
 MAX_TEXT = 1 << 20
 CUT = "The model's answer was cut at its token limit."
@@ -31,7 +31,7 @@ class TaskExecutor:
     _last_text: str = ""
     _reminded: bool = False
     _only_report_back: bool = False
-    _reports: tuple[Report, ...] = ()
+    _reports: tuple[JudgedReport, ...] = ()
     _refused: Failure | None = None
     """Why the model's server took no request with tools."""
 

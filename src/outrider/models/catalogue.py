@@ -11,7 +11,7 @@ NETWORK_VARIABLES = (*_PROXIES, *map(str.lower, _PROXIES), "SSL_CERT_FILE", "SSL
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class ModelProvider:
     """A provider: what it reads from the environment, and its default model."""
 
     name: str
@@ -46,39 +46,39 @@ _AWS = (
 
 # Keys are looked for in this order.
 _PROVIDERS = (
-    Provider("openai", _OPENAI_KEYS, _OPENAI_OTHERS, default="gpt-6.1-terra"),
-    Provider("anthropic", ("ANTHROPIC_API_KEY",), _ANTHROPIC_OTHERS, "claude-sonnet-5-5"),
-    Provider("google", _GOOGLE_KEYS, (), "gemini-flash-latest", "google.genai"),
-    Provider("openrouter", ("OPENROUTER_API_KEY",), _OPENROUTER_OTHERS, "openrouter/auto"),
-    Provider("deepseek", ("DEEPSEEK_API_KEY",), default="deepseek-chat"),
-    Provider("mistral", ("MISTRAL_API_KEY",), (), "mistral-large-latest", "mistralai"),
-    Provider("groq", ("GROQ_API_KEY",), ("GROQ_BASE_URL",), "openai/gpt-oss-120b", "groq"),
-    Provider("moonshotai", ("MOONSHOTAI_API_KEY",), ("MOONSHOTAI_BASE_URL",), "kimi-latest"),
-    Provider("cerebras", ("CEREBRAS_API_KEY",), default="gpt-oss-120b"),
-    Provider("openai-chat", _OPENAI_KEYS, _OPENAI_OTHERS),
-    Provider("openai-responses", _OPENAI_KEYS, _OPENAI_OTHERS),
-    Provider("alibaba", ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY")),
-    Provider("azure", _AZURE_KEYS, _AZURE_OTHERS),
-    Provider("azure-responses", _AZURE_KEYS, _AZURE_OTHERS),
-    Provider("bedrock", (), _AWS, module="boto3"),
-    Provider("cohere", ("CO_API_KEY",), ("CO_BASE_URL",), module="cohere"),
-    Provider("fireworks", ("FIREWORKS_API_KEY",)),
-    Provider("google-cloud", (), (*_GOOGLE_KEYS, *_GOOGLE_CLOUD), module="google.genai"),
-    Provider("heroku", ("HEROKU_INFERENCE_KEY",), ("HEROKU_INFERENCE_URL",)),
-    Provider("huggingface", ("HF_TOKEN",), module="huggingface_hub"),
-    Provider("meta", ("META_API_KEY",)),
-    Provider("nebius", ("NEBIUS_API_KEY",)),
-    Provider("ollama", (), ("OLLAMA_BASE_URL", "OLLAMA_API_KEY")),
-    Provider("ovhcloud", ("OVHCLOUD_API_KEY",)),
-    Provider("sambanova", ("SAMBANOVA_API_KEY",), ("SAMBANOVA_BASE_URL",)),
-    Provider("together", ("TOGETHER_API_KEY",)),
-    Provider("vercel", ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN")),
-    Provider("vllm", (), ("VLLM_BASE_URL", "VLLM_API_KEY")),
-    Provider("xai", ("XAI_API_KEY",), module="xai_sdk"),
-    Provider("zai", ("ZAI_API_KEY",)),
+    ModelProvider("openai", _OPENAI_KEYS, _OPENAI_OTHERS, default="gpt-6.1-terra"),
+    ModelProvider("anthropic", ("ANTHROPIC_API_KEY",), _ANTHROPIC_OTHERS, "claude-sonnet-5-5"),
+    ModelProvider("google", _GOOGLE_KEYS, (), "gemini-flash-latest", "google.genai"),
+    ModelProvider("openrouter", ("OPENROUTER_API_KEY",), _OPENROUTER_OTHERS, "openrouter/auto"),
+    ModelProvider("deepseek", ("DEEPSEEK_API_KEY",), default="deepseek-chat"),
+    ModelProvider("mistral", ("MISTRAL_API_KEY",), (), "mistral-large-latest", "mistralai"),
+    ModelProvider("groq", ("GROQ_API_KEY",), ("GROQ_BASE_URL",), "openai/gpt-oss-120b", "groq"),
+    ModelProvider("moonshotai", ("MOONSHOTAI_API_KEY",), ("MOONSHOTAI_BASE_URL",), "kimi-latest"),
+    ModelProvider("cerebras", ("CEREBRAS_API_KEY",), default="gpt-oss-120b"),
+    ModelProvider("openai-chat", _OPENAI_KEYS, _OPENAI_OTHERS),
+    ModelProvider("openai-responses", _OPENAI_KEYS, _OPENAI_OTHERS),
+    ModelProvider("alibaba", ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY")),
+    ModelProvider("azure", _AZURE_KEYS, _AZURE_OTHERS),
+    ModelProvider("azure-responses", _AZURE_KEYS, _AZURE_OTHERS),
+    ModelProvider("bedrock", (), _AWS, module="boto3"),
+    ModelProvider("cohere", ("CO_API_KEY",), ("CO_BASE_URL",), module="cohere"),
+    ModelProvider("fireworks", ("FIREWORKS_API_KEY",)),
+    ModelProvider("google-cloud", (), (*_GOOGLE_KEYS, *_GOOGLE_CLOUD), module="google.genai"),
+    ModelProvider("heroku", ("HEROKU_INFERENCE_KEY",), ("HEROKU_INFERENCE_URL",)),
+    ModelProvider("huggingface", ("HF_TOKEN",), module="huggingface_hub"),
+    ModelProvider("meta", ("META_API_KEY",)),
+    ModelProvider("nebius", ("NEBIUS_API_KEY",)),
+    ModelProvider("ollama", (), ("OLLAMA_BASE_URL", "OLLAMA_API_KEY")),
+    ModelProvider("ovhcloud", ("OVHCLOUD_API_KEY",)),
+    ModelProvider("sambanova", ("SAMBANOVA_API_KEY",), ("SAMBANOVA_BASE_URL",)),
+    ModelProvider("together", ("TOGETHER_API_KEY",)),
+    ModelProvider("vercel", ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN")),
+    ModelProvider("vllm", (), ("VLLM_BASE_URL", "VLLM_API_KEY")),
+    ModelProvider("xai", ("XAI_API_KEY",), module="xai_sdk"),
+    ModelProvider("zai", ("ZAI_API_KEY",)),
 )
 
-PROVIDERS: dict[str, Provider] = {provider.name: provider for provider in _PROVIDERS}
+PROVIDERS: dict[str, ModelProvider] = {provider.name: provider for provider in _PROVIDERS}
 
 # The short names that agent files written for other hosts use.
 ALIASES = {

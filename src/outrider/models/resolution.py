@@ -13,7 +13,7 @@ from outrider.models.catalogue import (
     EMBEDDED,
     NETWORK_VARIABLES,
     PROVIDERS,
-    Provider,
+    ModelProvider,
 )
 from outrider.models.local_servers import (
     OWN_SECONDS,
@@ -128,7 +128,7 @@ def provider_environment(model: str, env: Mapping[str, str]) -> dict[str, str]:
     if is_embedded(model):
         return {}
     name = model.partition(":")[0]
-    provider = PROVIDERS.get(name, Provider(name))
+    provider = PROVIDERS.get(name, ModelProvider(name))
     wanted = (*provider.keys, *provider.others, *NETWORK_VARIABLES)
     chosen = {variable: env[variable] for variable in wanted if env.get(variable, "").strip()}
     if name == "ollama":
@@ -163,7 +163,7 @@ def _first_set(variables: Iterable[str], env: Mapping[str, str]) -> str | None:
     return next((name for name in variables if env.get(name, "").strip()), None)
 
 
-def _default_of(provider: Provider, reason: str, env: Mapping[str, str]) -> ModelChoice:
+def _default_of(provider: ModelProvider, reason: str, env: Mapping[str, str]) -> ModelChoice:
     model = f"{provider.name}:{provider.default}"
     base_url = env.get("OPENAI_BASE_URL", "").strip()
     if provider.name != "openai" or not base_url or base_url.startswith(_OPENAI_HOST):
@@ -175,7 +175,7 @@ def _default_of(provider: Provider, reason: str, env: Mapping[str, str]) -> Mode
     return ModelChoice("openai-chat:", reason, problem)
 
 
-def _missing_package(provider: Provider) -> str | None:
+def _missing_package(provider: ModelProvider) -> str | None:
     if provider.module is None:
         return None
     try:
@@ -187,7 +187,7 @@ def _missing_package(provider: Provider) -> str | None:
     return f"{provider.name} models need a package that isn't installed: {_install(provider)}."
 
 
-def _install(provider: Provider) -> str:
+def _install(provider: ModelProvider) -> str:
     return f"`pip install 'pydantic-ai-slim[{provider.extra}]'`"
 
 

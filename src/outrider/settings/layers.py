@@ -61,7 +61,7 @@ def _texts(key: Key, value: Any) -> Iterable[object]:
     return value
 
 
-def parse(key: Key, text: str) -> Any:
+def parse_value(key: Key, text: str) -> Any:
     """Return the value that a variable or flag gives as `text`, or raise `SettingError`."""
     text = text.strip()
     if key.kind is str:
@@ -168,7 +168,7 @@ def _applied(config: Config, layer: Layer, name: str, raw: object) -> Config:
         raise SettingError(_unknown(name))
     try:
         is_text = isinstance(raw, str) and layer.is_strict(name)
-        value = parse(key, str(raw)) if is_text else check(key, raw)
+        value = parse_value(key, str(raw)) if is_text else check(key, raw)
         if layer.origin is Origin.PROJECT:
             value = narrowed(key, value_of(config, name), value)
     except SettingError as bad:

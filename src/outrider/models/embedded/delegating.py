@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from outrider.models.embedded.evidence import Call
+from outrider.models.embedded.evidence import PlannedCall
 from outrider.models.embedded.report import ABOUT
 from outrider.models.embedded.task import understand
 from outrider.protocol.catalogue import SUBAGENT
@@ -18,10 +18,12 @@ _CODE = (
 )
 
 
-def delegated(prompt: str, made: Sequence[Call], schema: Mapping[str, Any]) -> str | list[Call]:
+def delegated(
+    prompt: str, made: Sequence[PlannedCall], schema: Mapping[str, Any]
+) -> str | list[PlannedCall]:
     """Return the next call on the way to an agent's report, or the answer with that report."""
     if not made:
-        return [Call("find", {"pattern": _CODE, "limit": 1})]
+        return [PlannedCall("find", {"pattern": _CODE, "limit": 1})]
     last = made[-1]
     if last.name != SUBAGENT:
         if last.data and not last.data["files"]:
@@ -30,7 +32,7 @@ def delegated(prompt: str, made: Sequence[Call], schema: Mapping[str, Any]) -> s
         named = re.findall(r"[\w.-]*\w", schema["properties"]["agent"]["description"])
         role = understand(prompt, "").role
         agent = role if role in named else "explorer"
-        return [Call(SUBAGENT, {"agent": agent, "task": prompt})]
+        return [PlannedCall(SUBAGENT, {"agent": agent, "task": prompt})]
     if last.data is None:
         return f"The question could not be delegated. {last.fault}"
     told = last.data

@@ -15,7 +15,7 @@ _DOCSTRING = re.compile(r"\s*[rR]?(\"\"\"|''')")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PlannedCall:
     """One tool call, to make or made, with the data that came back or what went wrong."""
 
     name: str
@@ -83,7 +83,7 @@ class Finding:
         return found[1] if found and self.name else ""
 
 
-def findings(made: Sequence[Call]) -> list[Finding]:
+def findings(made: Sequence[PlannedCall]) -> list[Finding]:
     """Return the places of the first search, with all lines of their files that were seen."""
     seen: dict[str, dict[int, str]] = {}
     for call in made:
@@ -98,7 +98,7 @@ def findings(made: Sequence[Call]) -> list[Finding]:
     return [Finding(path, first, first, last, None, (), lines) for path, first, last, lines in read]
 
 
-def places(made: Sequence[Call]) -> list[dict[str, Any]]:
+def places(made: Sequence[PlannedCall]) -> list[dict[str, Any]]:
     """Return what the first ranked search found, best first."""
     searched = (call.data for call in made if call.name == "find" and "about" in call.arguments)
     return next((data["places"] for data in searched if data), list[dict[str, Any]]())
@@ -117,7 +117,7 @@ def _finding(place: Mapping[str, Any], seen: Mapping[str, Mapping[int, str]]) ->
     )
 
 
-def uses(made: Sequence[Call]) -> list[tuple[str, int, str]]:
+def uses(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:
     """Return where the things that were found are used: as a language server or `grep` says."""
     found: dict[tuple[str, int], str] = {}
     for call in made:
@@ -131,7 +131,7 @@ def uses(made: Sequence[Call]) -> list[tuple[str, int, str]]:
     return [(*at, code(text)) for at, text in sorted(found.items()) if at not in own]
 
 
-def diagnostics(made: Sequence[Call]) -> list[tuple[str, int, str]]:
+def diagnostics(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:
     """Return what language servers find wrong."""
     return [
         (file["path"], line["line"], code(line["label"]))

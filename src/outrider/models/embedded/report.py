@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from outrider.models.embedded.evidence import (
-    Call,
     Finding,
+    PlannedCall,
     code,
     diagnostics,
     findings,
@@ -31,7 +31,7 @@ _MAX_SENTENCES = 8
 _MAX_LISTING = 30
 
 Place = tuple[str, int, str]
-Section = Callable[[Task, Sequence[Call]], Iterator[str]]
+Section = Callable[[Task, Sequence[PlannedCall]], Iterator[str]]
 
 # Each is wrong, or worth a look, wherever it stands: the ending of the path, the line, the reason.
 _CHECKS = (
@@ -63,7 +63,7 @@ _EDGES = (
 )
 
 
-def write_report(task: Task, made: Sequence[Call]) -> str:
+def embedded_report(task: Task, made: Sequence[PlannedCall]) -> str:
     """Return the whole report, in Markdown."""
     sections = [_NOT_DONE.format(what=task.cannot)] if task.cannot else []
     found = task.changes or task.role == "researcher" or findings(made)
@@ -72,7 +72,7 @@ def write_report(task: Task, made: Sequence[Call]) -> str:
     return "\n\n".join([*sections, f"---\n\n## How this was found\n\n{method}", ABOUT]) + "\n"
 
 
-def _explorer(task: Task, made: Sequence[Call]) -> Iterator[str]:
+def _explorer(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
     found = findings(made)
     yield f"The best match is `{found[0].place}`: {found[0].sentence()}"
     for number, finding in enumerate(found, 1):
@@ -83,7 +83,7 @@ def _explorer(task: Task, made: Sequence[Call]) -> Iterator[str]:
         yield from _listed("Uses", uses(made))
 
 
-def _reviewer(task: Task, made: Sequence[Call]) -> Iterator[str]:
+def _reviewer(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
     found = findings(made)
     read = {path: dict(added) for path, added in task.changes.items()}
     read = read or {finding.path: dict(finding.lines) for finding in found}
@@ -109,7 +109,7 @@ def _reviewer(task: Task, made: Sequence[Call]) -> Iterator[str]:
     yield from _around(found, made)
 
 
-def _tester(task: Task, made: Sequence[Call]) -> Iterator[str]:
+def _tester(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
     found = [finding for finding in findings(made) if not is_test(finding.path)]
     tested = " ".join(text for path, _, text in uses(made) if is_test(path))
     rows = [
@@ -123,14 +123,14 @@ def _tester(task: Task, made: Sequence[Call]) -> Iterator[str]:
     yield from _around(found, made)
 
 
-def _implementer(task: Task, made: Sequence[Call]) -> Iterator[str]:
+def _implementer(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
     found = findings(made)
     source = [one for one in found if not is_test(one.path)] or found
     yield from _listed("Places to touch", list(map(_described, source)))
     yield from _around(found, made)
 
 
-def _researcher(task: Task, made: Sequence[Call]) -> Iterator[str]:
+def _researcher(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
     pages = [
         p for call in made if call.name == "fetch_content" and call.data for p in call.data["pages"]
     ]
@@ -164,7 +164,7 @@ def _sentences(text: str) -> list[str]:
     return [" ".join(part.split()) for part in parts if 20 < len(part) < 400]
 
 
-def _around(found: Sequence[Finding], made: Sequence[Call]) -> Iterator[str]:
+def _around(found: Sequence[Finding], made: Sequence[PlannedCall]) -> Iterator[str]:
     """Yield who uses what was found, and which tests are near it."""
     used = uses(made)
     tests = [_described(one) for one in found if is_test(one.path)]
@@ -199,7 +199,7 @@ def _listed(title: str, rows: Sequence[Place]) -> Iterator[str]:
         yield f"## {title}\n\n" + "\n".join([*shown[:_MAX_ROWS], *more])
 
 
-def _nothing(made: Sequence[Call]) -> Iterator[str]:
+def _nothing(made: Sequence[PlannedCall]) -> Iterator[str]:
     """Yield what can be said where no place was found: what the folder shows of itself."""
     searched = [call for call in made if call.name == "find" and "about" in call.arguments]
     if faults := [call.fault for call in searched if call.fault]:
@@ -225,7 +225,7 @@ def _tree(entries: Sequence[dict[str, object]], indent: str) -> Iterator[str]:
         yield from _tree(entry.get("entries", ()), indent + "  ")  # pyright: ignore[reportArgumentType]
 
 
-def _method(made: Sequence[Call]) -> Iterator[str]:
+def _method(made: Sequence[PlannedCall]) -> Iterator[str]:
     for call in made:
         arguments = ", ".join(
             f"{name} {code(str(value))}" for name, value in call.arguments.items()
