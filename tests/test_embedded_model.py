@@ -20,10 +20,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
+from outrider.models.building import build_model, request_settings
+from outrider.models.cost import cost_of
 from outrider.models.embedded.model import respond
 from outrider.models.embedded.task import understand
 from outrider.models.failures import cut_failure
-from outrider.models.providers import build_model, cost_of, request_settings
 from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor

@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 from outrider.agents import permissions
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import builtin_agents, general_agent
-from outrider.agents.permissions import Clearance, Permit, Trust, is_trusted, may_run, trust_in
+from outrider.agents.permissions import Permit
+from outrider.agents.trust import Clearance, Trust, is_trusted, may_run, trust_in
 from outrider.delegation.delegation_policy import delegation_policy
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, CatalogueEntry
 from outrider.protocol.results import WithheldTool

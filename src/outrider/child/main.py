@@ -18,14 +18,15 @@ from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.exhaustion import on_loop_error
 from outrider.child.history import History
-from outrider.child.main_tools import Parent
+from outrider.child.parent_requests import Parent
 from outrider.child.report_back import ReportBackTool
+from outrider.child.retry import RetryPolicy
 from outrider.child.task import TaskExecutor
 from outrider.child.turn import TurnExecutor
 from outrider.masking import Masker, secret_environment_values, without_secrets
+from outrider.models.building import build_model
+from outrider.models.cost import has_price
 from outrider.models.failures import ModelUnavailable
-from outrider.models.providers import build_model, has_price
-from outrider.models.retry import RetryPolicy
 from outrider.processes.reaping import call_oneself, child_name, is_broken, seal
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.budget import Budget

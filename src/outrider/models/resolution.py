@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
 
-from outrider.models.catalogue import (
+from outrider.models.known_providers import (
     ALIASES,
     EMBEDDED,
     NETWORK_VARIABLES,

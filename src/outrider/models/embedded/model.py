@@ -26,13 +26,13 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from outrider.models.catalogue import EMBEDDED
 from outrider.models.embedded.delegating import delegated
 from outrider.models.embedded.evidence import PlannedCall, findings
 from outrider.models.embedded.filling import fill_report
 from outrider.models.embedded.planning import next_calls
 from outrider.models.embedded.report import embedded_report
 from outrider.models.embedded.task import understand
+from outrider.models.known_providers import EMBEDDED
 from outrider.protocol.catalogue import REPORT_BACK, SUBAGENT
 from outrider.protocol.envelope import is_success
 

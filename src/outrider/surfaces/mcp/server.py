@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition, normal_name
-from outrider.agents.permissions import Clearance
+from outrider.agents.trust import Clearance
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Confirm
 from outrider.delegation.profiles import sub_agent_profile
