@@ -76,12 +76,6 @@ class Finding:
             number -= 1
         return said
 
-    def signature(self) -> str:
-        """Return its parameters as they are written, or nothing."""
-        text = " ".join(self.lines.get(n, "") for n in range(self.start, self.start + 12))
-        found = re.search(r"\(((?:[^()]|\([^()]*\))*)\)", text)
-        return found[1] if found and self.name else ""
-
 
 def findings(made: Sequence[PlannedCall]) -> list[Finding]:
     """Return the places of the first search, with all lines of their files that were seen."""

@@ -36,7 +36,7 @@ def _opening(
         )
     for path, added in list(task.changes.items())[:_MAX_FILES]:
         yield from _diagnosed(path)
-        yield _read(path, max(1, added[0][0] - _ABOVE), added[-1][0] - added[0][0] + _WINDOW)
+        yield _read(path, max(1, added[0] - _ABOVE), added[-1] - added[0] + _WINDOW)
     about = task.about if task.about.strip() else " ".join(task.changes)
     if about.strip():
         yield PlannedCall("find", {"about": about, "limit": 8})
@@ -58,7 +58,7 @@ def _closer(
     found = places(made)
     for place in found[:_MAX_READ]:
         yield _read(place["path"], max(1, place["startLine"] - _ABOVE), _WINDOW)
-        if task.role == "reviewer" and not task.changes:
+        if task.role in ("reviewer", "tester") and not task.changes:
             yield from _diagnosed(place["path"])
     if not found and not task.changes:
         yield PlannedCall("ls", {"depth": 2, "limit": 60})
