@@ -19,8 +19,6 @@ EVERY_TOOL = tuple(CATALOGUE)
 WRITING_TOOLS = tuple(name for name, entry in CATALOGUE.items() if entry.writes)
 READ_ONLY_TOOLS = tuple(name for name, entry in CATALOGUE.items() if not entry.writes)
 NETWORK_TOOLS = tuple(name for name, entry in CATALOGUE.items() if entry.network)
-# The rules are shown on an installation that has every tool.
-INSTALLED = {name: replace(entry, module="here") for name, entry in CATALOGUE.items()}
 TRUSTED, CONFIRMED, UNASKED = Trust.TRUSTED, Trust.CONFIRMED, Trust.UNASKED
 
 
@@ -28,16 +26,7 @@ def permit(
     agent: AgentDefinition, settings: Config, trust: Trust, extra: dict[str, bool] | None = None
 ) -> Permit:
     own = {name: CatalogueEntry(name, "own", writes) for name, writes in (extra or {}).items()}
-    return permissions.permit(agent, settings, trust=trust, tools={**own, **INSTALLED})
-
-
-def test_a_tool_that_is_not_there_is_withheld_with_the_reason():
-    gone = {**INSTALLED, "lsp": replace(INSTALLED["lsp"], module=None)}
-    given = permissions.permit(
-        definition(tools=("read", "lsp")), DEFAULTS, trust=TRUSTED, tools=gone
-    )
-    assert given.tools == ("read",)
-    assert given.withheld == (WithheldTool("lsp", "this version of Outrider has no such tool"),)
+    return permissions.permit(agent, settings, trust=trust, tools={**own, **CATALOGUE})
 
 
 def definition(**fields) -> AgentDefinition:

@@ -64,7 +64,7 @@ def discover(cwd: Path, env: Mapping[str, str]) -> Discovery:
     user = _load(user_agent_folders(env), Source.USER, None, notes)
     root = project_root(cwd, env)
     project = _load(project_agent_folders(cwd, env), Source.PROJECT, root, notes)
-    ranked = [*_bound_by_user(project, _winners(user), notes), *user, *builtin_agents()]
+    ranked = [*_bind_to_user(project, _winners(user), notes), *user, *builtin_agents()]
     agents = _winners(ranked)
     return Discovery(
         agents=dict(sorted(agents.items())),
@@ -77,7 +77,7 @@ def _winners(ranked: Sequence[AgentDefinition]) -> dict[str, AgentDefinition]:
     return {definition.name: definition for definition in reversed(ranked)}
 
 
-def _bound_by_user(
+def _bind_to_user(
     project: list[AgentDefinition], user: Mapping[str, AgentDefinition], notes: list[Diagnostic]
 ) -> Iterator[AgentDefinition]:
     """Yield the project's agents, restricted like the user's agents of the same name."""

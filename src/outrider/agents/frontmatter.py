@@ -54,12 +54,11 @@ class Notes:
 
     def bounded(self) -> list[Diagnostic]:
         """Return the diagnostics, errors first, and a count in place of those above the limit."""
-        self.diagnostics.sort(key=lambda note: (note.severity, note.line or 0))
-        more = len(self.diagnostics) - _MAX_DIAGNOSTICS
-        if more > 0:
-            del self.diagnostics[_MAX_DIAGNOSTICS:]
-            self.warn(None, f"and {more} more warnings")
-        return self.diagnostics
+        ordered = sorted(self.diagnostics, key=lambda note: (note.severity, note.line or 0))
+        if (more := len(ordered) - _MAX_DIAGNOSTICS) <= 0:
+            return ordered
+        rest = Diagnostic(self.path, None, f"and {more} more warnings", "warning")
+        return [*ordered[:_MAX_DIAGNOSTICS], rest]
 
 
 @dataclass(frozen=True, slots=True)

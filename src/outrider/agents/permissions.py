@@ -78,8 +78,6 @@ def _why_not(
         return "an agent's file can't give it"
     if entry is None:
         return "no tool has this name; tools.modules names modules with tools of your own"
-    if entry.missing:
-        return entry.missing
     if entry.setting and not value_of(config, entry.setting):
         return f"{entry.setting} is off"
     if entry.writes and definition.readonly:

@@ -64,7 +64,7 @@ def run_child() -> None:
     except (ValueError, OSError) as error:
         emit(TaskFinishEvent(error=f"The child can't begin: {error}"))
         os._exit(1)
-    asyncio.run(_until_stopped(told.brief, emit, start, brief_in))
+    asyncio.run(_run_until_stopped(told.brief, emit, start, brief_in))
 
 
 def _take_surroundings(told: Start) -> None:
@@ -76,7 +76,7 @@ def _take_surroundings(told: Start) -> None:
     time.tzset()
 
 
-async def _until_stopped(brief: Brief, emit: Emit, start: float, link: int) -> NoReturn:
+async def _run_until_stopped(brief: Brief, emit: Emit, start: float, link: int) -> NoReturn:
     """Do the task and exit; SIGTERM cancels it, so that its tools can close."""
     task = asyncio.ensure_future(_do(brief, emit, start, link))
     loop = asyncio.get_running_loop()

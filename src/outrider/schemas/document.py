@@ -72,7 +72,7 @@ class Document:
         self._visit((), root, "")
         while self._unresolved:
             pointer, node, schema = self._unresolved.pop()
-            target = self._resolved((*pointer, "$ref"), node.base, schema["$ref"])
+            target = self._resolve((*pointer, "$ref"), node.base, schema["$ref"])
             schema["$ref"] = fragment(target)
             node.applies["$ref"] = [target]
 
@@ -123,7 +123,7 @@ class Document:
                 raise SchemaError(f"{where}: {shortened(name, 120)!r} is named twice; rename it")
         return base
 
-    def _resolved(self, where: Keys, base: str, reference: str) -> Keys:
+    def _resolve(self, where: Keys, base: str, reference: str) -> Keys:
         uri, _, name = _joined(base, reference).partition("#")
         target = self._names.get(uri)
         if target is None:
@@ -132,7 +132,7 @@ class Document:
                 "nothing is fetched or read from files: put what it refers to under $defs"
             )
         if name.startswith("/"):
-            target = self._descended(target, unquote(name).split("/")[1:])
+            target = self._descend(target, unquote(name).split("/")[1:])
         elif name:
             target = self._names.get(f"#{unquote(name)}")
         if target is None:
@@ -140,7 +140,7 @@ class Document:
             raise SchemaError(f"{path_text(where)}: nothing in the schema is at {shown!r}")
         return target
 
-    def _descended(self, pointer: Keys, tokens: list[str]) -> Keys | None:
+    def _descend(self, pointer: Keys, tokens: list[str]) -> Keys | None:
         """Return the schema at a JSON pointer, made known to the document if it wasn't."""
         found, base = at(self.root, pointer), ""
         for token in tokens:

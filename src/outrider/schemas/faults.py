@@ -134,17 +134,15 @@ class FaultFinder:
             case "anyOf" | "oneOf":
                 yield from self._choice(error.__cause__, keys)
             case "enum":
-                yield keys, f"{as_json_list([given])} is not one of {as_json_list(told)}"
+                yield keys, f"{as_json_list(given)} is not one of {as_json_list(*told)}"
             case "additionalProperties":
-                allowed = (
-                    as_json_list(at(self._document.root, path[:-1]).get("properties", ())) or "none"
-                )
+                known = at(self._document.root, path[:-1]).get("properties", ())
+                allowed = as_json_list(*known) or "none"
                 refusal = f"this property is not allowed; allowed: {allowed}"
                 yield from (((*keys, name), refusal) for name in told)
             case "falseSchema":
-                what = (
-                    "a property" if path[-1:] == ["additionalProperties"] else as_json_list([given])
-                )
+                is_property = path[-1:] == ["additionalProperties"]
+                what = "a property" if is_property else as_json_list(given)
                 yield keys, f"{what} is not allowed here"
             case "contains":
                 number = wanted if isinstance(wanted, int) else 1
@@ -153,10 +151,7 @@ class FaultFinder:
             case "propertyNames":
                 yield keys, f"the property name {error.message}"
             case "pattern" if told != wanted:
-                yield (
-                    keys,
-                    f"{as_json_list([given])} takes too long to match with the pattern {wanted}",
-                )
+                yield keys, f"{as_json_list(given)} takes too long to match the pattern {wanted}"
             case _:
                 yield keys, error.message
 

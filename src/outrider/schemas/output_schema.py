@@ -74,9 +74,7 @@ class CompiledSchema:
             return JudgedReport(arguments, tuple(self.faults(arguments, size)))
         if not is_object(arguments) or arguments.keys() != {RESULT}:
             hint = f'the arguments must be {{"{RESULT}": …}} and nothing else'
-            return JudgedReport(
-                arguments, (Fault("$", f"{hint}, not {as_json_list([arguments])}"),)
-            )
+            return JudgedReport(arguments, (Fault("$", f"{hint}, not {as_json_list(arguments)}"),))
         return JudgedReport(arguments[RESULT], tuple(self.faults(arguments[RESULT], size)))
 
     def faults(self, value: JSON, size: Survey | None = None) -> list[Fault]:
@@ -121,8 +119,8 @@ def _validator(document: Document) -> "Validator":
 def _why_invalid(error: "ValidationError") -> str:
     why = f"the schema is not valid: {shortened(error.message)}"
     if error.instance_path[-1:] == ["type"]:
-        why = f"{as_json_list([error.instance])} is not a type; use {', '.join(TYPES)}"
+        why = f"{as_json_list(error.instance)} is not a type; use {', '.join(TYPES)}"
     elif error.kind.name == "format":
-        why = f"the pattern {as_json_list([error.instance])} can't be compiled: it is malformed, "
+        why = f"the pattern {as_json_list(error.instance)} can't be compiled: it is malformed, "
         why += "larger than 2 MiB, or uses what ECMA 262 doesn't have; simplify it"
     return f"{path_text(error.instance_path)}: {why}"

@@ -81,11 +81,9 @@ class HttpConnection(asyncio.StreamReaderProtocol):
         body: bytes,
         content_type: str = "application/json",
         headers: Iterable[tuple[str, str]] = (),
-        promised: int | None = None,
     ) -> None:
-        """Write a whole response; `promised` is sent as its length instead of the real one."""
-        length = len(body) if promised is None else promised
-        self._write_head(status, content_type, [*headers, ("Content-Length", str(length))])
+        """Write a whole response."""
+        self._write_head(status, content_type, [*headers, ("Content-Length", str(len(body)))])
         self._outgoing += body
 
     def begin_chunks(self, content_type: str) -> None:

@@ -10,26 +10,10 @@ FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "tool_call
 ToolArgs: TypeAlias = Mapping[str, object] | str
 
 __all__ = [
-    "Reply",
-    "Step",
-    "Usage",
-    "answer",
-    "context_overflow",
-    "cut",
-    "drip",
-    "empty",
-    "endless",
-    "fail",
-    "garbage",
-    "hang_up",
-    "malformed",
-    "refusal",
-    "silence",
-    "silence_after",
-    "stream_error",
-    "tool_call",
-    "tool_calls",
-]
+    "Reply", "Step", "Usage", "answer", "context_overflow", "cut", "drip", "empty", "endless",
+    "fail", "garbage", "hang_up", "malformed", "refusal", "silence", "silence_after",
+    "stream_error", "tool_call", "tool_calls",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
