@@ -208,7 +208,7 @@ def test_agents_of_the_user_that_are_skipped_are_named_with_the_reason(troubled)
     door, said = troubled[0], said_of(troubled, "agents")
     folder, ours = door.home / ".config/outrider/agents", door.project / ".outrider/agents"
     assert any(status == "fail" and "broken.md:1" in message for status, message in said)
-    lost = f"{folder}/explorer.md: not used; {ours}/explorer.md defines explorer too"
+    lost = f"{folder}/explorer.md: not used; {ours}/explorer.md also defines explorer"
     assert ("ok", lost) in said
 
 

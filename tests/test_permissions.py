@@ -143,16 +143,14 @@ def test_trust_is_what_the_user_said(trusted, interactive, policy, trust):
 def test_delegation_and_reporting_are_never_given_by_listing(tool):
     given = permit(definition(tools=(tool,)), config(allow_write=True), TRUSTED, {tool: False})
     assert given.tools == ()
-    assert given.withheld == (WithheldTool(tool, "an agent's file can't give it"),)
+    assert given.withheld == (WithheldTool(tool, "agent files can't list it"),)
 
 
 def test_unknown_tool_is_withheld_with_its_reason():
     given = permit(definition(tools=("read", "teleport")), DEFAULTS, TRUSTED)
     assert given.tools == ("read",)
     assert given.withheld == (
-        WithheldTool(
-            "teleport", "no tool has this name; tools.modules names modules with tools of your own"
-        ),
+        WithheldTool("teleport", "unknown tool; list modules with your own tools in tools.modules"),
     )
 
 

@@ -88,11 +88,11 @@ def parse_frontmatter(text: str, notes: Notes) -> tuple[list[Field], str] | None
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     start = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if not _FENCE.match(lines[start]):
-        notes.error(start + 1, "no frontmatter: the file must start with a line `---`")
+        notes.error(start + 1, "no frontmatter: start the file with a line `---`")
         return None
     end = next((at for at in range(start + 1, len(lines)) if _FENCE.match(lines[at])), None)
     if end is None:
-        notes.error(start + 1, "the frontmatter has no end: close it with a line `---`")
+        notes.error(start + 1, "the frontmatter isn't closed: end it with a line `---`")
         return None
     fields = _fields(lines[:end], start + 1, notes)
     return None if fields is None else (fields, "\n".join(lines[end + 1 :]).strip())

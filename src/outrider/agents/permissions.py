@@ -75,9 +75,9 @@ def _why_not(
     """Return why an agent doesn't get a tool that it lists; None if it gets it."""
     trust = trust if definition.source is Source.PROJECT else Trust.TRUSTED
     if tool in NEVER_GIVEN:
-        return "an agent's file can't give it"
+        return "agent files can't list it"
     if entry is None:
-        return "no tool has this name; tools.modules names modules with tools of your own"
+        return "unknown tool; list modules with your own tools in tools.modules"
     if entry.setting and not value_of(config, entry.setting):
         return f"{entry.setting} is off"
     if entry.writes and definition.readonly:

@@ -45,7 +45,7 @@ def may_run(
         return Clearance.REFUSE, f"{name} is switched off by subagents.disabled"
     own = definition.source is not Source.PROJECT
     if definition.runtime not in (RUNTIMES if own else (NATIVE,)):
-        return Clearance.REFUSE, f"{name} can't choose the runtime {definition.runtime[:60]!r}"
+        return Clearance.REFUSE, f"{name} can't use the runtime {definition.runtime[:60]!r}"
     if own:
         return Clearance.RUN, f"{name} is yours or built in"
     if settings.project_agent_policy == "allow":
@@ -60,7 +60,7 @@ def may_run(
     if settings.non_interactive_policy == "allow":
         return Clearance.RUN, "nobody can be asked, and subagents.nonInteractivePolicy is allow"
     refused = "nobody can be asked, and subagents.nonInteractivePolicy is deny"
-    hint = "add the repository to subagents.trustedProjects to let it run"
+    hint = "to let it run, add the repository to subagents.trustedProjects"
     return Clearance.REFUSE, f"{origin}, {refused}; {hint}"
 
 
