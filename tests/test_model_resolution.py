@@ -167,9 +167,9 @@ def test_an_endpoint_of_ones_own_needs_a_named_model():
         ("claude-sonnet-5", "anthropic:claude-sonnet-5"),
         ("test", "provider:name"),
         ("opnai:gpt-5", "did you mean openai"),
-        ("zzzzzz:gpt-5", "known ones are openai"),
+        ("zzzzzz:gpt-5", "known providers are openai"),
         ("openai:", "openai:NAME"),
-        ("anthropic:claude-sonnet-5-5", "ANTHROPIC_API_KEY isn't set"),
+        ("anthropic:claude-sonnet-5-5", "needs a key: set ANTHROPIC_API_KEY"),
     ],
 )
 def test_a_model_that_cannot_be_used_is_refused_with_what_to_write(model: str, says: str):

@@ -62,7 +62,7 @@ def run_child() -> None:
         if run_commands(told.brief.tools):
             seal()
     except (ValueError, OSError) as error:
-        emit(TaskFinishEvent(error=f"The child can't begin: {error}"))
+        emit(TaskFinishEvent(error=f"The child can't start: {error}"))
         os._exit(1)
     asyncio.run(_run_until_stopped(told.brief, emit, start, brief_in))
 
@@ -115,8 +115,10 @@ async def run_task(
 ) -> TaskFinishEvent:
     """Do the task of a brief with a model, and return how it ended."""
     if brief.budget.max_cost is not None and not has_price(model):
-        error = f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be kept."
-        return TaskFinishEvent(brief.run_id, error=f"{error} Limit maxTokens instead.")
+        error = (
+            f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be enforced."
+        )
+        return TaskFinishEvent(brief.run_id, error=f"{error} Set maxTokens instead.")
     schema = brief.output_schema
     report_back = None if schema is None else ReportBackTool.for_schema(schema)
     attempts = brief.report_back_attempts

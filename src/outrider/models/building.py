@@ -50,11 +50,11 @@ def build_model(model: str, agent: str = "") -> "Model":
     except UserError as error:
         # pydantic-ai appends a hint about its test model.
         reason = error.message.split(" To try Pydantic AI", 1)[0]
-        raise ModelUnavailable(f"The model {model} can't be used: {reason}") from error
+        raise ModelUnavailable(f"Can't use the model {model}: {reason}") from error
     except Exception as error:
         # A provider's SDK raises its own errors for settings it can't use.
         reason = str(error) or type(error).__name__
-        raise ModelUnavailable(f"The model {model} can't be set up: {reason}") from error
+        raise ModelUnavailable(f"Can't set up the model {model}: {reason}") from error
 
 
 def _provider(name: str) -> "Provider[Any]":
