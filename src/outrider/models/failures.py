@@ -32,7 +32,6 @@ class Failure:
     kind: FailureKind
     message: str
     retry_after: float | None = None
-    status: int | None = None
 
 
 def cut_failure(response: "ModelResponse") -> Failure | None:
@@ -50,7 +49,7 @@ def classify(error: BaseException, model: str = "", base_url: str | None = None)
     if status == 503 and own_endpoint(base_url):
         kind = FailureKind.LOADING
     retry_after = cast("float | None", getattr(error, "retry_after", None))
-    return Failure(kind, _message(kind, error, status, model), retry_after, status)
+    return Failure(kind, _message(kind, error, status, model), retry_after)
 
 
 def _kind(error: BaseException) -> FailureKind:

@@ -33,7 +33,6 @@ class Finding:
     start: int
     end: int
     name: str | None
-    words: tuple[str, ...]
     lines: Mapping[int, str]
 
     @property
@@ -89,7 +88,7 @@ def findings(made: Sequence[PlannedCall]) -> list[Finding]:
     read = [(path, min(lines), max(lines), lines) for path, lines in seen.items() if lines]
     if any(call.name == "find" for call in made):
         return []  # what was read then is no answer
-    return [Finding(path, first, first, last, None, (), lines) for path, first, last, lines in read]
+    return [Finding(path, first, first, last, None, lines) for path, first, last, lines in read]
 
 
 def places(made: Sequence[PlannedCall]) -> list[dict[str, Any]]:
@@ -100,15 +99,8 @@ def places(made: Sequence[PlannedCall]) -> list[dict[str, Any]]:
 
 def _finding(place: Mapping[str, Any], seen: Mapping[str, Mapping[int, str]]) -> Finding:
     lines = {**{one["line"]: one["text"] for one in place["lines"]}, **seen.get(place["path"], {})}
-    return Finding(
-        place["path"],
-        place["line"],
-        place["startLine"],
-        place["endLine"],
-        place["definition"],
-        (*place["words"], *(word for word in place["pathWords"] if word not in place["words"])),
-        lines,
-    )
+    where = place["path"], place["line"], place["startLine"], place["endLine"]
+    return Finding(*where, place["definition"], lines)
 
 
 def uses(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:
