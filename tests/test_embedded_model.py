@@ -389,7 +389,7 @@ async def test_a_task_without_a_word_to_search_for_is_answered_honestly(
     repository: Path, task: str
 ):
     run = await ask(repository, task)
-    said = "no word that can be looked for" if task.strip() else "Nothing was searched"
+    said = "no word to search for" if task.strip() else "Nothing was searched"
     assert said in run.text
     assert run.places == []
 

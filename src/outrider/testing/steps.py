@@ -108,7 +108,7 @@ def empty(*, usage: UsageLike = DEFAULT_USAGE) -> Reply:
 
 
 def refusal(text: str, *, usage: UsageLike = DEFAULT_USAGE) -> Reply:
-    """A refusal, in the field that the provider has for it."""
+    """A refusal, in the wire format's own field for it."""
     return Reply(refusal=text, usage=usage)
 
 
@@ -195,7 +195,7 @@ def silence_after(text: str) -> Reply:
 
 
 def drip(text: str, seconds_per_chunk: float, *, chunk_size: int = 8) -> Reply:
-    """A complete answer that comes slowly, a few characters at a time."""
+    """A complete answer that arrives slowly, a few characters at a time."""
     return answer(text, chunk_size=chunk_size, delay=seconds_per_chunk)
 
 

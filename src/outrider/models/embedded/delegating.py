@@ -10,8 +10,8 @@ from outrider.models.embedded.task import understand
 from outrider.protocol.catalogue import SUBAGENT
 
 NO_CODE = (
-    "There is no code in this folder, so there is nothing that I could look up. Without a model "
-    "behind me I can't answer from knowledge, write, or search the web: I find and quote code."
+    "There is no code in this folder, so there is nothing to look up. The embedded model finds and "
+    "quotes code; it can't answer from knowledge, write, or search the web."
 )
 _CODE = (
     "*.{c,cc,cpp,cs,go,java,js,jsx,kt,lua,mjs,php,pl,py,rb,rs,scala,sh,sql,swift,ts,tsx,vue,zig}"
@@ -34,7 +34,7 @@ def delegated(
         agent = role if role in named else "explorer"
         return [PlannedCall(SUBAGENT, {"agent": agent, "task": prompt})]
     if last.data is None:
-        return f"The question could not be delegated. {last.fault}"
+        return f"The question couldn't be delegated. {last.fault}"
     told = last.data
-    said = f"I delegated this to `{told['agent']}` (run {told['runId']}), which reports:"
+    said = f"I delegated this to `{told['agent']}` (run {told['runId']}). Its report:"
     return f"{said}\n\n{told['text']}\n"

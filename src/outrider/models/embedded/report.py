@@ -86,7 +86,7 @@ def _from_pages(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
             scored.append((-len(own & words) - 1 / (place + 2), place, sentence, page["url"]))
     best = sorted(one for one in scored if one[0] <= -1)[:_MAX_SENTENCES]
     if not best:
-        yield "No page was found that answers this." if pages or made else "There is no web tool."
+        yield "Found no page that answers this." if pages or made else "There is no web tool."
     yield from (f"- {code(sentence)} ({url})" for _, _, sentence, url in best)
     failed = [f"- {page['url']}: {page['error']}" for page in pages if page.get("error")]
     if failed:
@@ -121,9 +121,9 @@ def _nothing(made: Sequence[PlannedCall]) -> Iterator[str]:
     elif searched[0].data["words"]:
         yield f"Nothing was found for this task in {searched[0].data['files']:,} files."
     else:
-        yield "The task has no word that can be looked for."
+        yield "The task has no word to search for."
     shown = [call for call in made if call.name in ("read", "ls") and call.data]
-    yield from ["What the folder shows of itself:"] if shown else []
+    yield from ["What the folder contains:"] if shown else []
     for call in shown:
         if call.data.get("lines"):
             yield f"`{call.data['path']}`:\n\n{_fenced(call.data['lines'][:20])}"
