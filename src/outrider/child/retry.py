@@ -21,12 +21,8 @@ MAX_LOADING_ATTEMPTS = 120
 """How often a server on this machine is asked that still loads its model: two minutes."""
 _MAX_WAIT_SECONDS = 7 * 24 * 3600.0
 
-TRANSIENT = frozenset(
-    map(
-        FailureKind,
-        ["connection", "rate_limit", "overloaded", "loading", "server", "timeout", "cut_stream"],
-    )
-)
+_TRANSIENT = "connection rate_limit overloaded loading server timeout cut_stream"
+TRANSIENT = frozenset(map(FailureKind, _TRANSIENT.split()))
 
 
 @dataclass(frozen=True, slots=True)

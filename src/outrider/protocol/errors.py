@@ -38,10 +38,7 @@ class ErrorCode(StrEnum):
         "The request is invalid: a missing or bad `agent`, `task`, `output_schema`, "
         "flag, variable or directory.",
     )
-    SUBAGENTS_DISABLED = (
-        "SUBAGENTS_DISABLED",
-        "Delegation is switched off in the configuration.",
-    )
+    SUBAGENTS_DISABLED = "SUBAGENTS_DISABLED", "Delegation is switched off in the configuration."
     UNKNOWN_AGENT = "UNKNOWN_AGENT", "No agent has this name; the message lists those that exist."
     SUBAGENT_DISABLED = (
         "SUBAGENT_DISABLED",
