@@ -83,7 +83,7 @@ def findings(made: Sequence[PlannedCall]) -> list[Finding]:
         if call.name == "read" and call.data and "lines" in call.data:
             window = enumerate(call.data["lines"], call.data["startLine"])
             seen.setdefault(call.data["path"], {}).update(window)
-    if found := places(made):
+    if found := found_places(made):
         return [_finding(place, seen) for place in found]
     read = [(path, min(lines), max(lines), lines) for path, lines in seen.items() if lines]
     if any(call.name == "find" for call in made):
@@ -91,7 +91,7 @@ def findings(made: Sequence[PlannedCall]) -> list[Finding]:
     return [Finding(path, first, first, last, None, lines) for path, first, last, lines in read]
 
 
-def places(made: Sequence[PlannedCall]) -> list[dict[str, Any]]:
+def found_places(made: Sequence[PlannedCall]) -> list[dict[str, Any]]:
     """Return what the first ranked search found, best first."""
     searched = (call.data for call in made if call.name == "find" and "about" in call.arguments)
     return next((data["places"] for data in searched if data), list[dict[str, Any]]())
@@ -113,7 +113,7 @@ def uses(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:
         for file in files:
             for line in file["lines"]:
                 found[file["path"], line["line"]] = line["text"]
-    own = {(place["path"], place["startLine"]) for place in places(made)}
+    own = {(place["path"], place["startLine"]) for place in found_places(made)}
     return [(*at, code(text)) for at, text in sorted(found.items()) if at not in own]
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from outrider.models.embedded.evidence import PlannedCall, places
+from outrider.models.embedded.evidence import PlannedCall, found_places
 from outrider.models.embedded.task import Task
 
 _MAX_READ = 3
@@ -55,7 +55,7 @@ def _closer(
         if found:
             yield PlannedCall("fetch_content", {"urls": found[:_MAX_PAGES]})
         return
-    found = places(made)
+    found = found_places(made)
     for place in found[:_MAX_READ]:
         yield _read(place["path"], max(1, place["startLine"] - _ABOVE), _WINDOW)
         if task.role in ("reviewer", "tester") and not task.changes:
@@ -79,7 +79,7 @@ def _further(
         yield _read(path, 1, 30)
     # A language without a server: the name is looked for as text.
     if any(call.arguments.get("action") == "references" and not call.data for call in made):
-        yield from _named(places(made))
+        yield from _named(found_places(made))
 
 
 def _followed(found: Sequence[dict[str, str]], tools: frozenset[str]) -> Iterator[PlannedCall]:
