@@ -126,7 +126,7 @@ def test_repository_can_not_free_what_the_user_bound(found, home, project, switc
     discovery = found()
     assert getattr(discovery.agents["a"], switch)
     assert discovery.agents["a"].source == "project"
-    assert "readonly and disabled of a in" in discovery.diagnostics[0].message
+    assert "readonly and disabled in " in discovery.diagnostics[0].message
 
 
 def test_second_file_of_a_name_in_one_folder_is_named(found, project):
@@ -154,7 +154,7 @@ def test_oversized_file_is_refused(found, project):
 
 @pytest.mark.parametrize(
     ("content", "fault"),
-    [(b"---\nname: \xff\n---\n", "isn't UTF-8 (byte 10)"), (b"---\nname: a\n---\n\0", "NUL byte")],
+    [(b"---\nname: \xff\n---\n", "not UTF-8 (byte 10)"), (b"---\nname: a\n---\n\0", "NUL byte")],
 )
 def test_binary_file_is_refused(found, project, content, fault):
     path = write(project / ".agents")
@@ -164,7 +164,7 @@ def test_binary_file_is_refused(found, project, content, fault):
 
 @pytest.mark.parametrize(
     ("make", "fault"),
-    [(Path.mkdir, "can't be read: Is a directory"), (os.mkfifo, "isn't a regular file")],
+    [(Path.mkdir, "can't be read: Is a directory"), (os.mkfifo, "not a regular file")],
     ids=["folder", "pipe"],
 )
 def test_folder_or_pipe_named_like_an_agent_is_refused_at_once(found, project, make, fault):
@@ -212,13 +212,13 @@ def test_project_file_that_leads_outside_is_not_read(found, home, project):
     outside = write(home / "elsewhere")
     path = project / ".agents/a.md"
     path.symlink_to(outside)
-    assert "leads outside of the project" in fault_of(found, path)
+    assert "leads outside the project" in fault_of(found, path)
 
 
 def test_project_folder_that_leads_outside_is_not_read(found, home, project):
     write(home / "elsewhere")
     (project / ".agents").symlink_to(home / "elsewhere")
-    assert "leads outside of the project" in fault_of(found, project / ".agents/a.md")
+    assert "leads outside the project" in fault_of(found, project / ".agents/a.md")
 
 
 def test_symlink_within_the_project_and_the_users_own_are_followed(found, home, project):
@@ -234,7 +234,7 @@ def test_file_name_that_could_steer_a_terminal_is_refused(found, project, name):
     write(project / ".agents", name)
     discovery = found()
     assert "a" not in discovery.agents
-    assert discovery.diagnostics[0].message == "its file name isn't plain text"
+    assert discovery.diagnostics[0].message == "its file name has unprintable characters"
     assert discovery.diagnostics[0].path.isprintable()
 
 
@@ -256,7 +256,7 @@ def test_flood_of_files_is_bounded_and_said(found, project):
 def test_agent_folder_that_is_a_file_is_named(found, home):
     (home / ".claude").mkdir()
     (home / ".claude/agents").write_text("")
-    assert "the folder can't be read" in found().diagnostics[0].message
+    assert "can't read the folder" in found().diagnostics[0].message
 
 
 def test_broken_file_leaves_the_agent_below_in_place(found, project):
@@ -280,7 +280,7 @@ def test_schema_that_leads_out_of_the_project_is_refused(found, project, written
     (project.parent / "secret.json").write_text("{}")
     path = write(project / ".agents", more=f"output_schema: {written}")
     (project / ".agents/link.json").symlink_to(project.parent / "secret.json")
-    assert "output_schema leads outside of the project" in fault_of(found, path)
+    assert "output_schema leads outside the project" in fault_of(found, path)
 
 
 def test_schema_that_is_not_there_is_refused(found, home):

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from outrider.agents.definitions import DEFAULT_ROLE, Source, parse_definition
-from outrider.agents.frontmatter import Notes, parse
+from outrider.agents.frontmatter import Notes, parse_frontmatter
 
 
 def fields(text: str) -> dict[str, str]:
-    found, _ = parse(f"---\n{text}\n---\nbody", Notes("/x/a.md")) or ([], "")
+    found, _ = parse_frontmatter(f"---\n{text}\n---\nbody", Notes("/x/a.md")) or ([], "")
     return {field.key: field.text for field in found}
 
 
@@ -95,16 +95,16 @@ def test_rule_of_dashes_in_the_body_stays_there():
         ("Just prose.", "/x/a.md:1: error: no frontmatter"),
         ("", "/x/a.md:1: error: no frontmatter"),
         ("\n\n# Title", "/x/a.md:3: error: no frontmatter"),
-        ("---\nname: a\nreadonly: true\n", "/x/a.md:1: error: the frontmatter has no end"),
-        ("---\ndescription: d\n---\n", "/x/a.md:1: error: it has no name"),
-        ("---\nmodel: m\nname:\n---\n", "/x/a.md:3: error: it has no name"),
+        ("---\nname: a\nreadonly: true\n", "/x/a.md:1: error: the frontmatter isn't closed"),
+        ("---\ndescription: d\n---\n", "/x/a.md:1: error: no name"),
+        ("---\nmodel: m\nname:\n---\n", "/x/a.md:3: error: no name"),
         ("---\nname: two words\n---\n", "/x/a.md:2: error: 'two words' isn't a valid name"),
         ("---\nname: ../up\n---\n", "/x/a.md:2: error: '../up' isn't a valid name"),
         ("---\nname: -rf\n---\n", "isn't a valid name"),
         ('---\nname: "a\\x1b[2J"\n---\n', "'a\\x1b[2J' isn't a valid name"),
         (f"---\nname: {'a' * 65}\n---\n", "isn't a valid name"),
         ("---\nname: [a, b]\n---\n", "isn't a valid name"),
-        ("---\nname: a\n---\nzero\0", "/x/a.md:4: error: it contains a NUL byte"),
+        ("---\nname: a\n---\nzero\0", "/x/a.md:4: error: contains a NUL byte"),
         ("---\n" + "k: v\n" * 101 + "---\n", "error: more than 100 keys"),
         ("---\nname: a\n" + "- x\n" * 101 + "---\n", "error: more than 100 lines that aren't"),
     ],
@@ -155,13 +155,13 @@ def test_enabled_is_not_taken_for_disabled():
         ("outputSchema: x", "did you mean output_schema?"),
         ("color: blue", "unknown key color, ignored"),
         ("some prose", "not a `key: value` line, ignored: 'some prose'"),
-        ("name: b", "name is given twice; line 2 counts"),
+        ("name: b", "duplicate key name; line 2 is used"),
         ("tools: grpe", "unknown tool 'grpe'; did you mean grep?"),
         ("tools: WebFecth", "unknown tool 'WebFecth'; did you mean fetch_content?"),
-        ("tools: mcp__github__search", "unknown tool 'mcp__github__search'; left out unless"),
-        ("tools: Task", "tool 'Task' is never given to an agent"),
-        ("tools: report_back", "tool 'report_back' is never given to an agent"),
-        ("tools: read grep", "tool 'read grep' is not a plain name (separate with commas)"),
+        ("tools: mcp__github__search", "unknown tool 'mcp__github__search'; ignored unless"),
+        ("tools: Task", "tool 'Task' is never given to agents"),
+        ("tools: report_back", "tool 'report_back' is never given to agents"),
+        ("tools: read grep", "tool 'read grep' isn't a plain name (separate with commas)"),
         ("tools:", "tools is empty, so the agent gets none"),
         ("model: two words", "'two words' isn't a model, ignored"),
     ],
@@ -277,7 +277,7 @@ TEXTS = st.lists(ALPHABET, max_size=60).map("".join)
 def test_reading_any_text_never_raises(text):
     for whole in (text, f"---\n{text}\n---\n{text}", f"---\nname: a\ntools: {text}\n---\n"):
         notes = Notes("/x/a.md")
-        assert parse(whole, notes) is not None or notes.diagnostics
+        assert parse_frontmatter(whole, notes) is not None or notes.diagnostics
         definition, notes = parse_definition(whole, "/x/a.md", Source.PROJECT)
         assert definition is not None or any(note.severity == "error" for note in notes)
         if definition is not None:

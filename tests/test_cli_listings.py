@@ -52,7 +52,7 @@ def test_agents_tell_name_source_tools_and_model(door):
 def test_agents_tell_which_listed_tools_are_not_given_and_why(door):
     door.write_agent("local", "tools: read, write, edit, teleport")
     out = door.run("agents", env=KEY).out
-    assert "  without write, edit: subagents.allowWrite is off; teleport: no tool " in out
+    assert "  without write, edit: subagents.allowWrite is off; teleport: unknown tool" in out
 
 
 def test_agent_that_gets_none_of_its_tools_is_listed_as_off(door):
@@ -91,7 +91,7 @@ def test_faulty_and_shadowed_agent_files_are_named(door):
     ended = door.run("agents", env=KEY)
     assert f"{broken}:2: error: " in ended.out
     assert f"{typo}:3: warning: unknown key desciption, ignored; did you mean" in ended.out
-    assert f"not used; {own} defines explorer too" in ended.out
+    assert f"not used; {own} also defines explorer" in ended.out
     listing = door.run("agents", "--json", env=KEY).json
     assert {note["path"] for note in listing["diagnostics"]} == {str(broken), str(typo)}
     assert [lost["source"] for lost in listing["shadowed"]] == ["builtin"]

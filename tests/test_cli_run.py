@@ -134,7 +134,7 @@ def test_limits_are_options_and_read_as_people_write_them(door):
     assert (ended.code, len(server.requests)) == (1, 2)
     with ScriptedModel([answer("x")], repeat=True) as server:
         ended = ask(door, server, "--max-cost", "0.5")
-    assert "subagents.budget.maxCost can't be kept" in ended.err
+    assert "subagents.budget.maxCost can't be enforced" in ended.err
     door.write_config({"subagents": {"timeoutMs": "1h30m"}, "limits": {"resultBytes": "10 MB"}})
     values = door.run("config", "--json", env={"OUTRIDER_RUNS__KEEP_DAYS": "2w"}).json["values"]
     assert values["subagents.timeoutMs"]["value"] == 5_400_000

@@ -20,10 +20,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from outrider.models.embedded.model import answer
+from outrider.models.building import build_model, request_settings
+from outrider.models.cost import cost_of
+from outrider.models.embedded.model import respond
 from outrider.models.embedded.task import understand
 from outrider.models.failures import cut_failure
-from outrider.models.providers import build_model, cost_of, request_settings
 from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
@@ -388,7 +389,7 @@ async def test_a_task_without_a_word_to_search_for_is_answered_honestly(
     repository: Path, task: str
 ):
     run = await ask(repository, task)
-    said = "no word that can be looked for" if task.strip() else "Nothing was searched"
+    said = "no word to search for" if task.strip() else "Nothing was searched"
     assert said in run.text
     assert run.places == []
 
@@ -455,7 +456,7 @@ def test_a_search_that_failed_is_not_told_as_one_that_found_nothing():
         ModelResponse(parts=[call]),
         ModelRequest(parts=[ToolReturnPart("find", "Error", "1", metadata=fault)]),
     ]
-    text = answer(messages, [])
+    text = respond(messages, [])
     assert isinstance(text, str)
     assert text.startswith("Nothing could be searched: ripgrep (rg) is not installed")
 
@@ -525,28 +526,40 @@ async def test_what_cannot_be_read_off_a_file_is_not_invented(
 # What each agent reports
 
 
-async def test_a_reviewer_reports_what_the_added_lines_of_a_diff_show(repository: Path):
-    (repository / "ferry/retry.py").write_text("import os\ntry:\n    x = 1\nexcept:\n    pass\n")
-    diff = (
-        "Review this.\n\ndiff --git a/ferry/retry.py b/ferry/retry.py\n--- a/ferry/retry.py\n"
-        "+++ b/ferry/retry.py\n@@ -1 +1,5 @@\n import os\n+try:\n+    x = 1\n+except:\n+    pass\n"
-    )
-    run = await ask(repository, diff, agent="reviewer")
-    assert run.text.startswith("**Not done:** the embedded model can't judge")
-    assert "- `ferry/retry.py:4` a bare `except` also swallows" in run.text
-    assert "- `ferry/retry.py:2` 4 lines added" in run.text
+DIFF = (
+    "Review this.\n\ndiff --git a/ferry/retry.py b/ferry/retry.py\n--- a/ferry/retry.py\n"
+    "+++ b/ferry/retry.py\n@@ -1 +1,3 @@\n import os\n+def backoff():\n+    return 1 + None\n"
+)
+
+
+@pytest.mark.parametrize("agent", ["reviewer", "tester"])
+async def test_agents_that_judge_report_places_and_say_that_judging_needs_a_model(
+    repository: Path, agent: str
+):
+    run = await ask(repository, "Which function parses a job?", agent=agent)
+    assert run.text.startswith("**Not done:** the embedded model can't judge (that needs a lang")
+    assert run.places[0] == "ferry/parsing.py:8"
+
+
+def test_a_reviewer_reports_what_a_diff_touches_and_what_language_servers_find_there():
+    wrong = [{"line": 3, "label": "no `+` for None"}, {"line": 9, "label": "an old fault"}]
+    found = {
+        "lsp": {"files": [{"path": "ferry/retry.py", "lines": wrong}]},
+        "read": {
+            "path": "ferry/retry.py",
+            "startLine": 1,
+            "lines": ["import os", "def backoff():"],
+        },
+    }
+    text = conversation(DIFF, found, "reviewer")
+    assert "## From language servers\n\n- `ferry/retry.py:3` `no '+' for None`\n" in text
+    assert "an old fault" not in text
+    assert "## What the diff touches\n\n- `ferry/retry.py:2` 2 lines added" in text
 
 
 def test_what_was_added_to_a_task_is_no_part_of_the_question():
     added = '<untrusted-content source="stdin">\nsome file\n</untrusted-content>'
     assert understand(f"Where is it?\n\n{added}", "explorer").about.strip() == "Where is it?"
-
-
-async def test_a_tester_reports_what_no_test_names_and_the_edges_of_signatures(repository: Path):
-    run = await ask(repository, "Which function parses a job?", agent="tester")
-    assert "`parse_job` is in no test that was found" in run.text
-    assert "`text: str`: empty, very long, in other scripts" in run.text
-    assert "raise JobSyntaxError" in run.text
 
 
 async def test_an_implementer_reports_places_callers_and_tests(repository: Path):
@@ -556,24 +569,31 @@ async def test_an_implementer_reports_places_callers_and_tests(repository: Path)
     assert "- `web/src/sessionStore.ts:1` `import { parseCookie } from './cookies';`" in run.text
 
 
+def conversation(task: str, found: dict[str, Any], agent: str) -> str:
+    """Return the report of the embedded model where its tools give what is in `found`."""
+    tools = [ToolDefinition(name=name) for name in found]
+    messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(task)])]
+    while not isinstance(said := respond(messages, tools, agent), str):
+        calls = [ToolCallPart(one.name, dict(one.arguments), one.name) for one in said]
+        envelopes = [{"code": 0, "message": "success", "data": found[one.name]} for one in said]
+        results = [
+            ToolReturnPart(call.tool_name, "", call.tool_call_id, metadata=envelope)
+            for call, envelope in zip(calls, envelopes, strict=True)
+        ]
+        messages += [ModelResponse(parts=calls), ModelRequest(parts=results)]
+    return said
+
+
 def test_a_researcher_reports_sentences_with_their_sources():
-    found = {"searches": [{"results": [{"url": "https://a.example/x"}]}]}
     page = {
         "url": "https://a.example/x",
         "title": "X",
         "text": "Nothing else.\nThe ferry leaves the harbour at nine in the morning.",
     }
-    task = UserPromptPart("When does the ferry leave the harbour?")
-    tools = [ToolDefinition(name=name) for name in ("web_search", "fetch_content")]
-    messages: list[ModelMessage] = [ModelRequest(parts=[task])]
-    for data in (found, {"pages": [page]}):
-        calls = answer(messages, tools, "researcher")
-        assert isinstance(calls, list)
-        made = ToolCallPart(calls[0].name, dict(calls[0].arguments), calls[0].name)
-        envelope = {"code": 0, "message": "success", "data": data}
-        result = ToolReturnPart(made.tool_name, "", made.tool_call_id, metadata=envelope)
-        messages += [ModelResponse(parts=[made]), ModelRequest(parts=[result])]
-    text = answer(messages, tools, "researcher")
-    assert isinstance(text, str)
+    found = {
+        "web_search": {"searches": [{"results": [{"url": "https://a.example/x"}]}]},
+        "fetch_content": {"pages": [page]},
+    }
+    text = conversation("When does the ferry leave the harbour?", found, "researcher")
     assert "harbour at nine in the morning.` (https://a.example/x)" in text
     assert "Nothing else" not in text

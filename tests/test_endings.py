@@ -128,8 +128,10 @@ FAILURES = {
     "a model that doesn't exist": Failing((fail(404),), "doesn't know this model"),
     "a stream that is cut": Failing((cut("Up to he"),), "cut", output="Up to he"),
     "a connection that is reset": Failing((cut("Up", reset=True),), "connection"),
-    "malformed JSON": Failing((malformed("Some text"),), "can't be read", output="Some text"),
-    "something that is no stream at all": Failing((garbage(),), "can't be read"),
+    "malformed JSON": Failing(
+        (malformed("Some text"),), "an unreadable response", output="Some text"
+    ),
+    "something that is no stream at all": Failing((garbage(),), "an unreadable response"),
     "a hang-up": Failing((hang_up(),), "connection"),
     "an error inside the stream": Failing(
         (stream_error("Too busy", "overloaded", text="So far"),), "overloaded", output="So far"

@@ -27,7 +27,7 @@ from conftest import (
 from outrider.delegation.api import subagent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
-from outrider.protocol.fork_server import READY, STATUS, STOP, StartRequest
+from outrider.protocol.fork_messages import READY, STATUS, STOP, StartRequest
 from outrider.protocol.outcomes import Outcome
 from outrider.runtimes.native.fork_server import UserForkServer, code_identity, hosted_fork_server
 from outrider.testing import ModelRequest, ScriptedModel, Step, answer, silence

@@ -278,7 +278,7 @@ async def test_tools_and_prompts_follow_the_settings(door):
 async def test_settings_that_cannot_be_read_are_told_and_the_tool_is_there(door):
     door.write_config("{")
     async with Client(server(door)) as client:
-        assert "can't be used" in client.instructions
+        assert "Can't use the configuration" in client.instructions
         assert (await client.list_tools()).tools[0].name == "subagent"
         result = await client.call_tool("subagent", TASK)
     assert result.is_error and "config.json" in result.content[0].text

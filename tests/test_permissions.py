@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 from outrider.agents import permissions
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import builtin_agents, general_agent
-from outrider.agents.permissions import Clearance, Permit, Trust, is_trusted, may_run, trust_in
+from outrider.agents.permissions import Permit
+from outrider.agents.trust import Clearance, Trust, is_trusted, may_run, trust_in
 from outrider.delegation.delegation_policy import delegation_policy
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, CatalogueEntry
 from outrider.protocol.results import WithheldTool
@@ -18,8 +19,6 @@ EVERY_TOOL = tuple(CATALOGUE)
 WRITING_TOOLS = tuple(name for name, entry in CATALOGUE.items() if entry.writes)
 READ_ONLY_TOOLS = tuple(name for name, entry in CATALOGUE.items() if not entry.writes)
 NETWORK_TOOLS = tuple(name for name, entry in CATALOGUE.items() if entry.network)
-# The rules are shown on an installation that has every tool.
-INSTALLED = {name: replace(entry, module="here") for name, entry in CATALOGUE.items()}
 TRUSTED, CONFIRMED, UNASKED = Trust.TRUSTED, Trust.CONFIRMED, Trust.UNASKED
 
 
@@ -27,16 +26,7 @@ def permit(
     agent: AgentDefinition, settings: Config, trust: Trust, extra: dict[str, bool] | None = None
 ) -> Permit:
     own = {name: CatalogueEntry(name, "own", writes) for name, writes in (extra or {}).items()}
-    return permissions.permit(agent, settings, trust=trust, tools={**own, **INSTALLED})
-
-
-def test_a_tool_that_is_not_there_is_withheld_with_the_reason():
-    gone = {**INSTALLED, "lsp": replace(INSTALLED["lsp"], module=None)}
-    given = permissions.permit(
-        definition(tools=("read", "lsp")), DEFAULTS, trust=TRUSTED, tools=gone
-    )
-    assert given.tools == ("read",)
-    assert given.withheld == (WithheldTool("lsp", "this version of Outrider has no such tool"),)
+    return permissions.permit(agent, settings, trust=trust, tools={**own, **CATALOGUE})
 
 
 def definition(**fields) -> AgentDefinition:
@@ -153,16 +143,14 @@ def test_trust_is_what_the_user_said(trusted, interactive, policy, trust):
 def test_delegation_and_reporting_are_never_given_by_listing(tool):
     given = permit(definition(tools=(tool,)), config(allow_write=True), TRUSTED, {tool: False})
     assert given.tools == ()
-    assert given.withheld == (WithheldTool(tool, "an agent's file can't give it"),)
+    assert given.withheld == (WithheldTool(tool, "agent files can't list it"),)
 
 
 def test_unknown_tool_is_withheld_with_its_reason():
     given = permit(definition(tools=("read", "teleport")), DEFAULTS, TRUSTED)
     assert given.tools == ("read",)
     assert given.withheld == (
-        WithheldTool(
-            "teleport", "no tool has this name; tools.modules names modules with tools of your own"
-        ),
+        WithheldTool("teleport", "unknown tool; list modules with your own tools in tools.modules"),
     )
 
 

@@ -16,7 +16,7 @@ from hypothesis_jsonschema import from_schema
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from conftest import is_measured
-from outrider.child.conversation import Conversation, Reply
+from outrider.child.conversation import Conversation, ModelReply
 from outrider.child.history import History
 from outrider.child.report_back import REPORT_BACK, ReportBackTool, ToolResultItem
 from outrider.child.task import TaskExecutor
@@ -46,9 +46,9 @@ class Reporting(Conversation):
     def __init__(self, turns: Sequence[Sequence[tuple[str, str]]]) -> None:
         self._turns = iter(turns)
 
-    async def request(self, *_: object) -> Reply:
+    async def request(self, *_: object) -> ModelReply:
         parts = [ToolCallPart(name, args) for name, args in next(self._turns)]
-        return Reply("", Usage(turns=1), ModelResponse(parts, finish_reason="tool_call"))
+        return ModelReply("", Usage(turns=1), ModelResponse(parts, finish_reason="tool_call"))
 
 
 def executor(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outrider.delegation.trial import try_delegation
-from outrider.models.catalogue import EMBEDDED
+from outrider.models.known_providers import EMBEDDED
 from outrider.processes.confinement import kernel_offers
 from outrider.protocol.envelope import ToolFault
 from outrider.testing import ScriptedModel, answer

@@ -176,6 +176,27 @@ def test_a_thread_that_gets_no_memory_ends_the_child() -> None:
     assert any(word in done.stderr for word in ("did not begin", "MemoryError", "new thread"))
 
 
+STUCK = """
+import threading
+from outrider.child import exhaustion
+exhaustion.MAX_THREAD_START_SECONDS = 0.1
+exhaustion.end_when_exhausted()
+# What `Thread.start` calls to make a thread, before it waits for that to begin without a limit.
+starter = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else None
+starter = starter or "_start_new_thread"
+assert hasattr(threading, starter)
+setattr(threading, starter, lambda *_args, **_options: None)
+threading.Thread(target=print).start()
+"""
+
+
+def test_a_thread_that_never_begins_ends_the_child() -> None:
+    command = [sys.executable, "-c", STUCK]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "can't start a thread" in done.stderr and "start_in_time" in done.stderr
+
+
 SEALED = """
 import os
 from outrider.processes.reaping import libc, seal

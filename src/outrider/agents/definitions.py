@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 
-from outrider.agents.frontmatter import Diagnostic, Field, Notes, parse
+from outrider.agents.frontmatter import Diagnostic, Field, Notes, parse_frontmatter
 from outrider.protocol import catalogue
 
 AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
-    ("name", True, "Its name: at most 64 letters (of any script), digits, `.`, `_` and `-`."),
-    ("description", False, "When to delegate to it, for people and for the host's model."),
-    ("readonly", False, "`true` or `1`: it never gets a tool that writes. Anything else is false."),
-    ("tools", False, "Names as `a, b`, `[a, b]` or `- a` lines. Without: read, grep, find, ls."),
-    ("model", False, "Its model, as `provider:name`. `inherit` is the same as no model."),
-    ("disabled", False, "`true` or `1`: it is listed but can't be delegated to."),
-    ("output_schema", False, "Path of a JSON Schema for its answers, relative to the file."),
-    ("runtime", False, "What runs it: `native`, or `pi`. A repository's agent can't choose."),
+    ("name", True, "Name: up to 64 letters (of any script), digits, `.`, `_` and `-`."),
+    ("description", False, "When to delegate to it. People and the host's model read this."),
+    ("readonly", False, "`true` or `1`: never gets a tool that writes. Anything else is false."),
+    ("tools", False, "Names as `a, b`, `[a, b]` or `- a` lines. Default: read, grep, find, ls."),
+    ("model", False, "Model, as `provider:name`. `inherit` is the same as none."),
+    ("disabled", False, "`true` or `1`: listed, but can't be delegated to."),
+    ("output_schema", False, "Path to a JSON Schema for its answers, relative to the file."),
+    ("runtime", False, "What runs it: `native` or `pi`. A repository's agent can't choose."),
 )
 NATIVE, PI = RUNTIMES = ("native", "pi")
 DEFAULT_ROLE = (
@@ -78,9 +78,9 @@ def parse_definition(
     definition = None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        notes.error(line, "it contains a NUL byte: not a text file")
+        notes.error(line, "contains a NUL byte: not a text file")
     # Half of a surrogate pair can't be written as UTF-8, so no result could contain it.
-    elif parsed := parse(text.encode("utf-8", "replace").decode(), notes):
+    elif parsed := parse_frontmatter(text.encode("utf-8", "replace").decode(), notes):
         definition = _definition(_known(parsed[0], notes), parsed[1], source, notes)
     return definition, notes.bounded()
 
@@ -90,7 +90,7 @@ def _known(fields: Iterable[Field], notes: Notes) -> dict[str, Field]:
     for field in fields:
         name = field.key if field.key in _FIELD_NAMES else _meant(field, notes)
         if name in known:
-            notes.warn(field.line, f"{name} is given twice; line {known[name].line} counts")
+            notes.warn(field.line, f"duplicate key {name}; line {known[name].line} is used")
         elif name:
             known[name] = field
     return known
@@ -154,8 +154,8 @@ def _name(field: Field, notes: Notes) -> str | None:
     name = normal_name(field.word)
     if is_agent_name(name):
         return name
-    rule = "use at most 64 letters, digits, `.`, `_` and `-`"
-    fault = f"{name[:64]!r} isn't a valid name: {rule}" if name else "it has no name: add `name: …`"
+    rule = "use up to 64 letters, digits, `.`, `_` and `-`"
+    fault = f"{name[:64]!r} isn't a valid name: {rule}" if name else "no name: add `name: …`"
     notes.error(field.line, fault)
     return None
 
@@ -168,16 +168,16 @@ def _readable(text: str) -> str:
 def _switch(field: Field, notes: Notes) -> bool:
     word = field.word.casefold()
     if word not in ("", "true", "1", "false", "0", "no", "off"):
-        notes.warn(field.line, f"{field.key}: {word[:60]!r} counts as false; write true or false")
+        notes.warn(field.line, f"{field.key}: {word[:60]!r} is read as false; write true or false")
     return word in ("true", "1")
 
 
 def _tools(field: Field, notes: Notes) -> tuple[str, ...]:
     names = field.names
     if not field.word:
-        notes.warn(field.line, "tools is empty, so the agent gets none; write [] if that is meant")
+        notes.warn(field.line, "tools is empty, so the agent gets none; write [] if you mean that")
     if len(names) > _MAX_TOOLS:
-        notes.warn(field.line, f"{len(names)} tools listed; only the first {_MAX_TOOLS} count")
+        notes.warn(field.line, f"{len(names)} tools listed; only the first {_MAX_TOOLS} are used")
     tools = [_tool(name, field.line, notes) for name in names[:_MAX_TOOLS]]
     return tuple(dict.fromkeys(filter(None, tools)))
 
@@ -185,16 +185,16 @@ def _tools(field: Field, notes: Notes) -> tuple[str, ...]:
 def _tool(written: str, line: int, notes: Notes) -> str | None:
     name, shown = catalogue.canonical(written), repr(written[:60])
     if name in catalogue.NEVER_GIVEN:
-        notes.warn(line, f"tool {shown} is never given to an agent; left out")
+        notes.warn(line, f"tool {shown} is never given to agents; ignored")
     elif not _TOOL.fullmatch(written):
         rule = (
             "a rule in parentheses can't be enforced" if "(" in written else "separate with commas"
         )
-        notes.warn(line, f"tool {shown} is not a plain name ({rule}); left out")
+        notes.warn(line, f"tool {shown} isn't a plain name ({rule}); ignored")
         return None
     elif not catalogue.is_own(name):
         near = catalogue.nearest(name)
-        hint = _suggestion([near]) if near else "; left out unless one of your modules has it"
+        hint = _suggestion([near]) if near else "; ignored unless one of your modules provides it"
         notes.warn(line, f"unknown tool {shown}{hint}")
     return name
 
@@ -213,6 +213,6 @@ def _runtime(field: Field, source: Source, notes: Notes) -> str:
     """Return the runtime as it is written: an agent that can't have it may not run."""
     word = field.word or NATIVE
     if word not in (RUNTIMES if source is not Source.PROJECT else (NATIVE,)):
-        rule = f"there are {' and '.join(RUNTIMES)}, and a repository's agent can't choose"
-        notes.warn(field.line, f"it may not run: runtime {word[:60]!r}; {rule}")
+        rule = f"use {' or '.join(RUNTIMES)}; a repository's agent can't choose"
+        notes.warn(field.line, f"can't run with runtime {word[:60]!r}: {rule}")
     return word

@@ -34,7 +34,7 @@ class Discovery:
     def lost(self) -> list[str]:
         """A sentence for each file that isn't used because of another one."""
         return [
-            f"{one.path}: not used; {self.agents[one.name].path} defines {one.name} too"
+            f"{one.path}: not used; {self.agents[one.name].path} also defines {one.name}"
             for one in self.shadowed
         ]
 
@@ -64,7 +64,7 @@ def discover(cwd: Path, env: Mapping[str, str]) -> Discovery:
     user = _load(user_agent_folders(env), Source.USER, None, notes)
     root = project_root(cwd, env)
     project = _load(project_agent_folders(cwd, env), Source.PROJECT, root, notes)
-    ranked = [*_bound_by_user(project, _winners(user), notes), *user, *builtin_agents()]
+    ranked = [*_bind_to_user(project, _winners(user), notes), *user, *builtin_agents()]
     agents = _winners(ranked)
     return Discovery(
         agents=dict(sorted(agents.items())),
@@ -77,7 +77,7 @@ def _winners(ranked: Sequence[AgentDefinition]) -> dict[str, AgentDefinition]:
     return {definition.name: definition for definition in reversed(ranked)}
 
 
-def _bound_by_user(
+def _bind_to_user(
     project: list[AgentDefinition], user: Mapping[str, AgentDefinition], notes: list[Diagnostic]
 ) -> Iterator[AgentDefinition]:
     """Yield the project's agents, restricted like the user's agents of the same name."""
@@ -89,7 +89,7 @@ def _bound_by_user(
             disabled=theirs.disabled or own.disabled,
         )
         if merged != theirs:
-            message = f"readonly and disabled of {theirs.name} in {own.path} still count"
+            message = f"readonly and disabled in {own.path} still apply to {theirs.name}"
             Notes(theirs.path, notes).warn(None, message)
         yield merged
 
@@ -106,7 +106,7 @@ def _load(
                 continue
             first = seen.setdefault(definition.name, name)
             if first != name:
-                message = f"{definition.name} is already defined in {first}, which counts"
+                message = f"{definition.name} is already defined in {first}, which is used"
                 Notes(definition.path, notes).warn(None, message)
             definitions.append(definition)
     return definitions
@@ -120,10 +120,10 @@ def _agent_files(folder: Path, notes: list[Diagnostic]) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        Notes(str(folder), notes).error(None, f"the folder can't be read: {error.strerror}")
+        Notes(str(folder), notes).error(None, f"can't read the folder: {error.strerror}")
         return []
     if len(first) > MAX_FILES:
-        message = f"more than {MAX_FILES} agent files; only the first {MAX_FILES} by name count"
+        message = f"more than {MAX_FILES} agent files; only the first {MAX_FILES} by name are used"
         Notes(str(folder), notes).warn(None, message)
     return first[:MAX_FILES]
 
@@ -133,7 +133,7 @@ def _load_file(
 ) -> AgentDefinition | None:
     try:
         if not path.name.isprintable():
-            raise AgentUnusable("its file name isn't plain text")
+            raise AgentUnusable("its file name has unprintable characters")
         definition, own_notes = parse_definition(_read(path, root), str(path), source)
         schema = definition and definition.output_schema
         if schema and not os.path.isfile(_inside(schema, root, "its output_schema")):
@@ -149,23 +149,23 @@ def _read(path: Path, root: Path | None) -> str:
     try:
         with open(_inside(path, root, "it"), "rb", opener=open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise AgentUnusable("it isn't a regular file")
+                raise AgentUnusable("not a regular file")
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise AgentUnusable(f"it can't be read: {error.strerror}") from None
+        raise AgentUnusable(f"can't be read: {error.strerror}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise AgentUnusable(f"it is larger than {MAX_FILE_BYTES // 1024} KiB")
+        raise AgentUnusable(f"larger than {MAX_FILE_BYTES // 1024} KiB")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise AgentUnusable(f"it isn't UTF-8 (byte {error.start})") from None
+        raise AgentUnusable(f"not UTF-8 (byte {error.start})") from None
 
 
 def _inside(path: Path | str, root: Path | None, what: str) -> str:
     """Return the real path of a file that must not lead outside of the project."""
     real = os.path.realpath(path)
     if root is not None and not Path(real).is_relative_to(os.path.realpath(root)):
-        raise AgentUnusable(f"{what} leads outside of the project, so it isn't read")
+        raise AgentUnusable(f"{what} leads outside the project, so it isn't read")
     return real
 
 

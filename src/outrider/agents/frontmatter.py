@@ -54,12 +54,11 @@ class Notes:
 
     def bounded(self) -> list[Diagnostic]:
         """Return the diagnostics, errors first, and a count in place of those above the limit."""
-        self.diagnostics.sort(key=lambda note: (note.severity, note.line or 0))
-        more = len(self.diagnostics) - _MAX_DIAGNOSTICS
-        if more > 0:
-            del self.diagnostics[_MAX_DIAGNOSTICS:]
-            self.warn(None, f"and {more} more warnings")
-        return self.diagnostics
+        ordered = sorted(self.diagnostics, key=lambda note: (note.severity, note.line or 0))
+        if (more := len(ordered) - _MAX_DIAGNOSTICS) <= 0:
+            return ordered
+        rest = Diagnostic(self.path, None, f"and {more} more warnings", "warning")
+        return [*ordered[:_MAX_DIAGNOSTICS], rest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +83,16 @@ class Field:
         return tuple(_unquoted(part) or part for part in parts if part)
 
 
-def parse(text: str, notes: Notes) -> tuple[list[Field], str] | None:
+def parse_frontmatter(text: str, notes: Notes) -> tuple[list[Field], str] | None:
     """Return the fields and the body of an agent file; None, with an error noted, if unusable."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     start = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if not _FENCE.match(lines[start]):
-        notes.error(start + 1, "no frontmatter: the file must start with a line `---`")
+        notes.error(start + 1, "no frontmatter: start the file with a line `---`")
         return None
     end = next((at for at in range(start + 1, len(lines)) if _FENCE.match(lines[at])), None)
     if end is None:
-        notes.error(start + 1, "the frontmatter has no end: close it with a line `---`")
+        notes.error(start + 1, "the frontmatter isn't closed: end it with a line `---`")
         return None
     fields = _fields(lines[:end], start + 1, notes)
     return None if fields is None else (fields, "\n".join(lines[end + 1 :]).strip())

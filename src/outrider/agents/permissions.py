@@ -1,21 +1,18 @@
-"""What an agent may do: a read-only agent never gets a tool that writes. An agent that a repository
-defines gets no network tool unless the user's own configuration trusts the repository, and no
-tool that writes where nobody could be asked.
+"""Which tools an agent gets: a read-only agent never gets one that writes. An agent that a
+repository defines gets no network tool unless the user's own configuration trusts the repository,
+and no tool that writes where nobody could be asked.
 
 Prompts guide; this decides. All of it is pure.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from pathlib import Path
 
-from outrider.agents.definitions import NATIVE, RUNTIMES, AgentDefinition, Source, normal_name
+from outrider.agents.definitions import AgentDefinition, Source
+from outrider.agents.trust import Trust
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
 from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config, value_of
-from outrider.settings.places import home, project_root
 
 _UNTRUSTED = "the repository that defines the agent isn't in subagents.trustedProjects"
 
@@ -36,22 +33,6 @@ class Permit:
     def lacks_all_tools(self) -> bool:
         """Whether the agent lists tools and gets none of them. Such an agent may not run."""
         return bool(self.withheld) and not self.tools
-
-
-class Trust(IntEnum):
-    """How far the user trusts the repository that defines an agent."""
-
-    UNASKED = 0  # nobody could be asked
-    CONFIRMED = 1  # a person, or subagents.projectAgentPolicy, says yes
-    TRUSTED = 2  # it is in subagents.trustedProjects
-
-
-class Clearance(StrEnum):
-    """Whether an agent may run: at once, when somebody says yes, or not."""
-
-    RUN = "run"
-    ASK = "ask"
-    REFUSE = "refuse"
 
 
 def permit(
@@ -94,11 +75,9 @@ def _why_not(
     """Return why an agent doesn't get a tool that it lists; None if it gets it."""
     trust = trust if definition.source is Source.PROJECT else Trust.TRUSTED
     if tool in NEVER_GIVEN:
-        return "an agent's file can't give it"
+        return "agent files can't list it"
     if entry is None:
-        return "no tool has this name; tools.modules names modules with tools of your own"
-    if entry.missing:
-        return entry.missing
+        return "unknown tool; list modules with your own tools in tools.modules"
     if entry.setting and not value_of(config, entry.setting):
         return f"{entry.setting} is off"
     if entry.writes and definition.readonly:
@@ -108,59 +87,3 @@ def _why_not(
     if entry.writes and trust is Trust.UNASKED:
         return f"nobody could be asked, and {_UNTRUSTED}"
     return _UNTRUSTED if entry.network and trust is not Trust.TRUSTED else None
-
-
-def trust_in(config: Config, *, trusted: bool, interactive: bool) -> Trust:
-    """Return how far a repository's agents are trusted, once they run."""
-    if trusted:
-        return Trust.TRUSTED
-    asked = interactive or config.subagents.project_agent_policy == "allow"
-    return Trust.CONFIRMED if asked else Trust.UNASKED
-
-
-def may_run(
-    definition: AgentDefinition, config: Config, *, trusted: bool, interactive: bool
-) -> tuple[Clearance, str]:
-    """Return whether an agent may run, and the reason in words for the one who asked."""
-    name, settings = definition.name, config.subagents
-    if definition.disabled:
-        return Clearance.REFUSE, f"{name} is disabled in its file, {definition.path}"
-    if name in map(normal_name, settings.disabled):
-        return Clearance.REFUSE, f"{name} is switched off by subagents.disabled"
-    own = definition.source is not Source.PROJECT
-    if definition.runtime not in (RUNTIMES if own else (NATIVE,)):
-        return Clearance.REFUSE, f"{name} can't choose the runtime {definition.runtime[:60]!r}"
-    if own:
-        return Clearance.RUN, f"{name} is yours or built in"
-    if settings.project_agent_policy == "allow":
-        return Clearance.RUN, "subagents.projectAgentPolicy is allow"
-    origin = f"{name} is defined by this repository ({definition.path})"
-    if settings.project_agent_policy != "confirm":
-        return Clearance.REFUSE, f"{origin}, and subagents.projectAgentPolicy is deny"
-    if trusted:
-        return Clearance.RUN, "its repository is in subagents.trustedProjects"
-    if interactive:
-        return Clearance.ASK, origin
-    if settings.non_interactive_policy == "allow":
-        return Clearance.RUN, "nobody can be asked, and subagents.nonInteractivePolicy is allow"
-    refused = "nobody can be asked, and subagents.nonInteractivePolicy is deny"
-    hint = "add the repository to subagents.trustedProjects to let it run"
-    return Clearance.REFUSE, f"{origin}, {refused}; {hint}"
-
-
-def is_trusted(folder: Path, env: Mapping[str, str], config: Config) -> bool:
-    """Return whether the user trusts the project of `folder`: it is in a trusted folder.
-
-    `~` stands for HOME. A relative entry would trust whatever the working directory happens to
-    be, so it is ignored.
-    """
-    entries = config.subagents.trusted_projects
-    root = project_root(folder, env) if entries else None
-    if root is None:
-        return False
-    real, own_home = Path(os.path.realpath(root)), home(env)
-    for entry in entries:
-        trusted = own_home / entry[2:] if entry == "~" or entry.startswith("~/") else Path(entry)
-        if trusted.is_absolute() and real.is_relative_to(os.path.realpath(trusted)):
-            return True
-    return False

@@ -5,7 +5,7 @@ import sys
 from outrider.processes.guardian import run_guarded
 
 
-def run_child() -> None:
+def _run_child() -> None:
     """Run the child in the fork, where its imports cost nobody else's memory."""
     from outrider.child import exhaustion, main
 
@@ -14,4 +14,4 @@ def run_child() -> None:
 
 
 if __name__ == "__main__":
-    run_guarded(run_child, lifeline=0, status=int(sys.argv[1]), timeout_ms=int(sys.argv[2]))
+    run_guarded(_run_child, lifeline=0, status=int(sys.argv[1]), timeout_ms=int(sys.argv[2]))

@@ -1,7 +1,5 @@
 """One request to the model, streamed, and sent again if it failed for a passing reason."""
 
-import asyncio
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,12 +19,13 @@ from pydantic_ai.tools import ToolDefinition
 
 from outrider.child.emitter import Emit
 from outrider.child.history import History
+from outrider.child.retry import RetryPolicy, wait_to_retry
+from outrider.models.building import request_settings
+from outrider.models.cost import cost_of, fullness
 from outrider.models.failures import Failure, classify, cut_failure
 from outrider.models.local_servers import own_endpoint
-from outrider.models.providers import cost_of, fullness, request_settings
-from outrider.models.retry import RetryPolicy
 from outrider.protocol.catalogue import REPORT_BACK
-from outrider.protocol.events import DroppedEvent, MessageUpdateEvent, RetryEvent
+from outrider.protocol.events import DroppedEvent, MessageUpdateEvent
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.usage import Usage
 
@@ -36,7 +35,7 @@ NEAR_WINDOW_SHARE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModelReply:
     """The result of a request: the model's response, or the failure and the text until then."""
 
     text: str
@@ -67,7 +66,7 @@ class Conversation:
 
     async def request(
         self, turn: int, history: History, tools: Sequence[ToolDefinition], schema: Any = None
-    ) -> Reply:
+    ) -> ModelReply:
         """Return the model's reply, as JSON where there is a schema.
 
         Its `usage` counts every attempt that was made for it.
@@ -83,13 +82,15 @@ class Conversation:
         while True:
             reply = await self._attempt(turn, history, wanted)
             spent += reply.usage
-            if reply.failure is None or not await self._wait_to_retry(
+            if reply.failure is None or not await self._may_send_again(
                 turn, attempt, reply.failure, history
             ):
                 return replace(reply, usage=spent)
             attempt += 1
 
-    async def _attempt(self, turn: int, history: History, wanted: ModelRequestParameters) -> Reply:
+    async def _attempt(
+        self, turn: int, history: History, wanted: ModelRequestParameters
+    ) -> ModelReply:
         pieces: list[str] = []
         stream: StreamedResponse | None = None
         try:
@@ -112,7 +113,7 @@ class Conversation:
             failure = classify(error, self.model_name, base_url)
         response = stream.get() if stream is not None else None
         self._is_near_window = response is not None and fullness(response) > NEAR_WINDOW_SHARE
-        return Reply("".join(pieces), _usage_of(response), response, failure)
+        return ModelReply("".join(pieces), _usage_of(response), response, failure)
 
     def _show_life(self, turn: int) -> None:
         """Tell the parent now and then that the model thinks, or writes a long tool call."""
@@ -126,22 +127,13 @@ class Conversation:
             self.emit(DroppedEvent(turn, ids))
         return bool(ids)
 
-    async def _wait_to_retry(
+    async def _may_send_again(
         self, turn: int, attempt: int, failure: Failure, history: History
     ) -> bool:
         """Return whether to send the request again, when it is time to."""
         if failure.kind is FailureKind.WINDOW_OVERFLOW:
             return self._drop_bulk(turn, history, unseen_too=True)
-        remaining_ms = int((self.deadline - time.monotonic()) * 1000)
-        jitter = random.random()  # noqa: S311
-        delay_ms = self.retry.delay_ms(
-            failure.kind, attempt, failure.retry_after, remaining_ms, jitter
-        )
-        if delay_ms is None:
-            return False
-        self.emit(RetryEvent(turn, attempt + 1, failure.kind, failure.message, delay_ms))
-        await asyncio.sleep(delay_ms / 1000)
-        return True
+        return await wait_to_retry(self.retry, turn, attempt, failure, self.deadline, self.emit)
 
 
 def _text_of(event: object, *, has_text: bool) -> str:

@@ -25,7 +25,7 @@ from outrider.processes.guardian import Guardian
 from outrider.processes.reaping import call_oneself, libc
 from outrider.processes.surroundings import surroundings
 from outrider.protocol.errors import OutriderError
-from outrider.protocol.fork_server import (
+from outrider.protocol.fork_messages import (
     MAX_PACKET_BYTES,
     READY,
     STATUS,

@@ -18,14 +18,15 @@ from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.exhaustion import on_loop_error
 from outrider.child.history import History
-from outrider.child.main_tools import Parent
+from outrider.child.parent_requests import Parent
 from outrider.child.report_back import ReportBackTool
+from outrider.child.retry import RetryPolicy
 from outrider.child.task import TaskExecutor
 from outrider.child.turn import TurnExecutor
 from outrider.masking import Masker, secret_environment_values, without_secrets
+from outrider.models.building import build_model
+from outrider.models.cost import has_price
 from outrider.models.failures import ModelUnavailable
-from outrider.models.providers import build_model, has_price
-from outrider.models.retry import RetryPolicy
 from outrider.processes.reaping import call_oneself, child_name, is_broken, seal
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.budget import Budget
@@ -61,9 +62,9 @@ def run_child() -> None:
         if run_commands(told.brief.tools):
             seal()
     except (ValueError, OSError) as error:
-        emit(TaskFinishEvent(error=f"The child can't begin: {error}"))
+        emit(TaskFinishEvent(error=f"The child can't start: {error}"))
         os._exit(1)
-    asyncio.run(_until_stopped(told.brief, emit, start, brief_in))
+    asyncio.run(_run_until_stopped(told.brief, emit, start, brief_in))
 
 
 def _take_surroundings(told: Start) -> None:
@@ -75,7 +76,7 @@ def _take_surroundings(told: Start) -> None:
     time.tzset()
 
 
-async def _until_stopped(brief: Brief, emit: Emit, start: float, link: int) -> NoReturn:
+async def _run_until_stopped(brief: Brief, emit: Emit, start: float, link: int) -> NoReturn:
     """Do the task and exit; SIGTERM cancels it, so that its tools can close."""
     task = asyncio.ensure_future(_do(brief, emit, start, link))
     loop = asyncio.get_running_loop()
@@ -116,8 +117,10 @@ async def run_task(
 ) -> TaskFinishEvent:
     """Do the task of a brief with a model, and return how it ended."""
     if brief.budget.max_cost is not None and not has_price(model):
-        error = f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be kept."
-        return TaskFinishEvent(brief.run_id, error=f"{error} Limit maxTokens instead.")
+        error = (
+            f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be enforced."
+        )
+        return TaskFinishEvent(brief.run_id, error=f"{error} Set maxTokens instead.")
     schema = brief.output_schema
     report_back = None if schema is None else ReportBackTool.for_schema(schema)
     attempts = brief.report_back_attempts

@@ -13,8 +13,8 @@ from pydantic_ai.models import Model
 
 from outrider import agents
 from outrider.child.main import run_task
+from outrider.models.building import build_model
 from outrider.models.failures import ModelUnavailable
-from outrider.models.providers import build_model
 from outrider.models.resolution import is_embedded, needs
 from outrider.protocol.brief import Brief
 from outrider.protocol.budget import Budget

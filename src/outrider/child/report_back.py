@@ -15,7 +15,7 @@ from outrider.protocol.envelope import (
     build_success_response,
 )
 from outrider.schemas.arguments import CallArguments, read_arguments
-from outrider.schemas.output_schema import CompiledSchema, Fault, Report, load_schema
+from outrider.schemas.output_schema import CompiledSchema, Fault, JudgedReport, load_schema
 
 DESCRIPTION = (
     "Hand over the final result and end the task. Call it once, when you are done; "
@@ -73,17 +73,17 @@ class ReportBackTool:
         return ToolResultItem("success" if report.is_valid else "error", envelope["message"])
 
     @classmethod
-    def judge(cls, arguments: CallArguments, *, cut: bool = False) -> Report:
+    def judge(cls, arguments: CallArguments, *, cut: bool = False) -> JudgedReport:
         """Return the report that a call makes; `cut` says the model ran into its token limit."""
         if cut and not arguments.raw:
-            return Report("", (CUT_REPORT,))
+            return JudgedReport("", (CUT_REPORT,))
         if arguments.fault is not None:
-            report = Report(arguments.raw, (arguments.fault,))
+            report = JudgedReport(arguments.raw, (arguments.fault,))
         else:
             report = cls._compiled.judge(arguments.value, arguments.size)
         if report.is_valid or not cut:
             return report
-        return Report(report.value, (CUT_REPORT, *report.faults))
+        return JudgedReport(report.value, (CUT_REPORT, *report.faults))
 
 
 def accepted() -> Envelope:
@@ -98,7 +98,7 @@ def ignored() -> Envelope:
     )
 
 
-def rejected(report: Report, attempts_left: int | None = None) -> Envelope:
+def rejected(report: JudgedReport, attempts_left: int | None = None) -> Envelope:
     """Return the answer to an invalid report: every fault by its path, and what to do."""
     again = "Report again in the same way, with all of it put right"
     if attempts_left is not None:

@@ -9,7 +9,7 @@ from outrider.child.turn import TurnExecutor, TurnResult
 from outrider.models.failures import Failure
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
-from outrider.schemas.output_schema import Report
+from outrider.schemas.output_schema import JudgedReport
 
 MAX_TEXT = 1 << 20
 CUT = "The model's answer was cut at its token limit."
@@ -31,7 +31,7 @@ class TaskExecutor:
     _last_text: str = ""
     _reminded: bool = False
     _only_report_back: bool = False
-    _reports: tuple[Report, ...] = ()
+    _reports: tuple[JudgedReport, ...] = ()
     _refused: Failure | None = None
     """Why the model's server took no request with tools."""
 
@@ -62,26 +62,26 @@ class TaskExecutor:
         if result.over_budget:
             return self._finished(Outcome.OVER_BUDGET, error=result.over_budget)
         if not result.has_tool_call:
-            return self._answered(result)
+            return self._settle(result)
         tries = len(self._reports)
         if not result.reports or tries < self.report_attempts:
             return None
         error = f"None of {tries} reports fitted the output schema."
         return self._finished(Outcome.SCHEMA_FAILED, error=error)
 
-    def _answered(self, result: TurnResult) -> TaskFinishEvent | None:
+    def _settle(self, result: TurnResult) -> TaskFinishEvent | None:
         """Decide on a turn that called no tool: the answer, or what kept it from being one."""
         if result.stop_reason in NO_ANSWER:
             return self._finished(Outcome.FAILED, result.text, NO_ANSWER[result.stop_reason])
         if self.turns.report_back is not None:
-            return self._reminded_or_failed(result)
+            return self._remind_or_fail(result)
         error = CUT if result.stop_reason == "length" else None
         if error is None and not result.text.strip():
             error = EMPTY
         outcome = Outcome.COMPLETED if error is None else Outcome.FAILED
         return self._finished(outcome, result.text, error)
 
-    def _reminded_or_failed(self, result: TurnResult) -> TaskFinishEvent | None:
+    def _remind_or_fail(self, result: TurnResult) -> TaskFinishEvent | None:
         if self._reminded:
             if self.turns.ask_for_json():
                 return None

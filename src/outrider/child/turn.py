@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.tools import ToolDefinition
 
-from outrider.child.conversation import Conversation, Reply
+from outrider.child.conversation import Conversation, ModelReply
 from outrider.child.emitter import Emit
 from outrider.child.history import History
 from outrider.child.report_back import (
@@ -42,7 +42,7 @@ from outrider.protocol.events import (
     TurnStartEvent,
 )
 from outrider.schemas.arguments import CallArguments, read_arguments
-from outrider.schemas.output_schema import Report
+from outrider.schemas.output_schema import JudgedReport
 from outrider.tools.executor import ToolExecutor, ToolOutcome
 from outrider.tools.registry import Tool
 
@@ -72,7 +72,7 @@ class TurnResult:
     failure: Failure | None = None
     over_budget: str | None = None
     report_back_result: Any = None
-    reports: tuple[Report, ...] = ()
+    reports: tuple[JudgedReport, ...] = ()
 
     @property
     def has_tool_call(self) -> bool:
@@ -126,14 +126,14 @@ class TurnExecutor:
         schema = self._report_tool[0].parameters_json_schema if self._as_json else None
         reply = await self.conversation.request(turn, self.history, tools, schema)
         self.budget.usage += reply.usage
-        result = self._told(turn, reply)
+        result = self._announce(turn, reply)
         if reply.response is not None and result.failure is None:
             self.history.add_response(reply.response)
-            result = await self._with_tools(result)
+            result = await self._run_tools(result)
         self.emit(TurnEndEvent(turn, self.budget.usage))
         return result
 
-    def _told(self, turn: int, reply: Reply) -> TurnResult:
+    def _announce(self, turn: int, reply: ModelReply) -> TurnResult:
         """Tell the parent of the model's message, and return it as the turn's result so far."""
         response = reply.response if reply.failure is None else None
         calls = tuple(
@@ -148,9 +148,9 @@ class TurnExecutor:
         self.emit(MessageEndEvent(turn, reply.text, told, reason, reply.usage))
         return TurnResult(reply.text, reason, calls, reply.failure)
 
-    async def _with_tools(self, result: TurnResult) -> TurnResult:
+    async def _run_tools(self, result: TurnResult) -> TurnResult:
         # Judged first and by themselves: nothing another tool does can undo a valid report.
-        judged, reports = self._judged(result)
+        judged, reports = self._judge_reports(result)
         valid = next((report.value for report in reports if report.is_valid), None)
         result = replace(result, report_back_result=valid, reports=tuple(reports))
         calls = [call for call in result.tool_calls if not self._is_report(call)]
@@ -169,9 +169,9 @@ class TurnExecutor:
     def _is_report(self, call: RequestedCall) -> bool:
         return self.report_back is not None and call.name == REPORT_BACK
 
-    def _judged(self, result: TurnResult) -> tuple[list[ToolReturnPart], list[Report]]:
+    def _judge_reports(self, result: TurnResult) -> tuple[list[ToolReturnPart], list[JudgedReport]]:
         parts: list[ToolReturnPart] = []
-        reports: list[Report] = []
+        reports: list[JudgedReport] = []
         for call in result.tool_calls:
             if self.report_back is None or not self._is_report(call):
                 continue

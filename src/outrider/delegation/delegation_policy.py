@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from outrider.agents.definitions import AgentDefinition, Source, one_line
-from outrider.agents.permissions import Clearance
+from outrider.agents.trust import Clearance
 
 if TYPE_CHECKING:  # a server says when to delegate before it loads what that needs
     from outrider.delegation.project import Project

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.agents.discovery import main_agent
-from outrider.agents.permissions import Trust, permit
+from outrider.agents.permissions import permit
+from outrider.agents.trust import Trust
 from outrider.delegation import profiles
 from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.depth import check_depth

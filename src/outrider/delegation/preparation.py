@@ -10,7 +10,8 @@ from typing import Any
 
 from outrider.agents.definitions import AgentDefinition, normal_name
 from outrider.agents.discovery import Discovery
-from outrider.agents.permissions import Clearance, Permit
+from outrider.agents.permissions import Permit
+from outrider.agents.trust import Clearance
 from outrider.delegation.depth import check_depth
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import (

@@ -15,7 +15,8 @@ from typing import Any
 
 from outrider.agents.definitions import NATIVE, AgentDefinition, Source
 from outrider.agents.discovery import Discovery, discover
-from outrider.agents.permissions import Clearance, Permit, is_trusted, may_run, permit, trust_in
+from outrider.agents.permissions import Permit, permit
+from outrider.agents.trust import Clearance, is_trusted, may_run, trust_in
 from outrider.delegation.request import working_directory
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers

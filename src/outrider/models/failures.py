@@ -32,7 +32,6 @@ class Failure:
     kind: FailureKind
     message: str
     retry_after: float | None = None
-    status: int | None = None
 
 
 def cut_failure(response: "ModelResponse") -> Failure | None:
@@ -50,7 +49,7 @@ def classify(error: BaseException, model: str = "", base_url: str | None = None)
     if status == 503 and own_endpoint(base_url):
         kind = FailureKind.LOADING
     retry_after = cast("float | None", getattr(error, "retry_after", None))
-    return Failure(kind, _message(kind, error, status, model), retry_after, status)
+    return Failure(kind, _message(kind, error, status, model), retry_after)
 
 
 def _kind(error: BaseException) -> FailureKind:
@@ -101,19 +100,19 @@ _WITH_DETAIL = {
     FailureKind.SERVER: "The model's provider failed",
     FailureKind.NOT_FOUND: "The model's provider doesn't know this model",
     FailureKind.REJECTED: "The model's provider rejected the request",
-    FailureKind.MALFORMED: "The model's provider sent something that can't be read",
+    FailureKind.MALFORMED: "The model's provider sent an unreadable response",
     FailureKind.UNKNOWN: "The request to the model failed",
 }
 _WORDS = _WITH_DETAIL | {
-    FailureKind.RATE_LIMIT: "The model's provider limits the rate of requests",
+    FailureKind.RATE_LIMIT: "The model's provider is limiting requests",
     FailureKind.OVERLOADED: "The model's provider is overloaded or unavailable",
-    FailureKind.LOADING: "The server on this machine is still loading its model, or busy",
+    FailureKind.LOADING: "The local model server is busy or still loading its model",
     FailureKind.TIMEOUT: "The model's provider didn't answer in time",
     FailureKind.AUTHENTICATION: "The model's provider refused the key",
-    FailureKind.QUOTA: "The account at the model's provider has no credit or quota left",
+    FailureKind.QUOTA: "The provider account has no credit or quota left",
     FailureKind.WINDOW_OVERFLOW: "The conversation no longer fits the model's context window",
     FailureKind.CONTENT_FILTER: "The model's provider filtered the answer",
-    FailureKind.CUT_STREAM: "The model's answer was cut: its stream ended without an end",
+    FailureKind.CUT_STREAM: "The model's answer was cut off: its stream ended early",
 }
 
 

@@ -152,7 +152,7 @@ def ask_server(variables: Mapping[str, str]) -> str | None:
     kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
     host = address.netloc.rpartition("@")[2]  # without a user's name and password
     if not host or address.scheme not in kinds:
-        raise ValueError("the server's address isn't an http address")
+        raise ValueError("the server's address must start with http:// or https://")
     place = f"the server at {address.scheme}://{host}"
     connection = kinds[address.scheme](host, timeout=OWN_SECONDS)
     try:
@@ -160,7 +160,7 @@ def ask_server(variables: Mapping[str, str]) -> str | None:
         connection.request("GET", f"{address.path.rstrip('/')}/models", headers=headers)
         status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
-        raise OSError(f"{place} gives no answer: {error}") from None
+        raise OSError(f"{place} doesn't answer: {error}") from None
     finally:
         connection.close()
     if status in (401, 403):

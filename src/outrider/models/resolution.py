@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
 
-from outrider.models.catalogue import (
+from outrider.models.known_providers import (
     ALIASES,
     EMBEDDED,
     NETWORK_VARIABLES,
     PROVIDERS,
-    Provider,
+    ModelProvider,
 )
 from outrider.models.local_servers import (
     OWN_SECONDS,
@@ -80,7 +80,7 @@ def choose_model(
     if server := local_servers((own, *WELL_KNOWN), OWN_SECONDS) if own else local_servers():
         return _served(server)
     reasons = ["nothing answers at OPENAI_BASE_URL"] if own else []
-    reasons += [f"{key} is set, but {_install(keyed[key])} is needed to use it" for key in keyed]
+    reasons += [f"{key} is set, but using it needs {_install(keyed[key])}" for key in keyed]
     return ModelChoice(EMBEDDED, (reasons or ["no key and no server"])[0])
 
 
@@ -100,7 +100,7 @@ def other_choices(chosen: ModelChoice, env: Mapping[str, str]) -> Iterator[Model
 
 def _served(server: LocalServer) -> ModelChoice:
     reason = f"{server.title} at {server.address}"
-    problem = "it is still loading its model: wait for it, or name another, as --model embedded."
+    problem = "it is still loading its model: wait, or name another one, such as --model embedded."
     problem = problem if server.is_loading else None
     return ModelChoice(server.model, reason, problem, server.variables)
 
@@ -128,7 +128,7 @@ def provider_environment(model: str, env: Mapping[str, str]) -> dict[str, str]:
     if is_embedded(model):
         return {}
     name = model.partition(":")[0]
-    provider = PROVIDERS.get(name, Provider(name))
+    provider = PROVIDERS.get(name, ModelProvider(name))
     wanted = (*provider.keys, *provider.others, *NETWORK_VARIABLES)
     chosen = {variable: env[variable] for variable in wanted if env.get(variable, "").strip()}
     if name == "ollama":
@@ -144,11 +144,11 @@ def problem_with(model: str, env: Mapping[str, str]) -> str | None:
         return None
     name, colon, rest = model.partition(":")
     if not colon:
-        return f"{model!r} has no provider: write it as provider:name, {_suggestion(model)}."
+        return f"{model!r} has no provider: write provider:name, {_suggestion(model)}."
     if name not in PROVIDERS:
         return f"{model!r} has an unknown provider; {_nearest_provider(name)}."
     if not rest.strip():
-        return f"{model!r} has no model name: write it as {name}:NAME."
+        return f"{model!r} has no model name: write {name}:NAME."
     return _missing_package(PROVIDERS[name]) or _missing_key(model, env)
 
 
@@ -163,19 +163,19 @@ def _first_set(variables: Iterable[str], env: Mapping[str, str]) -> str | None:
     return next((name for name in variables if env.get(name, "").strip()), None)
 
 
-def _default_of(provider: Provider, reason: str, env: Mapping[str, str]) -> ModelChoice:
+def _default_of(provider: ModelProvider, reason: str, env: Mapping[str, str]) -> ModelChoice:
     model = f"{provider.name}:{provider.default}"
     base_url = env.get("OPENAI_BASE_URL", "").strip()
     if provider.name != "openai" or not base_url or base_url.startswith(_OPENAI_HOST):
         return ModelChoice(model, reason)
     problem = (
-        "OPENAI_BASE_URL is set, but no model is named, and the models of that endpoint aren't "
-        "known: name one, for example with --model openai-chat:NAME or OUTRIDER_MODEL."
+        "OPENAI_BASE_URL is set, but no model is named, and Outrider doesn't know that server's "
+        "models: name one, for example with --model openai-chat:NAME or OUTRIDER_MODEL."
     )
     return ModelChoice("openai-chat:", reason, problem)
 
 
-def _missing_package(provider: Provider) -> str | None:
+def _missing_package(provider: ModelProvider) -> str | None:
     if provider.module is None:
         return None
     try:
@@ -184,10 +184,10 @@ def _missing_package(provider: Provider) -> str | None:
             return None
     except (ImportError, ValueError):
         pass
-    return f"{provider.name} models need a package that isn't installed: {_install(provider)}."
+    return f"{provider.name} models need a package that isn't installed. Run {_install(provider)}."
 
 
-def _install(provider: Provider) -> str:
+def _install(provider: ModelProvider) -> str:
     return f"`pip install 'pydantic-ai-slim[{provider.extra}]'`"
 
 
@@ -197,7 +197,7 @@ def _missing_key(model: str, env: Mapping[str, str]) -> str | None:
     own_endpoint = model.startswith("openai") and _first_set(["OPENAI_BASE_URL"], env)
     if not keys or own_endpoint or _first_set(keys, env):
         return None
-    return f"{model} needs a key, and {' or '.join(keys)} isn't set."
+    return f"{model} needs a key: set {' or '.join(keys)}."
 
 
 def _suggestion(model: str) -> str:
@@ -211,4 +211,4 @@ def _suggestion(model: str) -> str:
 def _nearest_provider(name: str) -> str:
     if near := get_close_matches(name.lower(), PROVIDERS, n=1):
         return f"did you mean {near[0]}"
-    return f"known ones are {', '.join(PROVIDERS)}"
+    return f"known providers are {', '.join(PROVIDERS)}"

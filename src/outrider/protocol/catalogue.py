@@ -19,8 +19,8 @@ class CatalogueEntry:
     """One tool: its name, what it can do, and where its code is."""
 
     name: str
-    module: str | None = None
-    """The module that brings it; None where this version has none."""
+    module: str
+    """The module that brings it."""
     writes: bool = False
     """Changes files or runs commands: never given to a read-only child."""
     network: bool = False
@@ -35,11 +35,6 @@ class CatalogueEntry:
     """The setting that switches it off."""
     keys: tuple[str, ...] = ()
     """The variables with its services' keys: only a child that has the tool gets them."""
-
-    @property
-    def missing(self) -> str | None:
-        """Why this installation doesn't have it; None where it does."""
-        return None if self.module else "this version of Outrider has no such tool"
 
 
 SEARCH_KEYS = (

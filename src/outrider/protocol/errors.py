@@ -35,21 +35,18 @@ class ErrorCode(StrEnum):
 
     INVALID_INPUT = (
         "INVALID_INPUT",
-        "The request can't be used: a missing or bad `agent`, `task`, `output_schema`, "
+        "The request is invalid: a missing or bad `agent`, `task`, `output_schema`, "
         "flag, variable or directory.",
     )
-    SUBAGENTS_DISABLED = (
-        "SUBAGENTS_DISABLED",
-        "Delegation is switched off by the configuration.",
-    )
-    UNKNOWN_AGENT = "UNKNOWN_AGENT", "No agent has that name; the message lists those that exist."
+    SUBAGENTS_DISABLED = "SUBAGENTS_DISABLED", "Delegation is switched off in the configuration."
+    UNKNOWN_AGENT = "UNKNOWN_AGENT", "No agent has this name; the message lists those that exist."
     SUBAGENT_DISABLED = (
         "SUBAGENT_DISABLED",
-        "This agent is switched off, or it is a repository's and the user's policy refuses it.",
+        "The agent is switched off, or a repository defines it and your policy refuses that.",
     )
     SUBAGENT_DEPTH_EXCEEDED = (
         "SUBAGENT_DEPTH_EXCEEDED",
-        "A child tried to delegate further than `subagents.maxDepth` allows.",
+        "A child tried to delegate deeper than `subagents.maxDepth` allows.",
     )
     SUBAGENT_TIMEOUT = (
         "SUBAGENT_TIMEOUT",
@@ -57,13 +54,13 @@ class ErrorCode(StrEnum):
     )
     SUBAGENT_FAILED = (
         "SUBAGENT_FAILED",
-        "The child could not finish: it failed to start, crashed, was killed, or its model "
-        "failed, refused, was cut or said nothing.",
+        "The child couldn't finish: it failed to start, crashed or was killed, or its model "
+        "failed, refused, was cut off or said nothing.",
     )
     SUBAGENT_OUTPUT_TRUNCATED = (
         "SUBAGENT_OUTPUT_TRUNCATED",
-        "With `completed`: the text shown was cut, the whole is in `outputFile`. "
-        "With `failed`: the child flooded its output and was stopped.",
+        "With `completed`: the text was cut; `outputFile` has all of it. "
+        "With `failed`: the child sent too much output and was stopped.",
     )
     SUBAGENT_CANCELLED = "SUBAGENT_CANCELLED", "The caller, or Ctrl-C, stopped the run."
     SUBAGENT_OUTPUT_INVALID = (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from outrider.schemas.values import JSON, MAX_DEPTH, Fault, Survey, cut, survey
+from outrider.schemas.values import JSON, MAX_DEPTH, Fault, Survey, shortened, survey
 
 _TRAILING_COMMA = re.compile(r",\s*[}\]]")
 
@@ -46,7 +46,9 @@ def read_arguments(raw: str | Mapping[str, Any] | None) -> CallArguments:
         size = survey(value)
         if not size.flaw:
             return CallArguments(raw, value, size=size)
-    return CallArguments(raw, fault=Fault("$", cut(f"the arguments are not JSON: {size.flaw}")))
+    return CallArguments(
+        raw, fault=Fault("$", shortened(f"the arguments are not JSON: {size.flaw}"))
+    )
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -54,7 +56,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(read) < len(pairs):
         seen: set[str] = set()
         key = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {cut(key, 80)!r} is given twice in one object; give it once")
+        raise ValueError(
+            f"the key {shortened(key, 80)!r} is given twice in one object; give it once"
+        )
     return read
 
 
@@ -74,4 +78,4 @@ def _what_is_wrong(raw: str, error: ValueError) -> str:
         return f"they end too early, {where}: {error.msg}; send the whole object again"
     if _TRAILING_COMMA.match(raw, max(0, raw.rfind(",", 0, error.pos + 1))):
         return f"a trailing comma {where}; leave it out"
-    return f"{error.msg} {where}, before {cut(raw[error.pos :], 40)!r}"
+    return f"{error.msg} {where}, before {shortened(raw[error.pos :], 40)!r}"

@@ -19,7 +19,7 @@ MAX_APPLICATIONS = 50_000
 ADDRESS = "json-schema:///schema"
 
 
-def compiled(document: Document, part: JSON = None, **options: Any) -> "Validator":
+def compiled_schema(document: Document, part: JSON = None, **options: Any) -> "Validator":
     """Return a validator for the schema, or for a part that refers to it by `ADDRESS`.
 
     Patterns run in linear time, but for look-around and back-references: these are cut off. A

@@ -11,7 +11,16 @@ from typing import Any, TypeGuard
 from urllib.parse import quote, unquote, urljoin
 
 from outrider.protocol.errors import OutriderError
-from outrider.schemas.values import JSON, Keys, at, cut, is_array, is_object, path_text, survey
+from outrider.schemas.values import (
+    JSON,
+    Keys,
+    at,
+    is_array,
+    is_object,
+    path_text,
+    shortened,
+    survey,
+)
 
 MAX_SCHEMA_BYTES = 256 * 1024
 MAX_SCHEMA_DEPTH = 64
@@ -63,7 +72,7 @@ class Document:
         self._visit((), root, "")
         while self._unresolved:
             pointer, node, schema = self._unresolved.pop()
-            target = self._resolved((*pointer, "$ref"), node.base, schema["$ref"])
+            target = self._resolve((*pointer, "$ref"), node.base, schema["$ref"])
             schema["$ref"] = fragment(target)
             node.applies["$ref"] = [target]
 
@@ -111,27 +120,27 @@ class Document:
         for name in names:
             if self._names.setdefault(name, pointer) != pointer:
                 where = path_text(pointer)
-                raise SchemaError(f"{where}: {cut(name, 120)!r} is named twice; rename it")
+                raise SchemaError(f"{where}: {shortened(name, 120)!r} is named twice; rename it")
         return base
 
-    def _resolved(self, where: Keys, base: str, reference: str) -> Keys:
+    def _resolve(self, where: Keys, base: str, reference: str) -> Keys:
         uri, _, name = _joined(base, reference).partition("#")
         target = self._names.get(uri)
         if target is None:
             raise SchemaError(
-                f"{path_text(where)}: {cut(reference, 120)!r} leads outside the schema; nothing is "
-                "fetched from the network or read from files: put what it refers to under $defs"
+                f"{path_text(where)}: {shortened(reference, 120)!r} leads outside the schema; "
+                "nothing is fetched or read from files: put what it refers to under $defs"
             )
         if name.startswith("/"):
-            target = self._descended(target, unquote(name).split("/")[1:])
+            target = self._descend(target, unquote(name).split("/")[1:])
         elif name:
             target = self._names.get(f"#{unquote(name)}")
         if target is None:
-            shown = cut(reference, 120)
+            shown = shortened(reference, 120)
             raise SchemaError(f"{path_text(where)}: nothing in the schema is at {shown!r}")
         return target
 
-    def _descended(self, pointer: Keys, tokens: list[str]) -> Keys | None:
+    def _descend(self, pointer: Keys, tokens: list[str]) -> Keys | None:
         """Return the schema at a JSON pointer, made known to the document if it wasn't."""
         found, base = at(self.root, pointer), ""
         for token in tokens:
@@ -177,7 +186,7 @@ def _draft(root: JSON) -> int:
     named = str(root["$schema"])
     if named.rstrip("#") not in _DRAFTS:
         raise SchemaError(
-            f"$.$schema: {cut(named, 120)!r} is not a draft that is supported; "
+            f"$.$schema: {shortened(named, 120)!r} is not a draft that is supported; "
             "use draft 2020-12 (or leave $schema out) or draft 7"
         )
     return _DRAFTS[named.rstrip("#")]

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from outrider.schemas.bounds import ADDRESS, compiled
+from outrider.schemas.bounds import ADDRESS, compiled_schema
 from outrider.schemas.document import Document, fragment
 from outrider.schemas.values import (
     JSON,
     Fault,
     Keys,
+    as_json_list,
     at,
-    cut,
     is_array,
     is_object,
-    listed,
     path_text,
+    shortened,
     survey,
 )
 
@@ -67,7 +67,7 @@ class FaultFinder:
         found: dict[Fault, None] = {}
         try:
             for keys, message in islice(self._search(value, part), MAX_COUNTED):
-                found[Fault(path_text(keys), cut(message))] = None
+                found[Fault(path_text(keys), shortened(message))] = None
         except Exception:  # out of time, or not to be explained: the verdict stands all the same
             is_all = False
         faults = list(found)[:MAX_FAULTS] or [Fault("$", "the value does not fit the schema")]
@@ -100,7 +100,7 @@ class FaultFinder:
         if time.thread_time() > self._deadline:
             raise TimeoutError
         if (pointer, opaque) not in self._validators:
-            self._validators[pointer, opaque] = compiled(
+            self._validators[pointer, opaque] = compiled_schema(
                 self._document,
                 {"$ref": ADDRESS + fragment(pointer)},
                 registry=self._registry,
@@ -134,13 +134,15 @@ class FaultFinder:
             case "anyOf" | "oneOf":
                 yield from self._choice(error.__cause__, keys)
             case "enum":
-                yield keys, f"{listed([given])} is not one of {listed(told)}"
+                yield keys, f"{as_json_list(given)} is not one of {as_json_list(*told)}"
             case "additionalProperties":
-                allowed = listed(at(self._document.root, path[:-1]).get("properties", ())) or "none"
+                known = at(self._document.root, path[:-1]).get("properties", ())
+                allowed = as_json_list(*known) or "none"
                 refusal = f"this property is not allowed; allowed: {allowed}"
                 yield from (((*keys, name), refusal) for name in told)
             case "falseSchema":
-                what = "a property" if path[-1:] == ["additionalProperties"] else listed([given])
+                is_property = path[-1:] == ["additionalProperties"]
+                what = "a property" if is_property else as_json_list(given)
                 yield keys, f"{what} is not allowed here"
             case "contains":
                 number = wanted if isinstance(wanted, int) else 1
@@ -149,7 +151,7 @@ class FaultFinder:
             case "propertyNames":
                 yield keys, f"the property name {error.message}"
             case "pattern" if told != wanted:
-                yield keys, f"{listed([given])} takes too long to match with the pattern {wanted}"
+                yield keys, f"{as_json_list(given)} takes too long to match the pattern {wanted}"
             case _:
                 yield keys, error.message
 
@@ -173,7 +175,7 @@ class FaultFinder:
             for errors in branches:
                 below, message = next(self._explained(max(errors, key=_strangeness), ()))
                 where = f"{path_text(below)}: " if below else ""
-                reasons[where + cut(message, 100)] = None
+                reasons[where + shortened(message, 100)] = None
             yield keys, f"fits none of the {choice.count} alternatives: {'; '.join(reasons)}"
             return
         nearest = min(meant, key=len)

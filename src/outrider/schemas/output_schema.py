@@ -7,16 +7,25 @@ wanted and is not asserted. Nor are `contentMediaType` and `contentEncoding`, bu
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from outrider.schemas.bounds import bounded_applications, compiled
+from outrider.schemas.bounds import bounded_applications, compiled_schema
 from outrider.schemas.document import TYPES, Document, SchemaError, read_document
 from outrider.schemas.faults import FaultFinder
 from outrider.schemas.offer import RESULT, is_object_root, offered, sent
-from outrider.schemas.values import JSON, Fault, Survey, cut, is_object, listed, path_text, survey
+from outrider.schemas.values import (
+    JSON,
+    Fault,
+    Survey,
+    as_json_list,
+    is_object,
+    path_text,
+    shortened,
+    survey,
+)
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-__all__ = ["CompiledSchema", "Fault", "Report", "SchemaError", "load_schema"]
+__all__ = ["CompiledSchema", "Fault", "JudgedReport", "SchemaError", "load_schema"]
 
 MAX_WORK = 100_000_000
 """How often schemas may be applied to values in one judgement: some seconds at the very worst."""
@@ -25,7 +34,7 @@ MAX_WIDE_WORDS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class JudgedReport:
     """What a model reported, unwrapped where it came wrapped, and all that is wrong with it."""
 
     value: JSON
@@ -59,14 +68,14 @@ class CompiledSchema:
         """The same, without what providers refuse at the root."""
         return sent(self._document)
 
-    def judge(self, arguments: JSON, size: Survey | None = None) -> Report:
+    def judge(self, arguments: JSON, size: Survey | None = None) -> JudgedReport:
         """Return the report in `arguments`, with its faults by the caller's schema."""
         if not self.is_wrapped:
-            return Report(arguments, tuple(self.faults(arguments, size)))
+            return JudgedReport(arguments, tuple(self.faults(arguments, size)))
         if not is_object(arguments) or arguments.keys() != {RESULT}:
             hint = f'the arguments must be {{"{RESULT}": …}} and nothing else'
-            return Report(arguments, (Fault("$", f"{hint}, not {listed([arguments])}"),))
-        return Report(arguments[RESULT], tuple(self.faults(arguments[RESULT], size)))
+            return JudgedReport(arguments, (Fault("$", f"{hint}, not {as_json_list(arguments)}"),))
+        return JudgedReport(arguments[RESULT], tuple(self.faults(arguments[RESULT], size)))
 
     def faults(self, value: JSON, size: Survey | None = None) -> list[Fault]:
         """Return what is wrong with a value: 20 faults at most, and a count of the rest.
@@ -100,18 +109,18 @@ def _validator(document: Document) -> "Validator":
     from jsonschema_rs import ValidationError
 
     try:
-        return compiled(document)
+        return compiled_schema(document)
     except ValidationError as error:
         raise SchemaError(_why_invalid(error)) from None
     except ValueError as error:
-        raise SchemaError(f"the schema can't be used: {cut(str(error))}") from None
+        raise SchemaError(f"the schema can't be used: {shortened(str(error))}") from None
 
 
 def _why_invalid(error: "ValidationError") -> str:
-    why = f"the schema is not valid: {cut(error.message)}"
+    why = f"the schema is not valid: {shortened(error.message)}"
     if error.instance_path[-1:] == ["type"]:
-        why = f"{listed([error.instance])} is not a type; use {', '.join(TYPES)}"
+        why = f"{as_json_list(error.instance)} is not a type; use {', '.join(TYPES)}"
     elif error.kind.name == "format":
-        why = f"the pattern {listed([error.instance])} can't be compiled: it is malformed, larger "
-        why += "than 2 MiB, or uses what ECMA 262 doesn't have; simplify it"
+        why = f"the pattern {as_json_list(error.instance)} can't be compiled: it is malformed, "
+        why += "larger than 2 MiB, or uses what ECMA 262 doesn't have; simplify it"
     return f"{path_text(error.instance_path)}: {why}"

@@ -17,6 +17,7 @@ Keys: TypeAlias = tuple[str | int, ...]
 MAX_DEPTH = 128
 MAX_VALUES = 5_000_000
 MAX_MESSAGE = 300
+MAX_LISTED = 12
 
 _KINDS = frozenset({dict, list, str, int, float, bool, type(None)})
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_-]*")
@@ -85,17 +86,17 @@ def at(value: JSON, keys: Iterable[str | int]) -> JSON:
 
 def path_text(keys: Iterable[str | int]) -> str:
     """Return a path as people write it: `$.findings[3].line`."""
-    return cut("$" + "".join(map(_step, keys)))
+    return shortened("$" + "".join(map(_step, keys)))
 
 
-def listed(items: Iterable[JSON], most: int = 12) -> str:
+def as_json_list(*items: JSON) -> str:
     """Return values as JSON, in a short list."""
-    every = list(items)
-    shown = ", ".join(cut(json.dumps(item, ensure_ascii=False), 80) for item in every[:most])
-    return f"{shown} and {len(every) - most} more" if len(every) > most else shown
+    texts = [shortened(json.dumps(item, ensure_ascii=False), 80) for item in items[:MAX_LISTED]]
+    more = len(items) - MAX_LISTED
+    return ", ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 
-def cut(text: str, most: int = MAX_MESSAGE) -> str:
+def shortened(text: str, most: int = MAX_MESSAGE) -> str:
     """Return `text`, without its middle where it is longer than `most`.
 
     A validator's message begins with what was given and ends with what was expected.
@@ -106,8 +107,8 @@ def cut(text: str, most: int = MAX_MESSAGE) -> str:
 
 def _step(key: str | int) -> str:
     if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
-        return f".{cut(key, 80)}"
-    return f"[{listed([key])}]"
+        return f".{shortened(key, 80)}"
+    return f"[{as_json_list(key)}]"
 
 
 def _flaw_among(level: list[Any], found: Survey) -> str | None:

@@ -55,7 +55,7 @@ def _read_object(path: Path) -> Mapping[str, object]:
     except (ValueError, RecursionError) as error:
         raise _unusable(path, f"not JSON: {error}") from None
     if not isinstance(data, dict):
-        raise _unusable(path, f"it isn't a JSON object of at most {MAX_BYTES:,} bytes")
+        raise _unusable(path, f"expected a JSON object of at most {MAX_BYTES:,} bytes")
     return cast("dict[str, object]", data)
 
 
@@ -65,4 +65,4 @@ def open_at_once(path: str, flags: int) -> int:
 
 
 def _unusable(path: Path, reason: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_INPUT, f"The configuration {path} can't be used: {reason}.")
+    return Refusal(ErrorCode.INVALID_INPUT, f"Can't use the configuration {path}: {reason}.")

@@ -39,55 +39,57 @@ PRIVILEGED_LSP_ACTIONS = ("rename", "codeAction", "restart")
 class RetryConfig:
     """When a request is sent again after a transient failure of the model."""
 
-    enabled: bool = _key(True, "Send a request again after a transient failure of the model.")
-    max_attempts: int = _key(2, "How often one request is sent at most.", minimum=1)
+    enabled: bool = _key(True, "Resend a model request after a transient failure.")
+    max_attempts: int = _key(2, "Maximum attempts per model request.", minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetConfig:
     """What one run may use."""
 
-    max_turns: int | None = _key(100, "Turns of the model.", minimum=1)
-    max_tool_calls: int | None = _key(None, "Tool calls.")
-    max_tokens: int | None = _key(None, "Tokens in and out, of all turns.", minimum=1)
-    max_cost: float | None = _key(None, "Money, in US dollars.")
+    max_turns: int | None = _key(100, "Maximum turns of the model.", minimum=1)
+    max_tool_calls: int | None = _key(None, "Maximum tool calls.")
+    max_tokens: int | None = _key(None, "Maximum tokens, input and output.", minimum=1)
+    max_cost: float | None = _key(None, "Maximum cost, in US dollars.")
 
 
 @dataclass(frozen=True, slots=True)
 class SubagentsConfig:
     """Delegation itself."""
 
-    enabled: bool = _key(True, "Whether tasks can be delegated at all.")
-    max_depth: int = _key(1, "How deep delegations may nest; a child is at depth 1.")
-    timeout_ms: int = _key(900_000, "Hard deadline of a run, never reset.", minimum=1)
-    idle_timeout_ms: int = _key(180_000, "Longest time without an event.", minimum=1)
-    allow_write: bool = _key(False, "Let agents that aren't `readonly` have their writing tools.")
-    allow_lsp_tools: bool = _key(True, "Let children ask language servers.")
+    enabled: bool = _key(True, "Enable delegation.")
+    max_depth: int = _key(1, "Maximum nesting depth; a child is at depth 1.")
+    timeout_ms: int = _key(900_000, "Hard deadline of a run, never extended.", minimum=1)
+    idle_timeout_ms: int = _key(180_000, "Longest time a run may go without an event.", minimum=1)
+    allow_write: bool = _key(False, "Give writing tools to agents that aren't `readonly`.")
+    allow_lsp_tools: bool = _key(True, "Let children query language servers.")
     allowed_lsp_actions: tuple[str, ...] = _key(
-        READ_ONLY_LSP_ACTIONS, "Which `lsp` actions a child may use.", choices=READ_ONLY_LSP_ACTIONS
+        READ_ONLY_LSP_ACTIONS, "The `lsp` actions a child may use.", choices=READ_ONLY_LSP_ACTIONS
     )
     inject_delegation_policy: bool = _key(True, "Tell the host's model when to delegate.")
     retry: RetryConfig = field(default_factory=RetryConfig)
-    max_concurrent: int = _key(8, "Children at once from one process.", minimum=1)
-    report_back_attempts: int = _key(3, "Reports judged before a schema fails.", minimum=1)
+    max_concurrent: int = _key(8, "Maximum concurrent children of one process.", minimum=1)
+    report_back_attempts: int = _key(3, "Reports tried before `schema_failed`.", minimum=1)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     project_agent_policy: str = _key(
-        "confirm", "Whether a repository's agents may run.", choices=("allow", "confirm", "deny")
+        "confirm",
+        "Whether agents defined by a repository may run.",
+        choices=("allow", "confirm", "deny"),
     )
     non_interactive_policy: str = _key(
-        "allow", "What `confirm` means where nobody can be asked.", choices=("allow", "deny")
+        "allow", "What `confirm` means when nobody can be asked.", choices=("allow", "deny")
     )
     trusted_projects: tuple[str, ...] = _key(
-        (), "Repositories whose agents run unasked, and with network tools."
+        (), "Repositories whose agents run without asking, with network tools."
     )
-    disabled: tuple[str, ...] = _key((), "Agents switched off.", project=ProjectRule.ADD)
+    disabled: tuple[str, ...] = _key((), "Agents to switch off.", project=ProjectRule.ADD)
     mask_tool_results: str = _key(
         "readonly",
-        "Which children see their tools' results with secrets masked.",
+        "Which children get tool results with secrets masked.",
         choices=("readonly", "always", "never"),
     )
     tools: tuple[str, ...] = _key(
-        ("subagent",), "Tools a host offers.", choices=("subagent", "Task", "Explore")
+        ("subagent",), "Tools a host offers to its model.", choices=("subagent", "Task", "Explore")
     )
 
 
@@ -95,7 +97,7 @@ class SubagentsConfig:
 class FilesConfig:
     """What the file tools may reach."""
 
-    allowed_roots: tuple[str, ...] = _key((), "Folders beside the working tree.")
+    allowed_roots: tuple[str, ...] = _key((), "More folders that file tools may reach.")
     allow_credential_files: bool = _key(False, "Let tools open `.env`, private keys and the like.")
 
 
@@ -104,7 +106,7 @@ class ToolsConfig:
     """Tools of the user's own."""
 
     modules: tuple[str, ...] = _key(
-        (), "Python modules with tools of your own.", project=ProjectRule.NEVER
+        (), "Python modules with your own tools.", project=ProjectRule.NEVER
     )
 
 
@@ -115,36 +117,36 @@ SEARCH_PROVIDERS = ("tavily", "brave", "serper", "exa", "searxng", "duckduckgo")
 class WebConfig:
     """What the web tools may reach, and how they ask."""
 
-    enabled: bool = _key(True, "Whether children may have web tools.")
-    provider: str = _key("auto", "Who answers searches.", choices=("auto", *SEARCH_PROVIDERS))
+    enabled: bool = _key(True, "Let children use web tools.")
+    provider: str = _key("auto", "Search provider.", choices=("auto", *SEARCH_PROVIDERS))
     provider_priority: tuple[str, ...] = _key(
-        SEARCH_PROVIDERS, "The order in which `auto` asks.", choices=SEARCH_PROVIDERS
+        SEARCH_PROVIDERS, "Order in which `auto` tries providers.", choices=SEARCH_PROVIDERS
     )
     # A factory, as for any table.
-    endpoints: dict[str, str] = _key({}, "Base addresses of providers, by name.")  # noqa: RUF009
+    endpoints: dict[str, str] = _key({}, "Base URLs of search providers, by name.")  # noqa: RUF009
     allow_private_network: bool = _key(False, "Let web tools reach private addresses.")
     allowed_hosts: tuple[str, ...] = _key(
         (), "Private hosts that web tools may reach, as `host` or `host:port`."
     )
-    use_proxy: bool = _key(False, "Use the proxy that the environment names.")
+    use_proxy: bool = _key(False, "Use the proxy set in the environment.")
     respect_robots: bool = _key(
         False, "Honour `robots.txt` when fetching.", project=ProjectRule.NEVER
     )
-    timeout_ms: int = _key(30_000, "Time for one request, redirects included.", minimum=1)
-    max_bytes: int = _key(10_485_760, "Bytes of one body, unpacked.", minimum=1024)
-    max_concurrent: int = _key(8, "Requests at once.", minimum=1)
-    max_concurrent_per_host: int = _key(4, "Requests at once to one host.", minimum=1)
-    cache_bytes: int = _key(268_435_456, "Bytes of pages kept between runs; 0 for none.")
+    timeout_ms: int = _key(30_000, "Time limit for one request, including redirects.", minimum=1)
+    max_bytes: int = _key(10_485_760, "Maximum bytes of one response, decompressed.", minimum=1024)
+    max_concurrent: int = _key(8, "Maximum concurrent requests.", minimum=1)
+    max_concurrent_per_host: int = _key(4, "Maximum concurrent requests to one host.", minimum=1)
+    cache_bytes: int = _key(268_435_456, "Maximum bytes of cached pages; 0 caches none.")
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertConfig:
     """Limits of the document converter."""
 
-    enabled: bool = _key(True, "Whether children may convert documents.")
-    timeout_ms: int = _key(60_000, "Time for one document.", minimum=1)
-    max_bytes: int = _key(52_428_800, "Bytes of one document.", minimum=1024)
-    memory_bytes: int = _key(1_073_741_824, "Memory for one document.", minimum=1 << 26)
+    enabled: bool = _key(True, "Let children convert documents.")
+    timeout_ms: int = _key(60_000, "Time limit for one document.", minimum=1)
+    max_bytes: int = _key(52_428_800, "Maximum bytes of one document.", minimum=1024)
+    memory_bytes: int = _key(1_073_741_824, "Memory limit for one document.", minimum=1 << 26)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +172,13 @@ class LspToolConfig:
 class LspConfig:
     """Language servers: which, and how long they may take."""
 
-    enabled: bool = _key(True, "Whether language servers may be asked.")
+    enabled: bool = _key(True, "Enable language servers.")
     servers: dict[str, Any] = _key(  # noqa: RUF009
         {}, "Your own language servers.", entries=ServerConfig
     )
-    preferred: dict[str, str] = _key({}, "The server to ask, by language.")  # noqa: RUF009
-    request_timeout_ms: int = _key(15_000, "Time for one answer of a server.", minimum=1)
-    start_timeout_ms: int = _key(30_000, "Time for a server to start and load.", minimum=1)
+    preferred: dict[str, str] = _key({}, "Preferred server, by language.")  # noqa: RUF009
+    request_timeout_ms: int = _key(15_000, "Time limit for one request to a server.", minimum=1)
+    start_timeout_ms: int = _key(30_000, "Time limit for a server to start and load.", minimum=1)
     tool: LspToolConfig = field(default_factory=LspToolConfig)
 
 
@@ -184,27 +186,27 @@ class LspConfig:
 class LimitsConfig:
     """How much of a child's output is taken in, and shown."""
 
-    result_bytes: int = _key(204_800, "Bytes of the text a caller is shown.", minimum=1024)
-    result_lines: int = _key(5_000, "Lines of the text a caller is shown.", minimum=10)
-    stdout_bytes: int = _key(67_108_864, "Bytes of events from one child.", minimum=1024)
-    stderr_bytes: int = _key(1_048_576, "Bytes of other text from one child.", minimum=1024)
-    event_bytes: int = _key(8_388_608, "Bytes of one event.", minimum=1024)
-    events: int = _key(100_000, "Events from one child, deltas not counted.", minimum=10)
+    result_bytes: int = _key(204_800, "Maximum bytes of text shown to a caller.", minimum=1024)
+    result_lines: int = _key(5_000, "Maximum lines of text shown to a caller.", minimum=10)
+    stdout_bytes: int = _key(67_108_864, "Maximum bytes of events from one child.", minimum=1024)
+    stderr_bytes: int = _key(1_048_576, "Maximum bytes of a child's other output.", minimum=1024)
+    event_bytes: int = _key(8_388_608, "Maximum bytes of one event.", minimum=1024)
+    events: int = _key(100_000, "Maximum events from one child, not counting deltas.", minimum=10)
 
 
 @dataclass(frozen=True, slots=True)
 class RunsConfig:
     """How long finished runs are kept. Not a repository's to change: lowering it would delete."""
 
-    keep_days: int = _key(30, "Days a run is kept.", project=ProjectRule.NEVER)
-    keep_bytes: int = _key(1_073_741_824, "Bytes all runs may take.", project=ProjectRule.NEVER)
+    keep_days: int = _key(30, "Days to keep a run.", project=ProjectRule.NEVER)
+    keep_bytes: int = _key(1_073_741_824, "Maximum bytes of all runs.", project=ProjectRule.NEVER)
 
 
 @dataclass(frozen=True, slots=True)
 class WarmConfig:
     """The warmed process that children are forked from."""
 
-    keep_minutes: int = _key(10, "Minutes the warm process waits for a next command; 0 for none.")
+    keep_minutes: int = _key(10, "Minutes to keep the warm process; 0 turns it off.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,24 +215,24 @@ class McpConfig:
 
     reply_within_ms: int = _key(
         50_000,
-        "When a host gets a handle for a run that goes on, if it wants no progress.",
+        "When a host that takes no progress gets a handle for a run that is still going.",
         minimum=1,
     )
-    result_bytes: int = _key(16_000, "Bytes of an answer that a host gets at once.", minimum=1024)
+    result_bytes: int = _key(16_000, "Maximum bytes of one tool result.", minimum=1024)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandsConfig:
     """Commands in a host's chat."""
 
-    enabled: bool = _key(True, "Whether a chat has `/toolkit`.")
+    enabled: bool = _key(True, "Enable `/toolkit` in chats.")
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """Every setting, at its effective value."""
 
-    model: str | None = _key(None, "The model, as `provider:name`.")
+    model: str | None = _key(None, "Model to use, as `provider:name`.")
     subagents: SubagentsConfig = field(default_factory=SubagentsConfig)
     files: FilesConfig = field(default_factory=FilesConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)

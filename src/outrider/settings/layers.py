@@ -17,7 +17,7 @@ _EXPECTED = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "a text",
+    str: "a string",
     tuple: "a list of names",
     dict: "a table",
 }
@@ -33,17 +33,17 @@ def check(key: Key, value: object) -> Any:
         value = tuple(cast("list[object]", value))
     fits = isinstance(value, int | float if key.kind is float else key.kind)
     if not fits or isinstance(value, bool) != (key.kind is bool):
-        raise SettingError(f"{value!r} is not {_EXPECTED[key.kind]}")
+        raise SettingError(f"expected {_EXPECTED[key.kind]}, got {value!r}")
     if isinstance(value, int | float):  # booleans are numbers too
         # NaN fails every comparison, so it is refused here too.
         if not key.minimum <= value <= 2**53:
-            raise SettingError(f"{value!r} is not a number from {key.minimum:g} up")
+            raise SettingError(f"expected a number of at least {key.minimum:g}, got {value!r}")
         return value
     for text in _texts(key, value):
         if not isinstance(text, str) or not text.strip():
-            raise SettingError(f"{text!r} is not a text, in {value!r}")
+            raise SettingError(f"expected a non-empty string, got {text!r}")
         if key.choices and text not in key.choices:
-            raise SettingError(f"{text!r} is not one of {', '.join(key.choices)}")
+            raise SettingError(f"expected one of {', '.join(key.choices)}; got {text!r}")
     return value
 
 
@@ -61,7 +61,7 @@ def _texts(key: Key, value: Any) -> Iterable[object]:
     return value
 
 
-def parse(key: Key, text: str) -> Any:
+def parse_value(key: Key, text: str) -> Any:
     """Return the value that a variable or flag gives as `text`, or raise `SettingError`."""
     text = text.strip()
     if key.kind is str:
@@ -89,8 +89,8 @@ def narrowed(key: Key, current: Any, wanted: Any) -> Any:
         if key.kind in (int, float) and wanted is not None:
             if current is None or wanted <= current:
                 return wanted
-            raise SettingError(f"{wanted:g} is more than the user's {current:g}")
-    raise SettingError("a project's file can only switch off and lower")
+            raise SettingError(f"{wanted:g} is more than the user's limit of {current:g}")
+    raise SettingError("a project's file can only switch settings off or lower them")
 
 
 class Origin(StrEnum):
@@ -168,7 +168,7 @@ def _applied(config: Config, layer: Layer, name: str, raw: object) -> Config:
         raise SettingError(_unknown(name))
     try:
         is_text = isinstance(raw, str) and layer.is_strict(name)
-        value = parse(key, str(raw)) if is_text else check(key, raw)
+        value = parse_value(key, str(raw)) if is_text else check(key, raw)
         if layer.origin is Origin.PROJECT:
             value = narrowed(key, value_of(config, name), value)
     except SettingError as bad:

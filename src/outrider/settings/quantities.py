@@ -43,5 +43,5 @@ def _read(text: str, units: Mapping[str, int], bare: str, what: str) -> float:
     # A number without a unit stands alone: what is 30 in `1h30`?
     named = [(number, unit or (bare if len(parts) == 1 else "")) for number, unit in parts]
     if not named or not whole or any(unit not in units for _, unit in named):
-        raise SettingError(f"{text!r} is no {what}")
+        raise SettingError(f"{text!r} isn't a {what}")
     return sum(float(number) * units[unit] for number, unit in named)

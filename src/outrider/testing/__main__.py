@@ -1,4 +1,4 @@
-"""`python -m outrider.testing`: a model server to try by hand, which echoes what it is told."""
+"""`python -m outrider.testing`: a model server to try by hand. It echoes what it is told."""
 
 import argparse
 import contextlib
@@ -11,7 +11,9 @@ from outrider.testing import ScriptedModel, answer
 def main() -> None:
     """Serve until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m outrider.testing", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")
+    parser.add_argument(
+        "--port", type=int, default=0, help="port to listen on; 0, the default, picks a free one"
+    )
     port: int = parser.parse_args().port
     echo = ScriptedModel(lambda request: answer(request.last_user_text), port=port)
     with contextlib.suppress(KeyboardInterrupt), echo as server:

@@ -23,16 +23,16 @@ class HttpRequest:
     body: bytes
 
 
-Handler: TypeAlias = Callable[["Connection", HttpRequest], Awaitable[None]]
+Handler: TypeAlias = Callable[["HttpConnection", HttpRequest], Awaitable[None]]
 
 
-class Connection(asyncio.StreamReaderProtocol):
+class HttpConnection(asyncio.StreamReaderProtocol):
     """Answers the requests of one client in order, one at a time, by its `handler`.
 
     While its socket is open it is in `connections`.
     """
 
-    def __init__(self, handler: Handler, connections: "set[Connection]") -> None:
+    def __init__(self, handler: Handler, connections: "set[HttpConnection]") -> None:
         super().__init__(asyncio.StreamReader(_MAX_HEAD_BYTES), self._begin)
         self._handler = handler
         self._connections = connections
@@ -81,11 +81,9 @@ class Connection(asyncio.StreamReaderProtocol):
         body: bytes,
         content_type: str = "application/json",
         headers: Iterable[tuple[str, str]] = (),
-        promised: int | None = None,
     ) -> None:
-        """Write a whole response; `promised` is sent as its length instead of the real one."""
-        length = len(body) if promised is None else promised
-        self._write_head(status, content_type, [*headers, ("Content-Length", str(length))])
+        """Write a whole response."""
+        self._write_head(status, content_type, [*headers, ("Content-Length", str(len(body)))])
         self._outgoing += body
 
     def begin_chunks(self, content_type: str) -> None:

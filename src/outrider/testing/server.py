@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Self, TypeAlias, cast, get_args
 
 from outrider.testing import wire
-from outrider.testing.connection import Connection, HttpRequest
+from outrider.testing.connection import HttpConnection, HttpRequest
 from outrider.testing.steps import HttpResponse, Reply, Step, StreamEnd, fail
 from outrider.testing.wire import ModelRequest, is_chat
 
@@ -38,7 +38,7 @@ class ScriptedModel:
         self._requests: list[ModelRequest] = []
         self._answering = 0
         self._changed = threading.Condition()
-        self._connections: set[Connection] = set()
+        self._connections: set[HttpConnection] = set()
 
     def __enter__(self) -> Self:
         """Start to listen."""
@@ -107,7 +107,7 @@ class ScriptedModel:
 
     async def _serve(self, sock: socket.socket) -> None:
         listener = await self._loop.create_server(
-            lambda: Connection(self._handle, self._connections), sock=sock, backlog=_BACKLOG
+            lambda: HttpConnection(self._handle, self._connections), sock=sock, backlog=_BACKLOG
         )
         await self._stop.wait()
         # Closing the listener while a connection is being accepted would leak that connection's
@@ -119,7 +119,7 @@ class ScriptedModel:
             await asyncio.sleep(0)
         listener.close()
 
-    async def _handle(self, connection: Connection, http: HttpRequest) -> None:
+    async def _handle(self, connection: HttpConnection, http: HttpRequest) -> None:
         match http.method, http.path:
             case "POST", "/v1/chat/completions":
                 await self._chat(connection, http)
@@ -132,7 +132,7 @@ class ScriptedModel:
                 )
                 connection.respond(404, fail(404, message=message).body.encode())
 
-    async def _chat(self, connection: Connection, http: HttpRequest) -> None:
+    async def _chat(self, connection: HttpConnection, http: HttpRequest) -> None:
         try:
             body = json.loads(http.body)
         except ValueError:
@@ -192,7 +192,7 @@ def _as_step(given: object) -> Step:
     raise TypeError(f"{given!r} is not a step; use answer(...), fail(...) and so on.")
 
 
-async def _deliver(step: Step, request: ModelRequest, connection: Connection) -> None:
+async def _deliver(step: Step, request: ModelRequest, connection: HttpConnection) -> None:
     """Do what the step says; cancelled when the client leaves or the server closes."""
     match step:
         case HttpResponse():
@@ -205,7 +205,7 @@ async def _deliver(step: Step, request: ModelRequest, connection: Connection) ->
             await _break_off(step, connection)
 
 
-async def _send(reply: Reply, request: ModelRequest, connection: Connection) -> None:
+async def _send(reply: Reply, request: ModelRequest, connection: HttpConnection) -> None:
     connection.begin_chunks("text/event-stream" if request.stream else "application/json")
     connection.chunk(wire.opening(reply, request))
     for piece in wire.pieces(reply, request):
@@ -222,7 +222,7 @@ async def _send(reply: Reply, request: ModelRequest, connection: Connection) -> 
         connection.end_chunks()
 
 
-async def _break_off(ending: StreamEnd, connection: Connection) -> None:
+async def _break_off(ending: StreamEnd, connection: HttpConnection) -> None:
     await connection.flush()
     match ending:
         case StreamEnd.SILENT:

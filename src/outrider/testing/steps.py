@@ -10,26 +10,10 @@ FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "tool_call
 ToolArgs: TypeAlias = Mapping[str, object] | str
 
 __all__ = [
-    "Reply",
-    "Step",
-    "Usage",
-    "answer",
-    "context_overflow",
-    "cut",
-    "drip",
-    "empty",
-    "endless",
-    "fail",
-    "garbage",
-    "hang_up",
-    "malformed",
-    "refusal",
-    "silence",
-    "silence_after",
-    "stream_error",
-    "tool_call",
-    "tool_calls",
-]
+    "Reply", "Step", "Usage", "answer", "context_overflow", "cut", "drip", "empty", "endless",
+    "fail", "garbage", "hang_up", "malformed", "refusal", "silence", "silence_after",
+    "stream_error", "tool_call", "tool_calls",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +108,7 @@ def empty(*, usage: UsageLike = DEFAULT_USAGE) -> Reply:
 
 
 def refusal(text: str, *, usage: UsageLike = DEFAULT_USAGE) -> Reply:
-    """A refusal, in the field that the provider has for it."""
+    """A refusal, in the wire format's own field for it."""
     return Reply(refusal=text, usage=usage)
 
 
@@ -211,7 +195,7 @@ def silence_after(text: str) -> Reply:
 
 
 def drip(text: str, seconds_per_chunk: float, *, chunk_size: int = 8) -> Reply:
-    """A complete answer that comes slowly, a few characters at a time."""
+    """A complete answer that arrives slowly, a few characters at a time."""
     return answer(text, chunk_size=chunk_size, delay=seconds_per_chunk)
 
 

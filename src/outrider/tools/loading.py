@@ -13,7 +13,7 @@ ENTRY_POINT_GROUP = "outrider.tools"
 @cache
 def builtin_tools() -> tuple[Tool, ...]:
     """Return the tools that every installation has, in the catalogue's order."""
-    modules = dict.fromkeys(entry.module for entry in CATALOGUE.values() if entry.module)
+    modules = dict.fromkeys(entry.module for entry in CATALOGUE.values())
     return tuple(collect_tools([import_module(module) for module in modules]))
 
 

@@ -15,7 +15,7 @@ _DOCSTRING = re.compile(r"\s*[rR]?(\"\"\"|''')")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PlannedCall:
     """One tool call, to make or made, with the data that came back or what went wrong."""
 
     name: str
@@ -33,7 +33,6 @@ class Finding:
     start: int
     end: int
     name: str | None
-    words: tuple[str, ...]
     lines: Mapping[int, str]
 
     @property
@@ -76,29 +75,23 @@ class Finding:
             number -= 1
         return said
 
-    def signature(self) -> str:
-        """Return its parameters as they are written, or nothing."""
-        text = " ".join(self.lines.get(n, "") for n in range(self.start, self.start + 12))
-        found = re.search(r"\(((?:[^()]|\([^()]*\))*)\)", text)
-        return found[1] if found and self.name else ""
 
-
-def findings(made: Sequence[Call]) -> list[Finding]:
+def findings(made: Sequence[PlannedCall]) -> list[Finding]:
     """Return the places of the first search, with all lines of their files that were seen."""
     seen: dict[str, dict[int, str]] = {}
     for call in made:
         if call.name == "read" and call.data and "lines" in call.data:
             window = enumerate(call.data["lines"], call.data["startLine"])
             seen.setdefault(call.data["path"], {}).update(window)
-    if found := places(made):
+    if found := found_places(made):
         return [_finding(place, seen) for place in found]
     read = [(path, min(lines), max(lines), lines) for path, lines in seen.items() if lines]
     if any(call.name == "find" for call in made):
         return []  # what was read then is no answer
-    return [Finding(path, first, first, last, None, (), lines) for path, first, last, lines in read]
+    return [Finding(path, first, first, last, None, lines) for path, first, last, lines in read]
 
 
-def places(made: Sequence[Call]) -> list[dict[str, Any]]:
+def found_places(made: Sequence[PlannedCall]) -> list[dict[str, Any]]:
     """Return what the first ranked search found, best first."""
     searched = (call.data for call in made if call.name == "find" and "about" in call.arguments)
     return next((data["places"] for data in searched if data), list[dict[str, Any]]())
@@ -106,18 +99,11 @@ def places(made: Sequence[Call]) -> list[dict[str, Any]]:
 
 def _finding(place: Mapping[str, Any], seen: Mapping[str, Mapping[int, str]]) -> Finding:
     lines = {**{one["line"]: one["text"] for one in place["lines"]}, **seen.get(place["path"], {})}
-    return Finding(
-        place["path"],
-        place["line"],
-        place["startLine"],
-        place["endLine"],
-        place["definition"],
-        (*place["words"], *(word for word in place["pathWords"] if word not in place["words"])),
-        lines,
-    )
+    where = place["path"], place["line"], place["startLine"], place["endLine"]
+    return Finding(*where, place["definition"], lines)
 
 
-def uses(made: Sequence[Call]) -> list[tuple[str, int, str]]:
+def uses(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:
     """Return where the things that were found are used: as a language server or `grep` says."""
     found: dict[tuple[str, int], str] = {}
     for call in made:
@@ -127,11 +113,11 @@ def uses(made: Sequence[Call]) -> list[tuple[str, int, str]]:
         for file in files:
             for line in file["lines"]:
                 found[file["path"], line["line"]] = line["text"]
-    own = {(place["path"], place["startLine"]) for place in places(made)}
+    own = {(place["path"], place["startLine"]) for place in found_places(made)}
     return [(*at, code(text)) for at, text in sorted(found.items()) if at not in own]
 
 
-def diagnostics(made: Sequence[Call]) -> list[tuple[str, int, str]]:
+def diagnostics(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:
     """Return what language servers find wrong."""
     return [
         (file["path"], line["line"], code(line["label"]))

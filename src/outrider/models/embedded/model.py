@@ -26,20 +26,20 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from outrider.models.catalogue import EMBEDDED
 from outrider.models.embedded.delegating import delegated
-from outrider.models.embedded.evidence import Call, findings
+from outrider.models.embedded.evidence import PlannedCall, findings
 from outrider.models.embedded.filling import fill_report
 from outrider.models.embedded.planning import next_calls
-from outrider.models.embedded.report import write_report
+from outrider.models.embedded.report import embedded_report
 from outrider.models.embedded.task import understand
+from outrider.models.known_providers import EMBEDDED
 from outrider.protocol.catalogue import REPORT_BACK, SUBAGENT
 from outrider.protocol.envelope import is_success
 
 
-def answer(
+def respond(
     messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition], agent: str = ""
-) -> str | list[Call]:
+) -> str | list[PlannedCall]:
     """Return the tool calls to make next, or the report that ends the task."""
     schemas = {tool.name: tool.parameters_json_schema for tool in tools}
     # A prompt that follows an answer is a new question, unless it asks for the report again.
@@ -55,8 +55,8 @@ def answer(
     if REPORT_BACK in schemas and REPORT_BACK not in {call.name for call in made}:
         report = fill_report(schemas[REPORT_BACK], findings(made))
         if report is not None:
-            return [Call(REPORT_BACK, report)]
-    return write_report(task, made)
+            return [PlannedCall(REPORT_BACK, report)]
+    return embedded_report(task, made)
 
 
 def _last_turn(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
@@ -66,16 +66,16 @@ def _last_turn(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
     return messages[begins[-1] if begins else 0 :]
 
 
-def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[Call]]:
+def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[PlannedCall]]:
     """Return what the user said, and the tool calls with the data of their results."""
     prompts: list[str] = []
-    calls: dict[str, Call] = {}
-    made: list[Call] = []
+    calls: dict[str, PlannedCall] = {}
+    made: list[PlannedCall] = []
     for part in (part for message in messages for part in message.parts):
         if isinstance(part, UserPromptPart):
             prompts.append(part.content if isinstance(part.content, str) else "")
         elif isinstance(part, ToolCallPart):
-            calls[part.tool_call_id] = Call(part.tool_name, part.args_as_dict())
+            calls[part.tool_call_id] = PlannedCall(part.tool_name, part.args_as_dict())
         elif isinstance(part, ToolReturnPart) and part.tool_call_id in calls:
             call = calls[part.tool_call_id]
             envelope: dict[str, Any] = part.metadata or {}
@@ -113,7 +113,7 @@ class EmbeddedModel(Model[None]):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """Return the answer."""
-        said = answer(messages, model_request_parameters.function_tools, self._agent)
+        said = respond(messages, model_request_parameters.function_tools, self._agent)
         turn = sum(isinstance(message, ModelResponse) for message in messages) + 1
         calls = [
             ToolCallPart(call.name, dict(call.arguments), f"{EMBEDDED}-{turn}-{number}")

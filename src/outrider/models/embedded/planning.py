@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from outrider.models.embedded.evidence import Call, places
+from outrider.models.embedded.evidence import PlannedCall, found_places
 from outrider.models.embedded.task import Task
 
 _MAX_READ = 3
@@ -15,53 +15,61 @@ _MAX_QUERY = 300
 _CODE = re.compile(r"\.(py|pyi|[cm]?[jt]sx?|go|rs|c|h|cc|cpp|hpp|java)$")
 
 
-def next_calls(task: Task, made: Sequence[Call], rounds: int, tools: frozenset[str]) -> list[Call]:
+def next_calls(
+    task: Task, made: Sequence[PlannedCall], rounds: int, tools: frozenset[str]
+) -> list[PlannedCall]:
     """Return what to call in the next round; nothing where all is read."""
     plans = (_opening, _closer, _further)
     planned = plans[rounds](task, made, tools) if rounds < len(plans) else ()
     return [call for call in planned if call.name in tools]
 
 
-def _opening(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterator[Call]:
+def _opening(
+    task: Task, made: Sequence[PlannedCall], tools: frozenset[str]
+) -> Iterator[PlannedCall]:
     if task.role == "researcher":
         query = " ".join(task.about.split())[:_MAX_QUERY]
         yield (
-            Call("fetch_content", {"urls": list(task.urls)})
+            PlannedCall("fetch_content", {"urls": list(task.urls)})
             if task.urls
-            else Call("web_search", {"query": query or "?", "numResults": 5})
+            else PlannedCall("web_search", {"query": query or "?", "numResults": 5})
         )
     for path, added in list(task.changes.items())[:_MAX_FILES]:
         yield from _diagnosed(path)
-        yield _read(path, max(1, added[0][0] - _ABOVE), added[-1][0] - added[0][0] + _WINDOW)
+        yield _read(path, max(1, added[0] - _ABOVE), added[-1] - added[0] + _WINDOW)
     about = task.about if task.about.strip() else " ".join(task.changes)
     if about.strip():
-        yield Call("find", {"about": about, "limit": 8})
+        yield PlannedCall("find", {"about": about, "limit": 8})
     if "find" not in tools:
         yield from (_read(path, 1, _WINDOW) for path in task.paths)
 
 
-def _closer(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterator[Call]:
+def _closer(
+    task: Task, made: Sequence[PlannedCall], tools: frozenset[str]
+) -> Iterator[PlannedCall]:
     if task.role == "researcher":
         searches = [
             call.data["searches"] for call in made if call.name == "web_search" and call.data
         ]
         found = [one["url"] for search in searches for part in search for one in part["results"]]
         if found:
-            yield Call("fetch_content", {"urls": found[:_MAX_PAGES]})
+            yield PlannedCall("fetch_content", {"urls": found[:_MAX_PAGES]})
         return
-    found = places(made)
+    found = found_places(made)
     for place in found[:_MAX_READ]:
         yield _read(place["path"], max(1, place["startLine"] - _ABOVE), _WINDOW)
-        if task.role == "reviewer" and not task.changes:
+        if task.role in ("reviewer", "tester") and not task.changes:
             yield from _diagnosed(place["path"])
     if not found and not task.changes:
-        yield Call("ls", {"depth": 2, "limit": 60})
-        yield Call("find", {"pattern": "README*", "limit": 5})
+        yield PlannedCall("ls", {"depth": 2, "limit": 60})
+        yield PlannedCall("find", {"pattern": "README*", "limit": 5})
     elif task.wants_uses or task.role != "explorer":
         yield from _followed(found, tools)
 
 
-def _further(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterator[Call]:
+def _further(
+    task: Task, made: Sequence[PlannedCall], tools: frozenset[str]
+) -> Iterator[PlannedCall]:
     listed = [
         call.data["files"]
         for call in made
@@ -71,30 +79,30 @@ def _further(task: Task, made: Sequence[Call], tools: frozenset[str]) -> Iterato
         yield _read(path, 1, 30)
     # A language without a server: the name is looked for as text.
     if any(call.arguments.get("action") == "references" and not call.data for call in made):
-        yield from _named(places(made))
+        yield from _named(found_places(made))
 
 
-def _followed(found: Sequence[dict[str, str]], tools: frozenset[str]) -> Iterator[Call]:
+def _followed(found: Sequence[dict[str, str]], tools: frozenset[str]) -> Iterator[PlannedCall]:
     """Yield the search for uses of the best definitions."""
     best = next((place for place in found if place["definition"]), None)
     if best and "lsp" in tools and _CODE.search(best["path"]):
         where = {"path": best["path"], "line": best["startLine"]}
         name = best["definition"].split(".")[-1]
-        yield Call("lsp", {"action": "references", **where, "symbol": name})
+        yield PlannedCall("lsp", {"action": "references", **where, "symbol": name})
     else:
         yield from _named(found)
 
 
-def _named(found: Sequence[dict[str, str]]) -> Iterator[Call]:
+def _named(found: Sequence[dict[str, str]]) -> Iterator[PlannedCall]:
     names = dict.fromkeys(place["definition"] for place in found[:_MAX_READ] if place["definition"])
     if words := [re.escape(re.split(r"\W+", name)[-1]) for name in names]:
-        yield Call("grep", {"pattern": rf"\b({'|'.join(words)})\b", "limit": 100})
+        yield PlannedCall("grep", {"pattern": rf"\b({'|'.join(words)})\b", "limit": 100})
 
 
-def _diagnosed(path: str) -> Iterator[Call]:
+def _diagnosed(path: str) -> Iterator[PlannedCall]:
     if _CODE.search(path):
-        yield Call("lsp", {"action": "diagnostics", "path": path})
+        yield PlannedCall("lsp", {"action": "diagnostics", "path": path})
 
 
-def _read(path: str, offset: int, limit: int) -> Call:
-    return Call("read", {"path": path, "offset": offset, "limit": min(limit, 400)})
+def _read(path: str, offset: int, limit: int) -> PlannedCall:
+    return PlannedCall("read", {"path": path, "offset": offset, "limit": min(limit, 400)})

@@ -1,7 +1,7 @@
 """What a task asks for: in which role, about what, and what of it can't be done here."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 Role = Literal["explorer", "reviewer", "tester", "implementer", "researcher"]
@@ -13,11 +13,12 @@ _ROLE_OF_VERB: dict[str, Role] = {
     "plan": "implementer", "design": "implementer", "implement": "implementer",
     "research": "researcher",
 }  # fmt: skip
+_JUDGE = "judge (that needs a language model)"
 _CANNOT = {
     "change or run anything": """add build change commit create delete deploy edit execute fix
         generate improve insert install migrate modify move refactor remove rename replace rewrite
         run update upgrade write implement""",
-    "judge": "review judge assess evaluate rate audit",
+    _JUDGE: "review judge assess evaluate rate audit",
     "compare": "compare contrast",
     "decide": "decide recommend choose plan design",
 }
@@ -36,10 +37,8 @@ class Task:
     role: Role
     about: str
     """What to search for: the task without its diff."""
-    changes: dict[str, list[tuple[int, str]]] = field(
-        default_factory=dict[str, list[tuple[int, str]]]
-    )
-    """By path, the lines that a diff in the task adds."""
+    changes: dict[str, list[int]]
+    """By path, the numbers of the lines that a diff in the task adds."""
     urls: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     cannot: str = ""
@@ -58,7 +57,10 @@ def understand(text: str, agent: str) -> Task:
     verb = next((word for word in words if word not in ("please", "can", "could", "you")), "")
     role = agent if agent in get_args(Role) else _ROLE_OF_VERB.get(verb, "explorer")
     urls = tuple(dict.fromkeys(url.rstrip(".,;") for url in _URL.findall(text)))[:5]
-    cannot = [_VERBS.get(verb), {"reviewer": "judge", "implementer": "decide"}.get(role)]
+    cannot = [
+        _VERBS.get(verb),
+        {"reviewer": _JUDGE, "tester": _JUDGE, "implementer": "decide"}.get(role),
+    ]
     cannot += ["compare"] if {"compare", "versus", "vs", "better"}.intersection(words) else []
     cannot += ["open web addresses"] if urls and role != "researcher" else []
     return Task(
@@ -72,9 +74,9 @@ def understand(text: str, agent: str) -> Task:
     )
 
 
-def _changes(diff: str) -> dict[str, list[tuple[int, str]]]:
-    """Return the lines that a diff adds, by the paths of its files."""
-    changes: dict[str, list[tuple[int, str]]] = {}
+def _changes(diff: str) -> dict[str, list[int]]:
+    """Return the numbers of the lines that a diff adds, by the paths of its files."""
+    changes: dict[str, list[int]] = {}
     path, number = "", 0
     for line in diff.split("\n"):
         if file := _FILE.match(line):
@@ -82,7 +84,7 @@ def _changes(diff: str) -> dict[str, list[tuple[int, str]]]:
         elif hunk := _HUNK.match(line):
             number = int(hunk[1])
         elif line.startswith("+"):
-            changes.setdefault(path, []).append((number, line[1:]))
+            changes.setdefault(path, []).append(number)
             number += 1
         elif not line.startswith(("-", "\\")):
             number += 1

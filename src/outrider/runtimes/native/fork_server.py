@@ -27,7 +27,7 @@ from typing import Any
 
 from outrider.processes.surroundings import may_be_confined, surroundings
 from outrider.protocol.brief import Brief, Start
-from outrider.protocol.fork_server import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
+from outrider.protocol.fork_messages import MAX_PACKET_BYTES, READY, STATUS, STOP, StartRequest
 from outrider.runtimes.native.links import PYTHON, Links, StartFailed, start_line, with_links
 from outrider.settings.places import state_home
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.agents.permissions import Permit
-from outrider.models.catalogue import ALIASES, PROVIDERS
+from outrider.models.known_providers import ALIASES, PROVIDERS
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.results import WithheldTool
 from outrider.settings.places import home

@@ -7,7 +7,7 @@ from typing import Any
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.schemas.arguments import read_arguments
-from outrider.schemas.output_schema import Report, load_schema
+from outrider.schemas.output_schema import JudgedReport, load_schema
 
 RULE = """\
 - Your last message must be one JSON value that fits this JSON Schema and nothing else: no words \
@@ -20,16 +20,16 @@ Answer once more, with nothing but one JSON value that fits the schema."""
 _FENCED = re.compile(r"```(?:json)?\n(.*)\n```", re.DOTALL)
 
 
-def judged_answer(schema: Any, text: str) -> Report:
+def judged_answer(schema: Any, text: str) -> JudgedReport:
     """Return the report that an answer is; a code fence around all of it doesn't count."""
     fenced = _FENCED.fullmatch(text.strip())
     read = read_arguments(fenced[1] if fenced else text.strip() or "no answer")
     if read.fault is not None:
-        return Report(text, (read.fault,))
-    return Report(read.value, tuple(load_schema(schema).faults(read.value, read.size)))
+        return JudgedReport(text, (read.fault,))
+    return JudgedReport(read.value, tuple(load_schema(schema).faults(read.value, read.size)))
 
 
-def reported(finish: TaskFinishEvent, report: Report) -> TaskFinishEvent:
+def reported(finish: TaskFinishEvent, report: JudgedReport) -> TaskFinishEvent:
     """Return the end of a task whose answer is this report."""
     if report.is_valid:
         finish = replace(finish, outcome=Outcome.COMPLETED, error=None)

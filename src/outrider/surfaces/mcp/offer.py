@@ -9,7 +9,8 @@ from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition, Source, one_line
 from outrider.agents.discovery import builtin_agents, discover, general_agent
-from outrider.agents.permissions import Clearance, Trust, is_trusted, may_run, permit
+from outrider.agents.permissions import permit
+from outrider.agents.trust import Clearance, Trust, is_trusted, may_run
 from outrider.delegation.delegation_policy import delegation_policy
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, offered_tools
 from outrider.protocol.errors import Refusal

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from dataclasses import asdict
 
-from outrider.agents.permissions import Clearance
+from outrider.agents.trust import Clearance
 from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.project import Project, open_project
 from outrider.surfaces.parser import CWD, argument, bad_call

@@ -18,7 +18,7 @@ from outrider import __version__
 from outrider.delegation.project import Project, project_with
 from outrider.delegation.request import working_directory
 from outrider.delegation.trial import try_delegation
-from outrider.models.catalogue import EMBEDDED
+from outrider.models.known_providers import EMBEDDED
 from outrider.models.local_servers import ask_server
 from outrider.models.resolution import ModelChoice, is_embedded, needs
 from outrider.processes.confinement import kernel_offers

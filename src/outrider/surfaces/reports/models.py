@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from outrider.delegation.project import Project, open_project
-from outrider.models.catalogue import EMBEDDED
+from outrider.models.known_providers import EMBEDDED
 from outrider.models.local_servers import WELL_KNOWN, probe_local_servers
 from outrider.models.resolution import ModelChoice
 from outrider.surfaces.parser import CWD

@@ -3,20 +3,18 @@
 Attempts, deadlines and outcomes would be wrong otherwise.
 """
 
-import math
 import os
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from outrider.models.catalogue import EMBEDDED
 from outrider.models.failures import ModelUnavailable
+from outrider.models.known_providers import EMBEDDED
 from outrider.models.resolution import is_embedded
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers import Provider
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
 _OWN_CLIENT = ("openai", "openai-chat", "openai-responses", "anthropic")
 _CONNECT_SECONDS = 10.0
-_MIN_TOKENS = 12_000
-"""What fits every window that is known: to look one up takes half a millisecond."""
 # Only against a dead peer: the run has deadlines of its own.
 _SILENCE_SECONDS = 3600.0
 
@@ -54,11 +50,11 @@ def build_model(model: str, agent: str = "") -> "Model":
     except UserError as error:
         # pydantic-ai appends a hint about its test model.
         reason = error.message.split(" To try Pydantic AI", 1)[0]
-        raise ModelUnavailable(f"The model {model} can't be used: {reason}") from error
+        raise ModelUnavailable(f"Can't use the model {model}: {reason}") from error
     except Exception as error:
         # A provider's SDK raises its own errors for settings it can't use.
         reason = str(error) or type(error).__name__
-        raise ModelUnavailable(f"The model {model} can't be set up: {reason}") from error
+        raise ModelUnavailable(f"Can't set up the model {model}: {reason}") from error
 
 
 def _provider(name: str) -> "Provider[Any]":
@@ -120,40 +116,3 @@ def request_settings(model: "Model") -> "ModelSettings":
     settings = {"max_retries": 0, "timeout": _SILENCE_SECONDS}
     supported = settings.keys() - model.unsupported_settings
     return cast("ModelSettings", {name: settings[name] for name in supported})
-
-
-def cost_of(response: "ModelResponse") -> tuple[float, bool]:
-    """Return what a response cost in US dollars, and whether that is known."""
-    if response.provider_name == EMBEDDED:
-        return 0.0, True
-    try:
-        return float(response.cost().total_price), True
-    except (LookupError, ValueError, AssertionError):
-        return 0.0, False
-
-
-def fullness(response: "ModelResponse") -> float:
-    """Return which share of its model's window a conversation fills; 0 where that isn't known."""
-    used = response.usage.input_tokens + response.usage.output_tokens
-    if used < _MIN_TOKENS:
-        return 0.0
-    try:
-        return used / (response.cost().model.context_window or math.inf)
-    except (LookupError, ValueError, AssertionError):
-        return 0.0
-
-
-def has_price(model: "Model") -> bool:
-    """Whether the price of `model` is known, before any request."""
-    from pydantic_ai.messages import ModelResponse
-    from pydantic_ai.usage import RequestUsage
-
-    return cost_of(
-        ModelResponse(
-            parts=[],
-            usage=RequestUsage(input_tokens=1, output_tokens=1),
-            model_name=model.model_name,
-            provider_name=model.system,
-            provider_url=model.base_url,
-        )
-    )[1]
