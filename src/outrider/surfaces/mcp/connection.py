@@ -192,9 +192,8 @@ class ClientConnection:
         if result is None and method not in self._handlers:
             raise RpcError(wire.METHOD_NOT_FOUND, f"There is no method {method!r} here.")
         if result is None:
-            result = await self._handlers[method](
-                ClientRequest(message["id"], params, client, self)
-            )
+            request = ClientRequest(message["id"], params, client, self)
+            result = await self._handlers[method](request)
         return client.complete(result)
 
     async def ask(self, method: str, params: Json) -> Json | None:
