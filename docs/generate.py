@@ -23,7 +23,7 @@ from outrider.protocol.events import EVENTS
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, EXIT_REFUSED, Outcome, exit_code
 from outrider.settings.keys import KEYS
 from outrider.surfaces.cli.main import COMMANDS, parser_of
-from outrider.tools.lsp.servers import SERVERS
+from outrider.tools.lsp.known_servers import SERVERS
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(

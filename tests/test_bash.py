@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bad_arguments import bad_arguments
 from outrider.processes import reaping
+from outrider.tools.bash import bash
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
 from outrider.tools.registry import tool_of
-from outrider.tools.shell import bash
 
 TOOL = tool_of(bash)
 assert TOOL is not None
@@ -429,7 +429,7 @@ CHILD = """
     from outrider.tools.context import ToolContext
     from outrider.tools.executor import ToolExecutor
     from outrider.tools.registry import tool_of
-    from outrider.tools.shell import bash
+    from outrider.tools.bash import bash
 
     async def main():
         context = ToolContext(cwd=Path.cwd(), environment=dict(os.environ), session_id="task")

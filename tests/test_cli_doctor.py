@@ -11,7 +11,7 @@ import pytest
 from cli_door import Door
 from outrider.protocol.catalogue import CATALOGUE
 from outrider.testing import ScriptedModel, answer, fail
-from outrider.tools.lsp.servers import SERVERS
+from outrider.tools.lsp.known_servers import SERVERS
 from web_servers import serving
 
 STATUSES = ("fail", "warn", "ok")

@@ -12,7 +12,7 @@ import pytest
 import outrider.tools.files
 from file_tools import FILE_TOOLS, FileTools, snapshot
 from outrider.tools.context import ToolContext
-from outrider.workspaces.folder import FolderWorkspace
+from outrider.workspaces.path_guard import FolderWorkspace
 from outrider.workspaces.workspace import (
     FileVersion,
     FolderEntry,

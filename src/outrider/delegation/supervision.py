@@ -9,7 +9,7 @@ from typing import Any, Literal
 from outrider.delegation.collecting import Collector
 from outrider.delegation.gate import Gate, MaskedEvent
 from outrider.delegation.lines import ErrorText, Flooded, LineReader
-from outrider.processes.shielding import ended
+from outrider.processes.shielding import wait_for_all
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, RequestEvent
@@ -86,7 +86,7 @@ class Supervisor:
             for pending in (waiting, self._idle_timer, self._deadline, child, *self._answers):
                 if pending is not None:
                     pending.cancel()
-            await ended({child, *self._answers})
+            await wait_for_all({child, *self._answers})
             for masked in self._gate.close():
                 self._take(masked)
         # Masked before anything is cut: half a secret can't be recognised.

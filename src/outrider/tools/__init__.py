@@ -9,8 +9,8 @@ from outrider.protocol.envelope import (
 from outrider.tools.context import ToolContext as ToolContext
 from outrider.tools.formatting import Formatter as Formatter, ResultFormatter as ResultFormatter
 from outrider.tools.registry import (
-    Session as Session,
     Tool as Tool,
+    ToolSession as ToolSession,
     collect_tools as collect_tools,
     tool as tool,
 )

@@ -5,20 +5,32 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from outrider.masking import Masker
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
 from outrider.settings.keys import ConvertConfig
-from outrider.workspaces.folder import FolderWorkspace
+from outrider.workspaces.path_guard import FolderWorkspace
 from outrider.workspaces.workspace import Workspace
-
-if TYPE_CHECKING:
-    from outrider.tools.lsp.session import LspSession
-    from outrider.tools.web.session import WebSession
 
 SPILL_PREFIX = "outrider-result:"
 MAX_COMMAND_CHARACTERS = 2_000
+
+
+class ChildSession(Protocol):
+    """What the calls of a child share, and what ends with it."""
+
+    async def aclose(self) -> None:
+        """End it and all that it started."""
+        ...
+
+
+class WebAccess(ChildSession, Protocol):
+    """A child's way to the web, which local text must not take."""
+
+    def remember(self, local: str) -> None:
+        """Take note of what a tool showed of local files."""
+        ...
 
 
 class EffectsRecorder:
@@ -75,9 +87,9 @@ class ToolContext:
     """The session of calls that name none; without it they get a temporary one."""
     spill: Path | None = None
     """The folder for what was cut from results; without it only the cut form remains."""
-    web: "WebSession | None" = None
+    web: WebAccess | None = None
     """The child's way to the web, where it may use that."""
-    lsp: "LspSession | None" = None
+    lsp: ChildSession | None = None
     """The child's language servers, where it may ask these."""
     convert: ConvertConfig | None = field(default_factory=ConvertConfig)
     """The limits for documents; None where none are converted."""

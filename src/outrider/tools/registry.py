@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-class Session(Protocol):
+class ToolSession(Protocol):
     """Something that lives from call to call: a shell, a language server."""
 
     @property
@@ -33,7 +33,7 @@ class Session(Protocol):
         ...
 
 
-SessionFactory = Callable[[ToolContext], Awaitable[Session]]
+SessionFactory = Callable[[ToolContext], Awaitable[ToolSession]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from outrider.protocol.errors import OutriderError
 from outrider.tools.context import ToolContext
-from outrider.tools.registry import Session, SessionFactory
+from outrider.tools.registry import SessionFactory, ToolSession
 
 IDLE_SECONDS = 1_800.0
 
@@ -28,10 +28,10 @@ class SessionLease:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
     """How many calls use the session or wait for it."""
-    opened: Session | None = None
+    opened: ToolSession | None = None
     expiry: asyncio.TimerHandle | None = None
 
-    async def session(self, context: ToolContext) -> Session:
+    async def session(self, context: ToolContext) -> ToolSession:
         """Return the session, made now if this is its first call."""
         if self.opened is None:
             self.opened = await self.factory(context)
@@ -102,7 +102,7 @@ class SessionPool:
         return closing
 
 
-async def _close_quietly(session: Session | None) -> None:
+async def _close_quietly(session: ToolSession | None) -> None:
     # Nobody uses the session any more: a fault while it closes fails no call.
     with contextlib.suppress(Exception):
         if session is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from outrider.masking import Masker
 from outrider.processes.reaping import HAS_PROC
-from outrider.processes.shielding import shielded
+from outrider.processes.shielding import finish
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, event_to_json
@@ -26,7 +26,7 @@ from outrider.runtimes.pi import schema
 from outrider.runtimes.pi.choices import INSTALL, TRUST_VERSION, model_options, version_of
 from outrider.runtimes.pi.events import REPEATING, Translator
 from outrider.runtimes.runtime import ChildExit, Listener
-from outrider.tools.lsp.servers import Surroundings
+from outrider.workspaces.trusted_programs import TrustedPrograms
 
 SESSION = "pi-session.jsonl"
 MAX_TASK_ARGUMENT = 8_000
@@ -116,11 +116,11 @@ class PiRuntime:
                 private_file(spill, "prompt.md", prompt) as (role, role_path),
                 private_file(spill, "session") as (session, session_path),
             ):
-                around = Surroundings.of(Path(brief.cwd), environment, trusted=False)
-                env = {**around.for_server(), **VARIABLES}
+                programs = TrustedPrograms.around(Path(brief.cwd), environment, trusted=False)
+                env = {**programs.for_started(), **VARIABLES}
                 files = ("--system-prompt", role_path, "--session", session_path)
                 start = {
-                    "command": [*_command(brief, around.find("pi")), *files],
+                    "command": [*_command(brief, programs.find("pi")), *files],
                     "environment": env,
                 }
                 try:
@@ -128,7 +128,7 @@ class PiRuntime:
                 finally:
                     place = spill.parent / SESSION
                     kept = asyncio.to_thread(_keep_session, session, place, self._masker)
-                    await shielded(kept)
+                    await finish(kept)
         except (OSError, ValueError, StartFailed) as error:
             return ChildExit(started=False, reason=f"pi can't be started: {error}")
 

@@ -65,7 +65,7 @@ class Chat:
     def _load(self) -> "Conversation":
         """Return the session that the arguments ask for; raises `Refusal`."""
         from outrider.surfaces.chat.conversation import Conversation
-        from outrider.surfaces.text import one_line
+        from outrider.surfaces.text import clean_line
 
         arguments, conversation = self._arguments, Conversation(self._arguments, keeps_answer=True)
         project = conversation.session.project()
@@ -73,7 +73,7 @@ class Chat:
         self._prompt.words.agents = tuple(project.discovery.agents)
         if arguments.resume or arguments.go_on:
             run = conversation.session.resume(arguments.resume)
-            task = one_line(str(run.opening.get("task")))
+            task = clean_line(str(run.opening.get("task")))
             self._prompt.greeting = f"session {run.id} goes on: {task}"
         return conversation
 

@@ -20,7 +20,7 @@ from outrider.surfaces.cli import output
 from outrider.surfaces.cli.inputs import typed_line
 from outrider.surfaces.cli.options import option_flags
 from outrider.surfaces.cli.views import View
-from outrider.surfaces.text import as_text, one_line, quoted
+from outrider.surfaces.text import as_text, clean_line, quoted
 
 MAX_SHOWN = 4_000
 CHOICES = "Allow it? [o]nce, for this [s]ession, [N]o: "
@@ -77,5 +77,5 @@ class Conversation:
         with self.view.paused():
             with suppress(termios.error):  # what was typed before they saw it is no answer
                 termios.tcflush(0, termios.TCIFLUSH)
-            said = await typed_line(f"main wants to use {one_line(name)}:\n{shown}\n{CHOICES}")
+            said = await typed_line(f"main wants to use {clean_line(name)}:\n{shown}\n{CHOICES}")
         return ANSWERS.get(said.strip().lower(), "no")

@@ -23,7 +23,7 @@ from outrider.surfaces.cli.inputs import schema_from, whole_task
 from outrider.surfaces.cli.options import OPTIONS, option_flags
 from outrider.surfaces.cli.views import View, summary
 from outrider.surfaces.parser import argument, bad_call
-from outrider.surfaces.text import one_line
+from outrider.surfaces.text import clean_line
 
 EXAMPLES = """\
 examples:
@@ -126,7 +126,7 @@ def stop_signals() -> list[signal.Signals]:
 
 
 def _confirm(reason: str) -> bool:
-    print(f"{one_line(reason)}. Let it run? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{clean_line(reason)}. Let it run? [y/N] ", end="", file=sys.stderr, flush=True)
     said = sys.stdin.readline()
     if not said.endswith("\n"):
         output.end_line()

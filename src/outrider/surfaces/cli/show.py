@@ -15,7 +15,7 @@ from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.cli import output
 from outrider.surfaces.parser import argument, bad_call
-from outrider.surfaces.text import as_text, clean, fit, one_line, pad
+from outrider.surfaces.text import as_text, clean, clean_line, fit, pad
 
 EXAMPLES = """\
 examples:
@@ -71,7 +71,7 @@ def summary_lines(name: str) -> list[str]:
     ]
     task = f"{run.id} · {run.state} · {as_text(run.opening.get('task'))}"
     said = [clean(line.rstrip("\n")) for _, line in _lines(run.folder / OUTPUT)]
-    return [*map(one_line, (task, *steps)), "", *(said or ["[no output]"])]
+    return [*map(clean_line, (task, *steps)), "", *(said or ["[no output]"])]
 
 
 def _line_numbers(given: str) -> range:
@@ -127,9 +127,9 @@ def _write_events(session: Path, wanted: range, *, as_json: bool) -> None:
 
 def _event_line(event: Mapping[str, Any]) -> str:
     """Return an event as a line: when, what, and what it says."""
-    kind, at = pad(one_line(str(event.get("type", "?"))), 15), event.get("at")
+    kind, at = pad(clean_line(str(event.get("type", "?"))), 15), event.get("at")
     seconds = f"{at / 1000:9.2f} s" if isinstance(at, int | float) else " " * 11
-    words = fit(one_line(_words(event)[: MAX_EVENT_TEXT * 4]), MAX_EVENT_TEXT)
+    words = fit(clean_line(_words(event)[: MAX_EVENT_TEXT * 4]), MAX_EVENT_TEXT)
     return f"{output.coloured(seconds, 'dim')}  {output.coloured(kind, 'cyan')}  {words}"
 
 

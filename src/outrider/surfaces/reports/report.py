@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from outrider.surfaces.table import Paint, Piece, Table
-from outrider.surfaces.text import as_text, fit, one_line, wrapped
+from outrider.surfaces.text import as_text, clean_line, fit, wrapped
 
 Row = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ class Column:
         """Return the lines for a row; the first one is in the column's colour."""
         found = self.entry(row) if callable(self.entry) else row.get(self.entry or self.heading)
         said = cast("list[Any]", found if isinstance(found, list) else [found])
-        texts = ["" if one is None else one_line(self.form(one)) for one in said]
+        texts = ["" if one is None else clean_line(self.form(one)) for one in said]
         colour = self.colour(row) if callable(self.colour) else self.colour
         return [(text, "dim" if number else colour) for number, text in enumerate(texts or [""])]
 
@@ -66,10 +66,10 @@ class Report:
         for number, section in enumerate(section for section in self.sections if section.rows):
             if room is not None and section.title:
                 yield from [""] * (number > 0)
-                yield paint(fit(one_line(section.title), room), "bold")
+                yield paint(fit(clean_line(section.title), room), "bold")
             yield from (line.rstrip() for line in section.lines(room, paint))
 
     def lines(self, room: int) -> list[str]:
         """Return the lines of a panel of so many columns, with the notes at its end."""
-        notes = (line for note in self.notes for line in wrapped(one_line(note), room))
+        notes = (line for note in self.notes for line in wrapped(clean_line(note), room))
         return [*self.table(room), *notes]

@@ -51,10 +51,10 @@ def edit(
     data: dict[str, Any] = {"path": place.shown, "edits": len(edits)}
 
     def rewrite(old: FileVersion | None) -> bytes:
-        encoding, before = decoded(old, place.shown)
-        after = replaced(before, edits, place.shown)
+        encoding, before = editable_text(old, place.shown)
+        after = edited_text(before, edits, place.shown)
         data.update(change(before, after))
-        return encoded(after, encoding)
+        return encoded_text(after, encoding)
 
     old, after = context.workspace.replace(place, rewrite, context.stop)
     before = old and old.hash
@@ -62,7 +62,7 @@ def edit(
     return {**data, "before": before, "after": after}
 
 
-def decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
+def editable_text(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
     """Return a file's text, and an encoding that gives back the same bytes."""
     if old is None:
         raise ToolFault(ToolCode.NOT_FOUND, f"there is no {shown}: use write to make it")
@@ -83,7 +83,7 @@ def decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
     return encoding, encoding.decode(old.content)
 
 
-def encoded(text: str, encoding: Encoding) -> bytes:
+def encoded_text(text: str, encoding: Encoding) -> bytes:
     try:
         return encoding.encode(text)
     except UnicodeEncodeError as error:
@@ -101,7 +101,7 @@ class Replacement(NamedTuple):
     edit: int
 
 
-def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
+def edited_text(text: str, edits: Sequence[Edit], shown: str) -> str:
     """Return `text` with every edit made against the text as it was; raises if one can't be."""
     replacements: list[Replacement] = []
     for number, one in enumerate(edits, 1):
@@ -114,14 +114,14 @@ def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
                 f"edits {one.edit} and {following.edit} overlap at line "
                 f"{_line_at(text, following.start)}: make one edit of them. Nothing was changed",
             )
-    after = "".join(pieces(text, replacements))
+    after = "".join(edited_pieces(text, replacements))
     if after == text:
         message = "nothing would change: the texts are the same, or differ in line endings only"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
     return after
 
 
-def pieces(text: str, replacements: Iterable[Replacement]) -> Iterator[str]:
+def edited_pieces(text: str, replacements: Iterable[Replacement]) -> Iterator[str]:
     """Yield the pieces of a text with replacements made, which are sorted and don't overlap."""
     at = 0
     for one in replacements:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.ranked.search import MAX_FILE_BYTES, places
+from outrider.tools.files.ranked.search import MAX_FILE_BYTES, ranked_places
 from outrider.tools.files.ripgrep import narrowed_to, searching
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
@@ -91,7 +91,7 @@ def find(
         raise ToolFault(ToolCode.BAD_PARAMETER, "give either pattern or about")
     place = workspace.resolve(path)
     if pattern is None:
-        return places(context, about or "", place, limit or DEFAULT_PLACES)
+        return ranked_places(context, about or "", place, limit or DEFAULT_PLACES)
     limit = limit or DEFAULT_FILES
     glob = Glob(_relative(place.path, pattern))
     arguments = ["--files", "--null", *narrowed_to(glob.names())]

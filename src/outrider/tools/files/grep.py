@@ -2,7 +2,7 @@
 
 Guarantees that nothing is shown of credential files, not even whether they match: that would reveal
 their content, one question at a time. For the same reason nothing that masking hides is matched
-(see `visible`).
+(see `masked_search`).
 """
 
 import bisect
@@ -13,15 +13,16 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from outrider.masking import Masker
+from outrider.processes.threads import raise_if_stopped
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.globs import Glob
+from outrider.tools.files.masked_search import MAX_BLOCK_BYTES, Block, blocks_of
 from outrider.tools.files.matches import Hit, Matches
 from outrider.tools.files.ripgrep import RipgrepProcess, matching_lines, narrowed_to, searching
-from outrider.tools.files.visible import MAX_BLOCK_BYTES, Block, blocks_of
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.workspaces.workspace import OpenFolder, Place, raise_if_stopped
+from outrider.workspaces.workspace import OpenFolder, Place
 
 DEFAULT_MATCHES = 100
 MAX_MATCHES = 5_000

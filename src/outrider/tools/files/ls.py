@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+from outrider.processes.threads import raise_if_stopped
 from outrider.protocol.envelope import ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.text import shown_size
@@ -14,7 +15,6 @@ from outrider.workspaces.workspace import (
     FolderEntry,
     Place,
     Workspace,
-    raise_if_stopped,
 )
 
 DEFAULT_ENTRIES = 500

@@ -8,6 +8,7 @@ from io import StringIO, TextIOWrapper
 from typing import Annotated, Any, BinaryIO, TextIO
 
 from outrider.masking import Masker
+from outrider.processes.threads import raise_if_stopped
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.text import (
@@ -20,7 +21,6 @@ from outrider.tools.files.text import (
 )
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import tool
-from outrider.workspaces.workspace import raise_if_stopped
 
 DEFAULT_LINES = 2_000
 MAX_LINES = 20_000
@@ -77,7 +77,7 @@ def read(
         offset: The first line to show, counted from 1.
         limit: How many lines to show.
     """
-    with _opened(context, path) as (shown, file):
+    with _open_source(context, path) as (shown, file):
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         sample = file.read(SAMPLE_BYTES)
@@ -109,7 +109,7 @@ def read(
 
 
 @contextmanager
-def _opened(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], None, None]:
+def _open_source(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], None, None]:
     """Hold a file or a spilled result open, and yield its name for the caller too."""
     kept = context.spilled(path)
     if kept is not None:

@@ -10,7 +10,13 @@ from typing import Any
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.tools.context import ToolContext
 from outrider.tools.files.diffs import change
-from outrider.tools.files.edit import Replacement, decoded, encoded, ended_alike, pieces
+from outrider.tools.files.edit import (
+    Replacement,
+    editable_text,
+    edited_pieces,
+    encoded_text,
+    ended_alike,
+)
 from outrider.tools.lsp.positions import entries, path_of, read_source
 from outrider.workspaces.workspace import FileVersion, Place
 
@@ -62,7 +68,7 @@ def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Chan
     source = read_source(context.workspace, place)  # as the server knows it, and of bounded size
     with context.workspace.open_file(place) as file:
         before = file.read()
-    encoding, text = decoded(FileVersion("", len(before), before), place.shown)
+    encoding, text = editable_text(FileVersion("", len(before), before), place.shown)
     if source.text != text:
         message = f"{place.shown} is damaged text, in which a server counts differently"
         raise ToolFault(ToolCode.CONFLICT, f"{message}: nothing was changed")
@@ -77,9 +83,9 @@ def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Chan
     made.sort(key=lambda one: one[:2])
     if any(following.start < one.end for one, following in pairwise(made)):
         raise _misplaced(place)
-    after = "".join(pieces(text, made))
+    after = "".join(edited_pieces(text, made))
     told = {"path": place.shown, "edits": len(made), **change(text, after)}
-    return Change(place, before, encoded(after, encoding), told)
+    return Change(place, before, encoded_text(after, encoding), told)
 
 
 def _misplaced(place: Place) -> ToolFault:

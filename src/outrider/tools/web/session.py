@@ -17,7 +17,7 @@ from outrider.tools.web.leaks import OutgoingGuard
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import WebClient
-    from outrider.tools.web.reading import PageReader
+    from outrider.tools.web.page_reader import PageReader
 
 MAX_IN_MEMORY = 8_192
 """How many characters of a page are held in memory; a longer one is kept on the disk."""
@@ -70,6 +70,10 @@ class WebSession:
         """The pages that each call brought, whole, by the id that the model is told."""
         self.outgoing = OutgoingGuard(mask, self._has)
 
+    def remember(self, local: str) -> None:
+        """Take note of what a tool showed of local files: it must not go out."""
+        self.outgoing.remember(local)
+
     def keep(self, pages: list[StoredPage]) -> str:
         """Return the id under which these pages can be asked for again in this run."""
         response_id = uuid4().hex[:8]
@@ -101,7 +105,7 @@ class WebSession:
     @cached_property
     def reader(self) -> "PageReader":
         """What parses pages, in a process of its own."""
-        from outrider.tools.web.reading import PageReader
+        from outrider.tools.web.page_reader import PageReader
 
         return PageReader()
 
@@ -121,6 +125,6 @@ def take_search_keys(env: MutableMapping[str, str]) -> dict[str, str]:
 
 def web_of(context: ToolContext) -> WebSession:
     """Return the web session of a child; raises `ToolFault` where it has none."""
-    if context.web is None:
+    if not isinstance(context.web, WebSession):
         raise ToolFault(ToolCode.NOT_AVAILABLE, "The web tools are not set up here")
     return context.web

@@ -82,7 +82,7 @@ def forbid() -> None:
     sys.addaudithook(hook)
 
 
-def kind_of(data: bytes, suffix: str) -> str:
+def document_kind(data: bytes, suffix: str) -> str:
     """Return what a document is, by its content where that says so; raises `_Unconvertible`."""
     if not data.strip():
         raise _Unconvertible("it is empty")
@@ -138,7 +138,7 @@ def converter(kind: str) -> Any:
 
 def converted(data: bytes, suffix: str) -> str:
     """Return a document as Markdown; raises `_Unconvertible`, and whatever the libraries raise."""
-    kind = kind_of(data, suffix)
+    kind = document_kind(data, suffix)
     if kind == "image":
         return _image_text(data)
     made, info = converter(kind), import_module("markitdown._stream_info").StreamInfo

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.jsonl import decode, encode
-from outrider.tools.web.marking import cleaned
+from outrider.protocol.quoting import cleaned
 
 MAX_MESSAGE_BYTES = 16 << 20
 MAX_UNSENT_BYTES = 64 << 20  # to a server that doesn't read
@@ -33,7 +33,7 @@ def plain(text: object, most: int) -> str:
     return words if len(words) <= most else f"{words[:most]}… [cut]"
 
 
-class Connection:
+class LspConnection:
     """One run of a server: its requests and answers, and its end."""
 
     _process: asyncio.subprocess.Process | None = None
@@ -65,7 +65,7 @@ class Connection:
         error: dict[str, Any] = {}
         for attempt in range(MAX_TRIES):
             await asyncio.sleep(0.1 * attempt)
-            message = await self._answered(method, params, seconds)
+            message = await self._exchange(method, params, seconds)
             if not isinstance(message.get("error"), dict):
                 return message.get("result")
             error = message["error"]
@@ -73,7 +73,7 @@ class Connection:
                 break
         raise self.failed(f"refused {method}: {plain(error.get('message'), MAX_SHOWN_CHARACTERS)}")
 
-    async def _answered(self, method: str, params: Any, seconds: float) -> dict[str, Any]:
+    async def _exchange(self, method: str, params: Any, seconds: float) -> dict[str, Any]:
         if self.fault is not None:
             raise self.fault
         self._count += 1
@@ -106,7 +106,7 @@ class Connection:
         try:
             if self._process is not None:
                 with suppress(ToolFault):
-                    await self._answered("shutdown", None, EXIT_SECONDS)
+                    await self._exchange("shutdown", None, EXIT_SECONDS)
                     self.notify("exit", None)
                     await asyncio.wait({self._reading}, timeout=EXIT_SECONDS)
         finally:

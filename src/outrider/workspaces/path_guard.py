@@ -2,7 +2,8 @@
 
 `resolve` decides from the text of a path and from where its links lead. It refuses what is outside,
 credential files, and for writers the folders that hold code or configuration. What was decided on
-is opened by `opening`, which a link put there later can't lead astray, and written by `storing`.
+is opened by `opening`, which a link put there later can't lead astray, and written by
+`atomic_replace`.
 """
 
 import os
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.workspaces import credentials, opening, storing
+from outrider.workspaces import atomic_replace, credentials, opening
 from outrider.workspaces.names import folded, shown_name, undisguised, unescaped
 from outrider.workspaces.workspace import Place
 
@@ -32,7 +33,7 @@ class FolderWorkspace:
     open_file = staticmethod(opening.open_file)
     open_folder = staticmethod(opening.open_folder)
     list_folder = staticmethod(opening.list_folder)
-    replace = staticmethod(storing.replace)
+    replace = staticmethod(atomic_replace.replace)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(map(os.path.realpath, self.roots)))

@@ -14,12 +14,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from outrider.protocol.data import member
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import LspConfig
 from outrider.tools.context import ToolContext
-from outrider.tools.lsp.connection import Connection
-from outrider.tools.lsp.positions import SourceText, entries, member, path_of, read_source, uri_of
-from outrider.tools.lsp.servers import Server, Stamp, source_files, write_compile_commands
+from outrider.tools.lsp.json_rpc import LspConnection
+from outrider.tools.lsp.known_servers import (
+    ServerDescription,
+    Stamp,
+    source_files,
+    write_compile_commands,
+)
+from outrider.tools.lsp.positions import SourceText, entries, path_of, read_source, uri_of
 from outrider.workspaces.workspace import Place
 
 MAX_OPEN_DOCUMENTS = 20
@@ -57,11 +63,16 @@ _CAPABILITIES: dict[str, Any] = {
 }
 
 
-class LanguageServer(Connection):
+class LanguageServer(LspConnection):
     """One run of a server in its root, from the first question on."""
 
     def __init__(
-        self, server: Server, root: str, context: ToolContext, config: LspConfig, crashes: int
+        self,
+        server: ServerDescription,
+        root: str,
+        context: ToolContext,
+        config: LspConfig,
+        crashes: int,
     ) -> None:
         super().__init__(server.name, self._answer, self._listen)
         self.server, self.root = server, root
@@ -287,7 +298,7 @@ class LanguageServer(Connection):
             self._reports |= {one: told for one in self._documents if one == path_of(params["uri"])}
 
 
-async def version_of(server: Server, env: Mapping[str, str], config: LspConfig) -> str:
+async def ask_version(server: ServerDescription, env: Mapping[str, str], config: LspConfig) -> str:
     """Start a server in an empty folder, and return its version; raises `ToolFault`."""
     with TemporaryDirectory(prefix="outrider-lsp-") as folder:
         context = ToolContext(cwd=Path(folder), environment=env)
