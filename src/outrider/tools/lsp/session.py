@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
+from outrider.agents.permissions import why_no_lsp_action
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, LspConfig
+from outrider.settings.keys import LspConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.lsp import known_servers
 from outrider.tools.lsp.known_servers import ServerDescription
@@ -36,11 +37,7 @@ class LspSession:
     def check(self, action: str) -> None:
         """Raise `ToolFault` where an action isn't allowed."""
         if action not in self._actions:
-            why = "subagents.allowedLspActions doesn't list it"
-            if action in PRIVILEGED_LSP_ACTIONS:
-                why = "it is never open to a child, and to others by lsp.tool.allowMutatingActions"
-            message = f"{action} is not allowed: {why}. Allowed: {', '.join(self._actions)}"
-            raise ToolFault(ToolCode.DENIED, message)
+            raise ToolFault(ToolCode.DENIED, why_no_lsp_action(action, self._actions))
 
     def programs(self, context: ToolContext) -> TrustedPrograms:
         """Return where programs are looked for."""
