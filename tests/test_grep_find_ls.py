@@ -510,7 +510,7 @@ async def test_a_list_of_files_without_end_is_cut_and_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ripgrep, "MAX_LISTED_BYTES", 2_000)
-    monkeypatch.setattr(ripgrep, "_CHUNK_BYTES", 1_000)
+    monkeypatch.setattr("outrider.processes.foreign_program._CHUNK_BYTES", 1_000)
     for number in range(100):
         (tmp_path / f"{number:040}").touch()
     assert "of more than " in await FileTools(tmp_path).text("find", pattern="*")

@@ -432,7 +432,7 @@ async def test_a_program_anywhere_in_the_repository_is_passed_over(tree):
     env = {"PATH": f"{tree}/tools:{tree.parent}/linked:tools", "HOME": str(tree.parent / "home")}
     for trusted in (False, True):
         async with Lsp(inner, environment=env, trusted=trusted) as lsp:
-            found = lsp.session.around(lsp.context).find("gopls")
+            found = lsp.session.programs(lsp.context).find("gopls")
             assert found == (str(program) if trusted else None)
 
 

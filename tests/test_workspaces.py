@@ -28,7 +28,7 @@ OPENING = {
     "exists", "lexists", "isfile", "isdir", "islink", "rename", "replace", "unlink", "remove",
     "mkdir", "makedirs", "rmdir", "chmod", "link", "symlink", "truncate",
 }  # fmt: skip
-INTERFACE = {"outrider.workspaces.workspace", "outrider.workspaces.names"}
+INTERFACE = {f"outrider.workspaces.{name}" for name in ("workspace", "names", "trusted_programs")}
 
 
 class Elsewhere:
@@ -110,8 +110,7 @@ def test_the_file_tools_open_nothing_and_decide_nothing_about_paths_themselves(m
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id != "open"
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("outrider.workspaces"):
-            names = {one.name for one in node.names}
-            assert node.module in INTERFACE or names == {"containing"}, ast.unparse(node)
+            assert node.module in INTERFACE, ast.unparse(node)
 
 
 def test_a_context_makes_its_workspace_of_its_folder_and_the_allowed_roots(tmp_path: Path):

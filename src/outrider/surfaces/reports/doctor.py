@@ -21,7 +21,7 @@ from outrider.delegation.trial import try_delegation
 from outrider.models.catalogue import EMBEDDED
 from outrider.models.local_servers import ask_server
 from outrider.models.resolution import ModelChoice, is_embedded, needs
-from outrider.processes.confinement import kernel_offers
+from outrider.processes.confinement import why_no_network_namespace
 from outrider.processes.reaping import command_line
 from outrider.processes.threads import in_thread
 from outrider.protocol.catalogue import CATALOGUE
@@ -200,8 +200,7 @@ def _tried(subject: modules.Subject, project: Project, online: bool) -> str:
         case ServerDescription():
             around = TrustedPrograms.around
             env = around(project.folder, project.plain_env, trusted=project.trusted).for_started()
-            version = asyncio.run(ask_version(subject, env, project.config.lsp))
-            return f"{version or 'it'} answers"
+            return f"{asyncio.run(ask_version(subject, env, project.config.lsp)) or 'it'} answers"
         case str():
             return search_once(subject, project.config) if online else NOT_ASKED
         case None:
@@ -228,11 +227,9 @@ def _state_folder(runs: Path) -> Findings:
 
 
 def _confinement() -> Findings:
-    """Tell what the kernel offers; only the converter's network namespace is in use today."""
-    for name, (works, words) in kernel_offers().items():
-        missed = name == "user namespaces" and not works
-        lack = "; documents are converted without a network namespace" if missed else ""
-        yield "warn" if missed else "ok", f"{name}: {words if works else f'no ({words})'}{lack}"
+    why = why_no_network_namespace()
+    lack = f"documents are converted with the network in reach: {why}"
+    yield "warn" if why else "ok", lack if why else "documents are converted without a network"
 
 
 def _left_over(project: Project, runs: Path) -> Findings:
