@@ -205,8 +205,7 @@ def command_line(pid: int) -> str:
     raw = b""
     with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         raw = file.read(2 * MAX_COMMAND_LINE)
-    words = raw.replace(b"\0", b" ").decode(errors="replace").split()
-    return " ".join(words)[:MAX_COMMAND_LINE]
+    return " ".join(raw.replace(b"\0", b" ").decode(errors="replace").split())[:MAX_COMMAND_LINE]
 
 
 def directory_of_process(pid: int, told: bytes) -> bytes:

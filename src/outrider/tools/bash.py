@@ -3,10 +3,7 @@
 from typing import Annotated, Any
 
 from outrider.processes.keeper_link import CommandResult
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.shell_session import ShellSession
 
 MAX_TIMEOUT_MS = 3_600_000

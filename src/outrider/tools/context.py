@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,6 @@ class ChildSession(Protocol):
 
     async def aclose(self) -> None:
         """End it and all that it started."""
-        ...
 
 
 class WebAccess(ChildSession, Protocol):
@@ -30,7 +29,6 @@ class WebAccess(ChildSession, Protocol):
 
     def remember(self, local: str) -> None:
         """Take note of what a tool showed of local files."""
-        ...
 
 
 class EffectsRecorder:
@@ -72,6 +70,7 @@ class EffectsRecorder:
 class ToolContext:
     """The working tree and the limits of one child, and where a call's effects are recorded.
 
+    A copy (`replace`) is for one call: it has effects and an end of its own.
     A tool that declares a parameter of this type is given it; models never see that parameter.
     """
 
@@ -106,10 +105,6 @@ class ToolContext:
             roots = tuple(map(str, (self.cwd, *self.allowed_roots)))
             workspace = FolderWorkspace(roots, self.allow_credential_files)
             object.__setattr__(self, "workspace", workspace)
-
-    def for_call(self) -> "ToolContext":
-        """Return the context of one call: the same, with effects and an end of its own."""
-        return replace(self)
 
     def spill_folder(self) -> Path | None:
         """Return a folder that is removed when the run is over, or None where there is none."""

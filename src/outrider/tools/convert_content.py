@@ -7,11 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.documents.start_converter import convert_bytes, convert_file
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
 from outrider.tools.web.fetch_content import raise_for_status
 from outrider.tools.web.get_search_content import (
     DEFAULT_CHARACTERS,
@@ -27,19 +24,14 @@ TIMEOUT_MS = 900_000
 OVERLAP = 100
 
 
-def _format_long(data: Any, arguments: Arguments) -> str:
-    return page_shown(data["source"], data)
-
-
-def _format_short(data: Any, arguments: Arguments) -> str:
-    return f"converted {data['source']} → {data['characters']:,} characters"
-
-
 @tool(
     "document:convert",
     name="convert_content",
     timeout_ms=TIMEOUT_MS,
-    format=Formatter(_format_long, _format_short),
+    format=Formatter(
+        lambda data, _: page_shown(data["source"], data),
+        lambda data, _: f"converted {data['source']} → {data['characters']:,} characters",
+    ),
 )
 async def convert_content(
     context: ToolContext,

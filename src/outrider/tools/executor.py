@@ -5,25 +5,17 @@ import difflib
 import inspect
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from outrider.protocol.envelope import (
-    Envelope,
-    Meta,
-    ToolCode,
-    ToolFault,
-    build_error_response,
-    build_meta,
-    is_success,
-)
+from outrider.protocol.envelope import Envelope, Meta, build_meta, is_success
 from outrider.protocol.receipt import Effects, Receipt
 from outrider.schemas.arguments import CallArguments, read_arguments
 from outrider.schemas.output_schema import CompiledSchema, load_schema
 from outrider.schemas.values import is_object
-from outrider.tools.context import ToolContext
+from outrider.tools import Tool, ToolCode, ToolContext, ToolFault, build_error_response
 from outrider.tools.formatting import Keep, ResultFormatter, cut_text, error_line, shrink
-from outrider.tools.registry import DEFAULT_TIMEOUT_MS, Tool
+from outrider.tools.registry import DEFAULT_TIMEOUT_MS
 from outrider.tools.result_envelope import envelope_of, envelope_of_fault
 from outrider.tools.sessions import SessionLease, SessionPool
 
@@ -82,7 +74,6 @@ class ToolExecutor:
         *,
         result_bytes: int = RESULT_BYTES,
         not_given: Collection[str] = (),
-        sessions: SessionPool | None = None,
     ) -> None:
         """Take the child's tools; `not_given` names those that exist but that it may not use."""
         self.tools = tuple(tools)
@@ -91,7 +82,7 @@ class ToolExecutor:
         self._by_name = {tool.name: tool for tool in tools}
         self._result_bytes = result_bytes
         self._not_given = frozenset(not_given)
-        self._sessions = sessions or SessionPool()
+        self._sessions = SessionPool()
         self._schemas: dict[str, CompiledSchema] = {}
         self._formatter = ResultFormatter({one.name: one.format for one in tools if one.format})
 
@@ -110,7 +101,7 @@ class ToolExecutor:
 
     def prepare(self, name: str, arguments: CallArguments) -> CheckedCall:
         """Return a call that can be made, or one that knows why it can't."""
-        tool, context = self._by_name.get(name), self.context.for_call()
+        tool, context = self._by_name.get(name), replace(self.context)
         if tool is None:
             return CheckedCall(name, None, DEFAULT_TIMEOUT_MS, context, fault=self._unknown(name))
         try:
@@ -158,8 +149,9 @@ class ToolExecutor:
     def _unknown(self, name: str) -> ToolFault:
         names = ", ".join(sorted(self._by_name)) or "none"
         if name in self._not_given:
-            message = f"This agent may not use {name!r}. Its tools: {names}."
-            return ToolFault(ToolCode.DENIED, message)
+            return ToolFault(
+                ToolCode.DENIED, f"This agent may not use {name!r}. Its tools: {names}."
+            )
         near = difflib.get_close_matches(name[:100], self._by_name, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         message = f"There is no tool {name[:100]!r}.{hint} Tools: {names}."

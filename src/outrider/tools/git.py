@@ -16,10 +16,8 @@ from itertools import chain, islice
 from typing import Annotated, Literal
 
 from outrider.processes.foreign_program import run_program
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.places import git_root
-from outrider.tools.context import ToolContext
-from outrider.tools.registry import tool
+from outrider.tools import ToolCode, ToolContext, ToolFault, tool
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.trusted_programs import TrustedPrograms
 
@@ -221,8 +219,7 @@ def _diff(repository: _Repository, path: str, ref: str | None) -> Iterator[str]:
 def _show(repository: _Repository, path: str, commit: str) -> Iterator[str]:
     parents = next(repository.log("--max-count=1", "--format=%P", commit), "").split()[:1]
     how = ("diff-tree", "--root", "--no-commit-id", *parents, commit)
-    told = repository.log("--max-count=1", _COMMIT, commit)
-    return chain(told, _changes(repository, path, *how))
+    return chain(repository.log("--max-count=1", _COMMIT, commit), _changes(repository, path, *how))
 
 
 def _changes(repository: _Repository, path: str, command: str, *commits: str) -> Iterator[str]:

@@ -13,8 +13,6 @@ from outrider.protocol.errors import OutriderError
 from outrider.tools.context import ToolContext
 from outrider.tools.registry import SessionFactory, ToolSession
 
-IDLE_SECONDS = 1_800.0
-
 
 @dataclass(slots=True)
 class SessionLease:
@@ -29,7 +27,6 @@ class SessionLease:
     users: int = 0
     """How many calls use the session or wait for it."""
     opened: ToolSession | None = None
-    expiry: asyncio.TimerHandle | None = None
 
     async def session(self, context: ToolContext) -> ToolSession:
         """Return the session, made now if this is its first call."""
@@ -41,8 +38,7 @@ class SessionLease:
 class SessionPool:
     """The sessions of one child."""
 
-    def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._idle_seconds = idle_seconds
+    def __init__(self) -> None:
         self._leases: dict[tuple[str, str], SessionLease] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -55,8 +51,6 @@ class SessionPool:
         key = (resource, session_id or f"{resource}_{secrets.token_hex(4)}")
         lease = self._leases.setdefault(key, SessionLease(key[1], session_id is None, factory))
         lease.users += 1
-        if lease.expiry is not None:
-            lease.expiry.cancel()
         try:
             async with lease.lock:
                 if self._closed:
@@ -69,9 +63,6 @@ class SessionPool:
             lease.users -= 1
             if lease.users == 0 and lease.opened is None:
                 self._leases.pop(key, None)
-            elif lease.users == 0:
-                loop = asyncio.get_running_loop()
-                lease.expiry = loop.call_later(self._idle_seconds, self._expire, key)
 
     async def aclose(self) -> None:
         """End all sessions, those in use too."""
@@ -89,10 +80,6 @@ class SessionPool:
             lease.broken = False
             # A call that is cancelled now must not leave its session half closed.
             await asyncio.shield(self._close(lease))
-
-    def _expire(self, key: tuple[str, str]) -> None:
-        if lease := self._leases.pop(key, None):
-            self._close(lease)
 
     def _close(self, lease: SessionLease) -> asyncio.Task[None]:
         session, lease.opened = lease.opened, None

@@ -257,5 +257,4 @@ def _similar(folder: int, part: str) -> str:
 def _fault_of(error: OSError, place: Place) -> ToolFault:
     number = error.errno or 0
     codes = (code for code, numbers in _ERRNOS_OF_CODE.items() if number in numbers)
-    message = f"{place.shown}: {os.strerror(number)}"
-    return ToolFault(next(codes, ToolCode.INTERNAL), message)
+    return ToolFault(next(codes, ToolCode.INTERNAL), f"{place.shown}: {os.strerror(number)}")

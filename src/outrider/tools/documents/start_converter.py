@@ -12,9 +12,8 @@ from typing import Any, BinaryIO
 
 from outrider.processes.foreign_program import end_process
 from outrider.processes.threads import in_thread
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import ConvertConfig
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 
 INSTALL = "pip install 'outrider[convert]'"
 MAX_TEXT_BYTES = 64 << 20

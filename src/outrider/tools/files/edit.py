@@ -5,12 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.diffs import change, nearest_lines
 from outrider.tools.files.text import Encoding, detect, shown_size
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
 from outrider.workspaces.workspace import MAX_CONTENT_BYTES, FileVersion
 
 MAX_EDITS = 200

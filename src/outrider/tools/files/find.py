@@ -3,13 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.ranked.search import MAX_FILE_BYTES, ranked_places
 from outrider.tools.files.ripgrep import narrowed_to, searching
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
 
 DEFAULT_FILES = 500
 MAX_FILES = 5_000

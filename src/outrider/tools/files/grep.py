@@ -14,14 +14,11 @@ from typing import Annotated, Any
 
 from outrider.masking import Masker
 from outrider.processes.threads import raise_if_stopped
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.masked_search import MAX_BLOCK_BYTES, Block, blocks_of
 from outrider.tools.files.matches import Hit, Matches
 from outrider.tools.files.ripgrep import RipgrepProcess, matching_lines, narrowed_to, searching
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
 from outrider.workspaces.workspace import OpenFolder, Place
 
 DEFAULT_MATCHES = 100

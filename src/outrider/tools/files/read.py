@@ -9,8 +9,7 @@ from typing import Annotated, Any, BinaryIO, TextIO
 
 from outrider.masking import Masker
 from outrider.processes.threads import raise_if_stopped
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.text import (
     LINES_ABOVE,
     SAMPLE_BYTES,
@@ -19,8 +18,6 @@ from outrider.tools.files.text import (
     notebook_text,
     shown_size,
 )
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
 
 DEFAULT_LINES = 2_000
 MAX_LINES = 20_000
@@ -91,8 +88,7 @@ def read(
         decoded = TextIOWrapper(file, encoding.codec, "replace", newline="\n")
         text = decoded if cells is None else StringIO(cells)
         lines, end = window(text, offset, limit, context.mask, context.stop)
-        is_counted = size - file.tell() <= MAX_BYTES_COUNTED
-        left = lines_left(text, context.stop) if is_counted else None
+        left = lines_left(text, context.stop) if size - file.tell() <= MAX_BYTES_COUNTED else None
     if not lines and offset > max(end, 1):
         has = f"{end} line{'' if end == 1 else 's'}"
         message = f"offset {offset} is past the end: the file has {has}"

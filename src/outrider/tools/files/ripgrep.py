@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from outrider.processes.foreign_program import ForeignProgram, run_program
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.workspaces.trusted_programs import TrustedPrograms
 from outrider.workspaces.workspace import TEMPORARY_PREFIX, OpenFolder
 

@@ -7,8 +7,7 @@ from itertools import pairwise
 from threading import Event
 from typing import Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.files.diffs import change
 from outrider.tools.files.edit import (
     Replacement,

@@ -7,7 +7,7 @@ fails the requests that wait, within their time, and takes no more memory than t
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -40,16 +40,20 @@ class LspConnection:
     _in: asyncio.StreamWriter
     _reading: asyncio.Task[None]
 
-    def __init__(
-        self, name: str, answer: Callable[[str, Any], Any], listen: Callable[[str, Any], None]
-    ) -> None:
-        """Answer the server's requests by method and parameters, and listen to all else."""
+    def __init__(self, name: str) -> None:
         self.fault: ToolFault | None = None
         """Why it takes no more requests."""
-        self._name, self._answer, self._listen = name, answer, listen
+        self._name = name
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._count = self._heard = self._late = 0
         self._complaints = b""
+
+    def answer(self, method: str, params: Any) -> Any:
+        """Return the answer to a request of the server's; raises `LookupError` for others."""
+        raise LookupError(method)
+
+    def listen(self, method: str, params: Any) -> None:
+        """Take in what the server tells unasked."""
 
     async def launch(self, command: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
         """Start the server as the leader of a group; raises `OSError`."""
@@ -193,13 +197,12 @@ class LspConnection:
                 waiting.set_result(told)
         elif number is None:
             with suppress(*ANY_SHAPE):
-                self._listen(method, told.get("params"))
+                self.listen(method, told.get("params"))
         else:
             try:
-                self._send({"id": number, "result": self._answer(method, told.get("params"))})
+                self._send({"id": number, "result": self.answer(method, told.get("params"))})
             except ANY_SHAPE:
-                fault = {"code": -32601, "message": "not offered"}  # method not found
-                self._send({"id": number, "error": fault})
+                self._send({"id": number, "error": {"code": -32601, "message": "not offered"}})
 
     async def _keep_complaints(self, stderr: asyncio.StreamReader) -> None:
         with suppress(OSError):

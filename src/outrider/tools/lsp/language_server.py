@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from outrider.protocol.data import member
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import LspConfig
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.lsp.json_rpc import LspConnection
 from outrider.tools.lsp.known_servers import (
     ServerDescription,
@@ -74,7 +73,7 @@ class LanguageServer(LspConnection):
         config: LspConfig,
         crashes: int,
     ) -> None:
-        super().__init__(server.name, self._answer, self._listen)
+        super().__init__(server.name)
         self.server, self.root = server, root
         self.crashes = crashes
         """How often it failed in a row before; none once it has answered."""
@@ -272,7 +271,8 @@ class LanguageServer(LspConnection):
             changes = [{"uri": uri_of(path), "type": kind} for path, kind in kinds.items()]
             self.notify("workspace/didChangeWatchedFiles", {"changes": changes})
 
-    def _answer(self, method: str, params: Any) -> Any:
+    def answer(self, method: str, params: Any) -> Any:
+        """Return what the server asks of an editor: settings, folders, an edit to make."""
         if method.startswith("client/") or method.endswith(("/refresh", "/create")):
             return None
         if method == "workspace/configuration":
@@ -283,9 +283,10 @@ class LanguageServer(LspConnection):
         if method == "workspace/applyEdit" and self._edits is not None:
             self._edits.append(params["edit"])
             return {"applied": True}
-        raise LookupError(method)
+        return super().answer(method, params)
 
-    def _listen(self, method: str, params: Any) -> None:
+    def listen(self, method: str, params: Any) -> None:
+        """Take note of what the server loads, and of what it finds wrong."""
         if method == "$/progress":
             token, kind = str(params["token"]), params["value"]["kind"]
             if kind == "begin" and len(self.loading) < MAX_LOADS:

@@ -6,17 +6,14 @@ from functools import reduce
 from typing import Annotated, Any, cast
 
 from outrider.protocol.data import member
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.lsp import edits, positions
 from outrider.tools.lsp.json_rpc import ANY_SHAPE, plain
 from outrider.tools.lsp.known_servers import configured, program_for
 from outrider.tools.lsp.language_server import LanguageServer
 from outrider.tools.lsp.positions import Hit, SourceText, entries, hit, path_of, uri_of
 from outrider.tools.lsp.session import LspSession
-from outrider.tools.registry import tool
 from outrider.workspaces.path_guard import containing
 from outrider.workspaces.workspace import Place
 
@@ -107,8 +104,7 @@ class _Call:
         """Return what the file declares."""
         uri = uri_of(self.place.path)
         asked = {"textDocument": {"uri": uri}}
-        answer = await self.server.ask("textDocument/documentSymbol", asked)
-        return positions.symbols(answer, uri)
+        return positions.symbols(await self.server.ask("textDocument/documentSymbol", asked), uri)
 
     async def in_tree(self, names: tuple[str, ...], *, exact: bool = True) -> list[Hit]:
         """Return the symbols of a name in the whole tree, of the first language that has it."""
@@ -170,8 +166,7 @@ async def _answer(call: _Call) -> dict[str, Any]:
             return call.found(await call.in_tree(positions.name_parts(call.query), exact=False))
         case "diagnostics":
             await call.open()
-            items = await call.server.diagnostics(call.place)
-            return call.found(_faults(call.place.path, items))
+            return call.found(_faults(call.place.path, await call.server.diagnostics(call.place)))
         case "workspace-diagnostics":
             return await _workspace_diagnostics(call)
         case "servers" | "restart":

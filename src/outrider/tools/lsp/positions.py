@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.files.text import LINES_ABOVE, detect, shown_size
 from outrider.tools.lsp.json_rpc import ANY_SHAPE, plain
 from outrider.workspaces.names import shown_name

@@ -9,9 +9,8 @@ from dataclasses import replace
 from itertools import islice
 
 from outrider.agents.permissions import why_no_lsp_action
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import LspConfig
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.lsp import known_servers
 from outrider.tools.lsp.known_servers import ServerDescription
 from outrider.tools.lsp.language_server import LanguageServer

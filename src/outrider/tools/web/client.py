@@ -250,8 +250,7 @@ class WebClient:
             request.method, request.address.url, headers=list(headers.items()), content=request.body
         ) as response:
             given = _readable(response.headers)
-            most = request.max_bytes or self._config.max_bytes
-            body = await _body(response, given, most)
+            body = await _body(response, given, request.max_bytes or self._config.max_bytes)
         return Response(request.address, response.status, given, body)
 
 

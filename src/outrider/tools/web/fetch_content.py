@@ -7,11 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from outrider.processes.threads import in_thread
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.quoting import cleaned, harmless_line, untrusted
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.web.session import StoredPage, web_of
 
 if TYPE_CHECKING:
@@ -99,8 +96,7 @@ async def fetch_page(context: ToolContext, url: str) -> StoredPage:
     except TimeoutError:
         fault = ToolFault(ToolCode.TIMEOUT, f"The page took longer than {PAGE_SECONDS:g} s")
     except Exception as error:  # whatever one page does, the others are still wanted
-        words = f"The page could not be read ({type(error).__name__})"
-        fault = ToolFault(ToolCode.INTERNAL, words)
+        fault = ToolFault(ToolCode.INTERNAL, f"The page could not be read ({type(error).__name__})")
     return StoredPage(url, "", about={"error": fault.message, "code": int(fault.code)})
 
 

@@ -5,11 +5,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.quoting import harmless_line, untrusted
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.web.fetch_content import cut_at
 from outrider.tools.web.session import StoredPage, web_of
 

@@ -6,8 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from outrider.processes.threads import in_thread
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.documents.start_converter import convert_bytes
 from outrider.tools.web.session import web_of
 

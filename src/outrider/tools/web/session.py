@@ -10,9 +10,8 @@ from uuid import uuid4
 
 from outrider.masking import Masker
 from outrider.protocol.catalogue import SEARCH_KEYS
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.web.leaks import OutgoingGuard
 
 if TYPE_CHECKING:
@@ -55,12 +54,7 @@ class WebSession:
     """One child's way to the web. What is heavy is loaded when it is first needed."""
 
     def __init__(
-        self,
-        config: WebConfig,
-        *,
-        keys: Mapping[str, str],
-        mask: Masker,
-        state: Path | None = None,
+        self, config: WebConfig, *, keys: Mapping[str, str], mask: Masker, state: Path | None = None
     ) -> None:
         """`keys` are the values of `SEARCH_KEYS`; `state` is the folder of cache and activity."""
         self.config = config

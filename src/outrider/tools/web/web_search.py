@@ -10,11 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.quoting import untrusted
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.web.fetch_content import fetch_page
 from outrider.tools.web.session import StoredPage, WebSession, web_of
 
