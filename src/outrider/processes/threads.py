@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-
 
 def in_thread(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     """Return an async form of a blocking function.
@@ -37,9 +35,3 @@ def in_thread(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         return await asyncio.wrap_future(result)
 
     return run
-
-
-def raise_if_stopped(stop: threading.Event) -> None:
-    """Raise a fault where the call was given up, so that nothing more is done for it."""
-    if stop.is_set():
-        raise ToolFault(ToolCode.TIMEOUT, "the call was given up")

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Generator
 
-from outrider.processes.threads import raise_if_stopped
+from outrider.processes.stopping import raise_if_stopped
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.opening import READ, faults_about, open_listing, open_parent, open_plain
 from outrider.workspaces.workspace import (

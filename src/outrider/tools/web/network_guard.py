@@ -71,9 +71,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
             for address in addresses:
                 if reason := why_refused(address):
                     where = host if host == address else f"{host} ({address})"
-                    raise ToolFault(
-                        ToolCode.DENIED,
-                        f"{where} is {reason}, which web tools may not reach. The user can allow "
-                        "a host in web.allowedHosts.",
-                    )
+                    words = f"{where} is {reason}, which web tools may not reach"
+                    allow = "The user can allow a host in web.allowedHosts."
+                    raise ToolFault(ToolCode.DENIED, f"{words}. {allow}")
         return addresses
