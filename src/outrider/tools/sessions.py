@@ -24,8 +24,6 @@ class SessionLease:
     broken: bool = False
     """Set where the session can't be used again."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
-    """How many calls use the session or wait for it."""
     opened: ToolSession | None = None
 
     async def session(self, context: ToolContext) -> ToolSession:
@@ -50,19 +48,15 @@ class SessionPool:
         """Wait until a session is free; without an id it is a temporary one, for this call only."""
         key = (resource, session_id or f"{resource}_{secrets.token_hex(4)}")
         lease = self._leases.setdefault(key, SessionLease(key[1], session_id is None, factory))
-        lease.users += 1
-        try:
-            async with lease.lock:
-                if self._closed:
-                    raise OutriderError("the sessions of this child have ended")
-                try:
-                    yield lease
-                finally:
-                    await self._return(lease)
-        finally:
-            lease.users -= 1
-            if lease.users == 0 and lease.opened is None:
-                self._leases.pop(key, None)
+        async with lease.lock:
+            if self._closed:
+                raise OutriderError("the sessions of this child have ended")
+            try:
+                yield lease
+            finally:
+                if lease.temporary:
+                    self._leases.pop(key, None)
+                await self._return(lease)
 
     async def aclose(self) -> None:
         """End all sessions, those in use too."""
