@@ -124,7 +124,7 @@ class ToolContext:
         path.write_bytes(text.encode(errors="replace"))
         return f"{SPILL_PREFIX}{number}"
 
-    def spilled(self, name: str) -> Path | None:
+    def find_spilled(self, name: str) -> Path | None:
         """Return the file that holds a kept result, or None where the name isn't one."""
         match = re.fullmatch(rf"{SPILL_PREFIX}([0-9]{{1,9}})", name, re.ASCII)
         if match is None or self.spill is None:

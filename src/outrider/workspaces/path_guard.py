@@ -55,9 +55,9 @@ class FolderWorkspace:
         except (OSError, RecursionError):
             message = f"{shown_name(path)} is a link in a chain too long to follow"
             raise ToolFault(ToolCode.DENIED, message) from None
-        return self._decided(asked, real, writing=writing)
+        return self._decide(asked, real, writing=writing)
 
-    def _decided(self, asked: str, real: str, *, writing: bool) -> Place:
+    def _decide(self, asked: str, real: str, *, writing: bool) -> Place:
         """Return the place that the absolute path `asked`, really `real`, stands for."""
         root = containing(self.roots, real)
         if root is None or any(containing(_KERNEL_FOLDERS, path) for path in (asked, real)):

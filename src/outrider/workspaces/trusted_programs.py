@@ -45,8 +45,8 @@ class TrustedPrograms:
         own = [f"{root}/{folder}" for root in self.roots for folder in _OWN_FOLDERS]
         # What was installed with us is as trustworthy, even if that is in the tree.
         ours = [os.path.dirname(sys.executable), f"{site.getuserbase()}/bin"]
-        path = [*self._path(), *ours] if ours_last else [*ours, *self._path()]
-        for folder in (*(own if self.trusted else ()), *path):
+        others = [*self._path(), *ours] if ours_last else [*ours, *self._path()]
+        for folder in (*(own if self.trusted else ()), *others):
             found = shutil.which(name, path=folder) if name and "/" not in name else None
             if found and (folder in ours or self._is_far(found)):
                 return found
@@ -56,11 +56,10 @@ class TrustedPrograms:
         """Return the environment of what is started: nothing in it leads into the tree."""
         env = self.environment
         kept = {name: env[name] for name in env if name not in _LEADING or self._is_far(env[name])}
-        return {**kept, **_QUIET, "PATH": os.pathsep.join(self._path())}
+        return {**kept, **_QUIET, "PATH": os.pathsep.join(filter(self._is_far, self._path()))}
 
     def _path(self) -> Iterator[str]:
-        folders = self.environment.get("PATH", os.defpath).split(os.pathsep)
-        return (one for one in folders if os.path.isabs(one) and self._is_far(one))
+        return filter(os.path.isabs, self.environment.get("PATH", os.defpath).split(os.pathsep))
 
     def _is_far(self, path: str) -> bool:
         led = (path, os.path.realpath(path))

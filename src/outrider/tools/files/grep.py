@@ -208,7 +208,7 @@ def _search_folder(
     """
     workspace, above = context.workspace, place.path.rstrip("/")
     with workspace.open_folder(place) as folder:
-        proposed, search = _proposed(context, folder, arguments)
+        proposed, search = _propose(context, folder, arguments)
         wanted = filter(glob.matches, proposed)
         paths = (path for path in wanted if not workspace.is_credential(f"{above}/{path}"))
         too_long = _search(context, _blocks(folder, paths), arguments, matches)
@@ -217,7 +217,7 @@ def _search_folder(
     return 0 if context.mask else too_long, search.unreadable()
 
 
-def _proposed(
+def _propose(
     context: ToolContext, folder: OpenFolder, arguments: list[str], *how: str
 ) -> tuple[list[str], RipgrepProcess]:
     """Return the files that ripgrep finds a match in, and what it says about the others."""
@@ -226,7 +226,7 @@ def _proposed(
         paths, status = search.paths(), search.status()
     if status < 0 and not how:
         # Perhaps by a line too long for its memory. Mapped files take none, but more time.
-        return _proposed(context, folder, arguments, "--mmap")
+        return _propose(context, folder, arguments, "--mmap")
     if status < 0:
         raise search.refusal()
     if status > 1:  # for one entry, or for all of them?

@@ -107,7 +107,7 @@ def read(
 @contextmanager
 def _open_source(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], None, None]:
     """Hold a file or a spilled result open, and yield its name for the caller too."""
-    kept = context.spilled(path)
+    kept = context.find_spilled(path)
     if kept is not None:
         with kept.open("rb") as file:
             yield path, file

@@ -44,7 +44,7 @@ class Change:
         context.workspace.replace(self.place, rewrite, Event() if undo else context.stop)
 
 
-def planned(context: ToolContext, edit: Any) -> list[Change]:
+def plan(context: ToolContext, edit: Any) -> list[Change]:
     """Return the changes of a server's edit; raises `ToolFault` where one of them can't be made."""
     by_file: dict[str, list[dict[str, Any]]] = {}
     for one in entries(edit):

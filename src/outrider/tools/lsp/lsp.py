@@ -83,7 +83,7 @@ class _Call:
             await self._point_at(await self.in_tree(names))
             return
         await self.open()
-        if self.line is None and (found := positions.symbols_named(await self.declared(), names)):
+        if self.line is None and (found := positions.with_names(await self.ask_declared(), names)):
             await self._point_at(found)
         elif self.column is None:  # used there, and perhaps declared elsewhere
             at = positions.word_at(self.source, names[-1], self.line or 1)
@@ -100,7 +100,7 @@ class _Call:
         await self.open(path_of(found[0].uri))
         self.line, self.column = positions.name_place(self.source, found[0]) or (1, 1)
 
-    async def declared(self) -> list[Hit]:
+    async def ask_declared(self) -> list[Hit]:
         """Return what the file declares."""
         uri = uri_of(self.place.path)
         asked = {"textDocument": {"uri": uri}}
@@ -115,11 +115,11 @@ class _Call:
             )
             found = [one for one in answer if containing(roots, path_of(one.uri) or "")]
             if exact:
-                named = positions.symbols_named(found, names[-1:])
-                found = positions.symbols_named(named, names)
+                named = positions.with_names(found, names[-1:])
+                found = positions.with_names(named, names)
                 for uri in () if found else dict.fromkeys(one.uri for one in named[:MAX_OPENED]):
                     await self.open(path_of(uri))  # not every server tells what a symbol is in
-                    found += positions.symbols_named(await self.declared(), names)
+                    found += positions.with_names(await self.ask_declared(), names)
             if found:
                 return found
         asked = ", ".join(server.server.name for server in servers)
@@ -131,7 +131,7 @@ class _Call:
         asked = {"textDocument": {"uri": uri_of(self.place.path)}, "position": position, **params}
         return await self.server.ask(f"textDocument/{method}", asked)
 
-    def found(self, places: Iterable[Hit], *notes: str) -> dict[str, Any]:
+    def show(self, places: Iterable[Hit], *notes: str) -> dict[str, Any]:
         """Return places as the caller sees them."""
         name, listing = self.server.server.name, positions.read_places(self.context, places)
         total, files = listing["total"], listing["inFiles"]
@@ -149,7 +149,7 @@ class _Call:
 
     def make_edit(self, edit: Any) -> dict[str, Any]:
         """Make an edit, or show what it would change."""
-        changes = edits.planned(self.context, edit)
+        changes = edits.plan(self.context, edit)
         if not self.dry_run:
             edits.apply(self.context, changes)
         title = f"{len(changes)} files {'would be changed' if self.dry_run else 'changed'}"
@@ -161,12 +161,12 @@ async def _answer(call: _Call) -> dict[str, Any]:
     match call.action:
         case "symbols":
             await call.open()
-            return call.found(await call.declared())
+            return call.show(await call.ask_declared())
         case "workspace-symbols":
-            return call.found(await call.in_tree(positions.name_parts(call.query), exact=False))
+            return call.show(await call.in_tree(positions.name_parts(call.query), exact=False))
         case "diagnostics":
             await call.open()
-            return call.found(_faults(call.place.path, await call.server.diagnostics(call.place)))
+            return call.show(_faults(call.place.path, await call.server.diagnostics(call.place)))
         case "workspace-diagnostics":
             return await _workspace_diagnostics(call)
         case "servers" | "restart":
@@ -174,7 +174,7 @@ async def _answer(call: _Call) -> dict[str, Any]:
         case "codeAction":
             return await _code_action(call)
         case "definition" if call.path is None and call.symbol:
-            return call.found(await call.in_tree(positions.name_parts(call.symbol)))
+            return call.show(await call.in_tree(positions.name_parts(call.symbol)))
         case "hover":
             await call.aim()
             return call.told(_words(member(await call.ask("hover"), "contents")))
@@ -193,7 +193,7 @@ async def _answer(call: _Call) -> dict[str, Any]:
             await call.aim()
             method = "typeDefinition" if call.action == "type-definition" else call.action
             answer = await call.ask(method, context={"includeDeclaration": True})
-            return call.found(positions.locations(answer))
+            return call.show(positions.locations(answer))
 
 
 def _words(contents: Any) -> list[str]:
@@ -227,7 +227,7 @@ async def _calls(call: _Call) -> dict[str, Any]:
     places: list[Hit] = []
     for item in entries(await call.ask("prepareCallHierarchy")):
         places += positions.usable(await call.server.ask(method, {"item": item}), calls)
-    return call.found(places)
+    return call.show(places)
 
 
 async def _workspace_diagnostics(call: _Call) -> dict[str, Any]:
@@ -238,7 +238,7 @@ async def _workspace_diagnostics(call: _Call) -> dict[str, Any]:
     reports, files = await call.server.all_diagnostics()
     notes = [f"{len(reports)} of {files} files were checked"] if files > len(reports) else []
     places = positions.usable(list(reports), lambda path: _faults(path, reports[path]))
-    return call.found(places, *notes)
+    return call.show(places, *notes)
 
 
 def _faults(path: str, items: Any) -> list[Hit]:

@@ -165,7 +165,7 @@ def name_parts(symbol: str | None) -> tuple[str, ...]:
     return tuple(re.findall(r"[^.:#\s]+", symbol or ""))
 
 
-def symbols_named(found: Iterable[Hit], wanted: tuple[str, ...]) -> list[Hit]:
+def with_names(found: Iterable[Hit], wanted: tuple[str, ...]) -> list[Hit]:
     """Return the symbols whose names end with these."""
     return [one for one in found if one.names[-len(wanted) :] == wanted]
 
