@@ -4,6 +4,7 @@ import ast
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -118,7 +119,7 @@ def test_a_context_makes_its_workspace_of_its_folder_and_the_allowed_roots(tmp_p
     (tmp_path / "other").mkdir()
     context = ToolContext(cwd=tmp_path, allowed_roots=(tmp_path / "link",))
     assert context.workspace.roots == (str(tmp_path), str(tmp_path / "other"))
-    assert context.for_call().workspace is context.workspace
+    assert replace(context).workspace is context.workspace
 
 
 def test_a_search_program_runs_in_the_folder_that_was_decided_on(tmp_path: Path):
