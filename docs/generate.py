@@ -24,7 +24,7 @@ from outrider.protocol.exit_codes import EXIT_REFUSED, exit_code
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome
 from outrider.settings.keys import KEYS
 from outrider.surfaces.cli.main import COMMANDS, parser_of
-from outrider.tools.lsp.servers import SERVERS
+from outrider.tools.lsp.known_servers import SERVERS
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(

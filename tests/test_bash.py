@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bad_arguments import bad_arguments
 from outrider.processes import reaping
+from outrider.tools.bash import bash
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
 from outrider.tools.registry import tool_of
-from outrider.tools.shell import bash
 
 TOOL = tool_of(bash)
 assert TOOL is not None
@@ -272,7 +272,7 @@ async def test_long_output_is_cut_in_the_middle_and_kept_whole(tools: ToolExecut
     outcome = await call(tools, "seq 1 100000; (exit 2)")
     assert outcome.text.startswith("1\n2\n") and outcome.text.endswith("100000\n[exit code 2]")
     assert "read `outrider-result:1`" in outcome.text and len(outcome.text) < 51_000
-    kept = tools.context.spilled("outrider-result:1")
+    kept = tools.context.find_spilled("outrider-result:1")
     assert kept is not None and len(kept.read_text().splitlines()) == 100_001
 
 
@@ -281,7 +281,7 @@ async def test_a_flood_is_bounded_in_memory(tools: ToolExecutor, mark: str):
     outcome = await call(tools, f"yes {mark}{'y' * 1000}", timeoutMs=1_500)
     assert outcome.envelope["code"] == 2002
     assert psutil.Process().memory_info().rss - before < 150_000_000
-    kept = tools.context.spilled("outrider-result:1")
+    kept = tools.context.find_spilled("outrider-result:1")
     assert kept is not None and kept.stat().st_size < 10_000_000
 
 
@@ -429,7 +429,7 @@ CHILD = """
     from outrider.tools.context import ToolContext
     from outrider.tools.executor import ToolExecutor
     from outrider.tools.registry import tool_of
-    from outrider.tools.shell import bash
+    from outrider.tools.bash import bash
 
     async def main():
         context = ToolContext(cwd=Path.cwd(), environment=dict(os.environ), session_id="task")

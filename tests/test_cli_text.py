@@ -7,10 +7,10 @@ from hypothesis import given, strategies as st
 
 from outrider.surfaces.text import (
     clean,
+    clean_line,
     duration,
     escape_json,
     fit,
-    one_line,
     pad,
     quoted,
     width,
@@ -33,7 +33,7 @@ def test_ordinary_text_stays_as_it_is(text):
 
 @given(ANY_TEXT)
 def test_one_line_is_one_line(text):
-    assert len(one_line(text).splitlines()) <= 1
+    assert len(clean_line(text).splitlines()) <= 1
 
 
 @given(st.text())

@@ -24,15 +24,15 @@ from outrider.protocol.envelope import ToolFault
 from outrider.settings.keys import ConvertConfig, WebConfig
 from outrider.tools import documents
 from outrider.tools.context import ToolContext
-from outrider.tools.documents import conversion
-from outrider.tools.documents.conversion import convert_bytes
+from outrider.tools.documents import start_converter
+from outrider.tools.documents.start_converter import convert_bytes
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools
 from outrider.tools.web.session import WebSession
 from web_servers import serving
 
 CONVERT = tuple(tool for tool in builtin_tools() if tool.name == "convert_content")
-CONVERTER = Path(documents.__file__).with_name("converter.py")
+CONVERTER = Path(documents.__file__).with_name("converter_process.py")
 KEY = "sk-proj-Ab3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 
 
@@ -419,7 +419,7 @@ async def test_many_documents_at_once_leave_the_child_at_work(tree):
 
 
 async def test_missing_package_is_named_with_the_command_that_installs_it(tree, monkeypatch):
-    monkeypatch.setattr(conversion, "find_spec", lambda name: None)
+    monkeypatch.setattr(start_converter, "find_spec", lambda name: None)
     tree.write("a.csv", "a\n1\n")
     code, message = await tree.fault("a.csv")
     assert code == 2004 and "pip install 'outrider[convert]'" in message

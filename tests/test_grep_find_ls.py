@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 from file_tools import FileTools
 from outrider.masking import Masker
 from outrider.tools.context import ToolContext
-from outrider.tools.files import grep, ripgrep, visible
+from outrider.tools.files import grep, masked_search, ripgrep
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.ripgrep import searching
 
@@ -494,8 +494,8 @@ def test_no_pattern_takes_much_memory(tmp_path: Path):
 async def test_a_file_of_many_blocks_keeps_its_numbers_and_its_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(visible, "MAX_BLOCK_BYTES", 1_000)
-    monkeypatch.setattr(visible, "_FIRST_BYTES", 100)
+    monkeypatch.setattr(masked_search, "MAX_BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(masked_search, "_FIRST_BYTES", 100)
     lines = [f"line {number} of many" for number in range(1, 400)]
     lines[200:200] = PEM
     for name, encoding in (("a.txt", "utf-8"), ("b.txt", "utf-16")):
@@ -510,7 +510,7 @@ async def test_a_list_of_files_without_end_is_cut_and_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ripgrep, "MAX_LISTED_BYTES", 2_000)
-    monkeypatch.setattr(ripgrep, "_CHUNK_BYTES", 1_000)
+    monkeypatch.setattr("outrider.processes.foreign_program._CHUNK_BYTES", 1_000)
     for number in range(100):
         (tmp_path / f"{number:040}").touch()
     assert "of more than " in await FileTools(tmp_path).text("find", pattern="*")

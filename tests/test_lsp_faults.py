@@ -18,7 +18,7 @@ from outrider.settings.keys import (
     LspConfig,
     WebConfig,
 )
-from outrider.tools.lsp import client, connection, edits, positions, servers
+from outrider.tools.lsp import edits, json_rpc, known_servers, language_server, positions
 from outrider.tools.web.session import WebSession
 
 QUICK = {"request_timeout_ms": 700, "start_timeout_ms": 900}
@@ -37,7 +37,7 @@ def tree(tmp_path):
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(client, "BACK_OFF_SECONDS", 0.01)
+    monkeypatch.setattr(language_server, "BACK_OFF_SECONDS", 0.01)
 
 
 async def test_a_server_that_is_missing_is_named_with_the_command_that_installs_it(tree):
@@ -63,7 +63,7 @@ async def test_a_server_that_is_not_executable_is_told(tree, tmp_path):
 
 async def test_a_server_that_crashes_at_its_start_says_why_and_is_not_started_for_ever(tree):
     async with faulty(tree, "crash-start") as lsp:
-        for _ in range(client.MAX_CRASHES):
+        for _ in range(language_server.MAX_CRASHES):
             code, message = await lsp.fault("definition", **ASKED)
             assert code == 2001 and "exit code 1" in message
             assert "cannot find my licence" in message and "\x1b" not in message
@@ -106,7 +106,7 @@ async def test_a_flood_of_complaints_takes_no_memory_and_no_answer_is_lost(tree)
     async with faulty(tree, "flood") as lsp:
         assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
         (server,) = lsp.session.servers.values()
-    assert len(server._complaints) <= connection.MAX_STDERR_BYTES
+    assert len(server._complaints) <= json_rpc.MAX_STDERR_BYTES
 
 
 async def test_an_answer_of_50_mb_is_refused_and_the_same_server_goes_on(tree):
@@ -125,7 +125,7 @@ async def test_a_server_that_reads_nothing_is_given_up_in_time(tree):
 
 
 async def test_a_server_that_asks_and_never_reads_the_answers_takes_no_memory(tree, monkeypatch):
-    monkeypatch.setattr(connection, "MAX_UNSENT_BYTES", 100_000)
+    monkeypatch.setattr(json_rpc, "MAX_UNSENT_BYTES", 100_000)
     async with faulty(tree, "demand") as lsp:
         code, message = await lsp.fault("definition", **ASKED)
     assert code == 2001 and "doesn't read what it is sent" in message
@@ -148,7 +148,7 @@ async def test_whatever_goes_wrong_at_the_start_is_told_and_the_next_call_starts
 
     async with faulty(tree, "fine") as lsp:
         with monkeypatch.context() as patched:
-            patched.setattr(client, "source_files", fails)
+            patched.setattr(language_server, "source_files", fails)
             code, message = await lsp.fault("definition", **ASKED)
         assert code == 2004 and "nobody expected this" in message
         assert await lsp.places("definition", **ASKED) == {"app.py:1:1"}
@@ -432,12 +432,12 @@ async def test_a_program_anywhere_in_the_repository_is_passed_over(tree):
     env = {"PATH": f"{tree}/tools:{tree.parent}/linked:tools", "HOME": str(tree.parent / "home")}
     for trusted in (False, True):
         async with Lsp(inner, environment=env, trusted=trusted) as lsp:
-            found = lsp.session.around(lsp.context).find("gopls")
+            found = lsp.session.programs(lsp.context).find("gopls")
             assert found == (str(program) if trusted else None)
 
 
 async def test_a_server_that_crashes_again_is_given_longer_and_longer_pauses(tree, monkeypatch):
-    monkeypatch.setattr(client, "BACK_OFF_SECONDS", 0.2)
+    monkeypatch.setattr(language_server, "BACK_OFF_SECONDS", 0.2)
     pauses: list[float] = []
     async with faulty(tree, "crash-start") as lsp:
         for _ in range(3):
@@ -476,7 +476,7 @@ async def test_a_file_that_is_no_longer_seen_is_not_reported_as_deleted(tree, mo
         (server,) = lsp.session.servers.values()
         told = []
         monkeypatch.setattr(server, "notify", lambda method, params: told.append((method, params)))
-        monkeypatch.setattr(servers, "MAX_FILES", 3)
+        monkeypatch.setattr(known_servers, "MAX_FILES", 3)
         (tree / "file_0.py").unlink()
         await lsp.text("definition", **ASKED)
         (changes,) = [params["changes"] for method, params in told if "Watched" in method]

@@ -18,8 +18,8 @@ from file_tools import FileTools, snapshot
 from outrider.protocol.envelope import ToolFault
 from outrider.tools.files.ripgrep import ripgrep
 from outrider.workspaces.credentials import is_credential
-from outrider.workspaces.folder import FolderWorkspace, containing
 from outrider.workspaces.names import shown_name, unescaped
+from outrider.workspaces.path_guard import FolderWorkspace, containing
 
 DENIED, MISSING, BAD, UNSUPPORTED = 1004, 1003, 1002, 1007
 SECRET = "the-secret-outside"

@@ -1,4 +1,4 @@
-"""What `doctor` finds out about this machine: a small delegation, and what the kernel offers."""
+"""What `doctor` finds out about this machine: a small delegation."""
 
 from pathlib import Path
 
@@ -6,7 +6,6 @@ import pytest
 
 from outrider.delegation.trial import try_delegation
 from outrider.models.known_providers import EMBEDDED
-from outrider.processes.confinement import kernel_offers
 from outrider.protocol.envelope import ToolFault
 from outrider.testing import ScriptedModel, answer
 
@@ -19,9 +18,3 @@ def test_a_small_task_is_done_apart_from_the_users_runs(world: Path) -> None:
 def test_a_model_that_fails_is_told_with_its_reason(world: Path) -> None:
     with ScriptedModel([answer("")]) as server, pytest.raises(ToolFault, match="small task failed"):
         try_delegation(server.model, **server.environment)
-
-
-def test_the_kernel_is_asked_for_each_means_of_confinement() -> None:
-    offers = kernel_offers()
-    assert list(offers) == ["cgroup", "seccomp", "landlock", "user namespaces"]
-    assert all(isinstance(works, bool) and words for works, words in offers.values())

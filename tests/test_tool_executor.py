@@ -404,7 +404,7 @@ async def test_a_long_result_is_cut_and_its_whole_stays_readable(tmp_path: Path)
         assert f"read `outrider-result:{number}` with offset" in outcome.text
         assert "of 35,000 bytes" in outcome.text
         assert len(outcome.text.encode()) < 1_200
-    path = context.spilled("outrider-result:2")
+    path = context.find_spilled("outrider-result:2")
     assert path is not None and path.read_text() == "lineé\n" * 5_000
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -415,7 +415,7 @@ async def test_names_of_kept_results_lead_nowhere_else(tmp_path: Path):
     (tmp_path / "result-7.txt").symlink_to("secret.txt")
     ends = ("../secret", "7", "1", "", "\u0661", "1\n", "7/../1")
     for name in ("secret.txt", *(f"outrider-result:{end}" for end in ends)):
-        assert context.spilled(name) is None
+        assert context.find_spilled(name) is None
 
 
 async def test_a_cut_result_is_honest_where_nothing_can_be_kept():
@@ -472,7 +472,7 @@ async def test_what_is_masked_is_masked_everywhere(tmp_path: Path):
     for fail in (True, False):
         outcome = await tools.execute("leaky_tool", {"fail": fail})
         assert secret not in json.dumps(outcome.envelope) + outcome.text + outcome.summary
-    kept = context.spilled("outrider-result:1")
+    kept = context.find_spilled("outrider-result:1")
     assert kept is not None and secret not in kept.read_text()
 
 

@@ -221,7 +221,7 @@ def write_module(folder: Path, name: str, text: str) -> None:
 
 GOOD = """
     from outrider.tools import tool
-    from outrider.tools.shell import bash  # imported, not offered
+    from outrider.tools.bash import bash  # imported, not offered
 
     @tool("clock:now")
     async def now() -> str:

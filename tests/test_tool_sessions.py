@@ -1,7 +1,6 @@
 """Sessions are shared, counted and locked, and end in every case."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from outrider.tools import tool
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.registry import collect_tools
-from outrider.tools.sessions import SessionPool
 
 
 class Desk:
@@ -87,12 +85,6 @@ async def office() -> Office:
 
 def executor(office: Office, **options: Any) -> ToolExecutor:
     return ToolExecutor(office.tools(), ToolContext(cwd=Path("/")), **options)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_a_call_without_a_session_gets_one_that_ends_with_it(office: Office):
@@ -194,24 +186,6 @@ async def test_a_dead_session_is_replaced(office: Office):
         await tools.execute("desk_kill", {}, session_id="mine")
         await tools.execute("desk_work", {}, session_id="mine")
         assert [desk.closed for desk in office.desks] == [1, 0]
-
-
-async def test_a_session_nobody_uses_expires(office: Office):
-    async with executor(office, sessions=SessionPool(idle_seconds=0.01)) as tools:
-        await tools.execute("desk_work", {}, session_id="mine")
-        await until(lambda: office.desks[0].closed == 1)
-        outcome = await tools.execute("desk_work", {}, session_id="mine")
-        assert outcome.envelope["data"] == 1
-
-
-async def test_a_session_in_use_does_not_expire(office: Office):
-    async with executor(office, sessions=SessionPool(idle_seconds=0.01)) as tools:
-        running = asyncio.create_task(tools.execute("desk_wait", {}, session_id="mine"))
-        await office.started.wait()
-        await asyncio.sleep(0.05)
-        assert office.desks[0].closed == 0
-        office.gate.set()
-        assert (await running).envelope["code"] == 0
 
 
 async def test_closing_ends_sessions_in_use_too(office: Office):

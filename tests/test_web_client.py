@@ -21,7 +21,7 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import web_address
 from outrider.tools.web.cache import WebCache
-from outrider.tools.web.client import MAX_REDIRECTS, Request, WebClient
+from outrider.tools.web.client import MAX_REDIRECTS, WebClient, WebRequest
 from web_servers import Handler, Server, serving
 
 CONFIG = WebConfig(timeout_ms=20_000, max_bytes=100_000, allow_private_network=True)
@@ -271,7 +271,7 @@ async def test_a_redirect_is_followed_to_where_the_page_is() -> None:
 
 
 async def sent(server: Server, path: str, **options: Any) -> Any:
-    request = Request(web_address(server.url + path), "POST", body=b"{}", **options)
+    request = WebRequest(web_address(server.url + path), "POST", body=b"{}", **options)
     async with client() as one:
         return await one.send(request)
 
@@ -533,13 +533,13 @@ async def test_only_plain_gets_with_status_200_are_kept(folder) -> None:
     with serving(routes) as server:
         address = web_address(f"{server.url}/")
         async with client(**cached(folder)) as one:
-            await one.send(Request(address, headers={"Authorization": "Bearer x"}))
-            await one.send(Request(address, headers={"X-Subscription-Token": "x"}))
-            await one.send(Request(address, "POST", body=b""))
+            await one.send(WebRequest(address, headers={"Authorization": "Bearer x"}))
+            await one.send(WebRequest(address, headers={"X-Subscription-Token": "x"}))
+            await one.send(WebRequest(address, "POST", body=b""))
             await one.get(f"{server.url}/gone")
         assert not folder.exists()
         async with client(**cached(folder)) as one:
-            await one.send(Request(address, headers={"Accept": "text/plain"}))
+            await one.send(WebRequest(address, headers={"Accept": "text/plain"}))
             await one.get(f"{server.url}/")
         assert len(list(folder.iterdir())) == 2, "what is accepted belongs to the question"
 

@@ -12,15 +12,21 @@ import pytest_asyncio
 
 from outrider.delegation.api import subagent
 from outrider.masking import Masker
+from outrider.protocol.quoting import cleaned, untrusted
 from outrider.settings.keys import WebConfig
 from outrider.testing import ScriptedModel, answer, tool_call
 from outrider.tools.context import ToolContext
-from outrider.tools.documents import conversion
+from outrider.tools.documents import start_converter
 from outrider.tools.executor import RESULT_BYTES, ToolExecutor
 from outrider.tools.registry import collect_tools
-from outrider.tools.web import extract, fetch, reading, session, stored
+from outrider.tools.web import (
+    fetch_content as fetch,
+    get_search_content as stored,
+    page_reader,
+    response_text,
+    session,
+)
 from outrider.tools.web.client import WebClient
-from outrider.tools.web.marking import cleaned, untrusted
 from outrider.tools.web.session import WebSession
 from web_servers import serving
 
@@ -60,7 +66,7 @@ class Web:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def reader():
     """What reads pages, once for all tests: it takes a while to start."""
-    shared = reading.PageReader()
+    shared = page_reader.PageReader()
     yield shared
     await shared.aclose()
 
@@ -219,15 +225,15 @@ async def test_documents_are_handed_on_to_the_converter(web, monkeypatch, path, 
     async def convert_bytes(context, data, name):
         return f"{name}: {len(data)} bytes"
 
-    monkeypatch.setattr(extract, "convert_bytes", convert_bytes)
+    monkeypatch.setattr(response_text, "convert_bytes", convert_bytes)
     body = b"PK\x03\x04" if "x" in path[:3] else b"%PDF-1.7 ..."
     assert await web.text(path, body, kind) == f"{name}: {len(body)} bytes"
 
 
 async def test_without_the_converter_a_document_is_refused(web, monkeypatch):
-    monkeypatch.setattr(conversion, "find_spec", lambda name: None)
+    monkeypatch.setattr(start_converter, "find_spec", lambda name: None)
     outcome = await web.fetch(web.serve("/a.pdf", b"%PDF-1.7", "application/pdf"))
-    assert outcome.envelope["code"] == 2004 and conversion.INSTALL in outcome.text
+    assert outcome.envelope["code"] == 2004 and start_converter.INSTALL in outcome.text
 
 
 GREEK = "Καλημέρα κόσμε, αυτό είναι ένα κείμενο."
@@ -536,7 +542,7 @@ async def test_where_the_source_cannot_be_reached_the_page_is_fetched(web):
 
 async def test_a_hostile_page_is_given_up_and_the_next_one_is_read(web, monkeypatch):
     await web.page(web.serve("/good", PROSE))  # what reads pages has been started
-    monkeypatch.setattr(reading, "MAX_CPU_SECONDS", 0)
+    monkeypatch.setattr(page_reader, "MAX_CPU_SECONDS", 0)
     attributes = " ".join(f'a{number}="1"' for number in range(100_000))
     outcome = await web.fetch(web.serve("/hostile", f"<p {attributes}>hello</p>"))
     assert outcome.envelope["code"] == 1007 and "limits of time" in outcome.text
@@ -546,7 +552,7 @@ async def test_a_hostile_page_is_given_up_and_the_next_one_is_read(web, monkeypa
 
 async def test_a_page_that_takes_too_long_to_judge_is_taken_whole(web, monkeypatch):
     await web.page(web.serve("/good", PROSE))
-    answered, asked = reading.PageReader._answer, []
+    answered, asked = page_reader.PageReader._answer, []
 
     async def slow_at_first(self, job):
         asked.append(json.loads(job)["whole"])
@@ -554,7 +560,7 @@ async def test_a_page_that_takes_too_long_to_judge_is_taken_whole(web, monkeypat
             raise TimeoutError
         return await answered(self, job)
 
-    monkeypatch.setattr(reading.PageReader, "_answer", slow_at_first)
+    monkeypatch.setattr(page_reader.PageReader, "_answer", slow_at_first)
     assert "nobody" in (await web.page(web.server.url + "/good"))["text"] and asked == [False, True]
 
 

@@ -12,7 +12,7 @@ import trustme
 from outrider.masking import Masker
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.addresses import is_listed, refusal, web_address
+from outrider.tools.web.addresses import is_listed, web_address, why_refused
 from outrider.tools.web.client import WebClient
 from outrider.tools.web.session import WebSession
 from web_servers import PUBLIC, Names, Network, serving
@@ -95,7 +95,7 @@ ALL_ADDRESSES = {
 
 @pytest.mark.parametrize(("address", "reason"), ALL_ADDRESSES.items())
 def test_an_address_that_is_not_on_the_public_internet_is_refused(address, reason) -> None:
-    assert reason in (refusal(address) or "")
+    assert reason in (why_refused(address) or "")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_an_address_that_is_not_on_the_public_internet_is_refused(address, reaso
     ],
 )
 def test_an_address_on_the_public_internet_is_not_refused(address) -> None:
-    assert refusal(address) is None
+    assert why_refused(address) is None
 
 
 LOOPBACK = [

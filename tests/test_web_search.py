@@ -20,8 +20,8 @@ from outrider.settings.keys import SEARCH_PROVIDERS, WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
 from outrider.tools.loading import builtin_tools
-from outrider.tools.web.search import page_identity
 from outrider.tools.web.session import WebSession
+from outrider.tools.web.web_search import page_identity
 from web_servers import Server, serving
 
 KEY = "key-0123456789-abcdef"
@@ -588,4 +588,4 @@ async def test_a_key_is_in_no_environment_of_the_child_that_searches(tmp_path, m
 
 def test_the_catalogue_has_the_tool_with_its_keys() -> None:
     entry = CATALOGUE["web_search"]
-    assert entry.module == "outrider.tools.web.search" and entry.keys == SEARCH_KEYS
+    assert entry.module == "outrider.tools.web.web_search" and entry.keys == SEARCH_KEYS

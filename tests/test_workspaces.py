@@ -4,6 +4,7 @@ import ast
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,7 +13,7 @@ import pytest
 import outrider.tools.files
 from file_tools import FILE_TOOLS, FileTools, snapshot
 from outrider.tools.context import ToolContext
-from outrider.workspaces.folder import FolderWorkspace
+from outrider.workspaces.path_guard import FolderWorkspace
 from outrider.workspaces.workspace import (
     FileVersion,
     FolderEntry,
@@ -28,7 +29,7 @@ OPENING = {
     "exists", "lexists", "isfile", "isdir", "islink", "rename", "replace", "unlink", "remove",
     "mkdir", "makedirs", "rmdir", "chmod", "link", "symlink", "truncate",
 }  # fmt: skip
-INTERFACE = {"outrider.workspaces.workspace", "outrider.workspaces.names"}
+INTERFACE = {f"outrider.workspaces.{name}" for name in ("workspace", "names", "trusted_programs")}
 
 
 class Elsewhere:
@@ -110,8 +111,7 @@ def test_the_file_tools_open_nothing_and_decide_nothing_about_paths_themselves(m
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id != "open"
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("outrider.workspaces"):
-            names = {one.name for one in node.names}
-            assert node.module in INTERFACE or names == {"containing"}, ast.unparse(node)
+            assert node.module in INTERFACE, ast.unparse(node)
 
 
 def test_a_context_makes_its_workspace_of_its_folder_and_the_allowed_roots(tmp_path: Path):
@@ -119,7 +119,7 @@ def test_a_context_makes_its_workspace_of_its_folder_and_the_allowed_roots(tmp_p
     (tmp_path / "other").mkdir()
     context = ToolContext(cwd=tmp_path, allowed_roots=(tmp_path / "link",))
     assert context.workspace.roots == (str(tmp_path), str(tmp_path / "other"))
-    assert context.for_call().workspace is context.workspace
+    assert replace(context).workspace is context.workspace
 
 
 def test_a_search_program_runs_in_the_folder_that_was_decided_on(tmp_path: Path):

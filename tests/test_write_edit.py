@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from file_tools import FileTools, snapshot
-from outrider.workspaces import storing
+from outrider.workspaces import atomic_replace
 from outrider.workspaces.workspace import TEMPORARY_PREFIX
 
 BAD, MISSING, DENIED, CONFLICT, TOO_LARGE = 1002, 1003, 1004, 1006, 1007
@@ -91,7 +91,7 @@ async def test_a_full_disk_leaves_the_old_file_and_no_litter(
     def full(file: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(storing.os, "fsync", full)
+    monkeypatch.setattr(atomic_replace.os, "fsync", full)
     outcome = await FileTools(tmp_path).call("write", path="a.txt", content="new")
     assert outcome.envelope["code"] == 2004 and "No space" in outcome.text
     assert snapshot(tmp_path) == before
@@ -200,7 +200,7 @@ async def test_what_is_not_text_or_too_large_is_not_edited(
 ):
     (tmp_path / "a.bin").write_bytes(b"a\0b\1\2")
     (tmp_path / "large.txt").write_text("a" * 2_000)
-    monkeypatch.setattr(storing, "MAX_CONTENT_BYTES", 1_000)
+    monkeypatch.setattr(atomic_replace, "MAX_CONTENT_BYTES", 1_000)
     tools = FileTools(tmp_path)
     assert await tools.code("edit", path="a.bin", edits=[one("a", "b")]) == TOO_LARGE
     assert await tools.code("edit", path="large.txt", edits=[one("a", "b")]) == TOO_LARGE
@@ -222,13 +222,13 @@ async def test_a_change_by_somebody_else_during_the_call_is_not_overwritten(
 ):
     file = tmp_path / "a.txt"
     file.write_text("old")
-    durable = storing.os.fsync
+    durable = atomic_replace.os.fsync
 
     def meanwhile(descriptor: int) -> None:
         file.write_text("changed by somebody else")
         durable(descriptor)
 
-    monkeypatch.setattr(storing.os, "fsync", meanwhile)
+    monkeypatch.setattr(atomic_replace.os, "fsync", meanwhile)
     assert (
         await FileTools(tmp_path).code("edit", path="a.txt", edits=[one("old", "new")]) == CONFLICT
     )

@@ -64,12 +64,6 @@ class AgentDefinition:
     runtime: str = NATIVE
 
 
-def one_line(text: str, limit: int) -> str:
-    """Return `text` as one printable line of at most `limit` characters, safe to show."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
-
-
 def parse_definition(
     text: str, path: str, source: Source
 ) -> tuple[AgentDefinition | None, list[Diagnostic]]:

@@ -10,9 +10,10 @@ from functools import cache
 from heapq import nsmallest
 from pathlib import Path
 
-from outrider.agents.definitions import AgentDefinition, Source, one_line, parse_definition
+from outrider.agents.definitions import AgentDefinition, Source, parse_definition
 from outrider.agents.frontmatter import Diagnostic, Notes
 from outrider.protocol.errors import OutriderError
+from outrider.protocol.text import one_line, printable
 from outrider.settings.files import open_at_once
 from outrider.settings.places import project_agent_folders, project_root, user_agent_folders
 
@@ -137,9 +138,10 @@ def _load_file(
         definition, own_notes = parse_definition(_read(path, root), str(path), source)
         schema = definition and definition.output_schema
         if schema and not os.path.isfile(_inside(schema, root, "its output_schema")):
-            raise AgentUnusable(f"its output_schema isn't a file: {one_line(schema, 200)}")
+            shown = one_line(printable(schema), 200)
+            raise AgentUnusable(f"its output_schema isn't a file: {shown}")
     except AgentUnusable as fault:
-        Notes(one_line(str(path), 4096), notes).error(None, str(fault))
+        Notes(one_line(printable(str(path)), 4096), notes).error(None, str(fault))
         return None
     notes += own_notes
     return definition

@@ -5,14 +5,19 @@ and no tool that writes where nobody could be asked.
 Prompts guide; this decides. All of it is pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.trust import Trust
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
-from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, Config, value_of
+from outrider.settings.keys import (
+    PRIVILEGED_LSP_ACTIONS,
+    READ_ONLY_LSP_ACTIONS,
+    Config,
+    value_of,
+)
 
 _UNTRUSTED = "the repository that defines the agent isn't in subagents.trustedProjects"
 
@@ -43,9 +48,8 @@ def permit(
     tools: Mapping[str, CatalogueEntry] = CATALOGUE,
 ) -> Permit:
     """Return what a child gets of `tools`; `trust` counts for a repository's agent only."""
-    # rename, codeAction and restart are in no child's reach, whatever the configuration lists.
     allowed = config.subagents.allowed_lsp_actions if config.subagents.allow_lsp_tools else ()
-    actions = tuple(action for action in allowed if action in READ_ONLY_LSP_ACTIONS)
+    actions = lsp_actions_in_reach(allowed, is_child=True)
     given: list[str] = []
     withheld: list[WithheldTool] = []
     listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
@@ -87,3 +91,20 @@ def _why_not(
     if entry.writes and trust is Trust.UNASKED:
         return f"nobody could be asked, and {_UNTRUSTED}"
     return _UNTRUSTED if entry.network and trust is not Trust.TRUSTED else None
+
+
+def lsp_actions_in_reach(listed: Iterable[str], *, is_child: bool) -> tuple[str, ...]:
+    """Return which of the listed `lsp` actions may be used.
+
+    rename, codeAction and restart are in no child's reach, whatever lists them.
+    """
+    reach = READ_ONLY_LSP_ACTIONS if is_child else READ_ONLY_LSP_ACTIONS + PRIVILEGED_LSP_ACTIONS
+    return tuple(action for action in listed if action in reach)
+
+
+def why_no_lsp_action(action: str, allowed: Sequence[str]) -> str:
+    """Return why an `lsp` action is refused, in words for the one who asked."""
+    why = "subagents.allowedLspActions doesn't list it"
+    if action in PRIVILEGED_LSP_ACTIONS:
+        why = "it is never open to a child, and to others by lsp.tool.allowMutatingActions"
+    return f"{action} is not allowed: {why}. Allowed: {', '.join(allowed)}"

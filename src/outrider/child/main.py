@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from pydantic_ai.models import Model
 
+from outrider.agents.permissions import lsp_actions_in_reach
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.exhaustion import on_loop_error
@@ -33,13 +34,7 @@ from outrider.protocol.budget import Budget
 from outrider.protocol.catalogue import is_own, reach_network, run_commands
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
-from outrider.settings.keys import (
-    PRIVILEGED_LSP_ACTIONS,
-    READ_ONLY_LSP_ACTIONS,
-    ConvertConfig,
-    LspConfig,
-    WebConfig,
-)
+from outrider.settings.keys import ConvertConfig, LspConfig, WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools, load_tools
@@ -151,9 +146,7 @@ def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> Web
 def _lsp(brief: Brief, depth: str | None) -> LspSession | None:
     if brief.lsp is None:
         return None
-    # Once more here: what changes files is in a main agent's reach, and in no child's.
-    reach = (*READ_ONLY_LSP_ACTIONS, *(PRIVILEGED_LSP_ACTIONS if depth == "0" else ()))
-    actions = [action for action in brief.lsp_actions if action in reach]
+    actions = lsp_actions_in_reach(brief.lsp_actions, is_child=depth != "0")
     return LspSession(from_json(LspConfig, brief.lsp), actions, trusted=brief.trusted)
 
 

@@ -13,9 +13,9 @@ from outrider.protocol import jsonl
 from outrider.protocol.brief import HostTool, MainTurn
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.events import ParentRequestEvent
+from outrider.protocol.quoting import marked
 from outrider.tools.formatting import Arguments, Formatter
 from outrider.tools.registry import Tool
-from outrider.tools.web.marking import marked
 
 CHUNK_BYTES = 1 << 16
 DENIED = (

@@ -6,8 +6,9 @@ What a repository wrote is quoted there: it stays data and gives no instructions
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from outrider.agents.definitions import AgentDefinition, Source, one_line
+from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.trust import Clearance
+from outrider.protocol.text import one_line, printable
 
 if TYPE_CHECKING:  # a server says when to delegate before it loads what that needs
     from outrider.delegation.project import Project
@@ -68,4 +69,4 @@ def delegation_policy(agents: Iterable[AgentDefinition]) -> str:
 
 
 def _described(agent: AgentDefinition) -> str:
-    return one_line(agent.description, _MAX_DESCRIPTION) or "no description"
+    return one_line(printable(agent.description), _MAX_DESCRIPTION) or "no description"

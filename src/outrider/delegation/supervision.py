@@ -10,7 +10,7 @@ from outrider.delegation.collecting import Collector
 from outrider.delegation.deadlines import Deadlines
 from outrider.delegation.event_masking import EventMasker, MaskedEvent
 from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
-from outrider.processes.shielding import ended
+from outrider.processes.shielding import wait_for_all
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, ParentRequestEvent
@@ -86,7 +86,7 @@ class Supervisor:
             for pending in (waiting, self._timer, child, *self._answers):
                 if pending is not None:
                     pending.cancel()
-            await ended({child, *self._answers})
+            await wait_for_all({child, *self._answers})
             for masked in self._masker.close():
                 self._take(masked)
         # Masked before anything is cut: half a secret can't be recognised.

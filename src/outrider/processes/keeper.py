@@ -88,7 +88,7 @@ class Keeper:
 
     def _hear(self) -> None:
         """Take in what the shell says."""
-        chunk, writer = reaping.received(self._control)
+        chunk, writer = reaping.receive(self._control)
         if not chunk:  # it has ended, or became another program with `exec`
             self._watch.let_go(self._control.fileno())
         if writer not in (None, self._shell):
@@ -138,7 +138,7 @@ class Keeper:
         lines = [f"{pid} {line}" for pid in others if (line := reaping.command_line(pid))]
         listed = "\n".join(lines).encode(errors="replace")
         restarted = b"restarted" if self._restarted else b""
-        cwd = reaping.working_directory(self._shell, self._cwd)
+        cwd = reaping.directory_of_process(self._shell, self._cwd)
         fields = (b"%d" % self._exit_code, restarted, cwd, listed)
         self._state, self._restarted = "none", False
         self._lifeline.sendall(b"".join(field + b"\0" for field in fields))

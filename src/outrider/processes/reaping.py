@@ -140,13 +140,13 @@ def sweep_marked(variable: str, value: str) -> None:
     For what is left when those who would have ended it were killed first.
     """
     give_up = time.monotonic() + MAX_SWEEP_SECONDS
-    while pids := [pid for pid, its in marked(variable) if its == value]:
+    while pids := [pid for pid, its in marked_processes(variable) if its == value]:
         if time.monotonic() > give_up:
             return
         _kill_all(pids)
 
 
-def marked(variable: str) -> list[tuple[int, str]]:
+def marked_processes(variable: str) -> list[tuple[int, str]]:
     """Return the processes that have a variable in their environment, each with its value.
 
     One that has it twice is there twice: no second value hides the first.
@@ -205,11 +205,10 @@ def command_line(pid: int) -> str:
     raw = b""
     with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         raw = file.read(2 * MAX_COMMAND_LINE)
-    words = raw.replace(b"\0", b" ").decode(errors="replace").split()
-    return " ".join(words)[:MAX_COMMAND_LINE]
+    return " ".join(raw.replace(b"\0", b" ").decode(errors="replace").split())[:MAX_COMMAND_LINE]
 
 
-def working_directory(pid: int, told: bytes) -> bytes:
+def directory_of_process(pid: int, told: bytes) -> bytes:
     """Return where a process is: as it says itself, if the kernel agrees."""
     place = b"/proc/%d/cwd" % pid
     with suppress(OSError):
@@ -218,7 +217,7 @@ def working_directory(pid: int, told: bytes) -> bytes:
     return told
 
 
-def received(link: socket.socket) -> tuple[bytes, int | None]:
+def receive(link: socket.socket) -> tuple[bytes, int | None]:
     """Return what one process wrote to a link, and its id where the kernel tells it."""
     chunk, ancillary, _, _ = link.recvmsg(65_536, socket.CMSG_SPACE(12))
     for _, _, credentials in ancillary:

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def shielded(work: Awaitable[T]) -> T:
+async def finish(work: Awaitable[T]) -> T:
     """Return what `work` returns, however often we are cancelled meanwhile; then be cancelled."""
     task = asyncio.ensure_future(work)
     try:
-        await ended({task})
+        await wait_for_all({task})
     except asyncio.CancelledError:
         if not task.cancelled():
             task.exception()  # looked at, so that it isn't reported as forgotten
@@ -20,7 +20,7 @@ async def shielded(work: Awaitable[T]) -> T:
     return task.result()
 
 
-async def ended(work: "set[asyncio.Future[Any]]", seconds: float | None = None) -> None:
+async def wait_for_all(work: "set[asyncio.Future[Any]]", seconds: float | None = None) -> None:
     """Return when all of `work` is done, however often we are cancelled; then be cancelled.
 
     After so many `seconds` it returns without what isn't done yet.

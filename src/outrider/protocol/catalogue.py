@@ -52,17 +52,19 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         CatalogueEntry("ls", f"{_FILES}.ls", default=True),
         CatalogueEntry(
             "web_search",
-            f"{_WEB}.search",
+            f"{_WEB}.web_search",
             aliases=("websearch",),
             keys=SEARCH_KEYS,
             **_ON_THE_WEB,
         ),
-        CatalogueEntry("fetch_content", f"{_WEB}.fetch", aliases=("webfetch",), **_ON_THE_WEB),
-        CatalogueEntry("get_search_content", f"{_WEB}.stored", **_ON_THE_WEB),
+        CatalogueEntry(
+            "fetch_content", f"{_WEB}.fetch_content", aliases=("webfetch",), **_ON_THE_WEB
+        ),
+        CatalogueEntry("get_search_content", f"{_WEB}.get_search_content", **_ON_THE_WEB),
         # It takes addresses as well as files.
         CatalogueEntry(
             "convert_content",
-            "outrider.tools.documents.convert",
+            "outrider.tools.convert_content",
             network=True,
             setting="convert.enabled",
         ),
@@ -72,7 +74,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         CatalogueEntry(
             "edit", f"{_FILES}.edit", writes=True, aliases=("multiedit", "notebookedit")
         ),
-        CatalogueEntry("bash", "outrider.tools.shell", writes=True, runs_commands=True),
+        CatalogueEntry("bash", "outrider.tools.bash", writes=True, runs_commands=True),
     )
 }
 NEVER_GIVEN = (SUBAGENT, REPORT_BACK)

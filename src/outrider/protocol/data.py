@@ -56,6 +56,11 @@ def from_json(cls: type[T], data: object) -> T:
         raise ValueError(f"{cls.__name__}: {error}") from None
 
 
+def member(value: Any, name: str) -> Any:
+    """Return an entry of what should be an object; None where it isn't one, or has none."""
+    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
+
+
 _PLAIN = frozenset({str, int, float, bool, type(None), dict})
 
 Reader = Callable[[Any, str], Any]

@@ -104,7 +104,3 @@ class ToolFault(OutriderError):
         self.code = code
         self.message = message
         self.data = data
-
-    def envelope(self) -> Envelope:
-        """Return the fault as a tool's answer."""
-        return build_error_response(self.code, self.message, self.data)

@@ -125,7 +125,7 @@ def of_run(result: SingleResult, run_id: str) -> dict[str, Any]:
     }
 
 
-def summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def activity_summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the sums of all calls, by `kinds` and in each by provider, and of runs by `agents`."""
     calls = _grouped((line["kind"], line) for line in lines if line["kind"] != "run")
     runs = _grouped((str(line["what"][0]), line) for line in lines if line["kind"] == "run")

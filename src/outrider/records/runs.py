@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, cast
 
-from outrider.processes.reaping import libc, marked
+from outrider.processes.reaping import libc, marked_processes
 from outrider.protocol import jsonl
 from outrider.protocol.brief import RUN_VARIABLE
 from outrider.protocol.errors import ErrorCode, Refusal
@@ -240,7 +240,7 @@ def delete_run(folder: Path) -> bool:
 
 def left_over(runs: Path) -> Iterator[tuple[int, str]]:
     """Yield the processes of runs that have ended, by the variable that all of a run's have."""
-    for pid, run_id in marked(RUN_VARIABLE):
+    for pid, run_id in marked_processes(RUN_VARIABLE):
         with suppress(Refusal, OSError):
             run = find_run(runs, run_id)
             if run.id == run_id and run.state != "running":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, cast
 
-from outrider.surfaces.text import as_text, fit, one_line, pad, width, wrapped
+from outrider.surfaces.text import as_text, clean_line, fit, pad, width, wrapped
 
 MIN_TEXT_COLUMNS = 16
 """The room that the last column needs; with less, a row is broken into several lines."""
@@ -36,7 +36,7 @@ class Column:
         """Return the lines for a row; the first one is in the column's colour."""
         found = self.entry(row) if callable(self.entry) else row.get(self.entry or self.heading)
         said = cast("list[Any]", found if isinstance(found, list) else [found])
-        texts = ["" if one is None else one_line(self.form(one)) for one in said]
+        texts = ["" if one is None else clean_line(self.form(one)) for one in said]
         colour = self.colour(row) if callable(self.colour) else self.colour
         return [(text, "dim" if number else colour) for number, text in enumerate(texts or [""])]
 

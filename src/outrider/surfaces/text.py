@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from outrider.protocol.results import WithheldTool
+from outrider.protocol.text import one_line
 
 # All control characters but tab and newline, line separators, and what reorders text (bidi).
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -30,9 +31,9 @@ def escape_json(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
-def one_line(text: str) -> str:
+def clean_line(text: str) -> str:
     """Return `text` cleaned and on one line."""
-    return " ".join(clean(text).split())
+    return one_line(clean(text))
 
 
 def quoted(text: str, most: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from outrider.delegation.session_history import recorded_events
 from outrider.records.runs import OUTPUT, SESSION, find_run
 from outrider.settings.places import runs_folder
-from outrider.surfaces.text import as_text, clean, one_line
+from outrider.surfaces.text import as_text, clean, clean_line
 
 WORDS = {
     "run": "{agent} on {model}: {task}",
@@ -37,7 +37,7 @@ def run_lines(name: str) -> list[str]:
     ]
     task = f"{run.id} · {run.state} · {as_text(run.opening.get('task'))}"
     said = [clean(line.rstrip("\n")) for _, line in numbered_lines(run.folder / OUTPUT)]
-    return [*map(one_line, (task, *steps)), "", *(said or ["[no output]"])]
+    return [*map(clean_line, (task, *steps)), "", *(said or ["[no output]"])]
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -7,10 +7,14 @@ from outrider.protocol.envelope import (
     build_success_response as build_success_response,
 )
 from outrider.tools.context import ToolContext as ToolContext
-from outrider.tools.formatting import Formatter as Formatter, ResultFormatter as ResultFormatter
+from outrider.tools.formatting import (
+    Arguments as Arguments,
+    Formatter as Formatter,
+    ResultFormatter as ResultFormatter,
+)
 from outrider.tools.registry import (
-    Session as Session,
     Tool as Tool,
+    ToolSession as ToolSession,
     collect_tools as collect_tools,
     tool as tool,
 )

@@ -3,22 +3,32 @@
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from outrider.masking import Masker
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
 from outrider.settings.keys import ConvertConfig
-from outrider.workspaces.folder import FolderWorkspace
+from outrider.workspaces.path_guard import FolderWorkspace
 from outrider.workspaces.workspace import Workspace
-
-if TYPE_CHECKING:
-    from outrider.tools.lsp.session import LspSession
-    from outrider.tools.web.session import WebSession
 
 SPILL_PREFIX = "outrider-result:"
 MAX_COMMAND_CHARACTERS = 2_000
+
+
+class ChildSession(Protocol):
+    """What the calls of a child share, and what ends with it."""
+
+    async def aclose(self) -> None:
+        """End it and all that it started."""
+
+
+class WebAccess(ChildSession, Protocol):
+    """A child's way to the web, which local text must not take."""
+
+    def remember(self, local: str) -> None:
+        """Take note of what a tool showed of local files."""
 
 
 class EffectsRecorder:
@@ -60,6 +70,7 @@ class EffectsRecorder:
 class ToolContext:
     """The working tree and the limits of one child, and where a call's effects are recorded.
 
+    A copy (`replace`) is for one call: it has effects and an end of its own.
     A tool that declares a parameter of this type is given it; models never see that parameter.
     """
 
@@ -75,9 +86,9 @@ class ToolContext:
     """The session of calls that name none; without it they get a temporary one."""
     spill: Path | None = None
     """The folder for what was cut from results; without it only the cut form remains."""
-    web: "WebSession | None" = None
+    web: WebAccess | None = None
     """The child's way to the web, where it may use that."""
-    lsp: "LspSession | None" = None
+    lsp: ChildSession | None = None
     """The child's language servers, where it may ask these."""
     convert: ConvertConfig | None = field(default_factory=ConvertConfig)
     """The limits for documents; None where none are converted."""
@@ -94,10 +105,6 @@ class ToolContext:
             roots = tuple(map(str, (self.cwd, *self.allowed_roots)))
             workspace = FolderWorkspace(roots, self.allow_credential_files)
             object.__setattr__(self, "workspace", workspace)
-
-    def for_call(self) -> "ToolContext":
-        """Return the context of one call: the same, with effects and an end of its own."""
-        return replace(self)
 
     def spill_folder(self) -> Path | None:
         """Return a folder that is removed when the run is over, or None where there is none."""
@@ -117,7 +124,7 @@ class ToolContext:
         path.write_bytes(text.encode(errors="replace"))
         return f"{SPILL_PREFIX}{number}"
 
-    def spilled(self, name: str) -> Path | None:
+    def find_spilled(self, name: str) -> Path | None:
         """Return the file that holds a kept result, or None where the name isn't one."""
         match = re.fullmatch(rf"{SPILL_PREFIX}([0-9]{{1,9}})", name, re.ASCII)
         if match is None or self.spill is None:

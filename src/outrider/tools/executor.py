@@ -5,26 +5,18 @@ import difflib
 import inspect
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from outrider.protocol.envelope import (
-    Envelope,
-    Meta,
-    ToolCode,
-    ToolFault,
-    build_error_response,
-    build_meta,
-    is_success,
-)
+from outrider.protocol.envelope import Envelope, Meta, build_meta, is_success
 from outrider.protocol.receipt import Effects, Receipt
 from outrider.schemas.arguments import CallArguments, read_arguments
 from outrider.schemas.output_schema import CompiledSchema, load_schema
 from outrider.schemas.values import is_object
-from outrider.tools.context import ToolContext
+from outrider.tools import Tool, ToolCode, ToolContext, ToolFault, build_error_response
 from outrider.tools.formatting import Keep, ResultFormatter, cut_text, error_line, shrink
-from outrider.tools.registry import DEFAULT_TIMEOUT_MS, Tool
-from outrider.tools.returned import envelope_of, envelope_of_fault
+from outrider.tools.registry import DEFAULT_TIMEOUT_MS
+from outrider.tools.result_envelope import envelope_of, envelope_of_fault
 from outrider.tools.sessions import SessionLease, SessionPool
 
 RESULT_BYTES = 50_000
@@ -50,7 +42,7 @@ class ToolOutcome:
 
 
 @dataclass(slots=True)
-class Call:
+class CheckedCall:
     """One call: its arguments are read and checked before it is made."""
 
     name: str
@@ -82,7 +74,6 @@ class ToolExecutor:
         *,
         result_bytes: int = RESULT_BYTES,
         not_given: Collection[str] = (),
-        sessions: SessionPool | None = None,
     ) -> None:
         """Take the child's tools; `not_given` names those that exist but that it may not use."""
         self.tools = tuple(tools)
@@ -91,7 +82,7 @@ class ToolExecutor:
         self._by_name = {tool.name: tool for tool in tools}
         self._result_bytes = result_bytes
         self._not_given = frozenset(not_given)
-        self._sessions = sessions or SessionPool()
+        self._sessions = SessionPool()
         self._schemas: dict[str, CompiledSchema] = {}
         self._formatter = ResultFormatter({one.name: one.format for one in tools if one.format})
 
@@ -108,17 +99,19 @@ class ToolExecutor:
             if session is not None:
                 await session.aclose()
 
-    def prepare(self, name: str, arguments: CallArguments) -> Call:
+    def prepare(self, name: str, arguments: CallArguments) -> CheckedCall:
         """Return a call that can be made, or one that knows why it can't."""
-        tool, context = self._by_name.get(name), self.context.for_call()
+        tool, context = self._by_name.get(name), replace(self.context)
         if tool is None:
-            return Call(name, None, DEFAULT_TIMEOUT_MS, context, fault=self._unknown(name))
+            return CheckedCall(name, None, DEFAULT_TIMEOUT_MS, context, fault=self._unknown(name))
         try:
             checked = self._checked(tool, arguments)
         except Exception as fault:
-            return Call(name, tool, tool.timeout_ms, context, fault=fault)
+            return CheckedCall(name, tool, tool.timeout_ms, context, fault=fault)
         asked = checked.get("timeoutMs", tool.timeout_ms)
-        return Call(name, tool, asked if tool.own_timeout else tool.timeout_ms, context, checked)
+        return CheckedCall(
+            name, tool, asked if tool.own_timeout else tool.timeout_ms, context, checked
+        )
 
     async def execute(
         self, name: str, arguments: str | Mapping[str, Any], *, session_id: str | None = None
@@ -126,7 +119,7 @@ class ToolExecutor:
         """Return the result of one call, also of one that can't be made or fails."""
         return await self.run(self.prepare(name, read_arguments(arguments)), session_id=session_id)
 
-    async def run(self, call: Call, *, session_id: str | None = None) -> ToolOutcome:
+    async def run(self, call: CheckedCall, *, session_id: str | None = None) -> ToolOutcome:
         """Return the result of a call that was prepared; raises only when it is cancelled."""
         call.started = time.perf_counter()
         try:
@@ -156,8 +149,9 @@ class ToolExecutor:
     def _unknown(self, name: str) -> ToolFault:
         names = ", ".join(sorted(self._by_name)) or "none"
         if name in self._not_given:
-            message = f"This agent may not use {name!r}. Its tools: {names}."
-            return ToolFault(ToolCode.DENIED, message)
+            return ToolFault(
+                ToolCode.DENIED, f"This agent may not use {name!r}. Its tools: {names}."
+            )
         near = difflib.get_close_matches(name[:100], self._by_name, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         message = f"There is no tool {name[:100]!r}.{hint} Tools: {names}."
@@ -186,7 +180,7 @@ class ToolExecutor:
                 checked[name] = int(value)
         return checked
 
-    async def _envelope(self, call: Call, session_id: str | None) -> Envelope:
+    async def _envelope(self, call: CheckedCall, session_id: str | None) -> Envelope:
         if call.fault is not None:
             raise call.fault
         tool = cast("Tool", call.tool)
@@ -197,9 +191,9 @@ class ToolExecutor:
             call.session_id, call.temporary_session = turn.session_id, turn.temporary
             return await self._in_time(call, tool, turn)
 
-    async def _in_time(self, call: Call, tool: Tool, turn: SessionLease | None) -> Envelope:
+    async def _in_time(self, call: CheckedCall, tool: Tool, turn: SessionLease | None) -> Envelope:
         seconds = call.timeout_ms / 1000 + (OWN_TIMEOUT_SECONDS if tool.own_timeout else 0)
-        task = asyncio.create_task(_contained(self._run(call, tool, turn)))
+        task = asyncio.create_task(_contain(self._run(call, tool, turn)))
         try:
             if (await asyncio.wait({task}, timeout=seconds))[0]:
                 return task.result()
@@ -212,7 +206,7 @@ class ToolExecutor:
                 task.cancel()
                 await asyncio.wait({task}, timeout=CANCEL_SECONDS)
 
-    async def _run(self, call: Call, tool: Tool, turn: SessionLease | None) -> Envelope:
+    async def _run(self, call: CheckedCall, tool: Tool, turn: SessionLease | None) -> Envelope:
         arguments = call.arguments
         if tool.own_timeout:
             arguments = {**arguments, "timeoutMs": call.timeout_ms}
@@ -227,7 +221,7 @@ class ToolExecutor:
             value = await value
         return envelope_of(value)
 
-    def _outcome(self, call: Call, envelope: Envelope, effects: Effects) -> ToolOutcome:
+    def _outcome(self, call: CheckedCall, envelope: Envelope, effects: Effects) -> ToolOutcome:
         name, tool = call.name, call.tool
         keep = tool.keep if tool else "head"
         # Masked here, once. Formatters may repeat the arguments, which a model may have put a
@@ -235,7 +229,7 @@ class ToolExecutor:
         envelope, arguments = self._masked(envelope), self._masked(call.arguments)
         whole = self._formatter.long(name, arguments, envelope)
         if self.context.web is not None and tool is not None and not tool.entry.network:
-            self.context.web.outgoing.remember(whole)
+            self.context.web.remember(whole)
         summary = self._formatter.short(name, arguments, envelope)
         data = shrink(envelope["data"], self._result_bytes * DATA_FACTOR, keep)
         sent: Envelope = {**envelope, "data": data, "meta": call.meta()}
@@ -254,7 +248,7 @@ class ToolExecutor:
         return "\n".join(part for part in (ends[0].rstrip("\n"), note, ends[1]) if part)
 
 
-async def _contained(running: Coroutine[Any, Any, Envelope]) -> Envelope:
+async def _contain(running: Coroutine[Any, Any, Envelope]) -> Envelope:
     """Return what a tool answers, its faults too; raises only when it is cancelled from here."""
     try:
         return await running

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 from outrider.protocol.envelope import is_success, meaning_of
 from outrider.protocol.jsonl import encode
+from outrider.protocol.text import one_line
 
 MAX_SHORT_CHARACTERS = 160
 _STEPS = 12
@@ -49,8 +50,7 @@ class ResultFormatter:
             text = self._form("short", name, envelope.get("data"), arguments)
         else:
             text = f"{name} → {error_line(envelope)}"
-        line = " ".join(text.split())
-        return line if len(line) <= MAX_SHORT_CHARACTERS else line[: MAX_SHORT_CHARACTERS - 1] + "…"
+        return one_line(text, MAX_SHORT_CHARACTERS)
 
     def _form(self, which: str, name: str, data: Any, arguments: Arguments) -> str:
         formatter = self._formatters.get(name)

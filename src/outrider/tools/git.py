@@ -8,7 +8,6 @@ here: they are read through the workspace, credential files are left out, and li
 """
 
 import os
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,13 +15,11 @@ from difflib import SequenceMatcher, unified_diff
 from itertools import chain, islice
 from typing import Annotated, Literal
 
-from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.processes.foreign_program import run_program
 from outrider.settings.places import git_root
-from outrider.tools.context import ToolContext
-from outrider.tools.files.ripgrep import RipgrepProcess
-from outrider.tools.lsp.servers import Surroundings
-from outrider.tools.registry import tool
+from outrider.tools import ToolCode, ToolContext, ToolFault, tool
 from outrider.workspaces.names import shown_name
+from outrider.workspaces.trusted_programs import TrustedPrograms
 
 DEFAULT_COMMITS = 20
 DEFAULT_LINES = 2_000
@@ -65,7 +62,7 @@ def git(
         ref: A commit, branch or tag; for diff also A..B or A...B.
         limit: How many lines (log: commits) to show.
     """
-    repository = _opened(context)
+    repository = _open_repository(context)
     name = os.path.relpath(context.workspace.resolve(path).path, repository.root)
     most = limit or (DEFAULT_COMMITS if action == "log" else DEFAULT_LINES)
     match action:
@@ -73,7 +70,7 @@ def git(
             lines = _diff(repository, name, ref)
         case "log":
             how = (f"--max-count={most + 1}", "--date=short", "--format=%h %ad %an: %s")
-            lines = repository.told(*how, repository.commit(ref), "--", name)
+            lines = repository.log(*how, repository.commit(ref), "--", name)
         case "show":
             lines = _show(repository, name, repository.commit(ref))
         case "blame":
@@ -101,7 +98,7 @@ class _Repository:
             message = f"there is no {shown_name(what)} here: {fault.message}"
             raise ToolFault(ToolCode.NOT_FOUND, message) from None
 
-    def told(self, *arguments: str) -> Iterator[str]:
+    def log(self, *arguments: str) -> Iterator[str]:
         """Return what git tells of commits."""
         text = self.run("rev-list", "--no-commit-header", *arguments).decode(errors="replace")
         return iter(text.splitlines())
@@ -142,36 +139,27 @@ class _Repository:
         env |= {"GIT_CEILING_DIRECTORIES": os.path.dirname(self.root), "GIT_WORK_TREE": self.root}
         settings = [word for one in self.settings for word in ("-c", one)]
         output = bytearray()
-        with subprocess.Popen(
-            [self.program, *settings, "--no-pager", "--literal-pathspecs", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.root,
-            env=env | _ENVIRONMENT,
-        ) as process:
-            try:
-                running = RipgrepProcess(process, self.context.stop)
-                for chunk in running.chunks():
-                    output += chunk
-                    if len(output) > most:
-                        raise ToolFault(ToolCode.TOO_LARGE, f"larger than {most:,} bytes")
-                if process.wait():
-                    # Its words may quote any file that the repository's settings name.
-                    why = ": see safe.directory" if b"safe.dir" in running.complaints else ""
-                    raise ToolFault(ToolCode.UPSTREAM_FAILED, f"git can't read it{why}")
-            finally:
-                process.kill()
+        command = [self.program, *settings, "--no-pager", "--literal-pathspecs", *arguments]
+        env |= _ENVIRONMENT
+        with run_program(command, self.context.stop, cwd=self.root, env=env) as running:
+            for chunk in running.chunks():
+                output += chunk
+                if len(output) > most:
+                    raise ToolFault(ToolCode.TOO_LARGE, f"larger than {most:,} bytes")
+            if running.process.wait():
+                # Its words may quote any file that the repository's settings name.
+                why = ": see safe.directory" if b"safe.dir" in running.complaints else ""
+                raise ToolFault(ToolCode.UPSTREAM_FAILED, f"git can't read it{why}")
         return bytes(output)
 
 
-def _opened(context: ToolContext) -> _Repository:
+def _open_repository(context: ToolContext) -> _Repository:
     """Return the repository of the working tree; raises where there is none that may be read."""
     found = git_root(context.cwd)
     if found is None:
         raise ToolFault(ToolCode.NOT_FOUND, "the working tree is in no repository of the user's")
     roots = (str(found), *context.workspace.roots)
-    program = Surroundings(context.environment, roots).find("git")
+    program = TrustedPrograms(context.environment, roots).find("git")
     if program is None:
         raise ToolFault(ToolCode.NOT_AVAILABLE, "git is not installed")
     repository = _Repository(context, str(found), program)
@@ -229,10 +217,9 @@ def _diff(repository: _Repository, path: str, ref: str | None) -> Iterator[str]:
 
 
 def _show(repository: _Repository, path: str, commit: str) -> Iterator[str]:
-    parents = next(repository.told("--max-count=1", "--format=%P", commit), "").split()[:1]
+    parents = next(repository.log("--max-count=1", "--format=%P", commit), "").split()[:1]
     how = ("diff-tree", "--root", "--no-commit-id", *parents, commit)
-    told = repository.told("--max-count=1", _COMMIT, commit)
-    return chain(told, _changes(repository, path, *how))
+    return chain(repository.log("--max-count=1", _COMMIT, commit), _changes(repository, path, *how))
 
 
 def _changes(repository: _Repository, path: str, command: str, *commits: str) -> Iterator[str]:

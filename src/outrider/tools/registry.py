@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, Protocol, TypeVar, cast
 
 from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
-from outrider.tools.context import ToolContext
+from outrider.tools.context import ChildSession, ToolContext
 from outrider.tools.formatting import Formatter, Keep
 from outrider.tools.signatures import Signature, describe, read_signature
 
@@ -20,20 +20,16 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-class Session(Protocol):
-    """Something that lives from call to call: a shell, a language server."""
+class ToolSession(ChildSession, Protocol):
+    """Something that lives from call to call: a shell, a connection."""
 
     @property
     def alive(self) -> bool:
         """Whether it can serve another call; one that can't is replaced."""
         ...
 
-    async def aclose(self) -> None:
-        """End it and all that it started."""
-        ...
 
-
-SessionFactory = Callable[[ToolContext], Awaitable[Session]]
+SessionFactory = Callable[[ToolContext], Awaitable[ToolSession]]
 
 
 @dataclass(frozen=True, slots=True)

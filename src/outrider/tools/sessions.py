@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 
 from outrider.protocol.errors import OutriderError
 from outrider.tools.context import ToolContext
-from outrider.tools.registry import Session, SessionFactory
-
-IDLE_SECONDS = 1_800.0
+from outrider.tools.registry import SessionFactory, ToolSession
 
 
 @dataclass(slots=True)
@@ -26,12 +24,9 @@ class SessionLease:
     broken: bool = False
     """Set where the session can't be used again."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
-    """How many calls use the session or wait for it."""
-    opened: Session | None = None
-    expiry: asyncio.TimerHandle | None = None
+    opened: ToolSession | None = None
 
-    async def session(self, context: ToolContext) -> Session:
+    async def session(self, context: ToolContext) -> ToolSession:
         """Return the session, made now if this is its first call."""
         if self.opened is None:
             self.opened = await self.factory(context)
@@ -41,8 +36,7 @@ class SessionLease:
 class SessionPool:
     """The sessions of one child."""
 
-    def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._idle_seconds = idle_seconds
+    def __init__(self) -> None:
         self._leases: dict[tuple[str, str], SessionLease] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -54,24 +48,15 @@ class SessionPool:
         """Wait until a session is free; without an id it is a temporary one, for this call only."""
         key = (resource, session_id or f"{resource}_{secrets.token_hex(4)}")
         lease = self._leases.setdefault(key, SessionLease(key[1], session_id is None, factory))
-        lease.users += 1
-        if lease.expiry is not None:
-            lease.expiry.cancel()
-        try:
-            async with lease.lock:
-                if self._closed:
-                    raise OutriderError("the sessions of this child have ended")
-                try:
-                    yield lease
-                finally:
-                    await self._return(lease)
-        finally:
-            lease.users -= 1
-            if lease.users == 0 and lease.opened is None:
-                self._leases.pop(key, None)
-            elif lease.users == 0:
-                loop = asyncio.get_running_loop()
-                lease.expiry = loop.call_later(self._idle_seconds, self._expire, key)
+        async with lease.lock:
+            if self._closed:
+                raise OutriderError("the sessions of this child have ended")
+            try:
+                yield lease
+            finally:
+                if lease.temporary:
+                    self._leases.pop(key, None)
+                await self._return(lease)
 
     async def aclose(self) -> None:
         """End all sessions, those in use too."""
@@ -90,10 +75,6 @@ class SessionPool:
             # A call that is cancelled now must not leave its session half closed.
             await asyncio.shield(self._close(lease))
 
-    def _expire(self, key: tuple[str, str]) -> None:
-        if lease := self._leases.pop(key, None):
-            self._close(lease)
-
     def _close(self, lease: SessionLease) -> asyncio.Task[None]:
         session, lease.opened = lease.opened, None
         closing = asyncio.create_task(_close_quietly(session))
@@ -102,7 +83,7 @@ class SessionPool:
         return closing
 
 
-async def _close_quietly(session: Session | None) -> None:
+async def _close_quietly(session: ToolSession | None) -> None:
     # Nobody uses the session any more: a fault while it closes fails no call.
     with contextlib.suppress(Exception):
         if session is not None:

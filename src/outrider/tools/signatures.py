@@ -23,6 +23,7 @@ from typing import (
 )
 
 from outrider.protocol.data import camel
+from outrider.protocol.text import one_line
 from outrider.tools.context import ToolContext
 
 Schema = dict[str, Any]
@@ -85,17 +86,14 @@ def read_signature(function: Callable[..., Any], *, with_session: bool) -> Signa
 
 def describe(function: Callable[..., Any]) -> str:
     """Return the first paragraph of a function's docstring, on one line."""
-    paragraph = (inspect.getdoc(function) or "").strip().split("\n\n")[0]
-    return " ".join(paragraph.split())
+    return one_line((inspect.getdoc(function) or "").strip().split("\n\n")[0])
 
 
 def _parameter_texts(docstring: str) -> dict[str, str]:
     """Return what the `Args:` section of a docstring says of each parameter."""
     section = _SECTION.search(docstring)
     parts = _ENTRY.split(section[1]) if section else []
-    return {
-        name: " ".join(text.split()) for name, text in zip(parts[1::2], parts[2::2], strict=True)
-    }
+    return {name: one_line(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def _read_parameter(

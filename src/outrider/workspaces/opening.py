@@ -54,7 +54,7 @@ _KINDS = {
 def open_file(place: Place) -> Generator[BinaryIO, None, None]:
     """Hold a plain file open for reading."""
     with faults_about(place):
-        with opened_parent(place) as folder:
+        with open_parent(place) as folder:
             try:
                 file = open_plain(folder, place)
             except OSError as error:
@@ -68,7 +68,7 @@ def open_folder(place: Place) -> Generator[OpenFolder, None, None]:
     """Hold a folder open for a program to run in."""
     # The kernel's files may have no end.
     excluded = ("proc", "sys", "dev") if place.path == "/" else ()
-    with faults_about(place), _opened(place) as folder, listable(folder) as listing:
+    with faults_about(place), _open_way(place) as folder, open_listing(folder) as listing:
         path = f"/proc/self/fd/{listing}"
         if sys.platform == "darwin":
             path = os.fsdecode(fcntl.fcntl(listing, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
@@ -129,8 +129,8 @@ def list_folder(place: Place, limit: int) -> tuple[list[FolderEntry], int]:
     """Return the first entries of a folder, folders before all else, and how many it has."""
     with (
         faults_about(place),
-        _opened(place) as folder,
-        listable(folder) as listing,
+        _open_way(place) as folder,
+        open_listing(folder) as listing,
         os.scandir(listing) as found,
     ):
         counter = itertools.count()
@@ -152,16 +152,16 @@ def faults_about(place: Place) -> Generator[None, None, None]:
 
 
 @contextlib.contextmanager
-def opened_parent(place: Place, *, make: bool = False) -> Generator[int, None, None]:
+def open_parent(place: Place, *, make: bool = False) -> Generator[int, None, None]:
     """Hold the folder open that the place is in; `make` makes it and those above it."""
     if place.is_folder or not place.parts:
         raise _not_plain("folder", place)
-    with _opened(Place(place.root, place.parts[:-1], place.shown), make=make) as folder:
+    with _open_way(Place(place.root, place.parts[:-1], place.shown), make=make) as folder:
         yield folder
 
 
 @contextlib.contextmanager
-def _opened(place: Place, *, make: bool = False) -> Generator[int, None, None]:
+def _open_way(place: Place, *, make: bool = False) -> Generator[int, None, None]:
     """Hold a folder open, but not for listing."""
     folder = os.open(place.root, _PASS)
     try:
@@ -181,7 +181,7 @@ def _opened(place: Place, *, make: bool = False) -> Generator[int, None, None]:
 
 
 @contextlib.contextmanager
-def listable(folder: int) -> Generator[int, None, None]:
+def open_listing(folder: int) -> Generator[int, None, None]:
     """Hold an open folder open for listing and syncing too."""
     listing = os.open(".", _LIST, dir_fd=folder)
     try:
@@ -244,7 +244,11 @@ def _why_not(folder: int, part: str, place: Place, error: OSError) -> ToolFault:
 def _similar(folder: int, part: str) -> str:
     """Return a hint at names in the same folder that come close, or nothing."""
     names: list[str] = []
-    with contextlib.suppress(OSError), listable(folder) as listing, os.scandir(listing) as entries:
+    with (
+        contextlib.suppress(OSError),
+        open_listing(folder) as listing,
+        os.scandir(listing) as entries,
+    ):
         names = [entry.name for entry in itertools.islice(entries, 2_000)]
     close = difflib.get_close_matches(part, names, n=3, cutoff=0.6)
     return f"; near it are: {', '.join(map(shown_name, close))}" if close else ""
@@ -253,5 +257,4 @@ def _similar(folder: int, part: str) -> str:
 def _fault_of(error: OSError, place: Place) -> ToolFault:
     number = error.errno or 0
     codes = (code for code, numbers in _ERRNOS_OF_CODE.items() if number in numbers)
-    message = f"{place.shown}: {os.strerror(number)}"
-    return ToolFault(next(codes, ToolCode.INTERNAL), message)
+    return ToolFault(next(codes, ToolCode.INTERNAL), f"{place.shown}: {os.strerror(number)}")

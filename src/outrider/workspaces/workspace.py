@@ -11,18 +11,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-
 MAX_CONTENT_BYTES = 16 * 1024 * 1024
 """The largest file whose content `Workspace.replace` hands over."""
 TEMPORARY_PREFIX = ".outrider-temporary-"
 """What the names of files that are being written start with; searches and listings skip them."""
-
-
-def raise_if_stopped(stop: threading.Event) -> None:
-    """Raise a fault where the call was given up, so that nothing more is done for it."""
-    if stop.is_set():
-        raise ToolFault(ToolCode.TIMEOUT, "the call was given up")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from outrider.processes.reaping import sweep_marked
-from outrider.processes.shielding import ended, shielded
+from outrider.processes.shielding import finish, wait_for_all
 from outrider.protocol.brief import RUN_VARIABLE, Start
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import OutriderError
@@ -158,7 +158,7 @@ class Links:
             if self._is_nobody:
                 self._on_status(listener)
             if not self._is_nobody:
-                await ended({self._gone}, MAX_STOP_SECONDS)
+                await wait_for_all({self._gone}, MAX_STOP_SECONDS)
         finally:
             if not self._gone.done():
                 self._kill()
@@ -168,7 +168,7 @@ class Links:
             if self._process is not None:
                 self._process.wait()
             if len(self._told) == 1:  # the guardian was killed, and ended nothing
-                await shielded(asyncio.to_thread(sweep_marked, RUN_VARIABLE, run_id))
+                await finish(asyncio.to_thread(sweep_marked, RUN_VARIABLE, run_id))
 
     def _kill(self) -> None:
         """End the guardian itself, whose death the kernel turns into the child's."""

@@ -14,9 +14,9 @@ from typing import Any
 from outrider.agents.permissions import Permit
 from outrider.models.known_providers import ALIASES, PROVIDERS
 from outrider.models.resolution import ModelChoice
+from outrider.protocol.data import member
 from outrider.protocol.results import WithheldTool
 from outrider.settings.places import home
-from outrider.tools.lsp.positions import member
 
 INSTALL = "npm install -g @earendil-works/pi-coding-agent"
 TOOLS = ("read", "grep", "find", "ls", "edit", "write", "bash")

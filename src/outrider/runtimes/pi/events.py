@@ -12,12 +12,12 @@ from typing import Any, cast
 from outrider.protocol import events as ours, jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.budget import Budget
+from outrider.protocol.data import member
 from outrider.protocol.envelope import ToolCode, build_error_response, build_success_response
 from outrider.protocol.outcomes import FailureKind, Outcome
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
 from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_array
-from outrider.tools.lsp.positions import member
 
 MAX_ERROR = 2_000
 TOOL_TIMEOUT_SECONDS = 120.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from outrider.masking import Masker
-from outrider.processes.shielding import shielded
+from outrider.processes.shielding import finish
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, event_to_json
@@ -20,7 +20,7 @@ from outrider.runtimes.pi import schema
 from outrider.runtimes.pi.events import REPEATING, Translator
 from outrider.runtimes.pi.spawning import VARIABLES, PiCall, pi_command, private_file, run_pi
 from outrider.runtimes.runtime import ChildExit, Listener
-from outrider.tools.lsp.servers import Surroundings
+from outrider.workspaces.trusted_programs import TrustedPrograms
 
 SESSION = "pi-session.jsonl"
 MAX_SESSION_BYTES = 64 << 20
@@ -81,16 +81,16 @@ class PiRuntime:
                 private_file(spill, "prompt.md", prompt) as (role, role_path),
                 private_file(spill, "session") as (session, session_path),
             ):
-                around = Surroundings.of(Path(brief.cwd), environment, trusted=False)
+                around = TrustedPrograms.around(Path(brief.cwd), environment, trusted=False)
                 files = ("--system-prompt", role_path, "--session", session_path)
                 command = [*pi_command(brief, around.find("pi")), *files]
-                call = PiCall(command, {**around.for_server(), **VARIABLES}, [role, session])
+                call = PiCall(command, {**around.for_started(), **VARIABLES}, [role, session])
                 try:
                     return await _run_until_valid(brief, call, relay)
                 finally:
                     place = spill.parent / SESSION
                     kept = asyncio.to_thread(_keep_session, session, place, self._masker)
-                    await shielded(kept)
+                    await finish(kept)
         except (OSError, ValueError, StartFailed) as error:
             return ChildExit(started=False, reason=f"pi can't be started: {error}")
 

@@ -25,7 +25,7 @@ from outrider.settings.places import state_home
 from outrider.surfaces.chat.prompt import HELP, Prompt
 from outrider.surfaces.reports import REPORTS, parser_for, report
 from outrider.surfaces.terminal import output
-from outrider.surfaces.text import one_line
+from outrider.surfaces.text import clean_line
 
 if TYPE_CHECKING:
     from outrider.surfaces.chat.session import ChatSession
@@ -75,7 +75,7 @@ class Chat:
         self._prompt.words.agents = tuple(project.discovery.agents)
         if arguments.resume or arguments.go_on:
             run = session.main.resume(arguments.resume)
-            task = one_line(str(run.opening.get("task")))
+            task = clean_line(str(run.opening.get("task")))
             self._prompt.greeting = f"continuing session {run.id}: {task}"
         return session
 

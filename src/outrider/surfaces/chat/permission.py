@@ -8,7 +8,7 @@ from outrider.delegation.main_session import Decision
 from outrider.schemas.values import is_object
 from outrider.surfaces.terminal.progress import View
 from outrider.surfaces.terminal.questions import read_line
-from outrider.surfaces.text import as_text, one_line, quoted
+from outrider.surfaces.text import as_text, clean_line, quoted
 
 MAX_SHOWN = 4_000
 CHOICES = "Allow it? [o]nce, for the [s]ession, [N]o: "
@@ -22,5 +22,5 @@ async def ask_permission(view: View, name: str, args: Any) -> Decision:
     with view.pause():
         with suppress(termios.error):  # what was typed before they saw it is no answer
             termios.tcflush(0, termios.TCIFLUSH)
-        said = await read_line(f"main wants to use {one_line(name)}:\n{shown}\n{CHOICES}")
+        said = await read_line(f"main wants to use {clean_line(name)}:\n{shown}\n{CHOICES}")
     return ANSWERS.get(said.strip().lower(), "no")

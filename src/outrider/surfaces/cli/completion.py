@@ -13,7 +13,7 @@ from outrider.surfaces.cli.main import COMMANDS, parser_of
 from outrider.surfaces.parser import argument, bad_call
 from outrider.surfaces.reports import report
 from outrider.surfaces.terminal import output
-from outrider.surfaces.text import one_line
+from outrider.surfaces.text import clean_line
 
 SHELLS = ("bash", "zsh", "fish")
 EXAMPLES = """\
@@ -38,7 +38,7 @@ def execute(arguments: Namespace) -> None:
     with suppress(Refusal):  # a shell has nowhere to show it
         for value, meaning in _values(before, last).items():
             if value.startswith(last):
-                output.write_clean(f"{one_line(value)}\t{one_line(meaning)}\n")
+                output.write_clean(f"{clean_line(value)}\t{clean_line(meaning)}\n")
     return None
 
 

@@ -12,7 +12,7 @@ from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
-from outrider.surfaces.text import fit, one_line, pad
+from outrider.surfaces.text import clean_line, fit, pad
 from outrider.surfaces.transcript import event_words, numbered_lines
 
 EXAMPLES = """\
@@ -94,7 +94,7 @@ def _write_events(session: Path, wanted: range, *, as_json: bool) -> None:
 
 def _event_line(event: Mapping[str, Any]) -> str:
     """Return an event as a line: when, what, and what it says."""
-    kind, at = pad(one_line(str(event.get("type", "?"))), 15), event.get("at")
+    kind, at = pad(clean_line(str(event.get("type", "?"))), 15), event.get("at")
     seconds = f"{at / 1000:9.2f} s" if isinstance(at, int | float) else " " * 11
-    words = fit(one_line(event_words(event)[: MAX_EVENT_TEXT * 4]), MAX_EVENT_TEXT)
+    words = fit(clean_line(event_words(event)[: MAX_EVENT_TEXT * 4]), MAX_EVENT_TEXT)
     return f"{output.coloured(seconds, 'dim')}  {output.coloured(kind, 'cyan')}  {words}"

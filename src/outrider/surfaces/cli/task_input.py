@@ -31,7 +31,7 @@ def whole_task(task: str, files: Sequence[str]) -> str:
 
 
 def _add(raw: bytes, name: str) -> str:
-    from outrider.tools.web.marking import untrusted
+    from outrider.protocol.quoting import untrusted
 
     if b"\0" in raw:
         raise invalid(f"{name} isn't text, so it can't be added to the task.")

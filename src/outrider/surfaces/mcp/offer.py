@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from outrider.agents.definitions import AgentDefinition, Source, one_line
+from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import builtin_agents, discover, general_agent
 from outrider.agents.permissions import permit
 from outrider.agents.trust import Clearance, Trust, is_trusted, may_run
 from outrider.delegation.delegation_policy import delegation_policy
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, offered_tools
 from outrider.protocol.errors import Refusal
+from outrider.protocol.text import one_line, printable
 from outrider.settings.files import load_settings
 from outrider.settings.keys import DEFAULTS, Config
 from outrider.surfaces.mcp.wire import Client, Json
@@ -132,7 +133,7 @@ def _lines(tool: SubAgentTool, agents: list[AgentDefinition]) -> Iterator[str]:
     yield (text := f"{tool.description} {WHEN}")
     room = MAX_DESCRIPTION_BYTES - len(text)
     for agent in agents if tool.profile.agent_arg else ():
-        words = one_line(agent.description, MAX_AGENT_CHARACTERS) or "no description"
+        words = one_line(printable(agent.description), MAX_AGENT_CHARACTERS) or "no description"
         if agent.source is Source.PROJECT:  # a repository's words stay data
             words = f'''"{words.replace('"', "'")}"'''
         line = f"- {agent.name}: {words}"

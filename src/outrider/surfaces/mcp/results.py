@@ -11,6 +11,7 @@ from typing import Any
 from outrider.protocol import jsonl
 from outrider.protocol.data import from_json, to_json
 from outrider.protocol.outcomes import Outcome
+from outrider.protocol.quoting import marked
 from outrider.protocol.results import Details, ErrorInfo
 from outrider.protocol.usage import Usage
 from outrider.records.runs import OUTPUT, find_run
@@ -18,7 +19,6 @@ from outrider.settings.places import runs_folder
 from outrider.surfaces.mcp.offer import READER
 from outrider.surfaces.mcp.wire import Json
 from outrider.surfaces.text import count
-from outrider.tools.web.marking import marked
 
 MAX_FAULTS = 10
 GOES_ON = ("running", "waiting")

@@ -24,7 +24,7 @@ from outrider.settings.keys import Config
 from outrider.surfaces.mcp.connection import ClientRequest
 from outrider.surfaces.mcp.results import call_result, handle, recorded_result
 from outrider.surfaces.mcp.wire import Json
-from outrider.surfaces.text import as_text, fit, one_line
+from outrider.surfaces.text import as_text, clean_line, fit
 
 PROGRESS_EVERY_SECONDS = 10.0
 TIDY_AFTER_SECONDS = 1.0
@@ -63,7 +63,7 @@ class Run:
             self.doing = f"turn {event.turn}"
         elif isinstance(event, ToolStartEvent):
             words = f"{event.name} {as_text(event.args)[: MAX_PROGRESS_TEXT * 4]}"
-            self.doing = fit(one_line(words), MAX_PROGRESS_TEXT)
+            self.doing = fit(clean_line(words), MAX_PROGRESS_TEXT)
         else:
             return
         for request in self.watchers:

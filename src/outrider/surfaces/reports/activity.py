@@ -4,7 +4,7 @@ import os
 from argparse import Namespace
 from typing import Any
 
-from outrider.records.activity import ActivityLog, summary
+from outrider.records.activity import ActivityLog, activity_summary
 from outrider.settings.places import state_home
 from outrider.surfaces.reports.logs import NOTHING
 from outrider.surfaces.reports.report import Report
@@ -23,7 +23,7 @@ ARGUMENTS = ()
 
 def report(arguments: Namespace) -> Report:
     """Return the sums of what is recorded."""
-    sums = summary(ActivityLog(state_home(os.environ)).lines())
+    sums = activity_summary(ActivityLog(state_home(os.environ)).lines())
     rows = [{"what": name, **one} for group in sums.values() for name, one in group.items()]
     return Report(sums, (Table(COLUMNS, rows),), () if rows else (NOTHING,))
 

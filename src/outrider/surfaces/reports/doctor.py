@@ -21,7 +21,7 @@ from outrider.delegation.trial import try_delegation
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.local_servers import ask_server
 from outrider.models.resolution import ModelChoice, is_embedded, needs
-from outrider.processes.confinement import kernel_offers
+from outrider.processes.confinement import why_no_network_namespace
 from outrider.processes.reaping import command_line
 from outrider.processes.threads import in_thread
 from outrider.protocol.catalogue import CATALOGUE
@@ -39,11 +39,12 @@ from outrider.surfaces.reports.report import Report
 from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import as_text, count, duration, withheld_from
 from outrider.surfaces.tool_calls import search_once
-from outrider.tools.documents.conversion import try_converter
+from outrider.tools.documents.start_converter import try_converter
 from outrider.tools.files.ripgrep import ripgrep
 from outrider.tools.loading import load_tools
-from outrider.tools.lsp.client import version_of
-from outrider.tools.lsp.servers import Server, Surroundings
+from outrider.tools.lsp.known_servers import ServerDescription
+from outrider.tools.lsp.language_server import ask_version
+from outrider.workspaces.trusted_programs import TrustedPrograms
 
 EXAMPLES = """\
 Tries everything for real: runs ripgrep, writes a file, gives a child a task.
@@ -112,8 +113,8 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
         settings, problem = Settings(), refusal.message
     project = project_with(folder, os.environ, settings)
     runs = places.runs_folder(os.environ)
-    around = Surroundings.of(folder, os.environ, trusted=False)
-    git, bash = around.find("git"), around.find("bash") or shutil.which("bash", path=os.defpath)
+    programs = TrustedPrograms.around(folder, os.environ, trusted=False)
+    git, bash = programs.find("git"), programs.find("bash") or shutil.which("bash", path=os.defpath)
     versions = f"Outrider {__version__}, Python {platform.python_version()}"
     yield "setup", "platform", lambda: [("ok", f"{versions} on {platform.platform()}")]
     yield "setup", "configuration", partial(_configuration, project, problem)
@@ -126,7 +127,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
     yield "system", "git", lambda: _program(git)
     yield "system", "bash", lambda: _program(bash, "the bash tool needs it", "warn")
-    yield "system", "pi", lambda: _program(around.find("pi"), f"install it with: {INSTALL}")
+    yield "system", "pi", lambda: _program(programs.find("pi"), f"install it with: {INSTALL}")
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
     yield "system", "processes left over", partial(_left_over, project, runs)
@@ -196,9 +197,10 @@ def _try_service(subject: modules.Subject, project: Project, online: bool) -> st
         case ModelChoice(model=model):
             key = "its key is set" if needs(model) else "no key is needed"
             return ask_server(subject.environment(os.environ)) or f"{key}, {NOT_ASKED}"
-        case Server():
-            around = Surroundings.of(project.folder, project.plain_env, trusted=project.trusted)
-            version = asyncio.run(version_of(subject, around.for_server(), project.config.lsp))
+        case ServerDescription():
+            around = TrustedPrograms.around
+            env = around(project.folder, project.plain_env, trusted=project.trusted).for_started()
+            version = asyncio.run(ask_version(subject, env, project.config.lsp))
             return f"{version or 'the server'} answers"
         case str():
             return search_once(subject, project.config) if online else NOT_ASKED
@@ -226,11 +228,9 @@ def _state_folder(runs: Path) -> Findings:
 
 
 def _confinement() -> Findings:
-    """Tell what the kernel offers; only the converter's network namespace is in use today."""
-    for name, (works, words) in kernel_offers().items():
-        missed = name == "user namespaces" and not works
-        lack = "; documents are converted without a network namespace" if missed else ""
-        yield "warn" if missed else "ok", f"{name}: {words if works else f'no ({words})'}{lack}"
+    why = why_no_network_namespace()
+    lack = f"documents are converted with the network in reach: {why}"
+    yield "warn" if why else "ok", lack if why else "documents are converted without a network"
 
 
 def _left_over(project: Project, runs: Path) -> Findings:

@@ -9,7 +9,8 @@ from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.report import Report
 from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import as_text, warnings_of
-from outrider.tools.lsp.servers import Server, Surroundings, configured, program_for
+from outrider.tools.lsp.known_servers import ServerDescription, configured, program_for
+from outrider.workspaces.trusted_programs import TrustedPrograms
 
 EXAMPLES = "examples:\n  outrider lsp\n  outrider lsp --json\n"
 ARGUMENTS = (CWD,)
@@ -33,11 +34,11 @@ def report(arguments: Namespace) -> Report:
     return Report(data, tables, warnings_of(project.settings.warnings))
 
 
-def language_servers(project: Project) -> Iterator[tuple[Row, Server]]:
+def language_servers(project: Project) -> Iterator[tuple[Row, ServerDescription]]:
     """Yield each language server, whether it is on and why, and its program."""
-    around = Surroundings.of(project.folder, project.plain_env, trusted=project.trusted)
+    programs = TrustedPrograms.around(project.folder, project.plain_env, trusted=project.trusted)
     off = "" if project.config.lsp.enabled else "lsp.enabled is off"
     for server in configured(project.config.lsp):
-        program = program_for(server, around)
+        program = program_for(server, programs)
         on, why = not off and program.path is not None, off or program.path or program.problem
         yield {"language": server.language, "name": server.name, "on": on, "why": why}, program

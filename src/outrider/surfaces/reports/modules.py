@@ -17,10 +17,10 @@ from outrider.surfaces.reports.lsp import COLUMNS, language_servers
 from outrider.surfaces.reports.report import Report
 from outrider.surfaces.table import Column, Row, Table
 from outrider.surfaces.text import warnings_of
-from outrider.tools.documents.conversion import converter_state
+from outrider.tools.documents.start_converter import converter_state
 from outrider.tools.loading import load_tools
-from outrider.tools.lsp.servers import Server
-from outrider.tools.web.providers import PROVIDERS as SEARCHES
+from outrider.tools.lsp.known_servers import ServerDescription
+from outrider.tools.web.search_providers import PROVIDERS as SEARCHES
 
 EXAMPLES = """\
 examples:
@@ -28,7 +28,7 @@ examples:
   outrider modules --json | jq -r '.modules[] | select(.on) | .name'
 """
 ARGUMENTS = (CWD,)
-Subject = ModelChoice | str | Server | None
+Subject = ModelChoice | str | ServerDescription | None
 """What can be tried: a model, a search provider, a language server; None is the converter."""
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.surfaces.table import Paint, Table
-from outrider.surfaces.text import fit, one_line, wrapped
+from outrider.surfaces.text import clean_line, fit, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Report:
         for number, table in enumerate(table for table in self.tables if table.rows):
             if room is not None and table.title:
                 yield from [""] * (number > 0)
-                yield paint(fit(one_line(table.title), room), "bold")
+                yield paint(fit(clean_line(table.title), room), "bold")
             yield from (line.rstrip() for line in table.lines(room, paint))
 
     def lines(self, room: int) -> list[str]:
         """Return the lines of a panel of so many columns, with the notes at its end."""
-        notes = (line for note in self.notes for line in wrapped(one_line(note), room))
+        notes = (line for note in self.notes for line in wrapped(clean_line(note), room))
         return [*self.drawn(room), *notes]

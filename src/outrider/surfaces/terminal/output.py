@@ -19,7 +19,7 @@ from outrider.protocol.envelope import Envelope, is_success
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.surfaces.reports.report import Report
-from outrider.surfaces.text import clean, escape_json, one_line, warnings_of
+from outrider.surfaces.text import clean, clean_line, escape_json, warnings_of
 
 _COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
@@ -76,7 +76,7 @@ def coloured(text: str, colour: str | None) -> str:
 def say(message: str) -> None:
     """Print one line on stderr."""
     with suppress(OSError, ValueError):
-        print(f"outrider: {one_line(message)}", file=sys.stderr, flush=True)
+        print(f"outrider: {clean_line(message)}", file=sys.stderr, flush=True)
 
 
 def warn(warnings: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from outrider.protocol.usage import Usage
 from outrider.schemas.values import is_object
 from outrider.surfaces.terminal import output
 from outrider.surfaces.terminal.markdown_blocks import Streamed
-from outrider.surfaces.text import as_text, by_reason, clean, count, duration, fit, one_line
+from outrider.surfaces.text import as_text, by_reason, clean, clean_line, count, duration, fit
 
 if TYPE_CHECKING:
     from outrider.surfaces.terminal.drawing import Drawn
@@ -57,7 +57,7 @@ class Row:
         turn = f"turn {done.turn_count}" if done.turn_count else "starting"
         step = [fit(one, MAX_STEP) for one in self.steps()[-1:]]
         used, took = spent(done.usage), f"{seconds // 60}:{seconds % 60:02}"
-        return one_line(" · ".join((self.name, turn, *step, used, took)))
+        return clean_line(" · ".join((self.name, turn, *step, used, took)))
 
 
 class View:
@@ -108,7 +108,7 @@ class View:
         if self._moving is None:
             output.say(line)
         else:
-            self._moving.say(one_line(line), fits=fits)
+            self._moving.say(clean_line(line), fits=fits)
 
     def watch(self, key: str, news: str | events.Event | ToolResult) -> None:
         """Take in what happens: to the agent itself without a key, to its subagents with one."""
@@ -197,7 +197,7 @@ class View:
         assert self._moving is not None
         own, *others = self._rows.values()
         rows = [(f"{spinner} {row.line()}", "bold") for row in (*others, own)]
-        retry = [(one_line(self._retry()), "yellow")] if self._failure else []
+        retry = [(clean_line(self._retry()), "yellow")] if self._failure else []
         room = max(self._moving.console.height - 1 - len(rows) - len(retry), 0)
         steps = [(f"  {step}", "dim") for step in own.steps()][:room]
         left = room - len(steps)
@@ -214,7 +214,7 @@ def call_line(name: str, args: object) -> str:
     """Return a tool call as one line: `grep idleTimeout`."""
     values = args if is_object(args) else {}
     shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
-    return one_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
+    return clean_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
 
 
 def _opening(prepared: Prepared, run_id: str) -> str:

@@ -6,12 +6,12 @@ import sys
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.surfaces.terminal import output
-from outrider.surfaces.text import one_line
+from outrider.surfaces.text import clean_line
 
 
 async def confirm(_agent: AgentDefinition, reason: str) -> bool:
     """Ask whether an agent may run, and return whether the answer is yes."""
-    print(f"{one_line(reason)}. Run it? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{clean_line(reason)}. Run it? [y/N] ", end="", file=sys.stderr, flush=True)
     said = sys.stdin.readline()
     if not said.endswith("\n"):
         output.end_line()

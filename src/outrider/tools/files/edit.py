@@ -5,12 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.diffs import change, nearest_lines
 from outrider.tools.files.text import Encoding, detect, shown_size
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
 from outrider.workspaces.workspace import MAX_CONTENT_BYTES, FileVersion
 
 MAX_EDITS = 200
@@ -51,10 +48,10 @@ def edit(
     data: dict[str, Any] = {"path": place.shown, "edits": len(edits)}
 
     def rewrite(old: FileVersion | None) -> bytes:
-        encoding, before = decoded(old, place.shown)
-        after = replaced(before, edits, place.shown)
+        encoding, before = editable_text(old, place.shown)
+        after = edited_text(before, edits, place.shown)
         data.update(change(before, after))
-        return encoded(after, encoding)
+        return encoded_text(after, encoding)
 
     old, after = context.workspace.replace(place, rewrite, context.stop)
     before = old and old.hash
@@ -62,7 +59,7 @@ def edit(
     return {**data, "before": before, "after": after}
 
 
-def decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
+def editable_text(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
     """Return a file's text, and an encoding that gives back the same bytes."""
     if old is None:
         raise ToolFault(ToolCode.NOT_FOUND, f"there is no {shown}: use write to make it")
@@ -83,7 +80,7 @@ def decoded(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
     return encoding, encoding.decode(old.content)
 
 
-def encoded(text: str, encoding: Encoding) -> bytes:
+def encoded_text(text: str, encoding: Encoding) -> bytes:
     try:
         return encoding.encode(text)
     except UnicodeEncodeError as error:
@@ -101,7 +98,7 @@ class Replacement(NamedTuple):
     edit: int
 
 
-def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
+def edited_text(text: str, edits: Sequence[Edit], shown: str) -> str:
     """Return `text` with every edit made against the text as it was; raises if one can't be."""
     replacements: list[Replacement] = []
     for number, one in enumerate(edits, 1):
@@ -109,19 +106,17 @@ def replaced(text: str, edits: Sequence[Edit], shown: str) -> str:
     replacements.sort(key=lambda one: one.start)
     for one, following in pairwise(replacements):
         if following.start < one.end:
-            raise ToolFault(
-                ToolCode.CONFLICT,
-                f"edits {one.edit} and {following.edit} overlap at line "
-                f"{_line_at(text, following.start)}: make one edit of them. Nothing was changed",
-            )
-    after = "".join(pieces(text, replacements))
+            where = f"overlap at line {_line_at(text, following.start)}: make one edit of them"
+            message = f"edits {one.edit} and {following.edit} {where}. Nothing was changed"
+            raise ToolFault(ToolCode.CONFLICT, message)
+    after = "".join(edited_pieces(text, replacements))
     if after == text:
         message = "nothing would change: the texts are the same, or differ in line endings only"
         raise ToolFault(ToolCode.BAD_PARAMETER, message)
     return after
 
 
-def pieces(text: str, replacements: Iterable[Replacement]) -> Iterator[str]:
+def edited_pieces(text: str, replacements: Iterable[Replacement]) -> Iterator[str]:
     """Yield the pieces of a text with replacements made, which are sorted and don't overlap."""
     at = 0
     for one in replacements:
@@ -142,10 +137,8 @@ def _replacements(text: str, one: Edit, number: int, shown: str) -> list[Replace
     # Places that overlap count too: it is unclear which one was meant.
     elif not one.get("all") and pattern.search(text, found[0][0] + 1):
         lines = ", ".join(str(_line_at(text, start)) for start, _ in found[:MAX_PLACES_NAMED])
-        why = (
-            f"is in {shown} more than once (from lines {lines}), nothing was changed. Add lines "
-            "around it until it is unique, or set all"
-        )
+        why = f"is in {shown} more than once (from lines {lines}), nothing was changed. "
+        why += "Add lines around it until it is unique, or set all"
     if why is not None:
         raise ToolFault(ToolCode.CONFLICT, f"edit {number}: oldText {why}")
     crlf = 2 * text.count("\r\n") > text.count("\n")

@@ -3,13 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.globs import Glob
-from outrider.tools.files.ranked.search import MAX_FILE_BYTES, places
+from outrider.tools.files.ranked.search import MAX_FILE_BYTES, ranked_places
 from outrider.tools.files.ripgrep import narrowed_to, searching
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
 
 DEFAULT_FILES = 500
 MAX_FILES = 5_000
@@ -26,10 +23,8 @@ def _format_long(data: Any, arguments: Arguments) -> str:
 def _notes(data: Any) -> Iterator[str]:
     if len(data["files"]) < data["total"] or not data["exact"]:
         total = f"{'' if data['exact'] else 'more than '}{data['total']:,}"
-        yield (
-            f"[{len(data['files']):,} of {total} files shown: narrow the pattern or path, or raise "
-            "the limit]"
-        )
+        shown = f"{len(data['files']):,} of {total} files shown"
+        yield f"[{shown}: narrow the pattern or path, or raise the limit]"
     if data["unreadable"]:
         yield f"[{data['unreadable']} entries could not be read]"
 
@@ -91,7 +86,7 @@ def find(
         raise ToolFault(ToolCode.BAD_PARAMETER, "give either pattern or about")
     place = workspace.resolve(path)
     if pattern is None:
-        return places(context, about or "", place, limit or DEFAULT_PLACES)
+        return ranked_places(context, about or "", place, limit or DEFAULT_PLACES)
     limit = limit or DEFAULT_FILES
     glob = Glob(_relative(place.path, pattern))
     arguments = ["--files", "--null", *narrowed_to(glob.names())]

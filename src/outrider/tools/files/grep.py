@@ -2,7 +2,7 @@
 
 Guarantees that nothing is shown of credential files, not even whether they match: that would reveal
 their content, one question at a time. For the same reason nothing that masking hides is matched
-(see `visible`).
+(see `masked_search`).
 """
 
 import bisect
@@ -13,15 +13,13 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from outrider.masking import Masker
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.processes.stopping import raise_if_stopped
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.globs import Glob
+from outrider.tools.files.masked_search import MAX_BLOCK_BYTES, Block, blocks_of
 from outrider.tools.files.matches import Hit, Matches
 from outrider.tools.files.ripgrep import RipgrepProcess, matching_lines, narrowed_to, searching
-from outrider.tools.files.visible import MAX_BLOCK_BYTES, Block, blocks_of
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
-from outrider.workspaces.workspace import OpenFolder, Place, raise_if_stopped
+from outrider.workspaces.workspace import OpenFolder, Place
 
 DEFAULT_MATCHES = 100
 MAX_MATCHES = 5_000
@@ -64,10 +62,8 @@ def _notes(data: Any) -> Iterator[str]:
         rest = f"; {left:,} more files not shown" if left else ""
         yield f"[{total} matching lines {where}{rest}]"
     elif data["shown"] < data["matches"]:
-        yield (
-            f"[{data['shown']:,} of {total} matching lines {where} shown: narrow the pattern, "
-            "path or glob, or raise the limit]"
-        )
+        shown = f"{data['shown']:,} of {total} matching lines {where} shown"
+        yield f"[{shown}: narrow the pattern, path or glob, or raise the limit]"
     if data["longLines"]:
         yield f"[{data['longLines']} line(s) over 8 MB not searched]"
     if data["unreadable"]:
@@ -212,7 +208,7 @@ def _search_folder(
     """
     workspace, above = context.workspace, place.path.rstrip("/")
     with workspace.open_folder(place) as folder:
-        proposed, search = _proposed(context, folder, arguments)
+        proposed, search = _propose(context, folder, arguments)
         wanted = filter(glob.matches, proposed)
         paths = (path for path in wanted if not workspace.is_credential(f"{above}/{path}"))
         too_long = _search(context, _blocks(folder, paths), arguments, matches)
@@ -221,7 +217,7 @@ def _search_folder(
     return 0 if context.mask else too_long, search.unreadable()
 
 
-def _proposed(
+def _propose(
     context: ToolContext, folder: OpenFolder, arguments: list[str], *how: str
 ) -> tuple[list[str], RipgrepProcess]:
     """Return the files that ripgrep finds a match in, and what it says about the others."""
@@ -230,7 +226,7 @@ def _proposed(
         paths, status = search.paths(), search.status()
     if status < 0 and not how:
         # Perhaps by a line too long for its memory. Mapped files take none, but more time.
-        return _proposed(context, folder, arguments, "--mmap")
+        return _propose(context, folder, arguments, "--mmap")
     if status < 0:
         raise search.refusal()
     if status > 1:  # for one entry, or for all of them?

@@ -4,18 +4,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolFault
-from outrider.tools.context import ToolContext
+from outrider.processes.stopping import raise_if_stopped
+from outrider.tools import Arguments, Formatter, ToolContext, ToolFault, tool
 from outrider.tools.files.text import shown_size
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.workspace import (
-    FolderEntry,
-    Place,
-    Workspace,
-    raise_if_stopped,
-)
+from outrider.workspaces.workspace import FolderEntry, Place, Workspace
 
 DEFAULT_ENTRIES = 500
 MAX_ENTRIES = 5_000

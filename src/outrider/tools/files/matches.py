@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.tools.files.visible import Block
+from outrider.tools.files.masked_search import Block
 
 MAX_BYTES = 45_000
 MAX_LINE_CHARACTERS = 500

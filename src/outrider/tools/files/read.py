@@ -8,8 +8,8 @@ from io import StringIO, TextIOWrapper
 from typing import Annotated, Any, BinaryIO, TextIO
 
 from outrider.masking import Masker
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.processes.stopping import raise_if_stopped
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.text import (
     LINES_ABOVE,
     SAMPLE_BYTES,
@@ -18,9 +18,6 @@ from outrider.tools.files.text import (
     notebook_text,
     shown_size,
 )
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
-from outrider.workspaces.workspace import raise_if_stopped
 
 DEFAULT_LINES = 2_000
 MAX_LINES = 20_000
@@ -77,7 +74,7 @@ def read(
         offset: The first line to show, counted from 1.
         limit: How many lines to show.
     """
-    with _opened(context, path) as (shown, file):
+    with _open_source(context, path) as (shown, file):
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         sample = file.read(SAMPLE_BYTES)
@@ -91,8 +88,7 @@ def read(
         decoded = TextIOWrapper(file, encoding.codec, "replace", newline="\n")
         text = decoded if cells is None else StringIO(cells)
         lines, end = window(text, offset, limit, context.mask, context.stop)
-        is_counted = size - file.tell() <= MAX_BYTES_COUNTED
-        left = lines_left(text, context.stop) if is_counted else None
+        left = lines_left(text, context.stop) if size - file.tell() <= MAX_BYTES_COUNTED else None
     if not lines and offset > max(end, 1):
         has = f"{end} line{'' if end == 1 else 's'}"
         message = f"offset {offset} is past the end: the file has {has}"
@@ -109,9 +105,9 @@ def read(
 
 
 @contextmanager
-def _opened(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], None, None]:
+def _open_source(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], None, None]:
     """Hold a file or a spilled result open, and yield its name for the caller too."""
-    kept = context.spilled(path)
+    kept = context.find_spilled(path)
     if kept is not None:
         with kept.open("rb") as file:
             yield path, file

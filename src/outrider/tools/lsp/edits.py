@@ -7,10 +7,15 @@ from itertools import pairwise
 from threading import Event
 from typing import Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.files.diffs import change
-from outrider.tools.files.edit import Replacement, decoded, encoded, ended_alike, pieces
+from outrider.tools.files.edit import (
+    Replacement,
+    editable_text,
+    edited_pieces,
+    encoded_text,
+    ended_alike,
+)
 from outrider.tools.lsp.positions import entries, path_of, read_source
 from outrider.workspaces.workspace import FileVersion, Place
 
@@ -39,7 +44,7 @@ class Change:
         context.workspace.replace(self.place, rewrite, Event() if undo else context.stop)
 
 
-def planned(context: ToolContext, edit: Any) -> list[Change]:
+def plan(context: ToolContext, edit: Any) -> list[Change]:
     """Return the changes of a server's edit; raises `ToolFault` where one of them can't be made."""
     by_file: dict[str, list[dict[str, Any]]] = {}
     for one in entries(edit):
@@ -62,7 +67,7 @@ def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Chan
     source = read_source(context.workspace, place)  # as the server knows it, and of bounded size
     with context.workspace.open_file(place) as file:
         before = file.read()
-    encoding, text = decoded(FileVersion("", len(before), before), place.shown)
+    encoding, text = editable_text(FileVersion("", len(before), before), place.shown)
     if source.text != text:
         message = f"{place.shown} is damaged text, in which a server counts differently"
         raise ToolFault(ToolCode.CONFLICT, f"{message}: nothing was changed")
@@ -77,9 +82,9 @@ def _change(context: ToolContext, uri: str, edits: list[dict[str, Any]]) -> Chan
     made.sort(key=lambda one: one[:2])
     if any(following.start < one.end for one, following in pairwise(made)):
         raise _misplaced(place)
-    after = "".join(pieces(text, made))
+    after = "".join(edited_pieces(text, made))
     told = {"path": place.shown, "edits": len(made), **change(text, after)}
-    return Change(place, before, encoded(after, encoding), told)
+    return Change(place, before, encoded_text(after, encoding), told)
 
 
 def _misplaced(place: Place) -> ToolFault:

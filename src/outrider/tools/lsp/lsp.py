@@ -5,18 +5,16 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Annotated, Any, cast
 
-from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.protocol.data import member
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.lsp import edits, positions
-from outrider.tools.lsp.client import LanguageServer
-from outrider.tools.lsp.connection import ANY_SHAPE, plain
-from outrider.tools.lsp.positions import Hit, SourceText, entries, hit, member, path_of, uri_of
-from outrider.tools.lsp.servers import configured, program_for
+from outrider.tools.lsp.json_rpc import ANY_SHAPE, plain
+from outrider.tools.lsp.known_servers import configured, program_for
+from outrider.tools.lsp.language_server import LanguageServer
+from outrider.tools.lsp.positions import Hit, SourceText, entries, hit, path_of, uri_of
 from outrider.tools.lsp.session import LspSession
-from outrider.tools.registry import tool
-from outrider.workspaces.folder import containing
+from outrider.workspaces.path_guard import containing
 from outrider.workspaces.workspace import Place
 
 TIMEOUT_MS = 900_000
@@ -85,7 +83,7 @@ class _Call:
             await self._point_at(await self.in_tree(names))
             return
         await self.open()
-        if self.line is None and (found := positions.matching(await self.declared(), names)):
+        if self.line is None and (found := positions.with_names(await self.ask_declared(), names)):
             await self._point_at(found)
         elif self.column is None:  # used there, and perhaps declared elsewhere
             at = positions.word_at(self.source, names[-1], self.line or 1)
@@ -97,17 +95,16 @@ class _Call:
     async def _point_at(self, found: list[Hit]) -> None:
         if len(found) != 1:
             title = f"{len(found)} symbols are named {self.symbol}"
-            data = _result(title, **positions.listed(self.context, found))
+            data = _result(title, **positions.read_places(self.context, found))
             raise ToolFault(ToolCode.CONFLICT, f"{title}: give path and line, or more names", data)
         await self.open(path_of(found[0].uri))
         self.line, self.column = positions.name_place(self.source, found[0]) or (1, 1)
 
-    async def declared(self) -> list[Hit]:
+    async def ask_declared(self) -> list[Hit]:
         """Return what the file declares."""
         uri = uri_of(self.place.path)
         asked = {"textDocument": {"uri": uri}}
-        answer = await self.server.ask("textDocument/documentSymbol", asked)
-        return positions.symbols(answer, uri)
+        return positions.symbols(await self.server.ask("textDocument/documentSymbol", asked), uri)
 
     async def in_tree(self, names: tuple[str, ...], *, exact: bool = True) -> list[Hit]:
         """Return the symbols of a name in the whole tree, of the first language that has it."""
@@ -118,11 +115,11 @@ class _Call:
             )
             found = [one for one in answer if containing(roots, path_of(one.uri) or "")]
             if exact:
-                named = positions.matching(found, names[-1:])
-                found = positions.matching(named, names)
+                named = positions.with_names(found, names[-1:])
+                found = positions.with_names(named, names)
                 for uri in () if found else dict.fromkeys(one.uri for one in named[:MAX_OPENED]):
                     await self.open(path_of(uri))  # not every server tells what a symbol is in
-                    found += positions.matching(await self.declared(), names)
+                    found += positions.with_names(await self.ask_declared(), names)
             if found:
                 return found
         asked = ", ".join(server.server.name for server in servers)
@@ -134,9 +131,9 @@ class _Call:
         asked = {"textDocument": {"uri": uri_of(self.place.path)}, "position": position, **params}
         return await self.server.ask(f"textDocument/{method}", asked)
 
-    def found(self, places: Iterable[Hit], *notes: str) -> dict[str, Any]:
+    def show(self, places: Iterable[Hit], *notes: str) -> dict[str, Any]:
         """Return places as the caller sees them."""
-        name, listing = self.server.server.name, positions.listed(self.context, places)
+        name, listing = self.server.server.name, positions.read_places(self.context, places)
         total, files = listing["total"], listing["inFiles"]
         more = total - sum(len(file["lines"]) for file in listing["files"])
         said = [*notes, *([f"{more} more are not shown"] if more else [])]
@@ -150,9 +147,9 @@ class _Call:
         place = f"{self.place.shown}:{self.line}:{self.column}{'' if text else ': nothing'}"
         return _result(f"{self.server.server.name} of {place}", text.splitlines())
 
-    def edited(self, edit: Any) -> dict[str, Any]:
+    def make_edit(self, edit: Any) -> dict[str, Any]:
         """Make an edit, or show what it would change."""
-        changes = edits.planned(self.context, edit)
+        changes = edits.plan(self.context, edit)
         if not self.dry_run:
             edits.apply(self.context, changes)
         title = f"{len(changes)} files {'would be changed' if self.dry_run else 'changed'}"
@@ -160,17 +157,16 @@ class _Call:
         return _result(title, (f"{one['path']}\n{one['diff']}" for one in told), changes=told)
 
 
-async def _answered(call: _Call) -> dict[str, Any]:
+async def _answer(call: _Call) -> dict[str, Any]:
     match call.action:
         case "symbols":
             await call.open()
-            return call.found(await call.declared())
+            return call.show(await call.ask_declared())
         case "workspace-symbols":
-            return call.found(await call.in_tree(positions.name_parts(call.query), exact=False))
+            return call.show(await call.in_tree(positions.name_parts(call.query), exact=False))
         case "diagnostics":
             await call.open()
-            items = await call.server.diagnostics(call.place)
-            return call.found(_faults(call.place.path, items))
+            return call.show(_faults(call.place.path, await call.server.diagnostics(call.place)))
         case "workspace-diagnostics":
             return await _workspace_diagnostics(call)
         case "servers" | "restart":
@@ -178,7 +174,7 @@ async def _answered(call: _Call) -> dict[str, Any]:
         case "codeAction":
             return await _code_action(call)
         case "definition" if call.path is None and call.symbol:
-            return call.found(await call.in_tree(positions.name_parts(call.symbol)))
+            return call.show(await call.in_tree(positions.name_parts(call.symbol)))
         case "hover":
             await call.aim()
             return call.told(_words(member(await call.ask("hover"), "contents")))
@@ -192,12 +188,12 @@ async def _answered(call: _Call) -> dict[str, Any]:
             if not call.new_name:
                 raise ToolFault(ToolCode.BAD_PARAMETER, "rename needs newName")
             await call.aim()
-            return call.edited(await call.ask("rename", newName=call.new_name))
+            return call.make_edit(await call.ask("rename", newName=call.new_name))
         case _:
             await call.aim()
             method = "typeDefinition" if call.action == "type-definition" else call.action
             answer = await call.ask(method, context={"includeDeclaration": True})
-            return call.found(positions.locations(answer))
+            return call.show(positions.locations(answer))
 
 
 def _words(contents: Any) -> list[str]:
@@ -231,7 +227,7 @@ async def _calls(call: _Call) -> dict[str, Any]:
     places: list[Hit] = []
     for item in entries(await call.ask("prepareCallHierarchy")):
         places += positions.usable(await call.server.ask(method, {"item": item}), calls)
-    return call.found(places)
+    return call.show(places)
 
 
 async def _workspace_diagnostics(call: _Call) -> dict[str, Any]:
@@ -242,7 +238,7 @@ async def _workspace_diagnostics(call: _Call) -> dict[str, Any]:
     reports, files = await call.server.all_diagnostics()
     notes = [f"{len(reports)} of {files} files were checked"] if files > len(reports) else []
     places = positions.usable(list(reports), lambda path: _faults(path, reports[path]))
-    return call.found(places, *notes)
+    return call.show(places, *notes)
 
 
 def _faults(path: str, items: Any) -> list[Hit]:
@@ -257,9 +253,9 @@ def _faults(path: str, items: Any) -> list[Hit]:
 async def _servers(call: _Call) -> dict[str, Any]:
     if call.action == "restart":
         await call.session.aclose()
-    around, lines = call.session.around(call.context), list[str]()
+    programs, lines = call.session.programs(call.context), list[str]()
     for server in configured(call.session.config):
-        found = program_for(server, around)
+        found = program_for(server, programs)
         runs = [f", runs in {root}" for name, root in call.session.servers if name == server.name]
         where = f"{found.path or found.problem}{''.join(runs)}"
         lines.append(f"{server.language}: {server.name} {where}")
@@ -281,7 +277,7 @@ async def _code_action(call: _Call) -> dict[str, Any]:
     if call.query not in offered:
         message = f"no code action has this title; there are: {', '.join(offered)}"
         raise ToolFault(ToolCode.NOT_FOUND, message)
-    return call.edited(await call.server.edit_of(offered[call.query]))
+    return call.make_edit(await call.server.edit_of(offered[call.query]))
 
 
 @tool("code:lsp", name="lsp", timeout_ms=TIMEOUT_MS, format=Formatter(_format_long, _format_short))
@@ -310,12 +306,12 @@ async def lsp(
         dry_run: Show what rename and codeAction would change.
     """
     session = context.lsp
-    if session is None:
+    if not isinstance(session, LspSession):
         raise ToolFault(ToolCode.NOT_AVAILABLE, "Language servers are not set up here")
     session.check(action)
     call = _Call(context, session, action, path, line, column, symbol, query, new_name, dry_run)
     try:
-        return await _answered(call)
+        return await _answer(call)
     except ANY_SHAPE as fault:
         message = f"{action} was answered with something unexpected ({type(fault).__name__})"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None

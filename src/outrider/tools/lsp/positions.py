@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.files.text import LINES_ABOVE, detect, shown_size
-from outrider.tools.lsp.connection import ANY_SHAPE, plain
+from outrider.tools.lsp.json_rpc import ANY_SHAPE, plain
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.workspace import Place, Workspace
 
@@ -69,11 +68,6 @@ class SourceText:
     @cached_property
     def _starts(self) -> list[int]:
         return [0, *(end.end() for end in _LINE_END.finditer(self.text))]
-
-
-def member(value: Any, name: str) -> Any:
-    """Return an entry of what should be an object; None where it isn't one, or has none."""
-    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
 
 
 def read_source(workspace: Workspace, place: Place) -> SourceText:
@@ -171,7 +165,7 @@ def name_parts(symbol: str | None) -> tuple[str, ...]:
     return tuple(re.findall(r"[^.:#\s]+", symbol or ""))
 
 
-def matching(found: Iterable[Hit], wanted: tuple[str, ...]) -> list[Hit]:
+def with_names(found: Iterable[Hit], wanted: tuple[str, ...]) -> list[Hit]:
     """Return the symbols whose names end with these."""
     return [one for one in found if one.names[-len(wanted) :] == wanted]
 
@@ -191,7 +185,7 @@ def name_place(source: SourceText, found: Hit) -> tuple[int, int] | None:
     return word_at(source, found.names[-1], *at) or at if at and found.names else at
 
 
-def listed(context: ToolContext, found: Iterable[Hit]) -> dict[str, Any]:
+def read_places(context: ToolContext, found: Iterable[Hit]) -> dict[str, Any]:
     """Return places grouped by file, with their lines; of a long list the first, and a count."""
     by_file: dict[str, list[Hit]] = {}
     for one in dict.fromkeys(found):

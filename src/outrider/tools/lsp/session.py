@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, LspConfig
-from outrider.tools.context import ToolContext
-from outrider.tools.lsp import servers
-from outrider.tools.lsp.client import LanguageServer
-from outrider.tools.lsp.servers import Server, Surroundings
+from outrider.agents.permissions import why_no_lsp_action
+from outrider.settings.keys import LspConfig
+from outrider.tools import ToolCode, ToolContext, ToolFault
+from outrider.tools.lsp import known_servers
+from outrider.tools.lsp.known_servers import ServerDescription
+from outrider.tools.lsp.language_server import LanguageServer
+from outrider.workspaces.trusted_programs import TrustedPrograms
 from outrider.workspaces.workspace import Place
 
 MAX_LANGUAGES = 3
@@ -35,48 +36,44 @@ class LspSession:
     def check(self, action: str) -> None:
         """Raise `ToolFault` where an action isn't allowed."""
         if action not in self._actions:
-            why = "subagents.allowedLspActions doesn't list it"
-            if action in PRIVILEGED_LSP_ACTIONS:
-                why = "it is never open to a child, and to others by lsp.tool.allowMutatingActions"
-            message = f"{action} is not allowed: {why}. Allowed: {', '.join(self._actions)}"
-            raise ToolFault(ToolCode.DENIED, message)
+            raise ToolFault(ToolCode.DENIED, why_no_lsp_action(action, self._actions))
 
-    def around(self, context: ToolContext) -> Surroundings:
+    def programs(self, context: ToolContext) -> TrustedPrograms:
         """Return where programs are looked for."""
         roots = context.workspace.roots
-        return Surroundings.of(context.cwd, context.environment, roots, trusted=self.trusted)
+        return TrustedPrograms.around(context.cwd, context.environment, roots, trusted=self.trusted)
 
     def server_for(self, context: ToolContext, place: Place) -> LanguageServer:
         """Return the server that knows a file; raises `ToolFault` where there is none."""
-        server = servers.choose(place.path, self.config, self.around(context))
-        return self._opened(context, server, servers.root_of(place, server))
+        server = known_servers.choose(place.path, self.config, self.programs(context))
+        return self._open(context, server, known_servers.root_of(place, server))
 
     def servers_for_tree(self, context: ToolContext) -> list[LanguageServer]:
         """Return the servers for the languages that the tree has most of, the first one first."""
-        root, around = context.workspace.roots[0], self.around(context)
-        code = [one for one in servers.configured(self.config) if one.root_markers]
+        root, programs = context.workspace.roots[0], self.programs(context)
+        code = [one for one in known_servers.configured(self.config) if one.root_markers]
         endings = tuple(ending for one in code for ending in one.file_types)
         found = Counter(
-            os.path.splitext(path)[1] for path, _ in servers.source_files(root, endings)
+            os.path.splitext(path)[1] for path, _ in known_servers.source_files(root, endings)
         )
-        chosen: dict[str, Server] = {}
+        chosen: dict[str, ServerDescription] = {}
         for ending, _ in found.most_common():
             with suppress(ToolFault):
-                server = servers.choose(f"any{ending}", self.config, around)
+                server = known_servers.choose(f"any{ending}", self.config, programs)
                 chosen.setdefault(server.name, server)
         if not chosen:
             message = "no language server fits the files here: name a file with path"
             raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-        return [self._opened(context, one, root) for one in islice(chosen.values(), MAX_LANGUAGES)]
+        return [self._open(context, one, root) for one in islice(chosen.values(), MAX_LANGUAGES)]
 
-    def _opened(self, context: ToolContext, server: Server, root: str) -> LanguageServer:
+    def _open(self, context: ToolContext, server: ServerDescription, root: str) -> LanguageServer:
         """Return the server of a root: the one that runs, or a new one."""
         key = (server.name, root)
         old = self.servers.pop(key, None)
         if old is not None and old.fault is None:
             self.servers[key] = old  # what was asked last stands last
             return old
-        inside = replace(context, environment=self.around(context).for_server())
+        inside = replace(context, environment=self.programs(context).for_started())
         crashes = 1 + old.crashes if old else 0
         opened = self.servers[key] = LanguageServer(server, root, inside, self.config, crashes)
         if old is not None:

@@ -101,7 +101,7 @@ def _bad(message: str) -> ToolFault:
     return ToolFault(ToolCode.BAD_PARAMETER, message[:1].upper() + message[1:])
 
 
-def refusal(address: str) -> str | None:
+def why_refused(address: str) -> str | None:
     """Return why an IP address may not be reached; None where it may."""
     try:
         found = ip_address(address.partition("%")[0])

@@ -26,7 +26,7 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import WebAddress, web_address
 from outrider.tools.web.cache import WebCache, validators
-from outrider.tools.web.guard import GuardedBackend, Resolve, resolved
+from outrider.tools.web.network_guard import GuardedBackend, Resolve, resolve_host
 
 MAX_REDIRECTS = 10
 MAX_ATTEMPTS = 3
@@ -50,7 +50,7 @@ _FAULTS = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WebRequest:
     """One request; a search provider's has a body."""
 
     address: WebAddress
@@ -90,7 +90,7 @@ class WebClient:
         self,
         config: WebConfig,
         *,
-        resolve: Resolve = resolved,
+        resolve: Resolve = resolve_host,
         trusted: ssl.SSLContext | None = None,
         network: httpcore2.AsyncNetworkBackend | None = None,
         cache: WebCache | None = None,
@@ -117,10 +117,10 @@ class WebClient:
 
     async def get(self, url: str, max_bytes: int | None = None) -> Response:
         """Return what an address gives, if `robots.txt` lets us ask; raises `ToolFault`."""
-        request = Request(web_address(url), max_bytes=max_bytes)
+        request = WebRequest(web_address(url), max_bytes=max_bytes)
         return await self.send(request, robots=self._config.respect_robots)
 
-    async def send(self, request: Request, *, robots: bool = False) -> Response:
+    async def send(self, request: WebRequest, *, robots: bool = False) -> Response:
         """Return the response to a request after its redirects; raises `ToolFault`."""
         seconds = self._config.timeout_ms / 1000
         try:
@@ -128,7 +128,7 @@ class WebClient:
                 for _ in range(MAX_REDIRECTS + 1):
                     if robots:
                         await self._check_robots(request.address)
-                    response = await self._answered(request, deadline)
+                    response = await self._ask_or_recall(request, deadline)
                     location = response.headers.get("location")
                     if response.status in _REDIRECTS and location is not None:
                         request = _redirected(request, response, location)
@@ -148,7 +148,7 @@ class WebClient:
             if origin not in self._rules:
                 from urllib.robotparser import RobotFileParser  # a heavy import, seldom needed
 
-                response = await self.send(Request(replace(address, target="/robots.txt")))
+                response = await self.send(WebRequest(replace(address, target="/robots.txt")))
                 text = response.body[:MAX_RULES_BYTES].decode(errors="replace")
                 if response.status >= 400:  # RFC 9309: what isn't there allows all
                     text = "User-agent: *\nDisallow: /" if response.status >= 500 else ""
@@ -160,34 +160,34 @@ class WebClient:
             message = f"{origin}/robots.txt doesn't allow {path} (web.respectRobots)"
             raise ToolFault(ToolCode.DENIED, message)
 
-    async def _answered(self, request: Request, deadline: asyncio.Timeout) -> Response:
+    async def _ask_or_recall(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         """Return a response, or the kept one where its server says that it is still good."""
         named = {name.lower() for name in request.headers}  # what is asked with a key isn't kept
         if self._cache is None or request.method != "GET" or not named <= {"accept"}:
-            return await self._patient(request, deadline)
+            return await self._ask_patiently(request, deadline)
         key = f"GET {request.address.url} {request.headers.get('Accept', ACCEPT)}"
         headers, body = await asyncio.to_thread(self._cache.find, key) or ({}, b"")
         asked = request
         if len(body) <= (request.max_bytes or self._config.max_bytes):
             asked = replace(request, headers={**request.headers, **validators(headers)})
-        response = await self._patient(asked, deadline)
+        response = await self._ask_patiently(asked, deadline)
         if response.status == 304 and asked.headers != request.headers:
             response = Response(request.address, 200, {**headers, **response.headers}, body)
         if response.status == 200 and (headers or validators(response.headers)):
             await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
         return response
 
-    async def _patient(self, request: Request, deadline: asyncio.Timeout) -> Response:
+    async def _ask_patiently(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         """Return a response; a server that is busy is asked again, while there is time."""
         for attempt in range(1, MAX_ATTEMPTS):
-            response = await self._exchanged(request, deadline)
+            response = await self._exchange(request, deadline)
             wait = _seconds_to_wait(response, attempt) if response.status in _BUSY else None
             if wait is None or wait >= _seconds_left(deadline):
                 return response
             await asyncio.sleep(wait)
-        return await self._exchanged(request, deadline)
+        return await self._exchange(request, deadline)
 
-    async def _exchanged(self, request: Request, deadline: asyncio.Timeout) -> Response:
+    async def _exchange(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         address = request.address
         places = self._config.max_concurrent_per_host
         host = self._hosts.setdefault(address.host, asyncio.Semaphore(places))
@@ -196,7 +196,7 @@ class WebClient:
         async with host, self._all:
             deadline.reschedule(asyncio.get_running_loop().time() + left)
             try:
-                return await self._sent(request, await self._pool_for(address))
+                return await self._send(request, await self._pool_for(address))
             except httpcore2.LocalProtocolError:  # its text may repeat a header, and so a key
                 raise _failed(request, "can't be sent this request") from None
             except _FAULTS as error:
@@ -214,7 +214,7 @@ class WebClient:
             named = None if requests.proxy_bypass_environment(host, self._proxies) else named
         if named is not None:
             try:
-                await self._guard.checked(address.host, address.port)
+                await self._guard.resolve_checked(address.host, address.port)
             except ToolFault as fault:
                 if fault.code != int(ToolCode.NOT_FOUND):  # some names only the proxy can resolve
                     raise
@@ -236,7 +236,7 @@ class WebClient:
                 )
         return self._pools[key]
 
-    async def _sent(self, request: Request, pool: httpcore2.AsyncConnectionPool) -> Response:
+    async def _send(self, request: WebRequest, pool: httpcore2.AsyncConnectionPool) -> Response:
         headers = {
             "Host": request.address.origin.partition("://")[2],
             "User-Agent": AGENT,
@@ -250,8 +250,7 @@ class WebClient:
             request.method, request.address.url, headers=list(headers.items()), content=request.body
         ) as response:
             given = _readable(response.headers)
-            most = request.max_bytes or self._config.max_bytes
-            body = await _body(response, given, most)
+            body = await _body(response, given, request.max_bytes or self._config.max_bytes)
         return Response(request.address, response.status, given, body)
 
 
@@ -296,7 +295,7 @@ def _inflated(encoding: str, data: bytes, most: int) -> bytes:
     return body
 
 
-def _failed(request: Request, words: str) -> ToolFault:
+def _failed(request: WebRequest, words: str) -> ToolFault:
     return ToolFault(ToolCode.UPSTREAM_FAILED, f"{request.address.origin} {words}")
 
 
@@ -313,7 +312,7 @@ def _readable(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-def _redirected(request: Request, response: Response, location: str) -> Request:
+def _redirected(request: WebRequest, response: Response, location: str) -> WebRequest:
     """Return the next request; nothing that was meant for one origin goes to another."""
     try:
         address = web_address(urljoin(request.address.url, location.strip()))
@@ -326,7 +325,7 @@ def _redirected(request: Request, response: Response, location: str) -> Request:
     if (request.headers or request.body) and address.origin != request.address.origin:
         raise _failed(request, f"redirects to {address.origin}, where this request may not go")
     if response.status in (301, 302, 303) and request.method != "GET":
-        return Request(address, max_bytes=request.max_bytes)
+        return WebRequest(address, max_bytes=request.max_bytes)
     return replace(request, address=address)
 
 

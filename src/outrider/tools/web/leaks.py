@@ -154,8 +154,5 @@ def _readable(data: bytes) -> Iterator[str]:
 
 
 def _refused(what: str) -> ToolFault:
-    return ToolFault(
-        ToolCode.DENIED,
-        f"The address or query {what}, so it was not sent. Ask without it: nothing that was read "
-        "here may leave this machine.",
-    )
+    why = "Ask without it: nothing that was read here may leave this machine."
+    return ToolFault(ToolCode.DENIED, f"The address or query {what}, so it was not sent. {why}")

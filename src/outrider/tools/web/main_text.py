@@ -13,8 +13,8 @@ from typing import Any
 
 from lxml import etree as untyped_etree, html as untyped_html  # pyright: ignore
 
+from outrider.protocol.quoting import cleaned
 from outrider.tools.web.markdown import Element, markdown
-from outrider.tools.web.marking import cleaned
 
 etree: Any = untyped_etree  # pyright: ignore
 lxml_html: Any = untyped_html

@@ -10,14 +10,13 @@ from uuid import uuid4
 
 from outrider.masking import Masker
 from outrider.protocol.catalogue import SEARCH_KEYS
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.context import ToolContext
+from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.web.leaks import OutgoingGuard
 
 if TYPE_CHECKING:
     from outrider.tools.web.client import WebClient
-    from outrider.tools.web.reading import PageReader
+    from outrider.tools.web.page_reader import PageReader
 
 MAX_IN_MEMORY = 8_192
 """How many characters of a page are held in memory; a longer one is kept on the disk."""
@@ -55,12 +54,7 @@ class WebSession:
     """One child's way to the web. What is heavy is loaded when it is first needed."""
 
     def __init__(
-        self,
-        config: WebConfig,
-        *,
-        keys: Mapping[str, str],
-        mask: Masker,
-        state: Path | None = None,
+        self, config: WebConfig, *, keys: Mapping[str, str], mask: Masker, state: Path | None = None
     ) -> None:
         """`keys` are the values of `SEARCH_KEYS`; `state` is the folder of cache and activity."""
         self.config = config
@@ -69,6 +63,10 @@ class WebSession:
         self.responses: dict[str, list[StoredPage]] = {}
         """The pages that each call brought, whole, by the id that the model is told."""
         self.outgoing = OutgoingGuard(mask, self._has)
+
+    def remember(self, local: str) -> None:
+        """Take note of what a tool showed of local files: it must not go out."""
+        self.outgoing.remember(local)
 
     def keep(self, pages: list[StoredPage]) -> str:
         """Return the id under which these pages can be asked for again in this run."""
@@ -101,7 +99,7 @@ class WebSession:
     @cached_property
     def reader(self) -> "PageReader":
         """What parses pages, in a process of its own."""
-        from outrider.tools.web.reading import PageReader
+        from outrider.tools.web.page_reader import PageReader
 
         return PageReader()
 
@@ -121,6 +119,6 @@ def take_search_keys(env: MutableMapping[str, str]) -> dict[str, str]:
 
 def web_of(context: ToolContext) -> WebSession:
     """Return the web session of a child; raises `ToolFault` where it has none."""
-    if context.web is None:
+    if not isinstance(context.web, WebSession):
         raise ToolFault(ToolCode.NOT_AVAILABLE, "The web tools are not set up here")
     return context.web

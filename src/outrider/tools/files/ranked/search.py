@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from outrider.processes.stopping import raise_if_stopped
 from outrider.tools.context import ToolContext
+from outrider.tools.files.masked_search import blocks_of
 from outrider.tools.files.ranked import ranking
 from outrider.tools.files.ranked.ranking import FileHits, Hit
 from outrider.tools.files.ranked.words import Question, understood
 from outrider.tools.files.ripgrep import searching
-from outrider.tools.files.visible import blocks_of
-from outrider.workspaces.workspace import OpenFolder, Place, raise_if_stopped
+from outrider.workspaces.workspace import OpenFolder, Place
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
@@ -31,17 +32,17 @@ _FILE = re.compile(rb"(?:\A|\n\n?)(?:\./)?([^\0]+?)\0\n?((?:\d+:[^\n]*(?:\n|\Z))
 _NAMES = re.compile(r"[A-Za-z0-9_$]+")
 
 
-def places(context: ToolContext, about: str, place: Place, limit: int) -> dict[str, Any]:
+def ranked_places(context: ToolContext, about: str, place: Place, limit: int) -> dict[str, Any]:
     """Return the places that a question is about, best first, and what was looked for."""
     question = understood(about)
     data: dict[str, Any] = {"places": [], "words": question.terms, "files": 0, "unreadable": 0}
     if not question.terms and not question.names:
         return data | {"missing": [], "large": 0}
     with context.workspace.open_folder(place) as folder:
-        listed, found, unreadable = _searched(context, question, place, folder)
+        listed, found, unreadable = _search(context, question, place, folder)
         frequency = ranking.frequencies(question, found.values())
-        chosen = _chosen(context, question, found, frequency, len(listed), folder)
-        seen = list(_seen(context, question, chosen, folder))
+        chosen = _choose(context, question, found, frequency, len(listed), folder)
+        seen = list(_read_visible(context, question, chosen, folder))
         frequency = _visible(context, frequency, [file for file, _, _ in seen])
         weights = ranking.weighed(question, frequency, len(listed))
         best = [ranking.best_place(question, weights, *one) for one in seen]
@@ -65,7 +66,7 @@ def places(context: ToolContext, about: str, place: Place, limit: int) -> dict[s
     }
 
 
-def _searched(
+def _search(
     context: ToolContext, question: Question, place: Place, folder: OpenFolder
 ) -> tuple[list[str], dict[str, FileHits], int]:
     """Return all paths, the files with hits or a word in their path, and how many can't be read."""
@@ -112,7 +113,7 @@ def _take(question: Question, found: dict[str, FileHits], output: bytes) -> None
             found[path] = file
 
 
-def _chosen(
+def _choose(
     context: ToolContext,
     question: Question,
     found: dict[str, FileHits],
@@ -136,7 +137,7 @@ def _chosen(
     return [chosen[path] for path in sorted(chosen)]
 
 
-def _seen(
+def _read_visible(
     context: ToolContext, question: Question, files: Iterable[FileHits], folder: OpenFolder
 ) -> Iterator[tuple[FileHits, list[Hit], list[str]]]:
     """Yield files as they may be seen: their hits, and their lines."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 from outrider.tools.files.ranked.code import DEFINING
-from outrider.tools.files.ranked.vocabulary import GLOSSARY, GROUPS, STOP, WEAK
 
 MAX_QUESTION_CHARACTERS = 20_000
 MAX_TERMS = 24
@@ -29,6 +29,17 @@ _ENDINGS = (
     ("ate", 4), ("ings", 4), ("ing", 3), ("ions", 5), ("ion", 5), ("ers", 4), ("er", 4),
     ("ments", 6), ("ment", 6), ("ed", 3), ("es", 4), ("s", 3), ("ly", 5),
 )  # fmt: skip
+
+
+# They stand in a file of their own, so that a search in this code doesn't find the lists.
+_LISTS = Path(__file__).with_name("vocabulary.txt").read_text("utf-8")
+_stop, _weak, _groups, _chinese = re.split(r"^# .*\n", _LISTS, flags=re.MULTILINE)[1:]
+STOP, WEAK = frozenset(_stop.split()), frozenset(_weak.split())
+GROUPS = tuple(frozenset(group.split()) for group in _groups.split(";"))
+_pairs = _chinese.split()
+GLOSSARY = {
+    word: english.split(",") for word, english in zip(_pairs[::2], _pairs[1::2], strict=True)
+}
 
 
 @lru_cache(maxsize=1 << 16)

@@ -5,15 +5,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, cast
 
-from outrider.protocol.envelope import (
-    Envelope,
-    ToolCode,
-    ToolFault,
-    build_error_response,
-    build_success_response,
-    meaning_of,
-)
+from outrider.protocol.envelope import Envelope, meaning_of
 from outrider.protocol.jsonl import without_surrogates
+from outrider.tools import ToolCode, ToolFault, build_error_response, build_success_response
 
 MAX_MESSAGE_CHARACTERS = 20_000
 MAX_FAULT_CHARACTERS = 300
@@ -43,7 +37,7 @@ def envelope_of(value: Any) -> Envelope:
 def envelope_of_fault(fault: BaseException) -> Envelope:
     """Return the envelope of an exception: what went wrong in a line, never a traceback."""
     if isinstance(fault, ToolFault):
-        return envelope_of(fault.envelope())
+        return envelope_of(build_error_response(fault.code, fault.message, fault.data))
     lines = without_surrogates(str(fault)).strip().splitlines()
     text = lines[0][:MAX_FAULT_CHARACTERS] if lines else ""
     if isinstance(fault, TimeoutError):

@@ -3,10 +3,7 @@
 from typing import Annotated, Any
 
 from outrider.processes.keeper_link import CommandResult
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.shell_session import ShellSession
 
 MAX_TIMEOUT_MS = 3_600_000
@@ -66,11 +63,9 @@ async def bash(
     data = {"output": result.output, "exitCode": result.exit_code, "cwd": result.cwd}
     data |= {"background": background[:MAX_SHOWN_PROCESSES], "notes": _notes(result)}
     if result.exit_code is None:
-        message = (
-            f"The command took longer than {timeout_ms} ms; it and what it started were ended. "
-            "Give a larger timeoutMs, or run it in the background with its output in a file."
-        )
-        raise ToolFault(ToolCode.TIMEOUT, message, data)
+        ended = f"The command took longer than {timeout_ms} ms; it and what it started were ended"
+        advice = "Give a larger timeoutMs, or run it in the background with its output in a file."
+        raise ToolFault(ToolCode.TIMEOUT, f"{ended}. {advice}", data)
     return data
 
 

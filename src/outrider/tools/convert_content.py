@@ -7,34 +7,31 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
-from outrider.tools.documents.conversion import convert_bytes, convert_file
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
-from outrider.tools.web.extract import document_name
-from outrider.tools.web.fetch import raise_for_status
+from outrider.tools import Formatter, ToolCode, ToolContext, ToolFault, tool
+from outrider.tools.documents.start_converter import convert_bytes, convert_file
+from outrider.tools.web.fetch_content import raise_for_status
+from outrider.tools.web.get_search_content import (
+    DEFAULT_CHARACTERS,
+    MAX_CHARACTERS,
+    page_shown,
+    paged,
+)
+from outrider.tools.web.response_text import document_name
 from outrider.tools.web.session import web_of
-from outrider.tools.web.stored import DEFAULT_CHARACTERS, MAX_CHARACTERS, page_shown, paged
 
 TIMEOUT_MS = 900_000
 """Only a last resort: web.timeoutMs and convert.timeoutMs end a call that takes too long."""
 OVERLAP = 100
 
 
-def _format_long(data: Any, arguments: Arguments) -> str:
-    return page_shown(data["source"], data)
-
-
-def _format_short(data: Any, arguments: Arguments) -> str:
-    return f"converted {data['source']} → {data['characters']:,} characters"
-
-
 @tool(
     "document:convert",
     name="convert_content",
     timeout_ms=TIMEOUT_MS,
-    format=Formatter(_format_long, _format_short),
+    format=Formatter(
+        lambda data, _: page_shown(data["source"], data),
+        lambda data, _: f"converted {data['source']} → {data['characters']:,} characters",
+    ),
 )
 async def convert_content(
     context: ToolContext,
@@ -62,7 +59,7 @@ async def convert_content(
     if path is not None and context.web is not None:
         # It is local text, though the tool can reach the web. Pages overlap, so that what is
         # split by their border is recognised too.
-        context.web.outgoing.remember(text[max(0, offset - OVERLAP) : offset + limit])
+        context.web.remember(text[max(0, offset - OVERLAP) : offset + limit])
     return data
 
 
@@ -71,8 +68,8 @@ async def _from_file(context: ToolContext, path: str) -> tuple[str, str]:
     with context.workspace.open_file(place) as file:
         about = os.fstat(file.fileno())
         version = (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-        converting = partial(convert_file, context, file, place.shown)
-        text = await _once(context, f"{place.path} {version}", converting)
+        convert = partial(convert_file, context, file, place.shown)
+        text = await _once(context, f"{place.path} {version}", convert)
     context.effects.file_read(place.path)
     return place.shown, text
 
@@ -82,26 +79,26 @@ async def _from_web(context: ToolContext, url: str) -> tuple[str, str]:
     if not session.config.enabled:
         raise ToolFault(ToolCode.DENIED, "Nothing is fetched: web.enabled is off")
 
-    async def converted() -> str:
+    async def convert() -> str:
         session.outgoing.check(url)
         most = context.convert.max_bytes if context.convert else None
         response = await session.client.get(url, max_bytes=most)
         raise_for_status(response)
         return await convert_bytes(context, response.body, document_name(response))
 
-    return url, await _once(context, url, converted)
+    return url, await _once(context, url, convert)
 
 
-async def _once(context: ToolContext, key: str, converted: Callable[[], Awaitable[str]]) -> str:
+async def _once(context: ToolContext, key: str, convert: Callable[[], Awaitable[str]]) -> str:
     """Return the text of a document, which is kept in the folder of the run where there is one."""
     folder = context.spill_folder()
     if folder is None:
-        return await converted()
+        return await convert()
     name = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:32]
     kept = folder / f"document-{name}.md"
     with suppress(OSError):
         return kept.read_bytes().decode()
-    text = await converted()
+    text = await convert()
     written = kept.with_suffix(f".{os.urandom(4).hex()}")
     written.touch(0o600)
     written.write_bytes(text.encode())

@@ -7,13 +7,13 @@ fails the requests that wait, within their time, and takes no more memory than t
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.jsonl import decode, encode
-from outrider.tools.web.marking import cleaned
+from outrider.protocol.quoting import cleaned
 
 MAX_MESSAGE_BYTES = 16 << 20
 MAX_UNSENT_BYTES = 64 << 20  # to a server that doesn't read
@@ -33,23 +33,27 @@ def plain(text: object, most: int) -> str:
     return words if len(words) <= most else f"{words[:most]}… [cut]"
 
 
-class Connection:
+class LspConnection:
     """One run of a server: its requests and answers, and its end."""
 
     _process: asyncio.subprocess.Process | None = None
     _in: asyncio.StreamWriter
     _reading: asyncio.Task[None]
 
-    def __init__(
-        self, name: str, answer: Callable[[str, Any], Any], listen: Callable[[str, Any], None]
-    ) -> None:
-        """Answer the server's requests by method and parameters, and listen to all else."""
+    def __init__(self, name: str) -> None:
         self.fault: ToolFault | None = None
         """Why it takes no more requests."""
-        self._name, self._answer, self._listen = name, answer, listen
+        self._name = name
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._count = self._heard = self._late = 0
         self._complaints = b""
+
+    def answer(self, method: str, params: Any) -> Any:
+        """Return the answer to a request of the server's; raises `LookupError` for others."""
+        raise LookupError(method)
+
+    def listen(self, method: str, params: Any) -> None:
+        """Take in what the server tells unasked."""
 
     async def launch(self, command: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
         """Start the server as the leader of a group; raises `OSError`."""
@@ -65,7 +69,7 @@ class Connection:
         error: dict[str, Any] = {}
         for attempt in range(MAX_TRIES):
             await asyncio.sleep(0.1 * attempt)
-            message = await self._answered(method, params, seconds)
+            message = await self._exchange(method, params, seconds)
             if not isinstance(message.get("error"), dict):
                 return message.get("result")
             error = message["error"]
@@ -73,7 +77,7 @@ class Connection:
                 break
         raise self.failed(f"refused {method}: {plain(error.get('message'), MAX_SHOWN_CHARACTERS)}")
 
-    async def _answered(self, method: str, params: Any, seconds: float) -> dict[str, Any]:
+    async def _exchange(self, method: str, params: Any, seconds: float) -> dict[str, Any]:
         if self.fault is not None:
             raise self.fault
         self._count += 1
@@ -106,7 +110,7 @@ class Connection:
         try:
             if self._process is not None:
                 with suppress(ToolFault):
-                    await self._answered("shutdown", None, EXIT_SECONDS)
+                    await self._exchange("shutdown", None, EXIT_SECONDS)
                     self.notify("exit", None)
                     await asyncio.wait({self._reading}, timeout=EXIT_SECONDS)
         finally:
@@ -193,13 +197,12 @@ class Connection:
                 waiting.set_result(told)
         elif number is None:
             with suppress(*ANY_SHAPE):
-                self._listen(method, told.get("params"))
+                self.listen(method, told.get("params"))
         else:
             try:
-                self._send({"id": number, "result": self._answer(method, told.get("params"))})
+                self._send({"id": number, "result": self.answer(method, told.get("params"))})
             except ANY_SHAPE:
-                fault = {"code": -32601, "message": "not offered"}  # method not found
-                self._send({"id": number, "error": fault})
+                self._send({"id": number, "error": {"code": -32601, "message": "not offered"}})
 
     async def _keep_complaints(self, stderr: asyncio.StreamReader) -> None:
         with suppress(OSError):

@@ -6,13 +6,12 @@ memory. The processes have limits for both; they live from page to page, as thei
 
 import asyncio
 import contextlib
-import os
 import resource
-import signal
 import sys
 import time
 from typing import Any
 
+from outrider.processes.foreign_program import end_process
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.jsonl import decode, encode
 
@@ -23,9 +22,7 @@ READ_SECONDS = 40.0
 """How long to wait for that, on a machine that is busy."""
 MAX_MEMORY_BYTES = 1 << 30
 MAX_ANSWER_BYTES = 64 << 20
-_MAIN = (
-    "import sys; sys.path[:] = sys.argv[1:]; from outrider.tools.web.reading import main; main()"
-)
+_MAIN = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"
 
 
 class PageReader:
@@ -46,7 +43,7 @@ class PageReader:
 
     async def _answer(self, job: bytes) -> dict[str, str]:
         async with self._turns:
-            process = self._idle.pop() if self._idle else await _started()
+            process = self._idle.pop() if self._idle else await _start()
             assert process.stdin is not None, "asked for as a pipe"
             assert process.stdout is not None, "asked for as a pipe"
             try:
@@ -57,7 +54,7 @@ class PageReader:
                 if not line.endswith(b"\n"):
                     raise EOFError
             except BaseException:  # nobody knows what it would answer next
-                await end(process)
+                await end_process(process)
                 raise
             self._idle.append(process)
         return decode(line)
@@ -65,10 +62,10 @@ class PageReader:
     async def aclose(self) -> None:
         """End the processes."""
         while self._idle:
-            await end(self._idle.pop())
+            await end_process(self._idle.pop())
 
 
-async def _started() -> asyncio.subprocess.Process:
+async def _start() -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-I", "-c", _MAIN, *filter(None, sys.path)),
@@ -79,15 +76,6 @@ async def _started() -> asyncio.subprocess.Process:
         env={},
         limit=MAX_ANSWER_BYTES,
     )
-
-
-async def end(process: asyncio.subprocess.Process) -> None:
-    """Kill a process, if it still runs, and wait for its end."""
-    # Not by `process.kill`, which may take the exit status away from asyncio.
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-    await process.wait()
 
 
 def main() -> None:

@@ -5,12 +5,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
-from outrider.tools.web.fetch import cut_at
-from outrider.tools.web.marking import one_line, untrusted
+from outrider.protocol.quoting import harmless_line, untrusted
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
+from outrider.tools.web.fetch_content import cut_at
 from outrider.tools.web.session import StoredPage, web_of
 
 DEFAULT_CHARACTERS = 20_000
@@ -88,14 +85,14 @@ def _page(pages: list[StoredPage], url: str | None, index: int | None) -> Stored
         named = url in (page.url, page.about.get("asked")) if url else len(pages) == 1
         if at == index or (index is None and named):
             return page
-    listed = "; ".join(f"{at}: {one_line(page.url, 200)}" for at, page in enumerate(pages))
+    listed = "; ".join(f"{at}: {harmless_line(page.url, 200)}" for at, page in enumerate(pages))
     raise ToolFault(ToolCode.NOT_FOUND, f"Name one of its pages by index or url. {listed[:5000]}")
 
 
 def found(text: str, wanted: str, start: int = 0) -> dict[str, Any]:
     """Return the places of a phrase, or else those that have the most of its words together."""
     words = [re.escape(word) for word in wanted.split()] or [re.escape(wanted)]
-    matched = f"{one_line(wanted, 100)!r}"
+    matched = f"{harmless_line(wanted, 100)!r}"
     places = [hit.start() for hit in _hits(text, r"\s+".join(words), start)]
     if not places and len(words) > 1:
         # Groups of hits, each with the different words that stand near its first one.

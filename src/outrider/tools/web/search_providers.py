@@ -19,7 +19,7 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.records.activity import host_and_path
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.addresses import MAX_URL_CHARACTERS, web_address
-from outrider.tools.web.client import Request, Response
+from outrider.tools.web.client import Response, WebRequest
 from outrider.tools.web.session import StoredPage
 
 MAX_TITLE_CHARACTERS = 300
@@ -40,7 +40,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class SearchProvider:
     """A search service."""
 
     name: str
@@ -88,7 +88,7 @@ class Provider:
 
     def request(
         self, text: str, count: int, keys: Mapping[str, str], endpoints: Mapping[str, str]
-    ) -> Request:
+    ) -> WebRequest:
         """Return how to ask it; raises `ToolFault` for what can't be right."""
         key = keys.get(self.variable or "", "").strip()
         base = (endpoints.get(self.name) or self.base or key).rstrip("/")
@@ -104,9 +104,9 @@ class Provider:
             headers[name] = form.format(key)
         if self.sends == "query":
             address = web_address(f"{base}{self.path}?{urlencode(values)}")
-            return Request(address, headers=headers)
+            return WebRequest(address, headers=headers)
         body = orjson.dumps(values) if self.sends == "json" else urlencode(values).encode()
-        return Request(web_address(base + self.path), "POST", headers, body)
+        return WebRequest(web_address(base + self.path), "POST", headers, body)
 
     def found(self, response: Response) -> list[StoredPage]:
         """Return the results in an answer; raises `ToolFault` where it is none."""
@@ -195,34 +195,34 @@ def _target(href: str) -> str | None:
 
 
 _ALL = (
-    Provider(
+    SearchProvider(
         "tavily", "TAVILY_API_KEY", "https://api.tavily.com", "/search",
         ("query", "max_results"), partial(_listed, "results"), ("url", "content", "published_date"),
         key_header="Authorization: Bearer {}", signs={432: _LIMIT, 433: _LIMIT},
     ),
-    Provider(
+    SearchProvider(
         "brave", "BRAVE_SEARCH_API_KEY", "https://api.search.brave.com", "/res/v1/web/search",
         ("q", "count"), _brave, ("url", "description", "page_age", "age"),
         key_header="X-Subscription-Token: {}", sends="query",
         constants={"text_decorations": "false"}, signs={b"SUBSCRIPTION_TOKEN_INVALID": _KEY},
     ),
-    Provider(
+    SearchProvider(
         "serper", "SERPER_API_KEY", "https://google.serper.dev", "/search",
         ("q", "num"), partial(_listed, "organic"), ("link", "snippet", "date"),
         key_header="X-API-KEY: {}", signs={b"credits": _LIMIT},
     ),
-    Provider(
+    SearchProvider(
         "exa", "EXA_API_KEY", "https://api.exa.ai", "/search",
         ("query", "numResults"), partial(_listed, "results"),
         ("url", "highlights", "publishedDate"), key_header="x-api-key: {}",
         constants={"contents": {"highlights": {"maxCharacters": MAX_SNIPPET_CHARACTERS}}},
     ),
-    Provider(
+    SearchProvider(
         "searxng", "SEARXNG_URL", None, "/search",
         ("q",), _searxng, ("url", "content", "publishedDate"),
         sends="query", constants={"format": "json"},
     ),
-    Provider(
+    SearchProvider(
         "duckduckgo", None, "https://html.duckduckgo.com", "/html/",
         ("q",), _duckduckgo, ("url", "snippet"),
         sends="form", constants={"b": "", "kl": "wt-wt"},

@@ -82,7 +82,7 @@ def forbid() -> None:
     sys.addaudithook(hook)
 
 
-def kind_of(data: bytes, suffix: str) -> str:
+def document_kind(data: bytes, suffix: str) -> str:
     """Return what a document is, by its content where that says so; raises `_Unconvertible`."""
     if not data.strip():
         raise _Unconvertible("it is empty")
@@ -136,9 +136,9 @@ def converter(kind: str) -> Any:
     return getattr(module, f"{kind.capitalize()}Converter")()
 
 
-def converted(data: bytes, suffix: str) -> str:
+def convert(data: bytes, suffix: str) -> str:
     """Return a document as Markdown; raises `_Unconvertible`, and whatever the libraries raise."""
-    kind = kind_of(data, suffix)
+    kind = document_kind(data, suffix)
     if kind == "image":
         return _image_text(data)
     made, info = converter(kind), import_module("markitdown._stream_info").StreamInfo
@@ -195,7 +195,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
     """Return the text of the document on standard input, or why there is none."""
     try:
         give_up_rights(told)
-        text = converted(sys.stdin.buffer.read(), told["suffix"]).strip()
+        text = convert(sys.stdin.buffer.read(), told["suffix"]).strip()
         if not text:
             raise _Unconvertible("there is no text in it: it may be a scan, or only have pictures")
         if len(text) * 4 > told["maxTextBytes"]:

@@ -6,9 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from outrider.processes.threads import in_thread
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
-from outrider.tools.documents.conversion import convert_bytes
+from outrider.tools import ToolCode, ToolContext, ToolFault
+from outrider.tools.documents.start_converter import convert_bytes
 from outrider.tools.web.session import web_of
 
 if TYPE_CHECKING:
@@ -54,12 +53,12 @@ _OFFICE = re.compile(
 _OFFICE_NAME = re.compile(r"\.(?:pdf|docx?|pptx?|xlsx?|epub|odt|ods|odp)$", re.I)
 
 
-async def extracted(context: ToolContext, response: "Response") -> dict[str, str]:
+async def extract(context: ToolContext, response: "Response") -> dict[str, str]:
     """Return the text of a response, a page's title and note too; raises `ToolFault` for others."""
-    kind = kind_of(response)
+    kind = response_kind(response)
     if kind == "document":
         return {"text": await convert_bytes(context, response.body, document_name(response))}
-    text = await in_thread(decoded)(response)
+    text = await in_thread(body_text)(response)
     if kind == "xml":
         root = re.search(r"<(?![?!])(?:\w+:)?(\w+)", text[:_SNIFFED_BYTES])
         kind = _ROOTS.get(root[1].lower() if root else "", "text")
@@ -68,7 +67,7 @@ async def extracted(context: ToolContext, response: "Response") -> dict[str, str
     return {"text": text}
 
 
-def kind_of(response: "Response") -> str:
+def response_kind(response: "Response") -> str:
     """Return what a body is: html, xml, text or document; raises `ToolFault` for others."""
     declared, body = response.content_type, response.body
     name = response.address.target.partition("?")[0]
@@ -99,7 +98,7 @@ def document_name(response: "Response") -> str:
     return name if name.lower().endswith(ending) else name + ending
 
 
-def decoded(response: "Response") -> str:
+def body_text(response: "Response") -> str:
     """Return the body as text: by its mark, the header, the page, or what it looks like."""
     body = response.body
     in_header = _CHARSET.search(response.headers.get("content-type", "").encode())

@@ -14,12 +14,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.protocol.data import member
 from outrider.settings.keys import LspConfig
-from outrider.tools.context import ToolContext
-from outrider.tools.lsp.connection import Connection
-from outrider.tools.lsp.positions import SourceText, entries, member, path_of, read_source, uri_of
-from outrider.tools.lsp.servers import Server, Stamp, source_files, write_compile_commands
+from outrider.tools import ToolCode, ToolContext, ToolFault
+from outrider.tools.lsp.json_rpc import LspConnection
+from outrider.tools.lsp.known_servers import (
+    ServerDescription,
+    Stamp,
+    source_files,
+    write_compile_commands,
+)
+from outrider.tools.lsp.positions import SourceText, entries, path_of, read_source, uri_of
 from outrider.workspaces.workspace import Place
 
 MAX_OPEN_DOCUMENTS = 20
@@ -57,13 +62,18 @@ _CAPABILITIES: dict[str, Any] = {
 }
 
 
-class LanguageServer(Connection):
+class LanguageServer(LspConnection):
     """One run of a server in its root, from the first question on."""
 
     def __init__(
-        self, server: Server, root: str, context: ToolContext, config: LspConfig, crashes: int
+        self,
+        server: ServerDescription,
+        root: str,
+        context: ToolContext,
+        config: LspConfig,
+        crashes: int,
     ) -> None:
-        super().__init__(server.name, self._answer, self._listen)
+        super().__init__(server.name)
         self.server, self.root = server, root
         self.crashes = crashes
         """How often it failed in a row before; none once it has answered."""
@@ -261,7 +271,8 @@ class LanguageServer(Connection):
             changes = [{"uri": uri_of(path), "type": kind} for path, kind in kinds.items()]
             self.notify("workspace/didChangeWatchedFiles", {"changes": changes})
 
-    def _answer(self, method: str, params: Any) -> Any:
+    def answer(self, method: str, params: Any) -> Any:
+        """Return what the server asks of an editor: settings, folders, an edit to make."""
         if method.startswith("client/") or method.endswith(("/refresh", "/create")):
             return None
         if method == "workspace/configuration":
@@ -272,9 +283,10 @@ class LanguageServer(Connection):
         if method == "workspace/applyEdit" and self._edits is not None:
             self._edits.append(params["edit"])
             return {"applied": True}
-        raise LookupError(method)
+        return super().answer(method, params)
 
-    def _listen(self, method: str, params: Any) -> None:
+    def listen(self, method: str, params: Any) -> None:
+        """Take note of what the server loads, and of what it finds wrong."""
         if method == "$/progress":
             token, kind = str(params["token"]), params["value"]["kind"]
             if kind == "begin" and len(self.loading) < MAX_LOADS:
@@ -287,7 +299,7 @@ class LanguageServer(Connection):
             self._reports |= {one: told for one in self._documents if one == path_of(params["uri"])}
 
 
-async def version_of(server: Server, env: Mapping[str, str], config: LspConfig) -> str:
+async def ask_version(server: ServerDescription, env: Mapping[str, str], config: LspConfig) -> str:
     """Start a server in an empty folder, and return its version; raises `ToolFault`."""
     with TemporaryDirectory(prefix="outrider-lsp-") as folder:
         context = ToolContext(cwd=Path(folder), environment=env)

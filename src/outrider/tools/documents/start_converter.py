@@ -10,15 +10,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from outrider.processes.foreign_program import end_process
 from outrider.processes.threads import in_thread
-from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import ConvertConfig
-from outrider.tools.context import ToolContext
-from outrider.tools.web.reading import end
+from outrider.tools import ToolCode, ToolContext, ToolFault
 
 INSTALL = "pip install 'outrider[convert]'"
 MAX_TEXT_BYTES = 64 << 20
-_CONVERTER = str(Path(__file__).with_name("converter.py"))
+_CONVERTER = str(Path(__file__).with_name("converter_process.py"))
 
 
 def is_installed() -> bool:
@@ -64,7 +63,7 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
         message = f"{name} has {size:,} bytes; at most {config.max_bytes:,} are converted"
         raise ToolFault(ToolCode.TOO_LARGE, f"{message} (convert.maxBytes)")
     with tempfile.TemporaryFile(dir=context.spill_folder()) as output:
-        exit_code = await _ended(config, file, output, name)
+        exit_code = await _run_converter(config, file, output, name)
         output.seek(0)
         written = await in_thread(output.read)()
     try:
@@ -79,7 +78,7 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
     return await in_thread(context.mask.text)(told["text"]) if context.mask else told["text"]
 
 
-async def _ended(config: ConvertConfig, file: BinaryIO, output: BinaryIO, name: str) -> int:
+async def _run_converter(config: ConvertConfig, file: BinaryIO, output: BinaryIO, name: str) -> int:
     """Run the converter to its end, and return its exit code; raises `ToolFault`."""
     seconds = config.timeout_ms / 1000
     told = {
@@ -106,4 +105,4 @@ async def _ended(config: ConvertConfig, file: BinaryIO, output: BinaryIO, name: 
         message = f"Converting {name} took longer than {seconds:g} s (convert.timeoutMs)"
         raise ToolFault(ToolCode.TIMEOUT, message) from None
     finally:
-        await end(process)
+        await end_process(process)

@@ -2,7 +2,8 @@
 
 `resolve` decides from the text of a path and from where its links lead. It refuses what is outside,
 credential files, and for writers the folders that hold code or configuration. What was decided on
-is opened by `opening`, which a link put there later can't lead astray, and written by `storing`.
+is opened by `opening`, which a link put there later can't lead astray, and written by
+`atomic_replace`.
 """
 
 import os
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.workspaces import credentials, opening, storing
+from outrider.workspaces import atomic_replace, credentials, opening
 from outrider.workspaces.names import folded, shown_name, undisguised, unescaped
 from outrider.workspaces.workspace import Place
 
@@ -32,7 +33,7 @@ class FolderWorkspace:
     open_file = staticmethod(opening.open_file)
     open_folder = staticmethod(opening.open_folder)
     list_folder = staticmethod(opening.list_folder)
-    replace = staticmethod(storing.replace)
+    replace = staticmethod(atomic_replace.replace)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(map(os.path.realpath, self.roots)))
@@ -54,9 +55,9 @@ class FolderWorkspace:
         except (OSError, RecursionError):
             message = f"{shown_name(path)} is a link in a chain too long to follow"
             raise ToolFault(ToolCode.DENIED, message) from None
-        return self._decided(asked, real, writing=writing)
+        return self._decide(asked, real, writing=writing)
 
-    def _decided(self, asked: str, real: str, *, writing: bool) -> Place:
+    def _decide(self, asked: str, real: str, *, writing: bool) -> Place:
         """Return the place that the absolute path `asked`, really `real`, stands for."""
         root = containing(self.roots, real)
         if root is None or any(containing(_KERNEL_FOLDERS, path) for path in (asked, real)):
@@ -64,11 +65,8 @@ class FolderWorkspace:
         parts = _parts(real[len(root.rstrip("/")) :])
         place = Place(root, parts, self._shown(real), os.path.isdir(real))
         if not place.is_folder and (self.is_credential(asked) or self.is_credential(real)):
-            raise ToolFault(
-                ToolCode.DENIED,
-                f"{place.shown} is a credential file: tools don't open these unless the user sets "
-                "files.allowCredentialFiles",
-            )
+            unless = "tools don't open these unless the user sets files.allowCredentialFiles"
+            raise ToolFault(ToolCode.DENIED, f"{place.shown} is a credential file: {unless}")
         if writing:
             self._refuse_guarded(place, asked)
         return place
@@ -87,11 +85,9 @@ class FolderWorkspace:
         return containing(roots, os.path.normpath(os.path.join(self.roots[0], plain))) is None
 
     def _outside(self, asked: str) -> ToolFault:
-        return ToolFault(
-            ToolCode.DENIED,
-            f"{shown_name(asked)} is outside the working tree {shown_name(self.roots[0])}: only "
-            "paths in it, and in the roots the user allows, can be used",
-        )
+        where = f"{shown_name(asked)} is outside the working tree {shown_name(self.roots[0])}"
+        only = "only paths in it, and in the roots the user allows, can be used"
+        return ToolFault(ToolCode.DENIED, f"{where}: {only}")
 
     def _shown(self, path: str) -> str:
         """Return `path` relative to the working tree where it is inside, on one line."""

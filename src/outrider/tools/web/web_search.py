@@ -10,16 +10,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
-from outrider.tools.web.fetch import fetch_page
-from outrider.tools.web.marking import untrusted
+from outrider.protocol.quoting import untrusted
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
+from outrider.tools.web.fetch_content import fetch_page
 from outrider.tools.web.session import StoredPage, WebSession, web_of
 
 if TYPE_CHECKING:
-    from outrider.tools.web.providers import Provider
+    from outrider.tools.web.search_providers import SearchProvider
 
 MAX_QUERIES = 10
 MAX_QUERY_CHARACTERS = 2_000
@@ -91,7 +88,7 @@ async def web_search(
     if not wanted:
         raise ToolFault(ToolCode.BAD_PARAMETER, "Give query or queries.")
     session = web_of(context)
-    outcomes = await asyncio.gather(*(_searched(session, one, num_results) for one in wanted))
+    outcomes = await asyncio.gather(*(_search(session, one, num_results) for one in wanted))
     pages: dict[str, StoredPage] = {}
     for _, found in outcomes:
         for identity, page in found.items():
@@ -109,11 +106,11 @@ async def web_search(
     return data
 
 
-async def _searched(
+async def _search(
     session: WebSession, query: str, count: int
 ) -> tuple[dict[str, Any], dict[str, StoredPage]]:
     """Return what came of a query, and the pages found, each by its identity."""
-    from outrider.tools.web.providers import PROVIDERS
+    from outrider.tools.web.search_providers import PROVIDERS
 
     config = session.config
     auto = config.provider == "auto"
@@ -127,7 +124,7 @@ async def _searched(
         for name in dict.fromkeys(config.provider_priority if auto else (config.provider,)):
             provider = PROVIDERS[name]
             try:
-                found = merged(await _answer(session, provider, query, count))
+                found = pages_by_identity(await _answer(session, provider, query, count))
                 return told | {"provider": name}, dict(islice(found.items(), count))
             except ToolFault as fault:
                 code = int(fault.code)
@@ -143,7 +140,7 @@ async def _searched(
 
 
 async def _answer(
-    session: WebSession, provider: "Provider", text: str, count: int
+    session: WebSession, provider: "SearchProvider", text: str, count: int
 ) -> list[StoredPage]:
     keys, endpoints = session.keys, session.config.endpoints
     if missing := provider.missing(keys, endpoints):
@@ -163,7 +160,7 @@ async def _answer(
         raise ToolFault(ToolCode.UPSTREAM_FAILED if lost else fault.code, str(fault)) from None
 
 
-def merged(found: list[StoredPage]) -> dict[str, StoredPage]:
+def pages_by_identity(found: list[StoredPage]) -> dict[str, StoredPage]:
     """Return each page once by its identity, in the first place, with all that is known of it."""
     pages: dict[str, StoredPage] = {}
     for one in found:

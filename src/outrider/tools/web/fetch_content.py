@@ -7,11 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from outrider.processes.threads import in_thread
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.context import ToolContext
-from outrider.tools.formatting import Arguments, Formatter
-from outrider.tools.registry import tool
-from outrider.tools.web.marking import cleaned, one_line, untrusted
+from outrider.protocol.quoting import cleaned, harmless_line, untrusted
+from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.web.session import StoredPage, web_of
 
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ def _format_long(data: Any, arguments: Arguments) -> str:
 
 def _shown(page: Any, response_id: str) -> str:
     if "error" in page:
-        return f"{page['index']}: {one_line(page['url'])}: {page['error']}"
+        return f"{page['index']}: {harmless_line(page['url'])}: {page['error']}"
     parts = [untrusted(page["url"], page["text"], page["title"])]
     parts += [f"[{page['note']}]"] if page["note"] else []
     if page["next"] is not None:
@@ -93,31 +90,30 @@ async def fetch_page(context: ToolContext, url: str) -> StoredPage:
     """Return what an address gives, or the fault that kept it away; never raises `ToolFault`."""
     try:
         async with asyncio.timeout(PAGE_SECONDS):
-            return await _fetched(context, url)
+            return await _fetch(context, url)
     except ToolFault as error:
         fault = error
     except TimeoutError:
         fault = ToolFault(ToolCode.TIMEOUT, f"The page took longer than {PAGE_SECONDS:g} s")
     except Exception as error:  # whatever one page does, the others are still wanted
-        words = f"The page could not be read ({type(error).__name__})"
-        fault = ToolFault(ToolCode.INTERNAL, words)
+        fault = ToolFault(ToolCode.INTERNAL, f"The page could not be read ({type(error).__name__})")
     return StoredPage(url, "", about={"error": fault.message, "code": int(fault.code)})
 
 
-async def _fetched(context: ToolContext, url: str) -> StoredPage:
-    from outrider.tools.web.extract import extracted
+async def _fetch(context: ToolContext, url: str) -> StoredPage:
+    from outrider.tools.web.response_text import extract
 
     client, response, note = web_of(context).client, None, ""
     web_of(context).outgoing.check(url)
     if source := source_address(url):
         with suppress(ToolFault):
             response = await client.get(source)
-            note = f"Fetched as its source, {one_line(source)}."
+            note = f"Fetched as its source, {harmless_line(source)}."
     if response is None or (note and response.status >= 400):
         response, note = await client.get(url), ""
     raise_for_status(response)
-    found = await extracted(context, response)
-    about = {"asked": url, "note": f"{note} {one_line(found.get('note', ''), 1_200)}".strip()}
+    found = await extract(context, response)
+    about = {"asked": url, "note": f"{note} {harmless_line(found.get('note', ''), 1_200)}".strip()}
     text = await in_thread(cleaned)(found["text"])
     page = StoredPage(response.address.url, cleaned(found.get("title", "")), text, about)
     await in_thread(page.spill)(context.spill_folder())
@@ -139,7 +135,7 @@ def raise_for_status(response: "Response") -> None:
             text = ""
         # What isn't closed goes on to the end: looked for again and again, it would take long.
         text = re.sub(r"(?is)<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>", " ", text)
-        excerpt = one_line(text, MAX_EXCERPT_CHARACTERS)
+        excerpt = harmless_line(text, MAX_EXCERPT_CHARACTERS)
         said = f" It says:\n{untrusted(response.address.url, excerpt)}" if excerpt else ""
         raise ToolFault(response.fault_code, f"The server answered {response.status}.{said}")
 

@@ -14,15 +14,15 @@ import threading
 import time
 from collections.abc import Generator
 
+from outrider.processes.stopping import raise_if_stopped
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.workspaces.opening import READ, faults_about, listable, open_plain, opened_parent
+from outrider.workspaces.opening import READ, faults_about, open_listing, open_parent, open_plain
 from outrider.workspaces.workspace import (
     MAX_CONTENT_BYTES,
     TEMPORARY_PREFIX,
     FileVersion,
     Place,
     Rewrite,
-    raise_if_stopped,
 )
 
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -39,7 +39,7 @@ def replace(
     Returns what the file held before, None where there was none, and the new SHA-256.
     """
     lock = _LOCKS[hash(place.path) % len(_LOCKS)]
-    with faults_about(place), lock, opened_parent(place, make=make_folders) as folder:
+    with faults_about(place), lock, open_parent(place, make=make_folders) as folder:
         before, status = _existing(folder, place) or (None, None)
         content = rewrite(before)
         _remove_stale(folder)
@@ -49,7 +49,7 @@ def replace(
             _refuse_changed(folder, place, status)
             os.rename(temporary, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
         # A folder that may be written but not listed can't be synced.
-        with contextlib.suppress(PermissionError), listable(folder) as listing:
+        with contextlib.suppress(PermissionError), open_listing(folder) as listing:
             os.fsync(listing)
     return before, hashlib.sha256(content).hexdigest()
 
@@ -114,7 +114,11 @@ def _version(status: os.stat_result | None) -> tuple[int, ...] | None:
 def _remove_stale(folder: int) -> None:
     """Remove the hidden files of processes that were killed: those that no process has locked."""
     names: list[str] = []
-    with contextlib.suppress(OSError), listable(folder) as listing, os.scandir(listing) as entries:
+    with (
+        contextlib.suppress(OSError),
+        open_listing(folder) as listing,
+        os.scandir(listing) as entries,
+    ):
         names += [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
     for name in names:
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:

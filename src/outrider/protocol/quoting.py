@@ -3,6 +3,7 @@
 import re
 
 from outrider.protocol.jsonl import without_surrogates
+from outrider.protocol.text import one_line
 
 MAX_SOURCE_CHARACTERS = 500
 MAX_TITLE_CHARACTERS = 200
@@ -34,7 +35,7 @@ def cleaned(text: str) -> str:
 
 def untrusted(url: str, text: str, title: str = "") -> str:
     """Return fetched text marked as data, with its origin; nothing in it can end the mark."""
-    named = {"title": one_line(title, MAX_TITLE_CHARACTERS)} if title else {}
+    named = {"title": harmless_line(title, MAX_TITLE_CHARACTERS)} if title else {}
     return marked("untrusted-content", text, source=url, **named)
 
 
@@ -43,13 +44,13 @@ def marked(tag: str, text: str, **origin: str) -> str:
 
     The tag is one of those that `_FORGED` knows.
     """
-    values = {key: one_line(value).replace('"', "&quot;") for key, value in origin.items()}
+    values = {key: harmless_line(value).replace('"', "&quot;") for key, value in origin.items()}
     named = "".join(f' {key}="{value}"' for key, value in values.items())
     return f"<{tag}{named}>\n{_FORGED.sub('&lt;', cleaned(text))}\n</{tag}>"
 
 
-def one_line(text: str, most: int = MAX_SOURCE_CHARACTERS) -> str:
+def harmless_line(text: str, most: int = MAX_SOURCE_CHARACTERS) -> str:
     """Return what a page gave as part of a line of ours: it can begin no line and no mark."""
-    line = " ".join(cleaned(_BREAKS.sub(" ", text)).split())
+    line = cleaned(_BREAKS.sub(" ", text))
     line = re.sub("[<>\uff1c\uff1e]", lambda odd: "&lt;" if odd[0] in "<\uff1c" else "&gt;", line)
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return one_line(line, most)

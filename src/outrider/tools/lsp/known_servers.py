@@ -1,27 +1,22 @@
 """Which language servers there are, and which program is run for a file.
 
-Nothing that lies in the working tree is run, be it on PATH, in `node_modules` or in a virtual
-environment, unless the user trusts the repository. Only the user's own configuration names others.
+Only the user's own configuration names other servers.
 """
 
 import json
 import os
 import re
 import shutil
-import site
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from outrider.protocol.data import from_json
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import LspConfig, ServerConfig
-from outrider.settings.places import project_root
-from outrider.workspaces.folder import containing
+from outrider.workspaces.trusted_programs import TrustedPrograms
 from outrider.workspaces.workspace import Place
 
 MAX_FILES = 5_000
@@ -57,7 +52,7 @@ _IDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerDescription:
     """One language server: how it is called, what it is for, and how it is installed."""
 
     name: str
@@ -93,11 +88,13 @@ class Server:
         return json.loads(text)
 
 
-def _known(name: str, language: str, command: str, install: str, *more: Any, **rest: Any) -> Server:
+def _known(
+    name: str, language: str, command: str, install: str, *more: Any, **rest: Any
+) -> ServerDescription:
     types, markers = (tuple(words.split()) for words in _LANGUAGES[language])
     rest |= {"file_types": types, "root_markers": markers}
     words = tuple(command.format(name).split())
-    return Server(name, language, words, install.format(name), *more, **rest)
+    return ServerDescription(name, language, words, install.format(name), *more, **rest)
 
 
 _TESTED = True
@@ -134,13 +131,13 @@ SERVERS = (
 )
 
 
-def configured(config: LspConfig) -> list[Server]:
+def configured(config: LspConfig) -> list[ServerDescription]:
     """Return all servers: the user's own before ours, and what they change of ours changed."""
     known = {server.name: server for server in SERVERS}
-    own: list[Server] = []
+    own: list[ServerDescription] = []
     for name, entry in config.servers.items():
         given = from_json(ServerConfig, entry)
-        base = known.pop(name, None) or Server(name, name, (), "lsp.servers names it")
+        base = known.pop(name, None) or ServerDescription(name, name, (), "lsp.servers names it")
         types = tuple(f".{one.lstrip('.')}" for one in given.file_types)
         changed = {"command": given.command, "file_types": types}
         changed |= {"root_markers": given.root_markers, "options": given.initialization_options}
@@ -148,73 +145,22 @@ def configured(config: LspConfig) -> list[Server]:
     return [*own, *known.values()]
 
 
-_OWN_FOLDERS = ("node_modules/.bin", ".venv/bin")
-_LEADING = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "NODE_PATH", "NODE_OPTIONS")
-# No module of the tree, no download of a toolchain, no change of a lock file.
-_QUIET = {"PYTHONSAFEPATH": "1", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Where programs are looked for; nothing of an untrusted tree counts."""
-
-    environment: Mapping[str, str]
-    roots: Sequence[str]
-    trusted: bool = False
-
-    @classmethod
-    def of(
-        cls, folder: Path, env: Mapping[str, str], roots: Sequence[str] = (), *, trusted: bool
-    ) -> "Surroundings":
-        """Return the surroundings of a folder: outside of its roots and its whole repository."""
-        repository = project_root(folder, env) or folder
-        return cls(env, (*roots, str(folder), str(repository)), trusted)
-
-    def find(self, name: str) -> str | None:
-        """Return the program of this name; an absolute one is the user's own choice."""
-        if os.path.isabs(name):
-            return shutil.which(name)
-        own = [f"{root}/{folder}" for root in self.roots for folder in _OWN_FOLDERS]
-        # What was installed with us is as trustworthy, even if that is in the tree.
-        ours = [os.path.dirname(sys.executable), f"{site.getuserbase()}/bin"]
-        for folder in (*(own if self.trusted else ()), *ours, *self._path()):
-            found = shutil.which(name, path=folder) if name and "/" not in name else None
-            if found and (folder in ours or self._is_far(found)):
-                return found
-        return None
-
-    def for_server(self) -> dict[str, str]:
-        """Return the environment of a server."""
-        env = self.environment
-        kept = {name: env[name] for name in env if name not in _LEADING or self._is_far(env[name])}
-        return {**kept, **_QUIET, "PATH": os.pathsep.join(self._path())}
-
-    def _path(self) -> Iterator[str]:
-        folders = self.environment.get("PATH", os.defpath).split(os.pathsep)
-        return (one for one in folders if os.path.isabs(one) and self._is_far(one))
-
-    def _is_far(self, path: str) -> bool:
-        led = (path, os.path.realpath(path))
-        is_one = os.path.isabs(path) and os.pathsep not in path
-        return self.trusted or (is_one and not any(containing(self.roots, one) for one in led))
-
-
-def program_for(server: Server, around: Surroundings) -> Server:
+def program_for(server: ServerDescription, programs: TrustedPrograms) -> ServerDescription:
     """Return a server with the path of its program, or without and with what is missing."""
-    if server.runs and not around.trusted:
+    if server.runs and not programs.trusted:
         why = f"runs {server.runs}: it needs a repository in subagents.trustedProjects"
         return replace(server, problem=why)
     missing = f"isn't installed, or not executable: {server.install}"
-    return replace(server, path=around.find((*server.command, "")[0]), problem=missing)
+    return replace(server, path=programs.find((*server.command, "")[0]), problem=missing)
 
 
-def choose(path: str, config: LspConfig, around: Surroundings) -> Server:
+def choose(path: str, config: LspConfig, programs: TrustedPrograms) -> ServerDescription:
     """Return the server for a file; raises `ToolFault` that says what to install."""
     ending = os.path.splitext(path)[1].lower()
     fitting = [one for one in configured(config) if ending in one.file_types]
     preferred = {config.preferred.get(one.language) for one in fitting}
     fitting = [one for one in fitting if one.name in preferred] or fitting
-    found = [program_for(one, around) for one in fitting]
+    found = [program_for(one, programs) for one in fitting]
     for server in found:
         if server.path is not None:
             return server
@@ -223,7 +169,7 @@ def choose(path: str, config: LspConfig, around: Surroundings) -> Server:
     raise ToolFault(ToolCode.NOT_AVAILABLE, message)
 
 
-def root_of(place: Place, server: Server) -> str:
+def root_of(place: Place, server: ServerDescription) -> str:
     """Return the nearest folder above a file that is marked as a project, within its root."""
     for depth in range(len(place.parts) - 1, -1, -1):
         folder = os.path.join(place.root, *place.parts[:depth])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from outrider.masking import Masker
-from outrider.tools.files.text import LINES_ABOVE, Encoding, detect, marked
+from outrider.tools.files.text import LINES_ABOVE, Encoding, detect, encoding_by_mark
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 _FIRST_BYTES = 64 * 1024
@@ -67,7 +67,9 @@ class Block:
 def blocks_of(path: str, file: BinaryIO, *, binary: bool) -> Iterator[Block]:
     """Yield a file in bounded blocks; one that isn't text has none, unless `binary` is set."""
     start = file.read(_FIRST_BYTES)
-    encoding = (detect(start, len(start)) if b"\0" in start else marked(start)) or Encoding()
+    encoding = (
+        detect(start, len(start)) if b"\0" in start else encoding_by_mark(start)
+    ) or Encoding()
     chunks = _chunks(start, file, encoding)
     if encoding.codec != "utf-8":
         chunks = _in_utf8(chunks, encoding.codec)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import httpcore2
 
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.tools.web.addresses import is_listed, refusal
+from outrider.tools.web.addresses import is_listed, why_refused
 
 NEXT_ADDRESS_SECONDS = 5.0
 """How long an address of a host is tried before its next one is."""
@@ -22,7 +22,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host, as `socket.getaddrinfo` writes them."""
 
 
-async def resolved(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """Return the addresses that the system knows for a host."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -36,7 +36,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         allow_private: bool,
         allowed_hosts: Iterable[str],
         *,
-        resolve: Resolve = resolved,
+        resolve: Resolve = resolve_host,
         network: httpcore2.AsyncNetworkBackend | None = None,
     ) -> None:
         """`network` opens the connections to addresses that were checked."""
@@ -49,7 +49,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to an address of `host` that may be reached; raises `ToolFault`."""
-        *others, last = await self.checked(host, port)
+        *others, last = await self.resolve_checked(host, port)
         for address in others:
             try:
                 return await self._network.connect_tcp(
@@ -59,7 +59,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
                 continue
         return await self._network.connect_tcp(last, port, timeout, *args, **options)
 
-    async def checked(self, host: str, port: int) -> Sequence[str]:
+    async def resolve_checked(self, host: str, port: int) -> Sequence[str]:
         """Return the addresses of a host, all of which may be reached; raises `ToolFault`."""
         try:
             addresses = await self._resolve(host, port)
@@ -69,11 +69,9 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
             raise ToolFault(ToolCode.NOT_FOUND, f"{host} has no address")
         if not self._allow_private and not is_listed(host, port, self._allowed_hosts):
             for address in addresses:
-                if reason := refusal(address):
+                if reason := why_refused(address):
                     where = host if host == address else f"{host} ({address})"
-                    raise ToolFault(
-                        ToolCode.DENIED,
-                        f"{where} is {reason}, which web tools may not reach. The user can allow "
-                        "a host in web.allowedHosts.",
-                    )
+                    words = f"{where} is {reason}, which web tools may not reach"
+                    allow = "The user can allow a host in web.allowedHosts."
+                    raise ToolFault(ToolCode.DENIED, f"{words}. {allow}")
         return addresses
