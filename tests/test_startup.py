@@ -42,9 +42,18 @@ def test_what_needs_no_run_loads_no_machinery(command):
     assert not heavy & set(imported_by(code))
 
 
-def test_delegating_loads_no_provider_and_no_view():
-    heavy = {"pydantic", "pydantic_ai", "rich", "openai", "anthropic", "httpx2", "argparse"}
-    assert not heavy & set(imported_by("from outrider import subagent"))
+LIGHT = {
+    "from outrider import subagent": "pydantic pydantic_ai rich openai anthropic httpx2 argparse",
+    "import outrider.delegation.profiles": "pydantic",
+    "import outrider.schemas.output_schema": "jsonschema_rs orjson asyncio",
+    "from outrider.child.report_back import ReportBackTool": "jsonschema_rs pydantic pydantic_ai",
+}
+"""What is imported, and what that must not load."""
+
+
+@pytest.mark.parametrize("code", LIGHT)
+def test_what_can_do_without_a_library_does_not_load_it(code):
+    assert not set(LIGHT[code].split()) & set(imported_by(code))
 
 
 def test_version_is_told_and_is_the_package_s():
