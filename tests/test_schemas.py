@@ -493,6 +493,7 @@ LONG = 1_200_000
     ("schema", "value", "faults"),
     [
         ({"items": {"type": "integer"}}, [1234] * LONG, 0),
+        ({"items": {"type": "integer"}}, [1234] * LONG + ["x"], 2),
         ({"items": {"type": "integer"}}, ["x"] * LONG, 21),
         ({"maxLength": 5}, "x" * 5_000_000, 1),
         (FINDINGS, {"findings": [{"line": "1", "file": "x" * 60}] * 60_000}, 21),
