@@ -1,6 +1,7 @@
 """What tests share: a world of their own, with no setting, key or run of the machine's in it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,13 +35,44 @@ settings.register_profile("steady", deadline=None, suppress_health_check=[Health
 settings.load_profile("steady")
 
 
+# As it is before a test changes it: a program, a proxy or a registry of the machine's own counts.
+ENVIRONMENT = dict(os.environ)
+MEASURING = {name: value for name, value in ENVIRONMENT.items() if name.startswith("COVERAGE_")}
+"""The variables by which coverage measures a process that a test starts."""
+_tier: str | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the tier that `dev` runs; without one, all runs that can run here."""
+    parser.addoption("--tier", choices=("quick", "python", "all"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the tier for `needs`."""
+    global _tier
+    _tier = config.getoption("tier")
+
+
+def needs(program: str) -> str:
+    """Return where a program is that pip doesn't install; skips the test where it isn't there.
+
+    The tiers before `all` go without such programs everywhere, and so take as long everywhere.
+    """
+    found = shutil.which(program, path=ENVIRONMENT.get("PATH"))
+    if found is None:
+        pytest.skip(f"{program} isn't installed")
+    if _tier in ("quick", "python"):
+        pytest.skip(f"left to .ci/run, as it needs {program}")
+    return found
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI a skipped test is a failed one: what it needs has to be installed there."""
+    """In the last tier a skipped test is a failed one: what it needs has to be installed there."""
     report = yield
-    if report.skipped and os.environ.get("CI"):
+    if report.skipped and _tier == "all":
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which CI doesn't allow: {report.longrepr}"
     return report
