@@ -7,6 +7,8 @@ import pytest
 
 from test_masking import MASKER, PEM, streamed, upper
 
+pytestmark = pytest.mark.usefixtures("untraced")
+
 HOSTILE = [
     "a", "password=", 'password="', "password: x1 ", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----",
     "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAA\n", "://", "://a:", "://a:b@", "eyJ",

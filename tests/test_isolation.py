@@ -41,12 +41,19 @@ FLEEING = (
 )
 
 
+def fleeing(world: Path, mark: str) -> ScriptedModel:
+    """A model whose only tool call starts what tries to outlive it."""
+    write_agent(world, "bash")
+    return ScriptedModel(
+        [tool_call("bash", {"command": FLEEING.format(mark), "timeoutMs": 600_000})]
+    )
+
+
 @pytest.mark.usefixtures("start")
-async def test_what_tools_started_ends_with_the_run(world: Path) -> None:
+@pytest.mark.parametrize("is_killed", [False, True], ids=["cancelled", "killed"])
+async def test_what_tools_started_ends_with_the_run(world: Path, is_killed: bool) -> None:
     mark = f"{os.getpid()}.125"
-    write_agent(world, "bash")
-    steps = [tool_call("bash", {"command": FLEEING.format(mark), "timeoutMs": 600_000})]
-    with ScriptedModel(steps) as server:
+    with fleeing(world, mark) as server:
         os.environ.update(server.environment)
         running = asyncio.ensure_future(
             subagent("writer", "Go.", model=server.model, config=MAY_WRITE)
@@ -54,28 +61,13 @@ async def test_what_tools_started_ends_with_the_run(world: Path) -> None:
         while len(sleepers(mark)) < 5:
             assert not running.done(), running.result().text
             await asyncio.sleep(0.02)
-        running.cancel()
-        await asyncio.wait({running})
-    assert not sleepers(mark)
-
-
-@pytest.mark.usefixtures("start")
-async def test_what_tools_started_ends_with_a_child_that_was_killed(world: Path) -> None:
-    mark = f"{os.getpid()}.25"
-    write_agent(world, "bash")
-    steps = [tool_call("bash", {"command": FLEEING.format(mark), "timeoutMs": 600_000})]
-    with ScriptedModel(steps) as server:
-        os.environ.update(server.environment)
-        running = asyncio.ensure_future(
-            subagent("writer", "Go.", model=server.model, config=MAY_WRITE)
-        )
-        while len(sleepers(mark)) < 5:
-            assert not running.done(), running.result().text
-            await asyncio.sleep(0.02)
-        child = next(p for p in children_at_work() if p.ppid() in _pids(children_at_work()))
-        child.kill()
-        result = await running
-    assert result.details.results[0].exit_code == 137
+        if is_killed:
+            child = next(p for p in children_at_work() if p.ppid() in _pids(children_at_work()))
+            child.kill()
+            assert (await running).details.results[0].exit_code == 137
+        else:
+            running.cancel()
+            await asyncio.wait({running})
     assert not sleepers(mark)
 
 
@@ -85,13 +77,11 @@ def _pids(processes: list[psutil.Process]) -> set[int]:
 
 def test_what_tools_started_ends_with_a_parent_that_was_killed(world: Path) -> None:
     mark = f"{os.getpid()}.5"
-    write_agent(world, "bash")
-    steps = [tool_call("bash", {"command": FLEEING.format(mark), "timeoutMs": 600_000})]
     code = (
         "from outrider import subagent_sync\n"
         f"subagent_sync('writer', 'Go.', model='openai-chat:scripted', config={MAY_WRITE!r})"
     )
-    with ScriptedModel(steps) as server:
+    with fleeing(world, mark) as server:
         parent = psutil.Popen(
             [sys.executable, "-c", code], env={**os.environ, **COLD, **server.environment}
         )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import outrider
+from conftest import unmeasured_environment
 from outrider.models.lean_openai import LeanOpenAI
 from outrider.surfaces.parser import CommandParser, argument
 from outrider.testing import ScriptedModel, answer
@@ -49,7 +50,9 @@ def is_private(name: str) -> bool:
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    env = unmeasured_environment()  # coverage has loaded half of the standard library itself
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

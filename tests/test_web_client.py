@@ -27,13 +27,8 @@ from web_servers import Handler, Server, serving
 CONFIG = WebConfig(timeout_ms=20_000, max_bytes=100_000, allow_private_network=True)
 
 
-@contextlib.asynccontextmanager
-async def client(config: WebConfig = CONFIG, **options: Any):
-    made = WebClient(config, **options)
-    try:
-        yield made
-    finally:
-        await made.aclose()
+def client(config: WebConfig = CONFIG, **options: Any) -> contextlib.aclosing[WebClient]:
+    return contextlib.aclosing(WebClient(config, **options))
 
 
 async def got(url: str, config: WebConfig = CONFIG, **options: Any) -> Any:
