@@ -19,6 +19,8 @@ from typing import Any
 
 import psutil
 
+from conftest import MEASURING
+
 COMMAND = [sys.executable, "-m", "outrider"]
 PATIENCE_SECONDS = 60
 
@@ -61,7 +63,7 @@ class Door:
             base["OUTRIDER_WARM__KEEP_MINUTES"] = "0"  # nothing may stay behind
         else:
             base["XDG_RUNTIME_DIR"] = str(self._runtime)
-        return {**base, **(env or {})}
+        return {**base, **MEASURING, **(env or {})}
 
     def start(
         self, *arguments: str, env: Mapping[str, str] | None = None, **options: Any

@@ -1,6 +1,7 @@
 """What tests share: a world of their own, with no setting, key or run of the machine's in it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from outrider.processes import keeper_link
+from outrider.runtimes.native import fork_server
 from outrider.runtimes.native.fork_server import UserForkServer, hosted_fork_server
 
 SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
@@ -34,13 +37,76 @@ settings.register_profile("steady", deadline=None, suppress_health_check=[Health
 settings.load_profile("steady")
 
 
+# As it is before a test changes it: a program, a proxy or a registry of the machine's own counts.
+ENVIRONMENT = dict(os.environ)
+MEASURING = {name: value for name, value in ENVIRONMENT.items() if name.startswith("COVERAGE_")}
+"""The variables by which coverage measures a process that a test starts."""
+MEASURED_KEEPER = f"""
+import os, sys
+os.environ.update({MEASURING!r})
+import coverage
+coverage.process_startup()
+for name in {[*MEASURING]!r}:
+    del os.environ[name]
+sys.path.append(sys.argv.pop(1))
+from outrider.processes.keeper import main
+main()
+"""
+"""A keeper as our own, which starts without coverage, but measured."""
+TIERS = ("quick", "python", "all")
+SLOW = (
+    "adversity", "benchmarks", "cli_bad_calls", "cli_completion", "cli_doctor", "cli_lsp",
+    "cli_signals", "cli_web", "docs", "endings", "file_tools_bad_arguments", "find_about",
+    "fork_server", "hostile_masking", "isolation", "lsp_child", "lsp_faults", "lsp_servers", "mcp",
+    "mcp_install", "pi", "pi_host", "surroundings", "tools_handed_over",
+)  # fmt: skip
+"""What `--tier quick` leaves out: files that take ten seconds of one processor, or nearly.
+
+They are about floods, faults, hosts and processes that are killed; what is left tries each thing
+once, through every door. A new file is in it, until it gets slow.
+"""
+_tier: str | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the tier that `dev` runs; without one, all runs that can run here."""
+    parser.addoption("--tier", choices=TIERS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the tier for `needs`, and measure also what starts in an environment of its own."""
+    global _tier
+    _tier = config.getoption("tier")
+    if MEASURING:
+        fork_server.PLAIN_VARIABLES = (*fork_server.PLAIN_VARIABLES, *MEASURING)
+        keeper_link._KEEPER = (sys.executable, "-c", MEASURED_KEEPER, keeper_link._KEEPER[-1])
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what is slow where only a quick answer is wanted."""
+    return True if _tier == "quick" and collection_path.stem[5:] in SLOW else None
+
+
+def needs(program: str) -> str:
+    """Return where a program is that pip doesn't install; skips the test where it isn't there.
+
+    The tiers before `all` go without such programs everywhere, and so take as long everywhere.
+    """
+    found = shutil.which(program, path=ENVIRONMENT.get("PATH"))
+    if found is None:
+        pytest.skip(f"{program} isn't installed")
+    if _tier in ("quick", "python"):
+        pytest.skip(f"left to .ci/run, as it needs {program}")
+    return found
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI a skipped test is a failed one: what it needs has to be installed there."""
+    """In the last tier a skipped test is a failed one: what it needs has to be installed there."""
     report = yield
-    if report.skipped and os.environ.get("CI"):
+    if report.skipped and _tier == "all":
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which CI doesn't allow: {report.longrepr}"
     return report
@@ -140,6 +206,10 @@ def unmeasured_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("COV")}
 
 
-def is_measured() -> bool:
-    """Whether coverage slows this process down to a fraction of its speed."""
-    return sys.gettrace() is not None
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """No coverage in this process: for a test that is nothing but long loops of ours."""
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(trace)

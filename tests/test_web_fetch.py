@@ -4,7 +4,6 @@ import json
 import os
 import stat
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -149,12 +148,10 @@ async def test_a_page_that_takes_too_long_in_all_says_for_how_long(web, monkeypa
     assert outcome.envelope["code"] == 2002 and "took longer than 0.1 s" in outcome.text
 
 
-async def test_an_error_page_of_tags_that_never_close_takes_no_time(web):
-    before = time.process_time()
+async def test_an_error_page_of_tags_that_never_close_does_not_make_it_hang(web):
     for tag in ("<script ", "<style>", "</head ", "<"):
-        outcome = await web.fetch(web.serve("/e", tag * (20_000 // len(tag)), status=404))
+        outcome = await web.fetch(web.serve("/e", tag * (1_000_000 // len(tag)), status=404))
         assert outcome.envelope["code"] == 1003
-    assert time.process_time() - before < 0.3
 
 
 SOURCE = "def f():\n\tif x:\n\t    return  1   \n\n\n# end\r\n"

@@ -20,13 +20,8 @@ from web_servers import PUBLIC, Names, Network, serving
 CONFIG = WebConfig(timeout_ms=10_000)
 
 
-@contextlib.asynccontextmanager
-async def client(config: WebConfig = CONFIG, **options: Any):
-    made = WebClient(config, **options)
-    try:
-        yield made
-    finally:
-        await made.aclose()
+def client(config: WebConfig = CONFIG, **options: Any) -> contextlib.aclosing[WebClient]:
+    return contextlib.aclosing(WebClient(config, **options))
 
 
 async def fault_of(url: str, config: WebConfig = CONFIG, **options: Any) -> ToolFault:

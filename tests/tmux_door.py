@@ -4,16 +4,15 @@ import itertools
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
-import pytest
 
 from cli_door import COMMAND, PATIENCE_SECONDS, Door
+from conftest import needs
 from outrider.surfaces.text import width
 
 _numbers = itertools.count()
@@ -31,8 +30,7 @@ class Screen:
         term: str | None = None,
         program: Sequence[str] = COMMAND,
     ) -> None:
-        if not shutil.which("tmux"):
-            pytest.skip("tmux isn't installed, which draws the terminal")
+        needs("tmux")
         # Of its own: the server of an earlier screen may still be on its way out.
         self._socket = str(door.home / f"tmux-{next(_numbers)}")
         settings = Path(door.home / "tmux.conf")
