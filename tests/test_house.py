@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ SIZES = {
 
 
 def test_there_are_forty_questions_and_no_two_alike() -> None:
-    assert len({question for question, _, _ in QUESTIONS}) == len(QUESTIONS) >= 40
+    assert len({question for question, _, _ in QUESTIONS}) == len(QUESTIONS) == 40
 
 
 def test_the_answer_to_a_question_is_where_the_table_says() -> None:
@@ -106,3 +107,26 @@ def test_no_public_exception_of_ours_is_outside_the_tree() -> None:
         and not any(getattr(base, "id", "") == "OutriderError" for base in node.bases)
     }
     assert outside == {"errors.py: OutriderError"}
+
+
+def test_every_public_class_and_function_has_a_name_of_its_own() -> None:
+    """But for those that the glossary lists, which are the same idea each time."""
+    listed = (DOCS / "glossary.md").read_text().partition("## Names that stand in several")[2]
+    defined: dict[str, set[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                defined.setdefault(node.name, set()).add(str(path.relative_to(SOURCE)))
+    shared = {
+        name: files
+        for name, files in defined.items()
+        if len(files) > 1 and not name.startswith("_")
+    }
+    assert set(shared) == set(re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE)), shared
+
+
+def test_the_contract_of_imports_names_every_room() -> None:
+    """`exhaustive` makes import-linter fail where a new room isn't in it."""
+    contracts = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (rooms,) = (one for one in contracts["contracts"] if one["name"].startswith("The rooms"))
+    assert rooms["containers"] == ["outrider"] and rooms["exhaustive"] is True
