@@ -448,7 +448,7 @@ async def test_a_session_that_another_process_works_in_is_refused(world):
         session = MainSession(Caller(os.environ), lambda *_: None, folder=run.folder)
         result = await session.turn("Second?")
     assert result.details.error.code == "INVALID_INPUT"
-    assert "at work in another process" in result.text
+    assert "Another process is using this session" in result.text
 
 
 async def test_a_turn_knows_what_another_process_has_added_before_it(world, monkeypatch):
@@ -501,7 +501,7 @@ def test_a_run_that_is_no_session_cannot_be_resumed(world):
     with RunRecorder.create(runs_folder(os.environ)) as run:
         run.add_event({"type": "run", "agent": "explorer", "task": "Where?"})
     session = MainSession(Caller(os.environ), lambda *_: None)
-    for name, words in ((run.id, "is no session"), (None, "There is no session in")):
+    for name, words in ((run.id, "isn't a session"), (None, "There is no session in")):
         with pytest.raises(Refusal, match=words):
             session.resume(name)
 

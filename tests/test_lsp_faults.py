@@ -203,7 +203,8 @@ async def test_a_server_that_never_ends_loading_gives_an_answer_that_says_so(tre
     async with faulty(tree, "loads", times={"start_timeout_ms": 6_000}) as lsp:
         text = await lsp.text("definition", **ASKED)
         assert "app.py" in text and "still loading" in text
-        monkeypatch.setattr(language_server, "_LOOK_AROUND_SECONDS", 1_000)  # it is waited for only once
+        # It is waited for only once.
+        monkeypatch.setattr(language_server, "_LOOK_AROUND_SECONDS", 1_000)
         await lsp.text("definition", **ASKED)
 
 

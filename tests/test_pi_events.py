@@ -61,10 +61,10 @@ def test_an_answer_counts_once_pi_has_ended_its_work() -> None:
     [
         ("", "stop", "empty"),
         ("Half", "length", "token limit"),
-        ("Some", "error", "says no more"),
-        ("Some", "aborted", "says no more"),
-        ("Some", "", "says no more"),
-        ("Some", "pending", "says no more"),
+        ("Some", "error", "doesn't say why"),
+        ("Some", "aborted", "doesn't say why"),
+        ("Some", "", "doesn't say why"),
+        ("Some", "pending", "doesn't say why"),
     ],
 )
 def test_no_other_end_is_a_success(text: str, reason: str, words: str) -> None:
@@ -87,7 +87,7 @@ def test_an_older_pi_that_got_no_usage_is_not_believed() -> None:
     begun["message"]["stopReason"] = "stop"
     translated(translator, start, begun, end, turn_end, END)
     finish = translator.end(0)
-    assert finish is not None and "may be cut" in (finish.error or "")
+    assert finish is not None and "may be incomplete" in (finish.error or "")
 
 
 def test_the_model_that_answers_is_told() -> None:

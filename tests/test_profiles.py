@@ -215,7 +215,7 @@ async def test_a_type_that_nobody_registered_is_refused(world: Path) -> None:
     state = SubAgentState("Nope", "", "x")
     result = await SubAgentManager().run_sub_agent(state)
     assert result.error
-    assert "No profile 'Nope'. There are: subagent, Task, Explore" in result.task_result
+    assert "No profile 'Nope'. Known profiles: subagent, Task, Explore" in result.task_result
 
 
 # --- profiles of the host's own ------------------------------------------------------------------
@@ -260,10 +260,10 @@ async def test_a_profile_without_a_schema_argument_has_no_structured_output(
         ({"name": "Task"}, "already"),
         ({"agent": None}, "either an agent or an agent_arg"),
         ({"agent_arg": "what"}, "either an agent or an agent_arg"),
-        ({"prompt_arg": "prompt"}, "argument that it doesn't have"),
-        ({"output_schema_arg": "schema"}, "argument that it doesn't have"),
+        ({"prompt_arg": "prompt"}, "argument that its parameters lack"),
+        ({"output_schema_arg": "schema"}, "argument that its parameters lack"),
         ({"prompt_arg": "shape"}, "must require"),
-        ({"parameters": {"type": "object"}}, "argument that it doesn't have"),
+        ({"parameters": {"type": "object"}}, "argument that its parameters lack"),
     ],
 )
 def test_a_profile_that_could_never_work_is_not_taken(

@@ -32,12 +32,15 @@ def assert_refused(result: ToolResult, code: ErrorCode, *words: str, mode: str =
 BAD_INPUT = {
     "an empty agent": ({"agent": "", "task": "x"}, "agent is empty"),
     "a blank task": ({"agent": "explorer", "task": " \n"}, "task is empty"),
-    "an agent that is no text": ({"agent": 7, "task": "x"}, "agent is a int"),
-    "a task that is no text": ({"agent": "explorer", "task": ["x"]}, "task is a list"),
+    "an agent that is no text": ({"agent": 7, "task": "x"}, "agent must be a string, not int"),
+    "a task that is no text": (
+        {"agent": "explorer", "task": ["x"]},
+        "task must be a string, not list",
+    ),
     "a NUL in the task": ({"agent": "explorer", "task": "a\0b"}, "NUL"),
     "a lone surrogate in the task": ({"agent": "explorer", "task": "a\ud800b"}, "Unicode"),
     "a task of 10 MB": ({"agent": "explorer", "task": "x" * 10_000_000}, "10,000,000 bytes"),
-    "an agent of 10 MB": ({"agent": "x" * 10_000_000, "task": "x"}, "no agent's name"),
+    "an agent of 10 MB": ({"agent": "x" * 10_000_000, "task": "x"}, "the limit is 200"),
     "a missing folder": ({"agent": "explorer", "task": "x", "cwd": "/no/such"}, "/no/such"),
     "a file for a folder": ({"agent": "explorer", "task": "x", "cwd": "/etc/passwd"}, "folder"),
     "a NUL in the folder": ({"agent": "explorer", "task": "x", "cwd": "a\0"}, "directory"),

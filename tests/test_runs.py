@@ -178,7 +178,7 @@ def test_a_run_is_not_begun_on_a_disk_without_room_for_its_outcome(
         ended = on_a_small_disk(f"{fill}; {run}", server, tmp_path / "state")
         assert server.requests == []
     assert ended.returncode == 1
-    assert "No space left on device. Make room there" in ended.stderr
+    assert "No space left on device. Free some space there" in ended.stderr
 
 
 def test_a_run_that_is_not_begun_leaves_no_descriptor_open(

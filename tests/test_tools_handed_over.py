@@ -93,7 +93,7 @@ async def test_what_a_child_cannot_import_is_refused_before_it_starts(rooms: Mod
     for function, says in [
         (unnamed, "A child can't import the tool"),
         (nested(), "A child can't import the tool"),
-        (nested(in_main=True), "inner of __main__: it has to be at the top of a module"),
+        (nested(in_main=True), "inner from __main__: define it at the top level of a module"),
         (rooms.Desk().size, "A child can't import the tool"),
         (rooms.plain, "decorate it with @tool"),
         (rooms.read, "under a new name"),

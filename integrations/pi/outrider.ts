@@ -232,7 +232,7 @@ async function readHost(cwd: string): Promise<Host> {
 
 async function toolkit(words: string, ctx: ExtensionContext, pi: ExtensionAPI): Promise<void> {
   const [name = "help", ...rest] = words.split(/\s+/).filter(Boolean);
-  let text = `There is no report ${name}. There are: ${REPORTS.join(", ")}.`;
+  let text = `There is no report ${name}. Known reports: ${REPORTS.join(", ")}.`;
   let good = false;
   if (REPORTS.includes(name)) {
     text = "";

@@ -58,7 +58,7 @@ def subagent_sync(
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(subagent(agent, task, output_schema, **options))
-    raise RuntimeError("An event loop is running: write `await subagent(…)` instead.")
+    raise RuntimeError("An event loop is already running: use `await subagent(…)` instead.")
 
 
 class DelegationError(OutriderError):

@@ -38,14 +38,14 @@ def judged(ending: Ending, collector: Collector, config: Config) -> Verdict:
             outcome, error = collector.finish.outcome, collector.finish.error
         case "timed_out" if ending.timeout is TimeoutReason.IDLE:
             outcome, limit = Outcome.TIMED_OUT, limits.idle_timeout_ms
-            error = f"Nothing came from the child for {limit:,} ms (subagents.idleTimeoutMs)."
+            error = f"The child sent nothing for {limit:,} ms (subagents.idleTimeoutMs)."
         case "timed_out":
             outcome, limit = Outcome.TIMED_OUT, limits.timeout_ms
             error = f"The run took longer than {limit:,} ms (subagents.timeoutMs)."
         case "cancelled":
             outcome, error = Outcome.CANCELLED, "The run was cancelled."
         case "flooded":
-            error = f"The child flooded its output ({ending.detail}) and was stopped."
+            error = f"The child sent too much output ({ending.detail}) and was stopped."
             return Verdict(outcome, ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, error)
         case "not_started":
             error = _with_last_words(ending.detail or "The child could not be started.", ending)
@@ -61,7 +61,7 @@ def judged(ending: Ending, collector: Collector, config: Config) -> Verdict:
 
 def _with_last_words(error: str, ending: Ending) -> str:
     stderr = ending.errors.strip()[-MAX_STDERR:]
-    return f"{error} Its last words: {stderr}" if stderr else error
+    return f"{error} Last output on stderr: {stderr}" if stderr else error
 
 
 def conclude(
@@ -154,7 +154,7 @@ def _shown(
     if verdict.code is not None:
         error = ErrorInfo(verdict.code, result.error or verdict.outcome)
     elif cut:
-        where = f"the whole is in run {run.id}" if result.output_file else "the rest is lost"
+        where = f"run {run.id} has all of it" if result.output_file else "the rest is lost"
         error = ErrorInfo(ErrorCode.SUBAGENT_OUTPUT_TRUNCATED, f"The text was cut; {where}.")
     if run.problem:
         shown = f"{shown}\n\n[{run.problem}]"

@@ -114,8 +114,8 @@ class MainSession:
         own = (run for run in recorded_runs(runs) if run.opening.get("folder") == here)
         run = find_run(runs, name) if name else next(own, None)
         if run is None or "folder" not in run.opening:
-            which = f"Run {run.id} is no session" if run else f"There is no session in {here}"
-            raise invalid(f"{which} of the main agent. `outrider chat` begins one.")
+            which = f"Run {run.id} isn't a session" if run else f"There is no session in {here}"
+            raise invalid(f"{which} of the main agent. Start one with `outrider chat`.")
         self.folder = run.folder
         return run
 
@@ -123,14 +123,14 @@ class MainSession:
         try:
             run = RunRecorder.reopen(self.folder) if self.folder else RunRecorder.create(runs)
         except BlockingIOError:
-            raise invalid("This session is at work in another process.") from None
+            raise invalid("Another process is using this session. Wait for it to finish.") from None
         self.folder = run.folder
         return run
 
     def _prepared(self, text: str) -> Prepared:
         project, agent = self.project(), main_agent()
         if not text.strip():
-            raise invalid("The question is empty: say what you want to know or have done.")
+            raise invalid("The question is empty. Say what you want to know or have done.")
         request = Request(agent.name, text, cwd=self.cwd, definition=agent)
         check_input(request)
         may_write = self.allow_write or self.decide is not None

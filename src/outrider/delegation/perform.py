@@ -91,7 +91,7 @@ def recording(
         run = open_record(runs)
     except OSError as error:
         message = f"The run can't be recorded under {runs}: {error.strerror or error}."
-        advice = "Make room there, or name another folder in OUTRIDER_HOME."
+        advice = "Free some space there, or point OUTRIDER_HOME at another folder."
         raise Refusal(ErrorCode.SUBAGENT_FAILED, f"{message} {advice}") from None
     with run:
         yield run

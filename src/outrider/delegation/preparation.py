@@ -132,7 +132,7 @@ def assemble(
     """Return a delegation with the model that answers; raises `Refusal` where none can."""
     choice = project.choice(definition, request.model)
     if choice.problem:
-        raise invalid(f"The model from the {choice.reason} can't be used: {choice.problem}")
+        raise invalid(f"Can't use the model from the {choice.reason}: {choice.problem}")
     warnings = (*project.settings.warnings, *problems)
     return Prepared(
         request=request,

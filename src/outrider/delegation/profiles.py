@@ -76,13 +76,15 @@ def register_sub_agent(profile: SubAgentProfile) -> None:
     Its `parameters` are the schema of an object, with `properties` and `required`.
     """
     if profile.name in _profiles:
-        raise ValueError(f"There is a profile {profile.name!r} already: give it another name.")
+        raise ValueError(f"A profile {profile.name!r} exists already. Choose another name.")
     if (profile.agent is None) == (profile.agent_arg is None):
         raise ValueError(f"The profile {profile.name!r} needs either an agent or an agent_arg.")
     needed = {profile.prompt_arg, profile.agent_arg} - {None}
     named = needed | ({profile.description_arg, profile.output_schema_arg} - {None})
     if not named <= set(profile.parameters.get("properties", ())):
-        raise ValueError(f"The profile {profile.name!r} names an argument that it doesn't have.")
+        raise ValueError(
+            f"The profile {profile.name!r} names an argument that its parameters lack."
+        )
     if not needed <= set(profile.parameters.get("required", ())):
         raise ValueError(f"The profile {profile.name!r} must require {sorted(map(str, needed))}.")
     _profiles[profile.name] = profile
@@ -93,7 +95,7 @@ def sub_agent_profile(name: str) -> SubAgentProfile:
     try:
         return _profiles[name]
     except KeyError:
-        raise LookupError(f"No profile {name!r}. There are: {', '.join(_profiles)}.") from None
+        raise LookupError(f"No profile {name!r}. Known profiles: {', '.join(_profiles)}.") from None
 
 
 def _register(name: str, about: str, agent: str | None, /, **texts: str) -> None:

@@ -45,18 +45,18 @@ def check_input(request: Request) -> None:
         texts["model"] = request.model
     for name, value in texts.items():
         if not isinstance(value, str):
-            raise invalid(f"{name} is a {type(value).__name__}; it has to be a text.")
+            raise invalid(f"{name} must be a string, not {type(value).__name__}.")
         if "\0" in value:
-            raise invalid(f"{name} holds a NUL character, which no text may. Take it out.")
+            raise invalid(f"{name} contains a NUL character. Remove it.")
         if jsonl.without_surrogates(value) != value:
-            raise invalid(f"{name} isn't valid Unicode: it holds half a character. Use UTF-8.")
+            raise invalid(f"{name} isn't valid Unicode: it contains a lone surrogate. Use UTF-8.")
         if not value.strip() and name != "model":
             raise invalid(f"{name} is empty. Give both an agent and a task.")
     if len(request.agent) > MAX_NAME:
-        raise invalid(f"agent is {len(request.agent)} characters long: that is no agent's name.")
+        raise invalid(f"agent is {len(request.agent)} characters long; the limit is {MAX_NAME}.")
     if (size := len(request.task.encode())) > MAX_TASK_BYTES:
         advice = "Put the bulk into a file and name the file in the task."
-        raise invalid(f"The task is {size:,} bytes long; {MAX_TASK_BYTES:,} is the most. {advice}")
+        raise invalid(f"The task is {size:,} bytes long; the limit is {MAX_TASK_BYTES:,}. {advice}")
 
 
 def tool_sources(tools: Sequence[Any]) -> dict[str, str]:
@@ -66,15 +66,15 @@ def tool_sources(tools: Sequence[Any]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for function in tools:
         if (made := tool_of(function)) is None or is_own(made.name):
-            raise invalid(f"{function!r} is no tool: decorate it with @tool under a new name.")
+            raise invalid(f"{function!r} isn't a tool: decorate it with @tool, under a new name.")
         module, name = function.__module__, function.__qualname__
         try:
             is_found = attrgetter(name)(sys.modules[module]) is function
         except (KeyError, AttributeError):  # a lambda, or a function inside of another
             is_found = False
         if not is_found or module == "__main__":
-            where = "it has to be at the top of a module that isn't the script itself"
-            raise invalid(f"A child can't import the tool {name} of {module}: {where}.")
+            where = "define it at the top level of a module other than the script itself"
+            raise invalid(f"A child can't import the tool {name} from {module}: {where}.")
         sources[made.name] = f"{module}:{name}"
     return sources
 
@@ -95,7 +95,7 @@ def working_directory(cwd: str | os.PathLike[str] | None) -> Path:
     except (OSError, ValueError) as error:
         raise invalid(f"The working directory can't be used: {error}.") from None
     if not path.is_dir():
-        raise invalid(f"The working directory {path} isn't a folder that exists.")
+        raise invalid(f"The working directory {path} doesn't exist or isn't a folder.")
     if not os.access(path, os.R_OK | os.X_OK):
         raise invalid(f"The working directory {path} can't be read.")
     return path

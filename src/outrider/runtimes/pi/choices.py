@@ -82,7 +82,7 @@ def _named(name: str, reason: str, env: Mapping[str, str]) -> ModelChoice:
     """Return a model that is written as ours are, `provider:name`, or as pi's, `provider/name`."""
     provider, *rest = re.split("[:/]", name, maxsplit=1)
     if not (provider and "".join(rest)):
-        problem = f"{name!r} can't be run by pi: name one as provider:name."
+        problem = f"pi can't run {name!r}. Write it as provider:name."
         return ModelChoice(name, reason, problem)
     return ModelChoice(f"{provider}:{rest[0]}", reason, variables=_variables(provider, env))
 

@@ -22,11 +22,11 @@ from outrider.schemas.values import is_array
 MAX_ERROR = 2_000
 TOOL_TIMEOUT_SECONDS = 120.0
 """How long a tool without a timeout of its own may be silent and still count as at work."""
-EMPTY = "The model gave an empty answer."
+EMPTY = "The model's answer is empty."
 CUT = "The model's answer was cut at its token limit."
-FAILED = "The model's provider failed, and pi says no more than that."
-UNSURE = "The answer may be cut: no usage came after it, and this pi doesn't tell. Update pi."
-NO_PRICE = "pi knows no price of the model, so subagents.budget.maxCost can't be kept."
+FAILED = "The model's provider failed; pi doesn't say why."
+UNSURE = "The answer may be incomplete: pi sent no usage after it. Update pi."
+NO_PRICE = "pi has no price for the model, so subagents.budget.maxCost can't be enforced."
 # Known by how they begin: they repeat all that was said, and can be of any length.
 REPEATING = (b'{"type":"agent_end"', b'{"type":"turn_end"')
 _STOP_REASONS = {"toolUse": "tool_call", "aborted": "error", "": "error"}

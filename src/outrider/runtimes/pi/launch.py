@@ -18,7 +18,7 @@ def become_pi() -> None:
         size = int(start.readline() or 1)
         told = start.read(size)
     if len(told) < size:
-        sys.exit("What to run was cut off: the parent has gone.")
+        sys.exit("The command was cut off: the parent is gone.")
     cwd, count, *parts = told.split(b"\0")  # JSON would take longer to load
     command, variables = parts[: int(count)], parts[int(count) :]
     os.chdir(cwd)

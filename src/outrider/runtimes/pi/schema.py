@@ -35,6 +35,6 @@ def reported(finish: TaskFinishEvent, report: JudgedReport) -> TaskFinishEvent:
         finish = replace(finish, outcome=Outcome.COMPLETED, error=None)
         return replace(finish, structured_output=report.value, has_structured_output=True)
     faults = tuple(fault.to_dict() for fault in report.faults)
-    error = "Neither of 2 answers fitted the output schema."
+    error = "Neither of the 2 answers fits the output schema."
     finish = replace(finish, outcome=Outcome.SCHEMA_FAILED, error=error, schema_faults=faults)
     return replace(finish, last_report=report.value, has_last_report=True)

@@ -87,7 +87,7 @@ async def run_pi(
         command = [*call.command, *message]
         parts = (brief.cwd, str(len(command)), *command, *variables)
         if any("\0" in part for part in parts):
-            raise StartFailed(f"a null byte is in the name of its model, {brief.model!r}")
+            raise StartFailed(f"its model's name contains a null byte: {brief.model!r}")
         told = os.fsencode("\0".join(parts))
         start = b"%d\n%b" % (len(told), told)
         links = start_cold(LAUNCH, start, call.environment, left_ms, files)
