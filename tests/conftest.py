@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from outrider.processes import keeper_link
-from outrider.runtimes.native import fork_server
-from outrider.runtimes.native.fork_server import UserForkServer, hosted_fork_server
+from outrider.runtimes.native import fork_client
+from outrider.runtimes.native.fork_client import UserForkServer, hosted_fork_server
 
 SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
     global _tier
     _tier = config.getoption("tier")
     if MEASURING:
-        fork_server.PLAIN_VARIABLES = (*fork_server.PLAIN_VARIABLES, *MEASURING)
+        fork_client.PLAIN_VARIABLES = (*fork_client.PLAIN_VARIABLES, *MEASURING)
         keeper_link._KEEPER = (sys.executable, "-c", MEASURED_KEEPER, keeper_link._KEEPER[-1])
 
 

@@ -28,7 +28,7 @@ from outrider.processes import guardian
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
 from outrider.runtimes.native import links, runtime
-from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.runtimes.native.fork_client import hosted_fork_server
 from outrider.testing import (
     ModelRequest,
     ScriptedModel,
@@ -250,7 +250,7 @@ def test_a_host_without_standard_streams_starts_children_both_ways(
     code = f"""
         import asyncio, os
         from outrider import subagent
-        from outrider.runtimes.native.fork_server import hosted_fork_server
+        from outrider.runtimes.native.fork_client import hosted_fork_server
 
         async def main():
             for number in {closed!r}:  # now, for the event loop's own must not take their place

@@ -29,7 +29,7 @@ from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
 from outrider.protocol.fork_messages import READY, STATUS, STOP, StartRequest
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes.native.fork_server import UserForkServer, code_identity, hosted_fork_server
+from outrider.runtimes.native.fork_client import UserForkServer, code_identity, hosted_fork_server
 from outrider.testing import ModelRequest, ScriptedModel, Step, answer, silence
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are warm on Linux only")
@@ -109,7 +109,7 @@ async def test_a_fork_server_that_was_killed_is_replaced(world: Path) -> None:
 
 HOST = """
 import asyncio, time
-from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.runtimes.native.fork_client import hosted_fork_server
 assert asyncio.run(hosted_fork_server().ready("openai-chat"))
 print(hosted_fork_server().pid, flush=True)
 time.sleep(100)
@@ -131,7 +131,7 @@ def test_a_fork_server_ends_with_its_host(world: Path) -> None:
 async def test_a_fork_server_of_other_code_is_replaced(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outrider.runtimes.native.fork_server.LOOK_EVERY_SECONDS", 0)
+    monkeypatch.setattr("outrider.runtimes.native.fork_client.LOOK_EVERY_SECONDS", 0)
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
         first = await until_warm()
@@ -141,7 +141,7 @@ async def test_a_fork_server_of_other_code_is_replaced(
         assert result.text == "You asked: First."
         second = await until_warm()
         assert second.pid != first.pid
-        monkeypatch.setattr("outrider.runtimes.native.fork_server.code_identity", lambda: "another")
+        monkeypatch.setattr("outrider.runtimes.native.fork_client.code_identity", lambda: "another")
         assert (await until_warm()).pid not in {first.pid, second.pid}
 
 
@@ -152,8 +152,8 @@ def test_any_change_of_the_code_is_another_identity(
     (package / "below").mkdir(parents=True)
     for file in (package / "__init__.py", package / "below/one.py"):
         file.write_text("a = 1\n")
-    own_file = str(package / "runtimes/native/fork_server.py")
-    monkeypatch.setattr("outrider.runtimes.native.fork_server.__file__", own_file)
+    own_file = str(package / "runtimes/native/fork_client.py")
+    monkeypatch.setattr("outrider.runtimes.native.fork_client.__file__", own_file)
     seen = [code_identity(), code_identity()]
     (package / "below/one.py").write_text("ab = 1\n")
     seen.append(code_identity())

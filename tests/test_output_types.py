@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from outrider import DelegationError, ErrorCode, delegate
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.runtimes.native.fork_client import hosted_fork_server
 from outrider.testing import ScriptedModel, answer, tool_call
 
 

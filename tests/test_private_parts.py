@@ -138,7 +138,7 @@ def test_a_parser_knows_its_arguments_and_their_groups() -> None:
 CONVERTERS = """
 import sys
 from importlib import import_module
-from outrider.tools.documents import converter
+from outrider.tools.documents import converter_process as converter
 for kind in converter._KINDS:
     assert converter.converter(kind).convert, kind
     about = import_module("markitdown._stream_info").StreamInfo(extension=".x")

@@ -22,7 +22,7 @@ from outrider.delegation.profiles import (
 )
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.runtimes.native.fork_client import hosted_fork_server
 from outrider.settings.files import load_settings
 from outrider.testing import ModelRequest, ScriptedModel, answer, tool_call
 

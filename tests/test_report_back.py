@@ -17,7 +17,7 @@ from outrider.delegation.api import subagent
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
-from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.runtimes.native.fork_client import hosted_fork_server
 from outrider.testing import (
     ModelRequest,
     ScriptedModel,

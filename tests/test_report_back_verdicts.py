@@ -27,7 +27,7 @@ from outrider.protocol.envelope import ToolCode
 from outrider.protocol.events import Event, TaskFinishEvent, ToolResultEndEvent, ToolStartEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.usage import Usage
-from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.runtimes.native.fork_client import hosted_fork_server
 from outrider.schemas.arguments import read_arguments
 from outrider.schemas.output_schema import load_schema
 from outrider.settings.keys import BudgetConfig

@@ -18,7 +18,7 @@ from conftest import wait_until
 from outrider import Outcome, subagent
 from outrider.protocol.brief import Brief
 from outrider.runtimes.native import runtime as native
-from outrider.runtimes.native.fork_server import (
+from outrider.runtimes.native.fork_client import (
     HostedForkServer,
     UserForkServer,
     code_identity,
@@ -239,7 +239,7 @@ async def test_a_host_that_changes_its_surroundings_gets_another_fork_server(
         with pytest.raises(StartFailed):
             await fork_server.start_child(Brief("0", "x", "", "", "openai-chat:x", "/"), {})
         assert fork_server.pid == first  # other threads may still need it
-        monkeypatch.setattr("outrider.runtimes.native.fork_server.MIN_LIFE_SECONDS", 0)
+        monkeypatch.setattr("outrider.runtimes.native.fork_client.MIN_LIFE_SECONDS", 0)
         assert await fork_server.ready("openai-chat")
         assert fork_server.pid != first
     finally:
@@ -289,7 +289,7 @@ async def test_a_cold_start_gets_the_time_that_is_left(
 ASK = """
 import asyncio, os
 from outrider.protocol.brief import Brief
-from outrider.runtimes.native.fork_server import UserForkServer
+from outrider.runtimes.native.fork_client import UserForkServer
 from outrider.runtimes.native.links import StartFailed
 brief = Brief("00000000", "x", "You.", "Go.", "openai-chat:x", "/")
 try:

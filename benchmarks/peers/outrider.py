@@ -36,7 +36,7 @@ class Library:
         """Set the queue's width; in warm mode also wait until the fork server is ready."""
         self._settings = outrider_config(self._mode, concurrent)
         if self._mode == "warm":
-            from outrider.runtimes.native.fork_server import hosted_fork_server
+            from outrider.runtimes.native.fork_client import hosted_fork_server
 
             if not await hosted_fork_server().ready("openai-chat"):
                 raise SystemExit("Outrider's warm process could not be started.")

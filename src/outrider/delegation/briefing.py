@@ -1,16 +1,11 @@
-"""What a child is told: its brief, its system prompt, and its environment.
-
-The environment has the key of the child's own provider, and no other secret.
-"""
+"""What a child is told: its brief, and in it the system prompt."""
 
 import os
 import sys
 
-from outrider.delegation.depth import current_depth
 from outrider.delegation.preparation import Prepared
-from outrider.processes.hiding import hide_environment
-from outrider.protocol.brief import RUN_VARIABLE, Brief, BudgetLimits
-from outrider.protocol.catalogue import REPORT_BACK, keys_of, reach_network, run_commands
+from outrider.protocol.brief import Brief, BudgetLimits
+from outrider.protocol.catalogue import REPORT_BACK, reach_network
 from outrider.protocol.data import to_json
 from outrider.protocol.jsonl import without_surrogates
 from outrider.records.runs import RunRecorder
@@ -78,27 +73,3 @@ def system_prompt(prepared: Prepared) -> str:
     if prepared.schema is not None and prepared.runtime.has_report_back:
         rules = f"{rules}\n{REPORT_BACK_RULE}"
     return f"{agent.system_prompt.strip()}\n\n{rules}"
-
-
-def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
-    """Return the environment without secrets, with the provider's own variables."""
-    env = prepared.project.env
-    keys = {key for tool in prepared.permit.tools for key in keys_of(tool) if key in env}
-    depth = current_depth(env) + (prepared.main_turn is None)  # a main agent was not delegated to
-    marks = ("OUTRIDER_SUBAGENT_CHILD", "PI_SUBAGENT_CHILD") if depth else ()
-    return {
-        **prepared.project.child_env,
-        **{key: env[key] for key in keys},
-        **prepared.choice.environment(env),
-        **dict.fromkeys(marks, "1"),
-        "OUTRIDER_SUBAGENT_DEPTH": str(depth),
-        RUN_VARIABLE: run_id,
-        "PYTHONSAFEPATH": "1",
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
-def hide_secrets(prepared: Prepared) -> None:
-    """Keep our secrets from the commands of a child that runs any."""
-    if run_commands(prepared.permit.tools):
-        hide_environment(frozenset(os.environ.keys() - prepared.project.plain_env.keys()))

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from outrider.delegation.admission import max_children, process_admission
-from outrider.delegation.briefing import brief_for, child_environment, hide_secrets
+from outrider.delegation.briefing import brief_for
+from outrider.delegation.child_environment import child_environment, hide_secrets
 from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
+from outrider.delegation.confirmation import Confirm
 from outrider.delegation.event_masking import EventMasker
-from outrider.delegation.preparation import Confirm, Prepared, prepare
+from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor

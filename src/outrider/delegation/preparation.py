@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from outrider.agents.definitions import AgentDefinition, normal_name
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Permit
-from outrider.agents.trust import Clearance
+from outrider.delegation.confirmation import Confirm, ask_for_permit
 from outrider.delegation.depth import check_depth
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import (
@@ -25,11 +25,8 @@ from outrider.models.resolution import ModelChoice
 from outrider.protocol.brief import MainTurn
 from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.runtimes.registry import RuntimeKind, runtime_kind
+from outrider.runtimes.capabilities import RuntimeKind, runtime_kind
 from outrider.settings.keys import Config
-
-Confirm = Callable[[AgentDefinition, str], Awaitable[bool | None]]
-"""Asks the user whether a repository's agent may run, and says why; None: nobody has answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,7 @@ async def prepare(
         project = project.with_modules(sources.values())
         listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
         definition = replace(definition, tools=(*listed, *sources))
-    given, problems = await _permit(project, definition, confirm)
+    given, problems = await ask_for_permit(project, definition, confirm)
     return assemble(request, project, definition, given, problems)
 
 
@@ -99,27 +96,6 @@ def _check(request: Request, project: Project) -> None:
     check_depth(project.config, project.env)
     check_input(request)
     check_schema(request.output_schema)
-
-
-async def _permit(
-    project: Project, definition: AgentDefinition, confirm: Confirm | None
-) -> tuple[Permit, tuple[str, ...]]:
-    """Return what an agent gets that may run, and what is wrong with the user's own tools.
-
-    Where the user has to be asked, this is the one place that does it.
-    """
-    given, problems = project.permit(definition, interactive=confirm is not None)
-    clearance, reason = project.clearance(definition, given, interactive=confirm is not None)
-    if confirm is not None and clearance is Clearance.ASK:
-        answer = await confirm(definition, reason)
-        if answer is None:  # then the policy decides
-            return await _permit(project, definition, None)
-        clearance = Clearance.RUN if answer else Clearance.ASK
-    if clearance is not Clearance.RUN:
-        refused = "was not confirmed" if clearance is Clearance.ASK else "may not run"
-        refusal = f"The agent {definition.name} {refused}: {reason}."
-        raise Refusal(ErrorCode.SUBAGENT_DISABLED, refusal)
-    return given, problems
 
 
 def assemble(

@@ -23,7 +23,7 @@ from outrider.models.local_servers import LocalServer, probe_local_servers
 from outrider.models.resolution import ModelChoice, other_choices
 from outrider.protocol.catalogue import CATALOGUE, is_own
 from outrider.protocol.data import to_json
-from outrider.runtimes.registry import ModelWishes, runtime_kind
+from outrider.runtimes.capabilities import ModelWishes, runtime_kind
 from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.keys import Config

@@ -49,12 +49,13 @@ class NativeRuntime:
     ) -> ChildExit:
         if not self._keep_minutes or sys.platform != "linux":
             return ChildExit(started=False)
-        from outrider.runtimes.native import fork_server
+
+        from outrider.runtimes.native import fork_client
 
         try:
-            server = fork_server.hosted_fork_server()
+            server = fork_client.hosted_fork_server()
             if self._one_shot:
-                server = fork_server.UserForkServer(self._env, self._keep_minutes)
+                server = fork_client.UserForkServer(self._env, self._keep_minutes)
             links = await server.start_child(brief, environment)
         except (StartFailed, OSError):
             return ChildExit(started=False)

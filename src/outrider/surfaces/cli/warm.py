@@ -4,7 +4,7 @@ import os
 import time
 from argparse import Namespace
 
-from outrider.runtimes.native.fork_server import UserForkServer
+from outrider.runtimes.native.fork_client import UserForkServer
 from outrider.surfaces.parser import bad_call, flag
 from outrider.surfaces.terminal import output
 from outrider.surfaces.text import count, duration

@@ -19,7 +19,7 @@ from outrider.processes.reaping import libc
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
 from outrider.protocol.results import Details, refused
-from outrider.runtimes.native.fork_server import hosted_fork_server
+from outrider.runtimes.native.fork_client import hosted_fork_server
 from outrider.settings.keys import Config
 from outrider.surfaces.mcp.connection import ClientRequest
 from outrider.surfaces.mcp.results import call_result, handle, recorded_result
