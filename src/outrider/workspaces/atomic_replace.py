@@ -17,7 +17,7 @@ from collections.abc import Generator
 from outrider.processes.stopping import raise_if_stopped
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.opening import READ, faults_about, open_listing, open_parent, open_plain
-from outrider.workspaces.workspace import (
+from outrider.workspaces.place import (
     MAX_CONTENT_BYTES,
     TEMPORARY_PREFIX,
     FileVersion,

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.workspace import TEMPORARY_PREFIX, FolderEntry, OpenFolder, Place
+from outrider.workspaces.place import TEMPORARY_PREFIX, FolderEntry, Place
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -64,7 +64,7 @@ def open_file(place: Place) -> Generator[BinaryIO, None, None]:
 
 
 @contextlib.contextmanager
-def open_folder(place: Place) -> Generator[OpenFolder, None, None]:
+def open_folder(place: Place) -> Generator["OpenFolder", None, None]:
     """Hold a folder open for a program to run in."""
     # The kernel's files may have no end.
     excluded = ("proc", "sys", "dev") if place.path == "/" else ()
@@ -72,19 +72,25 @@ def open_folder(place: Place) -> Generator[OpenFolder, None, None]:
         path = f"/proc/self/fd/{listing}"
         if sys.platform == "darwin":
             path = os.fsdecode(fcntl.fcntl(listing, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
-        is_repository = os.path.lexists(f"{path}/.git")
-        with contextlib.closing(_Below(listing)) as below:
-            yield OpenFolder(path, is_repository, below.size, below.open, excluded)
+        with contextlib.closing(OpenFolder(listing, path, excluded)) as opened:
+            yield opened
 
 
-class _Below:
-    """Reaches plain files below an open folder, step by step, following no link.
+class OpenFolder:
+    """A folder that is held open for a program to run in, and the plain files below it.
 
     A program that walks a tree opens by paths, and a link that is put in the way leads it out of
-    the tree. What it reports is real only if it is found here too.
+    the tree. What it reports is real only if it is found here too, step by step, following no
+    link. `size` and `open` are quick for paths in order.
     """
 
-    def __init__(self, folder: int) -> None:
+    def __init__(self, folder: int, path: str, excluded: tuple[str, ...]) -> None:
+        self.path = path
+        """Leads to this folder, even if another one has taken its name since."""
+        self.is_repository = os.path.lexists(f"{path}/.git")
+        """Whether it is the top of a git repository: ignore files above it don't apply."""
+        self.excluded = excluded
+        """Names in it that no program may enter."""
         self._way: list[tuple[str, int]] = [("", folder)]
 
     def size(self, path: str) -> int | None:

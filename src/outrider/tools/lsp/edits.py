@@ -17,7 +17,7 @@ from outrider.tools.files.edit import (
     ended_alike,
 )
 from outrider.tools.lsp.positions import entries, path_of, read_source
-from outrider.workspaces.workspace import FileVersion, Place
+from outrider.workspaces.place import FileVersion, Place
 
 MAX_FILES = 500
 

@@ -16,8 +16,8 @@ from typing import Any
 from outrider.protocol.data import from_json
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import LspConfig, ServerConfig
+from outrider.workspaces.place import Place
 from outrider.workspaces.trusted_programs import TrustedPrograms
-from outrider.workspaces.workspace import Place
 
 MAX_FILES = 5_000
 MAX_ENTRIES = 50_000

@@ -25,7 +25,7 @@ from outrider.tools.lsp.known_servers import (
     write_compile_commands,
 )
 from outrider.tools.lsp.positions import SourceText, entries, path_of, read_source, uri_of
-from outrider.workspaces.workspace import Place
+from outrider.workspaces.place import Place
 
 MAX_OPEN_DOCUMENTS = 20
 MAX_LOADS = 500

@@ -15,7 +15,7 @@ from outrider.tools.lsp.language_server import LanguageServer
 from outrider.tools.lsp.positions import Hit, SourceText, entries, hit, path_of, uri_of
 from outrider.tools.lsp.session import LspSession
 from outrider.workspaces.path_guard import containing
-from outrider.workspaces.workspace import Place
+from outrider.workspaces.place import Place
 
 TIMEOUT_MS = 900_000
 """Only a last resort: lsp.requestTimeoutMs and lsp.startTimeoutMs end what takes too long."""

@@ -14,8 +14,8 @@ from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.lsp import known_servers
 from outrider.tools.lsp.known_servers import ServerDescription
 from outrider.tools.lsp.language_server import LanguageServer
+from outrider.workspaces.place import Place
 from outrider.workspaces.trusted_programs import TrustedPrograms
-from outrider.workspaces.workspace import Place
 
 MAX_LANGUAGES = 3
 MAX_SERVERS = 4
