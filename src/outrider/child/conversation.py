@@ -67,10 +67,7 @@ class Conversation:
     async def request(
         self, turn: int, history: History, tools: Sequence[ToolDefinition], schema: Any = None
     ) -> ModelReply:
-        """Return the model's reply, as JSON where there is a schema.
-
-        Its `usage` counts every attempt that was made for it.
-        """
+        """Return the reply, as JSON where there is a schema; its usage counts every attempt."""
         wanted = ModelRequestParameters(function_tools=list(tools))
         if schema is not None:
             json = OutputObjectDefinition(json_schema=schema, name=REPORT_BACK, strict=False)
@@ -82,9 +79,7 @@ class Conversation:
         while True:
             reply = await self._attempt(turn, history, wanted)
             spent += reply.usage
-            if reply.failure is None or not await self._may_send_again(
-                turn, attempt, reply.failure, history
-            ):
+            if not (reply.failure and await self._again(turn, attempt, reply.failure, history)):
                 return replace(reply, usage=spent)
             attempt += 1
 
@@ -127,9 +122,7 @@ class Conversation:
             self.emit(DroppedEvent(turn, ids))
         return bool(ids)
 
-    async def _may_send_again(
-        self, turn: int, attempt: int, failure: Failure, history: History
-    ) -> bool:
+    async def _again(self, turn: int, attempt: int, failure: Failure, history: History) -> bool:
         """Return whether to send the request again, when it is time to."""
         if failure.kind is FailureKind.WINDOW_OVERFLOW:
             return self._drop_bulk(turn, history, unseen_too=True)

@@ -26,10 +26,7 @@ Earlier = Mapping[str, Any]
 
 
 class History:
-    """The messages of one task, in order; those of a session's earlier turns come first.
-
-    `text_of` returns what the model saw of one of their tool results.
-    """
+    """The messages of one task, in order; those of a session's earlier turns come first."""
 
     def __init__(
         self,

@@ -112,13 +112,11 @@ async def run_task(
 ) -> TaskFinishEvent:
     """Do the task of a brief with a model, and return how it ended."""
     if brief.budget.max_cost is not None and not has_price(model):
-        error = (
-            f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be enforced."
-        )
-        return TaskFinishEvent(brief.run_id, error=f"{error} Set maxTokens instead.")
+        error = f"The price of {brief.model} is unknown"
+        error += ", so subagents.budget.maxCost can't be enforced. Set maxTokens instead."
+        return TaskFinishEvent(brief.run_id, error=error)
     schema = brief.output_schema
     report_back = None if schema is None else ReportBackTool.for_schema(schema)
-    attempts = brief.report_back_attempts
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
@@ -127,9 +125,17 @@ async def run_task(
         history = History(brief.system_prompt, brief.task, past, executor.text_of)
         refusal = parent.refusal if parent else None
         turns = TurnExecutor(
-            conversation, history, executor, budget, emit, report_back, attempts, deadline, refusal
+            conversation,
+            history,
+            executor,
+            budget,
+            emit,
+            report_back,
+            brief.report_back_attempts,
+            deadline,
+            refusal,
         )
-        return await TaskExecutor(brief.run_id, turns, attempts).run()
+        return await TaskExecutor(brief.run_id, turns).run()
 
 
 def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> WebSession | None:

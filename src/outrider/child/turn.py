@@ -209,11 +209,9 @@ class TurnExecutor:
 
 
 def _definition(tool: Tool | ToolSchema, *, strict: bool | None = None) -> ToolDefinition:
+    schema, text = tool.parameters, tool.description
     return ToolDefinition(
-        name=tool.name,
-        description=tool.description,
-        parameters_json_schema=tool.parameters,
-        strict=strict,
+        name=tool.name, description=text, parameters_json_schema=schema, strict=strict
     )
 
 

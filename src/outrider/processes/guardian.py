@@ -33,7 +33,7 @@ def run_guarded(
     try:
         guardian = Guardian(child, not_the_childs=(status,))
     except OSError as error:
-        os.write(2, f"There is no room for another process: {error}\n".encode())
+        os.write(2, f"Can't start another process: {error}\n".encode())
         os.write(status, b"exit 1\n")
         os._exit(1)
     os.dup2(2, 1)  # only the child writes events

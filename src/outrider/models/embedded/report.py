@@ -75,9 +75,8 @@ def _best_first(found: Sequence[Finding]) -> Iterator[str]:
 
 
 def _from_pages(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
-    pages = [
-        p for call in made if call.name == "fetch_content" and call.data for p in call.data["pages"]
-    ]
+    fetched = [call.data for call in made if call.name == "fetch_content" and call.data]
+    pages = [page for data in fetched for page in data["pages"]]
     words = {word[:5] for word in re.findall(r"\w{4,}", task.about.lower())}
     scored: list[tuple[float, int, str, str]] = []
     for page in (page for page in pages if page.get("text")):
@@ -139,9 +138,7 @@ def _tree(entries: Sequence[dict[str, object]], indent: str) -> Iterator[str]:
 
 def _method(made: Sequence[PlannedCall]) -> Iterator[str]:
     for call in made:
-        arguments = ", ".join(
-            f"{name} {code(str(value))}" for name, value in call.arguments.items()
-        )
+        arguments = ", ".join(f"{key} {code(str(one))}" for key, one in call.arguments.items())
         missing: list[str] = call.data["missing"] if call.data and "about" in call.arguments else []
         note = f"; in no file: {', '.join(missing)}" if missing else ""
         note = f": {call.fault}" if call.fault else note

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from outrider.masking import Masker
-from outrider.processes.stopping import raise_if_stopped
+from outrider.processes.threads import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.masked_search import MAX_BLOCK_BYTES, Block, blocks_of

@@ -64,7 +64,7 @@ class ServerDescription:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Sent with `initialize`; `{modules}` is the folder of Node packages that the program is in."""
     runs: str = ""
-    """What of a repository it runs or fetches; then it needs a repository that is trusted."""
+    """What it does with a repository that needs to be trusted for that."""
     file_types: tuple[str, ...] = ()
     root_markers: tuple[str, ...] = ()
     path: str | None = None
@@ -109,8 +109,9 @@ _TS = {"tsserver": _TSSERVER, "disableAutomaticTypingAcquisition": True}
 _OFF = {"enable": False}
 _RUST = {"checkOnSave": False, "procMacro": _OFF, "cargo": {"buildScripts": _OFF}}
 _JSON = {"handledSchemaProtocols": list[str]()}
-_BUILD, _VENV = "programs that build files name", "the interpreter of a virtual environment"
-_NODE, _SCHEMAS = "what it downloads when it first starts", "addresses that files name"
+_BUILD = "runs programs named in build files"
+_VENV = "runs the interpreter of a virtual environment"
+_NODE, _SCHEMAS = "runs what it downloads on first start", "fetches schema URLs named in files"
 
 # One line a server; the first one of a language is its default.
 SERVERS = (
@@ -148,7 +149,7 @@ def configured(config: LspConfig) -> list[ServerDescription]:
 def program_for(server: ServerDescription, programs: TrustedPrograms) -> ServerDescription:
     """Return a server with the path of its program, or without and with what is missing."""
     if server.runs and not programs.trusted:
-        why = f"runs {server.runs}: it needs a repository in subagents.trustedProjects"
+        why = f"{server.runs}: it needs a repository in subagents.trustedProjects"
         return replace(server, problem=why)
     missing = f"isn't installed, or not executable: {server.install}"
     return replace(server, path=programs.find((*server.command, "")[0]), problem=missing)

@@ -53,9 +53,8 @@ class LspSession:
         root, programs = context.workspace.roots[0], self.programs(context)
         code = [one for one in known_servers.configured(self.config) if one.root_markers]
         endings = tuple(ending for one in code for ending in one.file_types)
-        found = Counter(
-            os.path.splitext(path)[1] for path, _ in known_servers.source_files(root, endings)
-        )
+        files = known_servers.source_files(root, endings)
+        found = Counter(os.path.splitext(path)[1] for path, _ in files)
         chosen: dict[str, ServerDescription] = {}
         for ending, _ in found.most_common():
             with suppress(ToolFault):

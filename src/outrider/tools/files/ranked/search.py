@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from outrider.processes.stopping import raise_if_stopped
+from outrider.processes.threads import raise_if_stopped
 from outrider.tools.context import ToolContext
 from outrider.tools.files.masked_search import blocks_of
 from outrider.tools.files.ranked import ranking
