@@ -276,7 +276,7 @@ def _guard(server: socket.socket, *, rehearsed: bool) -> None:
         server.close()
         _wait_and_run(theirs)
 
-    guardian = Guardian(wait, not_the_childs=(ours.fileno(),))
+    guardian = Guardian(wait, not_the_childs=ours.fileno())
     theirs.close()
     packet, received, _, _ = socket.recv_fds(server, MAX_PACKET_BYTES, _ENDS)
     request = StartRequest.from_bytes(packet)

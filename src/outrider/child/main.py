@@ -94,7 +94,7 @@ async def _do(brief: Brief, emit: Emit, start: float, link: int) -> None:
         model = build_model(brief.model, brief.agent)
         finish = await run_task(brief, model, emit, budget, start, parent)
     except ModelUnavailable as error:
-        finish = TaskFinishEvent(brief.run_id, error=error.message)
+        finish = TaskFinishEvent(brief.run_id, error=str(error))
     except Exception as error:
         traceback.print_exc()
         words = f"The child failed: {type(error).__name__}: {error}"
@@ -117,6 +117,7 @@ async def run_task(
         return TaskFinishEvent(brief.run_id, error=error)
     schema = brief.output_schema
     report_back = None if schema is None else ReportBackTool.for_schema(schema)
+    attempts = brief.report_back_attempts
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, brief.model, emit, retry, deadline)
@@ -125,15 +126,7 @@ async def run_task(
         history = History(brief.system_prompt, brief.task, past, executor.text_of)
         refusal = parent.refusal if parent else None
         turns = TurnExecutor(
-            conversation,
-            history,
-            executor,
-            budget,
-            emit,
-            report_back,
-            brief.report_back_attempts,
-            deadline,
-            refusal,
+            conversation, history, executor, budget, emit, report_back, attempts, deadline, refusal
         )
         return await TaskExecutor(brief.run_id, turns).run()
 

@@ -46,7 +46,7 @@ class ScriptedModel:
         self._port = sock.getsockname()[1]
         self._loop = asyncio.SelectorEventLoop()
         self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, args=(sock,), daemon=True)
+        self._thread = threading.Thread(None, self._run, "scripted-model", (sock,), daemon=True)
         self._thread.start()
         return self
 
@@ -93,7 +93,8 @@ class ScriptedModel:
         """Return when no request is being answered. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._answering == 0, timeout):
-                raise TimeoutError(f"{self._answering} requests have no answer after {timeout} s.")
+                busy = f"{self._answering} requests are still being answered"
+                raise TimeoutError(f"{busy} after {timeout} s.")
 
     # In the server's thread
 

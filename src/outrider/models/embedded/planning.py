@@ -25,12 +25,9 @@ def next_calls(task: Task, made: Made, rounds: int, tools: frozenset[str]) -> li
 
 def _opening(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedCall]:
     if task.role == "researcher":
-        query = " ".join(task.about.split())[:_MAX_QUERY]
-        yield (
-            PlannedCall("fetch_content", {"urls": list(task.urls)})
-            if task.urls
-            else PlannedCall("web_search", {"query": query or "?", "numResults": 5})
-        )
+        query = " ".join(task.about.split())[:_MAX_QUERY] or "?"
+        search = PlannedCall("web_search", {"query": query, "numResults": 5})
+        yield PlannedCall("fetch_content", {"urls": list(task.urls)}) if task.urls else search
     for path, added in list(task.changes.items())[:_MAX_FILES]:
         yield from _diagnosed(path)
         yield _read(path, max(1, added[0] - _ABOVE), added[-1] - added[0] + _WINDOW)

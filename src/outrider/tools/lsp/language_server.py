@@ -17,13 +17,9 @@ from typing import Any
 from outrider.protocol.data import member
 from outrider.settings.keys import LspConfig
 from outrider.tools import ToolCode, ToolContext, ToolFault
+from outrider.tools.lsp import known_servers
 from outrider.tools.lsp.json_rpc import LspConnection
-from outrider.tools.lsp.known_servers import (
-    ServerDescription,
-    Stamp,
-    source_files,
-    write_compile_commands,
-)
+from outrider.tools.lsp.known_servers import ServerDescription, Stamp, source_files
 from outrider.tools.lsp.positions import SourceText, entries, path_of, read_source, uri_of
 from outrider.workspaces.place import Place
 
@@ -134,7 +130,7 @@ class LanguageServer(LspConnection):
         command = [str(self.server.path), *self.server.command[1:]]
         if "{commands}" in command[-1]:
             self._scratch = TemporaryDirectory(dir=self._context.spill_folder())
-            write_compile_commands(self.root, self._scratch.name)
+            known_servers.write_compile_commands(self.root, self._scratch.name)
             command[-1] = command[-1].replace("{commands}", self._scratch.name)
         return command
 
