@@ -172,9 +172,6 @@ def tool_executor(brief: Brief, parent: Parent | None = None) -> ToolExecutor:
         lsp=_lsp(brief, env.get("OUTRIDER_SUBAGENT_DEPTH")),
         convert=from_json(ConvertConfig, brief.convert) if brief.convert else None,
     )
-    return ToolExecutor(
-        [available[name] for name in brief.tools if name in available]
-        + (parent.tools() if parent else []),
-        context,
-        not_given=available.keys() - wanted,
-    )
+    given = [available[name] for name in brief.tools if name in available]
+    given += parent.tools() if parent else []
+    return ToolExecutor(given, context, not_given=available.keys() - wanted)

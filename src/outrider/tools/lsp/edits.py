@@ -51,7 +51,7 @@ def plan(context: ToolContext, edit: Any) -> list[Change]:
         files: dict[str, Any] = one.get("changes") or {}
         documents = entries(one.get("documentChanges"))
         if any("kind" in document for document in documents):
-            message = "the edit would make, rename or delete files, which is not supported"
+            message = "the edit would create, rename or delete files, which isn't supported"
             raise ToolFault(ToolCode.TOO_LARGE, message)
         told = [*files.items(), *((one["textDocument"]["uri"], one["edits"]) for one in documents)]
         for uri, changes in told:

@@ -151,7 +151,7 @@ def program_for(server: ServerDescription, programs: TrustedPrograms) -> ServerD
     if server.runs and not programs.trusted:
         why = f"{server.runs}: it needs a repository in subagents.trustedProjects"
         return replace(server, problem=why)
-    missing = f"isn't installed, or not executable: {server.install}"
+    missing = f"isn't installed or isn't executable: {server.install}"
     return replace(server, path=programs.find((*server.command, "")[0]), problem=missing)
 
 
@@ -165,7 +165,7 @@ def choose(path: str, config: LspConfig, programs: TrustedPrograms) -> ServerDes
     for server in found:
         if server.path is not None:
             return server
-    message = f"no language server is known for {ending or 'such'} files; see lsp.servers"
+    message = f"there is no language server for {ending or 'such'} files; add one to lsp.servers"
     message = f"{found[0].name} {found[0].problem}" if found else message
     raise ToolFault(ToolCode.NOT_AVAILABLE, message)
 

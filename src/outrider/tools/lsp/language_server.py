@@ -112,7 +112,7 @@ class LanguageServer(LspConnection):
         hello |= {"rootUri": uri_of(self.root), "workspaceFolders": self._folders}
         try:
             if self.crashes >= MAX_CRASHES:
-                how = "failed too often and isn't started again"
+                how = "failed too often and won't be restarted"
                 raise self.failed(how, ToolCode.NOT_AVAILABLE)
             await asyncio.sleep(BACK_OFF_SECONDS * (2**self.crashes - 1))
             self._watched = dict(source_files(self.root, self.server.file_types))
@@ -146,7 +146,7 @@ class LanguageServer(LspConnection):
         await self.start()
         name = method.partition("/")[2]
         if not (self._knows(name) or name == "diagnostic"):
-            how = f"doesn't know {name}; lsp.preferred can name another server"
+            how = f"doesn't support {name}; set lsp.preferred to another server"
             raise self.failed(how, ToolCode.TOO_LARGE)
         self._tell_changes()
         answer: Any = None
