@@ -142,7 +142,7 @@ def lsp_servers() -> str:
             f"`{server.name}`",
             " ".join(f"`{ending}`" for ending in server.file_types),
             f"`{server.install}`",
-            f"runs {server.runs}" if server.runs else "no",
+            server.runs or "no",
             "yes" if server.tested else "no",
         )
         for server in SERVERS

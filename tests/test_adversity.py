@@ -492,7 +492,7 @@ def test_a_guardian_without_room_for_a_child_says_so(capfd: pytest.CaptureFixtur
     os.waitpid(pid, 0)
     with open(reader, "rb") as status:
         assert status.read() == f"pid {pid}\nexit 1\n".encode()
-    assert "no room for another process" in capfd.readouterr().err
+    assert "Can't start another process" in capfd.readouterr().err
 
 
 def _no_room() -> int:

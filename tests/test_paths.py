@@ -19,7 +19,7 @@ from outrider.protocol.envelope import ToolFault
 from outrider.tools.files.ripgrep import ripgrep
 from outrider.workspaces.credentials import is_credential
 from outrider.workspaces.names import shown_name, unescaped
-from outrider.workspaces.path_guard import FolderWorkspace, containing
+from outrider.workspaces.path_guard import Workspace, containing
 
 DENIED, MISSING, BAD, UNSUPPORTED = 1004, 1003, 1002, 1007
 SECRET = "the-secret-outside"
@@ -237,7 +237,7 @@ def exchange(one: Path | str, two: Path | str) -> None:
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_a_link_put_in_the_way_after_the_decision_is_refused(tree: Path, outside: Path, what: str):
     (tree / "inner" / "secret.txt").write_text("harmless")
-    workspace = FolderWorkspace((str(tree),))
+    workspace = Workspace((str(tree),))
     place = workspace.resolve("inner/secret.txt")
     moved = tree / "inner" if what == "folder" else tree / "inner" / "secret.txt"
     moved.rename(tree / "moved")
@@ -249,7 +249,7 @@ def test_a_link_put_in_the_way_after_the_decision_is_refused(tree: Path, outside
 
 def test_a_credential_file_put_where_a_folder_of_that_name_was_is_not_opened(tree: Path):
     (tree / ".env").mkdir()
-    workspace = FolderWorkspace((str(tree),))
+    workspace = Workspace((str(tree),))
     place = workspace.resolve(".env")
     assert place.is_folder
     (tree / ".env").rmdir()

@@ -17,7 +17,7 @@ import pytest
 
 from file_tools import FileTools, snapshot
 from outrider.workspaces import atomic_replace
-from outrider.workspaces.workspace import TEMPORARY_PREFIX
+from outrider.workspaces.place import TEMPORARY_PREFIX
 
 BAD, MISSING, DENIED, CONFLICT, TOO_LARGE = 1002, 1003, 1004, 1006, 1007
 

@@ -1,31 +1,28 @@
 """One request to the model, streamed, and sent again if it failed for a passing reason."""
 
+import asyncio
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic_ai import messages
 from pydantic_ai.direct import model_request_stream
-from pydantic_ai.messages import (
-    ModelResponse,
-    PartDeltaEvent,
-    PartStartEvent,
-    TextPart,
-    TextPartDelta,
-)
+from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
 from outrider.child.emitter import Emit
 from outrider.child.history import History
-from outrider.child.retry import RetryPolicy, wait_to_retry
+from outrider.child.retry import RetryPolicy
 from outrider.models.building import request_settings
 from outrider.models.cost import cost_of, fullness
 from outrider.models.failures import Failure, classify, cut_failure
 from outrider.models.local_servers import own_endpoint
 from outrider.protocol.catalogue import REPORT_BACK
-from outrider.protocol.events import DroppedEvent, MessageUpdateEvent
+from outrider.protocol.events import DroppedEvent, MessageUpdateEvent, RetryEvent
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.usage import Usage
 
@@ -67,10 +64,7 @@ class Conversation:
     async def request(
         self, turn: int, history: History, tools: Sequence[ToolDefinition], schema: Any = None
     ) -> ModelReply:
-        """Return the model's reply, as JSON where there is a schema.
-
-        Its `usage` counts every attempt that was made for it.
-        """
+        """Return the reply, as JSON where there is a schema; its usage counts every attempt."""
         wanted = ModelRequestParameters(function_tools=list(tools))
         if schema is not None:
             json = OutputObjectDefinition(json_schema=schema, name=REPORT_BACK, strict=False)
@@ -82,9 +76,7 @@ class Conversation:
         while True:
             reply = await self._attempt(turn, history, wanted)
             spent += reply.usage
-            if reply.failure is None or not await self._may_send_again(
-                turn, attempt, reply.failure, history
-            ):
+            if not (reply.failure and await self._again(turn, attempt, reply.failure, history)):
                 return replace(reply, usage=spent)
             attempt += 1
 
@@ -127,21 +119,26 @@ class Conversation:
             self.emit(DroppedEvent(turn, ids))
         return bool(ids)
 
-    async def _may_send_again(
-        self, turn: int, attempt: int, failure: Failure, history: History
-    ) -> bool:
+    async def _again(self, turn: int, attempt: int, failure: Failure, history: History) -> bool:
         """Return whether to send the request again, when it is time to."""
         if failure.kind is FailureKind.WINDOW_OVERFLOW:
             return self._drop_bulk(turn, history, unseen_too=True)
-        return await wait_to_retry(self.retry, turn, attempt, failure, self.deadline, self.emit)
+        remaining_ms = int((self.deadline - time.monotonic()) * 1000)
+        wanted, jitter = failure.retry_after, random.random()  # noqa: S311
+        delay_ms = self.retry.delay_ms(failure.kind, attempt, wanted, remaining_ms, jitter)
+        if delay_ms is None:
+            return False
+        self.emit(RetryEvent(turn, attempt + 1, failure.kind, failure.message, delay_ms))
+        await asyncio.sleep(delay_ms / 1000)
+        return True
 
 
 def _text_of(event: object, *, has_text: bool) -> str:
     match event:
-        case PartStartEvent(part=TextPart(content=content)):
+        case messages.PartStartEvent(part=messages.TextPart(content=content)):
             # A second text of one message, after a tool call or a thought, is a new paragraph.
             return f"\n\n{content}" if has_text and content else content
-        case PartDeltaEvent(delta=TextPartDelta(content_delta=content)):
+        case messages.PartDeltaEvent(delta=messages.TextPartDelta(content_delta=content)):
             return content
         case _:
             return ""

@@ -24,16 +24,9 @@ from outrider.child.rehearsal import load_provider, rehearse
 from outrider.processes.guardian import Guardian
 from outrider.processes.reaping import call_oneself, libc
 from outrider.processes.surroundings import surroundings
+from outrider.protocol import fork_messages
 from outrider.protocol.errors import OutriderError
-from outrider.protocol.fork_messages import (
-    MAX_PACKET_BYTES,
-    READY,
-    STATUS,
-    STOP,
-    STOPPED,
-    ChildEnds,
-    StartRequest,
-)
+from outrider.protocol.fork_messages import MAX_PACKET_BYTES, READY, ChildEnds, StartRequest
 
 SPARE_AFTER_MS = 20
 """How long no request must have come before a spare is made: making one delays requests."""
@@ -56,11 +49,10 @@ def main(arguments: list[str]) -> None:
             connection = socket.socket(fileno=int(descriptor))
             warm_up(provider)
             connection.send(READY)
-            _Server(provider, connection=connection).serve()
+            _Server(provider, connection).serve()
         case ["user", lock, path, minutes, provider]:
             warm_up(provider)
-            listener = _Listener(path, int(lock), float(minutes) * 60)
-            _Server(provider, listener=listener).serve()
+            _Server(provider, _Listener(path, int(lock), float(minutes) * 60)).serve()
         case _:
             sys.exit(__doc__)
 
@@ -145,15 +137,10 @@ class _Listener:
 class _Server:
     """Takes requests one after the other, and answers each with a fork."""
 
-    def __init__(
-        self,
-        provider: str,
-        *,
-        connection: socket.socket | None = None,
-        listener: _Listener | None = None,
-    ) -> None:
-        self._connections = {connection.fileno(): connection} if connection else {}
-        self._listener = listener
+    def __init__(self, provider: str, source: socket.socket | _Listener) -> None:
+        """Serve the one host at the other end of a socket, or all who come to a listener."""
+        self._listener = source if isinstance(source, _Listener) else None
+        self._connections = {} if isinstance(source, _Listener) else {source.fileno(): source}
         self._spare: socket.socket | None = None
         self._loaded = {provider}
         self._asked = {provider}
@@ -205,12 +192,12 @@ class _Server:
         if not packet:
             del self._connections[connection.fileno()]
             connection.close()
-        elif packet == STATUS:
+        elif packet == fork_messages.STATUS:
             told = {"pid": os.getpid(), "startedAt": self._started, "served": self._served}
             connection.send(json.dumps(told).encode())
-        elif packet == STOP:
+        elif packet == fork_messages.STOP:
             self._stopped = True
-            connection.send(STOPPED)
+            connection.send(fork_messages.STOPPED)
         elif request := StartRequest.from_bytes(packet):
             self._serve(request, ends)
         for end in ends:
@@ -289,7 +276,7 @@ def _guard(server: socket.socket, *, rehearsed: bool) -> None:
         server.close()
         _wait_and_run(theirs)
 
-    guardian = Guardian(wait, not_the_childs=(ours.fileno(),))
+    guardian = Guardian(wait, not_the_childs=ours.fileno())
     theirs.close()
     packet, received, _, _ = socket.recv_fds(server, MAX_PACKET_BYTES, _ENDS)
     request = StartRequest.from_bytes(packet)

@@ -26,10 +26,7 @@ Earlier = Mapping[str, Any]
 
 
 class History:
-    """The messages of one task, in order; those of a session's earlier turns come first.
-
-    `text_of` returns what the model saw of one of their tool results.
-    """
+    """The messages of one task, in order; those of a session's earlier turns come first."""
 
     def __init__(
         self,
@@ -48,13 +45,9 @@ class History:
                 case "user":  # apart from tool results, beside which our own messages stand
                     self.add_request([UserPromptPart(message["text"])])
                 case "assistant":
-                    self.add_response(_response(message))
+                    self.messages.append(_response(message))
                 case _:
                     self.add_request([_result(one, text_of) for one in message["results"]])
-
-    def add_response(self, response: ModelResponse) -> None:
-        """Add a message of the model's."""
-        self.messages.append(response)
 
     def add_request(self, parts: Sequence[ModelRequestPart]) -> None:
         """Add the next message to the model: tool results, or a message of ours."""

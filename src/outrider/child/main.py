@@ -94,7 +94,7 @@ async def _do(brief: Brief, emit: Emit, start: float, link: int) -> None:
         model = build_model(brief.model, brief.agent)
         finish = await run_task(brief, model, emit, budget, start, parent)
     except ModelUnavailable as error:
-        finish = TaskFinishEvent(brief.run_id, error=error.message)
+        finish = TaskFinishEvent(brief.run_id, error=str(error))
     except Exception as error:
         traceback.print_exc()
         words = f"The child failed: {type(error).__name__}: {error}"
@@ -112,10 +112,9 @@ async def run_task(
 ) -> TaskFinishEvent:
     """Do the task of a brief with a model, and return how it ended."""
     if brief.budget.max_cost is not None and not has_price(model):
-        error = (
-            f"The price of {brief.model} is unknown, so subagents.budget.maxCost can't be enforced."
-        )
-        return TaskFinishEvent(brief.run_id, error=f"{error} Set maxTokens instead.")
+        error = f"The price of {brief.model} is unknown"
+        error += ", so subagents.budget.maxCost can't be enforced. Set maxTokens instead."
+        return TaskFinishEvent(brief.run_id, error=error)
     schema = brief.output_schema
     report_back = None if schema is None else ReportBackTool.for_schema(schema)
     attempts = brief.report_back_attempts
@@ -129,7 +128,7 @@ async def run_task(
         turns = TurnExecutor(
             conversation, history, executor, budget, emit, report_back, attempts, deadline, refusal
         )
-        return await TaskExecutor(brief.run_id, turns, attempts).run()
+        return await TaskExecutor(brief.run_id, turns).run()
 
 
 def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> WebSession | None:
@@ -173,9 +172,6 @@ def tool_executor(brief: Brief, parent: Parent | None = None) -> ToolExecutor:
         lsp=_lsp(brief, env.get("OUTRIDER_SUBAGENT_DEPTH")),
         convert=from_json(ConvertConfig, brief.convert) if brief.convert else None,
     )
-    return ToolExecutor(
-        [available[name] for name in brief.tools if name in available]
-        + (parent.tools() if parent else []),
-        context,
-        not_given=available.keys() - wanted,
-    )
+    given = [available[name] for name in brief.tools if name in available]
+    given += parent.tools() if parent else []
+    return ToolExecutor(given, context, not_given=available.keys() - wanted)

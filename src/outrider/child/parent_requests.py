@@ -61,18 +61,10 @@ class Parent:
         async def run(**arguments: Any) -> Any:
             return await self.ask("delegate", offered.name, arguments)
 
-        return Tool(
-            offered.name,
-            "agent",
-            "delegate",
-            offered.description,
-            offered.parameters,
-            run,
-            timeout_ms=self._timeout_ms,  # the subagent has a deadline of its own
-            writes=False,
-            format=Formatter(_quoted, _summary),
-            keep="ends",
-        )
+        named = (offered.name, "agent", "delegate", offered.description, offered.parameters)
+        limit_ms = self._timeout_ms  # the subagent has a deadline of its own
+        told = Formatter(_quoted, _summary)
+        return Tool(*named, run, timeout_ms=limit_ms, writes=False, format=told, keep="ends")
 
     def _on_readable(self) -> None:
         data = os.read(self._link, CHUNK_BYTES)

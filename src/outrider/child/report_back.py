@@ -93,9 +93,8 @@ def accepted() -> Envelope:
 
 def ignored() -> Envelope:
     """Return the answer to a report that came after the one that counts."""
-    return build_error_response(
-        ToolCode.CONFLICT, "Ignored: a valid report was made already, and the first one counts."
-    )
+    message = "Ignored: a valid report was made already, and the first one counts."
+    return build_error_response(ToolCode.CONFLICT, message)
 
 
 def rejected(report: JudgedReport, attempts_left: int | None = None) -> Envelope:

@@ -3,15 +3,9 @@
 The kind of failure decides, never its text.
 """
 
-import asyncio
-import random
-import time
 from dataclasses import dataclass
 from math import ceil
 
-from outrider.child.emitter import Emit
-from outrider.models.failures import Failure
-from outrider.protocol.events import RetryEvent
 from outrider.protocol.outcomes import FailureKind
 
 BASE_DELAY_MS = 500
@@ -57,17 +51,3 @@ class RetryPolicy:
         if remaining_ms is None or delay < remaining_ms:
             return delay
         return asked_ms if 0 < asked_ms < remaining_ms else None
-
-
-async def wait_to_retry(
-    policy: RetryPolicy, turn: int, attempt: int, failure: Failure, deadline: float, emit: Emit
-) -> bool:
-    """Wait before the next attempt, and tell the parent; return whether there is to be one."""
-    remaining_ms = int((deadline - time.monotonic()) * 1000)
-    jitter = random.random()  # noqa: S311
-    delay_ms = policy.delay_ms(failure.kind, attempt, failure.retry_after, remaining_ms, jitter)
-    if delay_ms is None:
-        return False
-    emit(RetryEvent(turn, attempt + 1, failure.kind, failure.message, delay_ms))
-    await asyncio.sleep(delay_ms / 1000)
-    return True

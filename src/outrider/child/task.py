@@ -27,7 +27,6 @@ class TaskExecutor:
 
     session_id: str
     turns: TurnExecutor
-    report_attempts: int = 3
     _last_text: str = ""
     _reminded: bool = False
     _only_report_back: bool = False
@@ -63,10 +62,9 @@ class TaskExecutor:
             return self._finished(Outcome.OVER_BUDGET, error=result.over_budget)
         if not result.has_tool_call:
             return self._settle(result)
-        tries = len(self._reports)
-        if not result.reports or tries < self.report_attempts:
+        if not result.reports or self.turns.reports_left > 0:
             return None
-        error = f"None of {tries} reports fitted the output schema."
+        error = f"None of {len(self._reports)} reports fitted the output schema."
         return self._finished(Outcome.SCHEMA_FAILED, error=error)
 
     def _settle(self, result: TurnResult) -> TaskFinishEvent | None:

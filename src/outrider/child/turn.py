@@ -128,7 +128,7 @@ class TurnExecutor:
         self.budget.usage += reply.usage
         result = self._announce(turn, reply)
         if reply.response is not None and result.failure is None:
-            self.history.add_response(reply.response)
+            self.history.messages.append(reply.response)
             result = await self._run_tools(result)
         self.emit(TurnEndEvent(turn, self.budget.usage))
         return result
@@ -153,7 +153,8 @@ class TurnExecutor:
         judged, reports = self._judge_reports(result)
         valid = next((report.value for report in reports if report.is_valid), None)
         result = replace(result, report_back_result=valid, reports=tuple(reports))
-        calls = [call for call in result.tool_calls if not self._is_report(call)]
+        others = (call for call in result.tool_calls if call.name != REPORT_BACK)
+        calls = list(others) if self.report_back else result.tool_calls
         if over := self.budget.forbids_tool_calls(len(calls)):
             return replace(result, over_budget=over)
         self.budget.tool_calls += len(calls)
@@ -166,14 +167,11 @@ class TurnExecutor:
             self.history.add_request([*results, *judged])
         return result
 
-    def _is_report(self, call: RequestedCall) -> bool:
-        return self.report_back is not None and call.name == REPORT_BACK
-
     def _judge_reports(self, result: TurnResult) -> tuple[list[ToolReturnPart], list[JudgedReport]]:
         parts: list[ToolReturnPart] = []
         reports: list[JudgedReport] = []
         for call in result.tool_calls:
-            if self.report_back is None or not self._is_report(call):
+            if self.report_back is None or call.name != REPORT_BACK:
                 continue
             self.emit(_started(call, REPORT_TIMEOUT_MS))
             begun = time.monotonic()
@@ -209,11 +207,9 @@ class TurnExecutor:
 
 
 def _definition(tool: Tool | ToolSchema, *, strict: bool | None = None) -> ToolDefinition:
+    schema, text = tool.parameters, tool.description
     return ToolDefinition(
-        name=tool.name,
-        description=tool.description,
-        parameters_json_schema=tool.parameters,
-        strict=strict,
+        name=tool.name, description=text, parameters_json_schema=schema, strict=strict
     )
 
 

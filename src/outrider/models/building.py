@@ -27,10 +27,7 @@ _SILENCE_SECONDS = 3600.0
 
 
 def build_model(model: str, agent: str = "") -> "Model":
-    """Return the model that `provider:name` or `embedded` names, or raise `ModelUnavailable`.
-
-    The embedded model reports in the way of the agent that it stands for.
-    """
+    """Return the model that `provider:name` or `embedded` names, or raise `ModelUnavailable`."""
     if is_embedded(model):
         from outrider.models.embedded.model import EmbeddedModel
 

@@ -1,13 +1,15 @@
 """What went wrong with a model, decided by the error's class and status, never by its text."""
 
-import json
 from dataclasses import dataclass
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, cast
 
 from outrider.models.local_servers import own_endpoint
 from outrider.models.resolution import needs
+from outrider.protocol.data import member
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.outcomes import FailureKind
+from outrider.protocol.text import one_line
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -19,10 +21,6 @@ _PASSING = (408, 425)
 
 class ModelUnavailable(OutriderError):
     """A model that can't be built; the message says why and what to do."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +54,24 @@ def _kind(error: BaseException) -> FailureKind:
     import httpx2
     from pydantic_ai import exceptions as known
 
+    late = (known.ModelTimeoutError, known.ModelRequestTimeout, TimeoutError)
+    lost = (known.ModelConnectionError, ConnectionError, httpx2.TransportError)
     # Most specific first: some of these are subclasses of others.
-    by_class: tuple[tuple[type[BaseException], FailureKind], ...] = (
-        (known.ModelRateLimitError, FailureKind.RATE_LIMIT),
-        (known.ModelQuotaExceededError, FailureKind.QUOTA),
-        (known.ModelUnavailableError, FailureKind.OVERLOADED),
-        (known.ModelServerError, FailureKind.SERVER),
-        (known.ModelTimeoutError, FailureKind.TIMEOUT),
-        (known.ModelRequestTimeout, FailureKind.TIMEOUT),
-        (known.ModelConnectionError, FailureKind.CONNECTION),
-        (known.ModelContextWindowExceededError, FailureKind.WINDOW_OVERFLOW),
-        (known.ModelAuthenticationError, FailureKind.AUTHENTICATION),
-        (known.ModelNotFoundError, FailureKind.NOT_FOUND),
-        (known.ContentFilterError, FailureKind.CONTENT_FILTER),
-        (known.UnexpectedModelBehavior, FailureKind.MALFORMED),
-        (TimeoutError, FailureKind.TIMEOUT),
-        (ConnectionError, FailureKind.CONNECTION),
-        (json.JSONDecodeError, FailureKind.MALFORMED),
-        (UnicodeDecodeError, FailureKind.MALFORMED),
-        (httpx2.TimeoutException, FailureKind.TIMEOUT),
-        (httpx2.TransportError, FailureKind.CONNECTION),
-    )
-    for error_class, kind in by_class:
-        if isinstance(error, error_class):
+    by_kind: dict[FailureKind, type[Exception] | tuple[type[Exception], ...]] = {
+        FailureKind.RATE_LIMIT: known.ModelRateLimitError,
+        FailureKind.QUOTA: known.ModelQuotaExceededError,
+        FailureKind.OVERLOADED: known.ModelUnavailableError,
+        FailureKind.SERVER: known.ModelServerError,
+        FailureKind.TIMEOUT: (*late, httpx2.TimeoutException),
+        FailureKind.CONNECTION: lost,
+        FailureKind.WINDOW_OVERFLOW: known.ModelContextWindowExceededError,
+        FailureKind.AUTHENTICATION: known.ModelAuthenticationError,
+        FailureKind.NOT_FOUND: known.ModelNotFoundError,
+        FailureKind.CONTENT_FILTER: known.ContentFilterError,
+        FailureKind.MALFORMED: (known.UnexpectedModelBehavior, JSONDecodeError, UnicodeDecodeError),
+    }
+    for kind, classes in by_kind.items():
+        if isinstance(error, classes):
             return kind
     if isinstance(error, known.ModelHTTPError):
         if error.status_code in _PASSING:
@@ -130,16 +123,11 @@ def _message(kind: FailureKind, error: BaseException, status: int | None, model:
 def _detail(error: BaseException) -> str:
     """Return the provider's own sentence, if it sent one; never its whole answer."""
     body: Any = getattr(error, "body", None)
+    text: Any = ""
     if isinstance(body, dict):
-        fields = cast("dict[str, Any]", body)
-        inner: Any = fields.get("error", fields)
-        if isinstance(inner, dict):
-            inner = cast("dict[str, Any]", inner).get("message")
-        text = inner if isinstance(inner, str) else ""
-    elif getattr(error, "status_code", None) is not None:
-        text = ""
-    else:
+        inner: Any = member(body, "error") or cast("Any", body)
+        text = member(inner, "message") if isinstance(inner, dict) else inner
+    elif getattr(error, "status_code", None) is None:
         cause = error.__cause__ or error
         text = getattr(error, "message", "") or str(cause) or type(cause).__name__
-    text = " ".join(text[: _MAX_DETAIL * 4].split())
-    return text if len(text) <= _MAX_DETAIL else text[: _MAX_DETAIL - 1] + "…"
+    return one_line(text[: _MAX_DETAIL * 4], _MAX_DETAIL) if isinstance(text, str) else ""

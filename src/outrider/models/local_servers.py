@@ -3,6 +3,7 @@
 import re
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -55,10 +56,9 @@ def own_endpoint(base_url: str | None) -> ServerKind | None:
     """Return the server that `OPENAI_BASE_URL` names; None where it isn't on this machine."""
     if (found := _LOOPBACK.fullmatch((base_url or "").strip())) is None:
         return None
-    host, path = found[1].strip("[]"), (found[3] or "").rstrip("/")
-    return ServerKind(
-        "OPENAI_BASE_URL", int(found[2] or 80), f"{path}/models", "openai-chat", host, True
-    )
+    host, port = found[1].strip("[]"), int(found[2] or 80)
+    path = f"{(found[3] or '').rstrip('/')}/models"
+    return ServerKind("OPENAI_BASE_URL", port, path, "openai-chat", host, is_own=True)
 
 
 def probe_local_servers(
@@ -89,29 +89,24 @@ def _server(kind: ServerKind, name: str) -> LocalServer:
 
 def _ask(kind: ServerKind, seconds: float) -> socket.socket | None:
     request = f"GET {kind.path} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-    sock = None
     try:
         sock = socket.create_connection((kind.host, kind.port), timeout=seconds)
-        sock.sendall(request.encode())
     except OSError:
-        if sock is not None:
-            sock.close()
         return None
+    with suppress(OSError):  # then no answer comes either
+        sock.sendall(request.encode())
     return sock
 
 
 def _read(sock: socket.socket, deadline: float) -> bytes:
-    received = bytearray()
-    with sock:
-        try:
-            while len(received) < _MAX_BYTES and (left := deadline - monotonic()) > 0:
-                sock.settimeout(left)
-                if not (chunk := sock.recv(65536)):
-                    break
-                received += chunk
-        except OSError:
-            pass  # The answer may be complete: a server needn't close the connection.
-    return bytes(received)
+    received = b""
+    with sock, suppress(OSError):  # it may be complete: a server needn't close the connection
+        while len(received) < _MAX_BYTES and (left := deadline - monotonic()) > 0:
+            sock.settimeout(left)
+            if not (chunk := sock.recv(65536)):
+                break
+            received += chunk
+    return received
 
 
 def first_model(answer: bytes) -> str | None:

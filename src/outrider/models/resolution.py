@@ -4,6 +4,7 @@ A child gets the variables of its own provider and no other secret: see `provide
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -25,8 +26,6 @@ from outrider.models.local_servers import (
 
 _OLLAMA_DEFAULT = "http://127.0.0.1:11434/v1"
 _OPENAI_HOST = "https://api.openai.com"
-_installed: set[str] = set()
-"""The modules that were found: a host that delegates again and again looks for each once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +57,17 @@ def choose_model(
     local_servers: Callable[..., LocalServer | None] = probe_local_servers,
 ) -> ModelChoice:
     """Return the model to use: from flag, agent or configuration, else the best available one."""
-    for name, reason in (
-        (flag, "flag"),
-        (_agent_model(agent, env), "agent file"),
-        (configured, "configuration"),
-    ):
+    named = {"flag": flag, "agent file": _agent_model(agent, env), "configuration": configured}
+    for reason, name in named.items():
         if name is not None and (name := name.strip()):
             return ModelChoice(name, reason, problem_with(name, env))
-    keyed = {
-        key: provider
-        for provider in PROVIDERS.values()
-        if provider.default and (key := _first_set(provider.keys, env))
-    }
+    defaults = [provider for provider in PROVIDERS.values() if provider.default]
+    keyed = {key: one for one in defaults if (key := _first_set(one.keys, env))}
     own = own_endpoint(env.get("OPENAI_BASE_URL"))
     for key, provider in keyed.items():
         if not _missing_package(provider):
-            server = (
-                local_servers((own,), OWN_SECONDS) if own and provider.name == "openai" else None
-            )
+            leads_there = own and provider.name == "openai"
+            server = local_servers((own,), OWN_SECONDS) if leads_there else None
             return _served(server) if server else _default_of(provider, f"{key} is set", env)
     if server := local_servers((own, *WELL_KNOWN), OWN_SECONDS) if own else local_servers():
         return _served(server)
@@ -176,14 +168,9 @@ def _default_of(provider: ModelProvider, reason: str, env: Mapping[str, str]) ->
 
 
 def _missing_package(provider: ModelProvider) -> str | None:
-    if provider.module is None:
-        return None
-    try:
-        if provider.module in _installed or find_spec(provider.module) is not None:
-            _installed.add(provider.module)
+    with suppress(ImportError, ValueError):
+        if provider.module is None or find_spec(provider.module) is not None:
             return None
-    except (ImportError, ValueError):
-        pass
     return f"{provider.name} models need a package that isn't installed. Run {_install(provider)}."
 
 

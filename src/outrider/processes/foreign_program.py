@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from outrider.processes.stopping import raise_if_stopped
+from outrider.processes.threads import raise_if_stopped
 
 MAX_STDERR_BYTES = 64 * 1024
 _CHUNK_BYTES = 64 * 1024

@@ -31,9 +31,9 @@ def run_guarded(
     """
     os.write(status, f"pid {os.getpid()}\n".encode())
     try:
-        guardian = Guardian(child, not_the_childs=(status,))
+        guardian = Guardian(child, not_the_childs=status)
     except OSError as error:
-        os.write(2, f"There is no room for another process: {error}\n".encode())
+        os.write(2, f"Can't start another process: {error}\n".encode())
         os.write(status, b"exit 1\n")
         os._exit(1)
     os.dup2(2, 1)  # only the child writes events
@@ -43,12 +43,11 @@ def run_guarded(
 class Guardian:
     """Forks a child, waits for its end, and brings that about when there is a reason to."""
 
-    def __init__(self, child: Callable[[], None], *, not_the_childs: tuple[int, ...]) -> None:
-        """Fork, and run `child` in the fork without the descriptors that are not the child's."""
+    def __init__(self, child: Callable[[], None], *, not_the_childs: int) -> None:
+        """Fork, and run `child` in the fork without a descriptor that is not the child's."""
 
         def run() -> None:
-            for descriptor in not_the_childs:
-                os.close(descriptor)
+            os.close(not_the_childs)
             os.setpgid(0, 0)
             call_oneself("child")
             child()

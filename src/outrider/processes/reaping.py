@@ -135,10 +135,7 @@ def sweep(on_end: OnEnd, spared: Set[int] = frozenset()) -> None:
 
 
 def sweep_marked(variable: str, value: str) -> None:
-    """Kill every process that has this in its environment, for `MAX_SWEEP_SECONDS`.
-
-    For what is left when those who would have ended it were killed first.
-    """
+    """Kill every process that has this in its environment, for `MAX_SWEEP_SECONDS`."""
     give_up = time.monotonic() + MAX_SWEEP_SECONDS
     while pids := [pid for pid, its in marked_processes(variable) if its == value]:
         if time.monotonic() > give_up:
@@ -185,10 +182,7 @@ def descendants(spared: Set[int] = frozenset()) -> list[int]:
 
 
 def _parents() -> dict[int, int]:
-    """Return the parent of every process.
-
-    Also of those that show as zombies: other threads of theirs may still run.
-    """
+    """Return the parent of every process, zombies too: their other threads may still run."""
     if not HAS_PROC:
         return {pid: int(parent) for pid, parent in _ps("ppid", "-A").items()}
     found: dict[int, int] = {}

@@ -21,10 +21,7 @@ async def finish(work: Awaitable[T]) -> T:
 
 
 async def wait_for_all(work: "set[asyncio.Future[Any]]", seconds: float | None = None) -> None:
-    """Return when all of `work` is done, however often we are cancelled; then be cancelled.
-
-    After so many `seconds` it returns without what isn't done yet.
-    """
+    """Return when all is done or `seconds` are over; a cancellation takes effect only then."""
     cancelled, begun = False, time.monotonic()
     while pending := {one for one in work if not one.done()}:
         left = seconds and begun + seconds - time.monotonic()

@@ -1,4 +1,4 @@
-"""Running a blocking function without blocking the child, and without waiting for it at the end."""
+"""Blocking work in threads: a call doesn't block the child, and what is given up stops itself."""
 
 import asyncio
 import contextvars
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any
+
+from outrider.protocol.envelope import ToolCode, ToolFault
 
 
 def in_thread(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
@@ -35,3 +37,9 @@ def in_thread(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         return await asyncio.wrap_future(result)
 
     return run
+
+
+def raise_if_stopped(stop: threading.Event) -> None:
+    """Raise a fault where the call was given up: a thread can't be ended from outside."""
+    if stop.is_set():
+        raise ToolFault(ToolCode.TIMEOUT, "the call was given up")

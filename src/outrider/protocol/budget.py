@@ -21,7 +21,7 @@ class Budget:
         """Return why another turn isn't covered; None where it is."""
         for unit, used, limit in self._counters():
             if unit != "tool calls" and used >= limit and (used or unit == "turns"):
-                return f"The budget of {limit:g} {unit} is used up ({used:g})."
+                return f"The budget of {limit:g} {unit} is used up ({used:g} used)."
         return None
 
     def forbids_tool_calls(self, number: int) -> str | None:
@@ -29,7 +29,8 @@ class Budget:
         limit = self.limits.max_tool_calls
         if limit is None or self.tool_calls + number <= limit:
             return None
-        return f"The budget of {limit} tool calls doesn't cover {number} more ({self.tool_calls})."
+        used = f"({self.tool_calls} used)"
+        return f"The budget of {limit} tool calls doesn't cover {number} more {used}."
 
     def wrap_up(self) -> str | None:
         """Return, once, a message that asks the model to finish when a limit is near."""

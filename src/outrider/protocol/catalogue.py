@@ -6,7 +6,7 @@ Permissions, listings, `doctor`, the child and the docs read these facts here an
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from functools import partial
 
 SUBAGENT = "subagent"
 """The tool by which a host's model delegates."""
@@ -42,7 +42,8 @@ SEARCH_KEYS = (
 )  # fmt: skip
 _FILES = "outrider.tools.files"
 _WEB = "outrider.tools.web"
-_ON_THE_WEB: dict[str, Any] = {"network": True, "setting": "web.enabled"}
+_online = partial(CatalogueEntry, network=True, setting="web.enabled")
+_writing = partial(CatalogueEntry, writes=True)
 CATALOGUE: dict[str, CatalogueEntry] = {
     entry.name: entry
     for entry in (
@@ -50,31 +51,16 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         CatalogueEntry("grep", f"{_FILES}.grep", default=True),
         CatalogueEntry("find", f"{_FILES}.find", default=True, aliases=("glob",)),
         CatalogueEntry("ls", f"{_FILES}.ls", default=True),
-        CatalogueEntry(
-            "web_search",
-            f"{_WEB}.web_search",
-            aliases=("websearch",),
-            keys=SEARCH_KEYS,
-            **_ON_THE_WEB,
-        ),
-        CatalogueEntry(
-            "fetch_content", f"{_WEB}.fetch_content", aliases=("webfetch",), **_ON_THE_WEB
-        ),
-        CatalogueEntry("get_search_content", f"{_WEB}.get_search_content", **_ON_THE_WEB),
+        _online("web_search", f"{_WEB}.web_search", aliases=("websearch",), keys=SEARCH_KEYS),
+        _online("fetch_content", f"{_WEB}.fetch_content", aliases=("webfetch",)),
+        _online("get_search_content", f"{_WEB}.get_search_content"),
         # It takes addresses as well as files.
-        CatalogueEntry(
-            "convert_content",
-            "outrider.tools.convert_content",
-            network=True,
-            setting="convert.enabled",
-        ),
+        _online("convert_content", "outrider.tools.convert_content", setting="convert.enabled"),
         CatalogueEntry("lsp", "outrider.tools.lsp.lsp", setting="lsp.enabled"),
         CatalogueEntry("git", "outrider.tools.git"),
-        CatalogueEntry("write", f"{_FILES}.write", writes=True),
-        CatalogueEntry(
-            "edit", f"{_FILES}.edit", writes=True, aliases=("multiedit", "notebookedit")
-        ),
-        CatalogueEntry("bash", "outrider.tools.bash", writes=True, runs_commands=True),
+        _writing("write", f"{_FILES}.write"),
+        _writing("edit", f"{_FILES}.edit", aliases=("multiedit", "notebookedit")),
+        _writing("bash", "outrider.tools.bash", runs_commands=True),
     )
 }
 NEVER_GIVEN = (SUBAGENT, REPORT_BACK)

@@ -85,17 +85,10 @@ def _fields(cls: type) -> tuple[_Field, ...]:
     hints = get_type_hints(cls)
     names = [item.name for item in fields(cls)]
     flags = {name.removeprefix("has_"): name for name in names if name.startswith("has_")}
+    described = [(name, camel(name), hints[name]) for name in names if name not in flags.values()]
     return tuple(
-        _Field(
-            name,
-            camel(name),
-            f"{cls.__name__}.{camel(name)}",
-            flags.get(name),
-            hints[name],
-            _reader(hints[name]),
-        )
-        for name in names
-        if name not in flags.values()
+        _Field(name, shown, f"{cls.__name__}.{shown}", flags.get(name), hint, _reader(hint))
+        for name, shown, hint in described
     )
 
 

@@ -7,10 +7,7 @@ from outrider.protocol.errors import OutriderError
 
 
 class ToolCode(IntEnum):
-    """How a tool call ended: 0 success, 1xxx the caller, 2xxx a service, all others the system.
-
-    A tool may return any other integer: 0 alone is success.
-    """
+    """How a tool call ended: 0 success, 1xxx the caller, 2xxx a service, all others the system."""
 
     meaning: str
 

@@ -40,10 +40,7 @@ def untrusted(url: str, text: str, title: str = "") -> str:
 
 
 def marked(tag: str, text: str, **origin: str) -> str:
-    """Return a text inside a tag that names its origin; nothing in it can end or begin such a tag.
-
-    The tag is one of those that `_FORGED` knows.
-    """
+    """Return a text inside a tag that `_FORGED` knows, and that no text can end or begin."""
     values = {key: harmless_line(value).replace('"', "&quot;") for key, value in origin.items()}
     named = "".join(f' {key}="{value}"' for key, value in values.items())
     return f"<{tag}{named}>\n{_FORGED.sub('&lt;', cleaned(text))}\n</{tag}>"

@@ -42,12 +42,8 @@ class Effects:
             written[write.path] = FileWrite(write.path, before, write.after)
         writes, commands = tuple(written.values()), self.commands + later.commands
         extra = sum(max(len(one) - MAX_ENTRIES, 0) for one in (read, writes, commands))
-        return Effects(
-            read[:MAX_ENTRIES],
-            writes[:MAX_ENTRIES],
-            commands[:MAX_ENTRIES],
-            self.omitted + later.omitted + extra,
-        )
+        kept = (read[:MAX_ENTRIES], writes[:MAX_ENTRIES], commands[:MAX_ENTRIES])
+        return Effects(*kept, self.omitted + later.omitted + extra)
 
 
 @dataclass(slots=True)
@@ -67,13 +63,12 @@ class Receipt:
     def to_dict(self) -> dict[str, Any]:
         """Return the receipt as the result carries it."""
         did = self.effects
+        commands = [{"command": run.command, "exitCode": run.exit_code} for run in did.commands]
         receipt: dict[str, Any] = {
             "toolCalls": self.tool_calls,
             "toolErrors": self.tool_errors,
             "filesRead": list(did.files_read),
             "filesWritten": [asdict(write) for write in did.files_written],
-            "commands": [
-                {"command": run.command, "exitCode": run.exit_code} for run in did.commands
-            ],
+            "commands": commands,
         }
         return receipt | ({"omitted": did.omitted} if did.omitted else {})

@@ -123,9 +123,6 @@ def text_result(text: str, details: Details) -> ToolResult:
 
 def refused(refusal: Refusal) -> ToolResult:
     """Return the result of a request that no child was started for."""
-    too_deep = refusal.code is ErrorCode.SUBAGENT_DEPTH_EXCEEDED
-    details = Details(
-        mode="management" if too_deep else "single",
-        error=ErrorInfo(refusal.code, refusal.message),
-    )
+    mode = "management" if refusal.code is ErrorCode.SUBAGENT_DEPTH_EXCEEDED else "single"
+    details = Details(mode, error=ErrorInfo(refusal.code, refusal.message))
     return text_result(refusal.message, details)

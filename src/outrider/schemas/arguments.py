@@ -46,9 +46,8 @@ def read_arguments(raw: str | Mapping[str, Any] | None) -> CallArguments:
         size = survey(value)
         if not size.flaw:
             return CallArguments(raw, value, size=size)
-    return CallArguments(
-        raw, fault=Fault("$", shortened(f"the arguments are not JSON: {size.flaw}"))
-    )
+    message = shortened(f"the arguments are not JSON: {size.flaw}")
+    return CallArguments(raw, fault=Fault("$", message))
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -56,9 +55,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(read) < len(pairs):
         seen: set[str] = set()
         key = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(
-            f"the key {shortened(key, 80)!r} is given twice in one object; give it once"
-        )
+        raise ValueError(f"the key {shortened(key, 80)!r} is given twice in one object; drop one")
     return read
 
 

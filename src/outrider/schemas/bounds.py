@@ -29,10 +29,8 @@ def compiled_schema(document: Document, part: JSON = None, **options: Any) -> "V
 
     validator = native.Draft7Validator if document.draft == 7 else native.Draft202012Validator
     limits = native.FancyRegexOptions(MAX_BACKTRACKING, MAX_PATTERN_BYTES, MAX_PATTERN_BYTES)
-    schema = document.root if part is None else part
-    return validator(
-        schema, offline=True, validate_formats=False, pattern_options=limits, **options
-    )
+    options |= {"offline": True, "validate_formats": False, "pattern_options": limits}
+    return validator(document.root if part is None else part, **options)
 
 
 def bounded_applications(document: Document) -> int:
@@ -41,9 +39,8 @@ def bounded_applications(document: Document) -> int:
     for node in document.nodes.values():
         patterns.update(str(pointer[-1]) for pointer in node.applies.get("patternProperties", ()))
     if len(patterns) > MAX_PATTERNS:
-        raise SchemaError(
-            f"the schema has {len(patterns)} different patterns; at most {MAX_PATTERNS} are taken"
-        )
+        count = len(patterns)
+        raise SchemaError(f"the schema has {count} different patterns; the limit is {MAX_PATTERNS}")
     _refuse_endless(document)
     applications = _applications(document)
     if applications > MAX_APPLICATIONS:
@@ -64,8 +61,8 @@ def _refuse_endless(document: Document) -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         raise SchemaError(
-            f"{path_text(error.args[1][0])}: the reference leads back to itself without going into "
-            "the value; refer to it from under properties or items"
+            f"{path_text(error.args[1][0])}: the reference leads back to itself on the same value; "
+            "move it under properties or items"
         ) from None
 
 

@@ -120,7 +120,7 @@ class Document:
         for name in names:
             if self._names.setdefault(name, pointer) != pointer:
                 where = path_text(pointer)
-                raise SchemaError(f"{where}: {shortened(name, 120)!r} is named twice; rename it")
+                raise SchemaError(f"{where}: {shortened(name, 120)!r} is named twice; rename one")
         return base
 
     def _resolve(self, where: Keys, base: str, reference: str) -> Keys:
@@ -128,8 +128,8 @@ class Document:
         target = self._names.get(uri)
         if target is None:
             raise SchemaError(
-                f"{path_text(where)}: {shortened(reference, 120)!r} leads outside the schema; "
-                "nothing is fetched or read from files: put what it refers to under $defs"
+                f"{path_text(where)}: {shortened(reference, 120)!r} leads outside the schema, and "
+                "nothing is fetched: put its target under $defs"
             )
         if name.startswith("/"):
             target = self._descend(target, unquote(name).split("/")[1:])
@@ -167,7 +167,7 @@ def read_document(schema: object) -> Document:
     except ValueError:
         raise SchemaError("the schema holds an integer of more than 4,300 digits") from None
     if (size := len(text.encode())) > MAX_SCHEMA_BYTES:
-        raise SchemaError(f"the schema has {size:,} bytes; at most {MAX_SCHEMA_BYTES:,} are taken")
+        raise SchemaError(f"the schema has {size:,} bytes; the limit is {MAX_SCHEMA_BYTES:,}")
     if not isinstance(schema, dict | bool):
         kind = type(schema).__name__
         raise SchemaError(f"a JSON Schema is an object, true or false; this is a {kind}")
@@ -186,8 +186,8 @@ def _draft(root: JSON) -> int:
     named = str(root["$schema"])
     if named.rstrip("#") not in _DRAFTS:
         raise SchemaError(
-            f"$.$schema: {shortened(named, 120)!r} is not a draft that is supported; "
-            "use draft 2020-12 (or leave $schema out) or draft 7"
+            f"$.$schema: {shortened(named, 120)!r} is not a supported draft; "
+            "use 2020-12 (or leave $schema out) or draft 7"
         )
     return _DRAFTS[named.rstrip("#")]
 

@@ -85,9 +85,7 @@ class CompiledSchema:
         size = size or survey(value)
         excess = size.flaw
         if size.values * self._applications > MAX_WORK:
-            excess = (
-                f"{size.values:,} values are too many for a schema this intricate; report fewer"
-            )
+            excess = f"{size.values:,} values are too many for a schema this complex; report fewer"
         elif self._wants_unique and size.wide_words > MAX_WIDE_WORDS:
             excess = "it has too many integers beyond 64 bits for a schema with `uniqueItems`"
         if excess:
@@ -98,10 +96,7 @@ class CompiledSchema:
 
 
 def load_schema(schema: object) -> CompiledSchema:
-    """Return a caller's schema, ready to judge values; raises `SchemaError`.
-
-    Types in upper case are taken as if they were in lower case.
-    """
+    """Return a caller's schema, ready to judge values; raises `SchemaError`."""
     return CompiledSchema(read_document(schema))
 
 

@@ -48,12 +48,9 @@ class Survey:
 
 
 def survey(value: object, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALUES) -> Survey:
-    """Return the size of `value` and its first flaw; safe for any depth, and for cycles.
-
-    It goes level by level, so that the work is done by whole lists at a time.
-    """
+    """Return the size of `value` and its first flaw; safe for any depth, and for cycles."""
     found = Survey()
-    level: list[Any] = [value]
+    level: list[Any] = [value]  # a whole level at a time, which is fast
     for _ in range(max_depth):
         found.values += len(level)
         found.flaw = _flaw_among(level, found)

@@ -23,14 +23,12 @@ class HttpRequest:
     body: bytes
 
 
+Headers: TypeAlias = Iterable[tuple[str, str]]
 Handler: TypeAlias = Callable[["HttpConnection", HttpRequest], Awaitable[None]]
 
 
 class HttpConnection(asyncio.StreamReaderProtocol):
-    """Answers the requests of one client in order, one at a time, by its `handler`.
-
-    While its socket is open it is in `connections`.
-    """
+    """Answers one client's requests in order; it is in `connections` while its socket is open."""
 
     def __init__(self, handler: Handler, connections: "set[HttpConnection]") -> None:
         super().__init__(asyncio.StreamReader(_MAX_HEAD_BYTES), self._begin)
@@ -80,7 +78,7 @@ class HttpConnection(asyncio.StreamReaderProtocol):
         status: int,
         body: bytes,
         content_type: str = "application/json",
-        headers: Iterable[tuple[str, str]] = (),
+        headers: Headers = (),
     ) -> None:
         """Write a whole response."""
         self._write_head(status, content_type, [*headers, ("Content-Length", str(len(body)))])
@@ -119,9 +117,7 @@ class HttpConnection(asyncio.StreamReaderProtocol):
         """Drop the connection and everything that is still to be sent."""
         self._writer.transport.abort()
 
-    def _write_head(
-        self, status: int, content_type: str, headers: Iterable[tuple[str, str]]
-    ) -> None:
+    def _write_head(self, status: int, content_type: str, headers: Headers) -> None:
         lines = [f"HTTP/1.1 {status} Scripted", f"Content-Type: {content_type}"]
         lines += [f"{name}: {value}" for name, value in headers]
         self._outgoing += "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"

@@ -46,9 +46,7 @@ class ScriptedModel:
         self._port = sock.getsockname()[1]
         self._loop = asyncio.SelectorEventLoop()
         self._stop = asyncio.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(sock,), name="scripted-model", daemon=True
-        )
+        self._thread = threading.Thread(None, self._run, "scripted-model", (sock,), daemon=True)
         self._thread.start()
         return self
 
@@ -95,9 +93,8 @@ class ScriptedModel:
         """Return when no request is being answered. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._answering == 0, timeout):
-                raise TimeoutError(
-                    f"{self._answering} requests are still being answered after {timeout} s."
-                )
+                busy = f"{self._answering} requests are still being answered"
+                raise TimeoutError(f"{busy} after {timeout} s.")
 
     # In the server's thread
 
@@ -126,11 +123,9 @@ class ScriptedModel:
             case "GET", "/v1/models":
                 connection.respond(200, wire.models_body(self._name))
             case _:
-                message = (
-                    f"There is no {http.method} {http.path} here; "
-                    "use POST /v1/chat/completions or GET /v1/models."
-                )
-                connection.respond(404, fail(404, message=message).body.encode())
+                use = "use POST /v1/chat/completions or GET /v1/models"
+                missing = fail(404, message=f"There is no {http.method} {http.path} here; {use}.")
+                connection.respond(404, missing.body.encode())
 
     async def _chat(self, connection: HttpConnection, http: HttpRequest) -> None:
         try:
@@ -160,9 +155,8 @@ class ScriptedModel:
             try:
                 return _as_step(self._script(request))
             except Exception as error:
-                return self._fault(
-                    "script_raised", f"The script raised {type(error).__name__}: {error}"
-                )
+                message = f"The script raised {type(error).__name__}: {error}"
+                return self._fault("script_raised", message)
         if request.number < len(self._script):
             return self._script[request.number]
         if self._repeat:

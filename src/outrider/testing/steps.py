@@ -159,12 +159,8 @@ def fail(
 
 def context_overflow() -> HttpResponse:
     """The error for a conversation that no longer fits the model's window."""
-    return fail(
-        400,
-        message="The conversation is longer than this model's context window. Shorten it.",
-        code="context_length_exceeded",
-        type="invalid_request_error",
-    )
+    message = "The conversation is longer than this model's context window. Shorten it."
+    return fail(400, message=message, code="context_length_exceeded", type="invalid_request_error")
 
 
 def cut(text: str = "", *, reset: bool = False) -> Reply:

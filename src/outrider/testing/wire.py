@@ -73,9 +73,9 @@ class ModelRequest:
 def is_chat(body: object) -> TypeGuard[Json]:
     """Whether `body` is a chat request that a script can work with."""
     messages: object = cast(Json, body).get("messages") if isinstance(body, dict) else None
-    return isinstance(messages, list) and all(
-        isinstance(message, dict) for message in cast(list[object], messages)
-    )
+    if not isinstance(messages, list):
+        return False
+    return all(isinstance(message, dict) for message in cast(list[object], messages))
 
 
 def models_body(name: str) -> bytes:
@@ -126,10 +126,8 @@ def _completion(reply: Reply, request: ModelRequest) -> bytes:
         "content": None if (reply.calls or reply.refusal) and not reply.text else reply.text,
         "refusal": reply.refusal or None,
     }
-    if reply.calls:
-        message["tool_calls"] = [
-            _call(call, request, index, call.arguments) for index, call in enumerate(reply.calls)
-        ]
+    calls = [_call(one, request, i, one.arguments) for i, one in enumerate(reply.calls)]
+    message |= {"tool_calls": calls} if calls else {}
     choice: Json = {"index": 0, "message": message, "finish_reason": reply.finish_reason}
     body = _head(request, "chat.completion")
     return _encode(body | {"choices": [choice], "usage": _usage(reply.usage)})

@@ -10,8 +10,7 @@ from typing import Protocol
 from outrider.masking import Masker
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
 from outrider.settings.keys import ConvertConfig
-from outrider.workspaces.path_guard import FolderWorkspace
-from outrider.workspaces.workspace import Workspace
+from outrider.workspaces.path_guard import Workspace
 
 SPILL_PREFIX = "outrider-result:"
 MAX_COMMAND_CHARACTERS = 2_000
@@ -103,7 +102,7 @@ class ToolContext:
         object.__setattr__(self, "effects", EffectsRecorder(self.cwd))
         if self.workspace is None:  # pyright: ignore[reportUnnecessaryComparison]  # the default
             roots = tuple(map(str, (self.cwd, *self.allowed_roots)))
-            workspace = FolderWorkspace(roots, self.allow_credential_files)
+            workspace = Workspace(roots, self.allow_credential_files)
             object.__setattr__(self, "workspace", workspace)
 
     def spill_folder(self) -> Path | None:

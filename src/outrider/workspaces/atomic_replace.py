@@ -5,7 +5,6 @@ in one step (atomic replace). A process that is killed before that step leaves t
 behind; the next write into the folder removes it.
 """
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -13,11 +12,12 @@ import stat
 import threading
 import time
 from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 
-from outrider.processes.stopping import raise_if_stopped
+from outrider.processes.threads import raise_if_stopped
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.opening import READ, faults_about, open_listing, open_parent, open_plain
-from outrider.workspaces.workspace import (
+from outrider.workspaces.place import (
     MAX_CONTENT_BYTES,
     TEMPORARY_PREFIX,
     FileVersion,
@@ -49,7 +49,7 @@ def replace(
             _refuse_changed(folder, place, status)
             os.rename(temporary, place.parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
         # A folder that may be written but not listed can't be synced.
-        with contextlib.suppress(PermissionError), open_listing(folder) as listing:
+        with suppress(PermissionError), open_listing(folder) as listing:
             os.fsync(listing)
     return before, hashlib.sha256(content).hexdigest()
 
@@ -73,7 +73,7 @@ def _existing(folder: int, place: Place) -> tuple[FileVersion, os.stat_result] |
     return FileVersion(digest.hexdigest(), status.st_size, content), status
 
 
-@contextlib.contextmanager
+@contextmanager
 def _temporary(folder: int, mode: int) -> Generator[tuple[str, int], None, None]:
     """Hold a new hidden file open and locked; it is gone after, or has become the real one."""
     name = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
@@ -82,7 +82,7 @@ def _temporary(folder: int, mode: int) -> Generator[tuple[str, int], None, None]
         fcntl.flock(file, fcntl.LOCK_EX)
         yield name, file
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)
         os.close(file)
 
@@ -91,7 +91,7 @@ def _write_durably(file: int, content: bytes, old: os.stat_result | None) -> Non
     with open(file, "wb", closefd=False) as opened:
         opened.write(content)
     if old is not None:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.fchown(file, old.st_uid, old.st_gid)
         os.fchmod(file, old.st_mode & 0o777)
     os.fsync(file)
@@ -100,7 +100,7 @@ def _write_durably(file: int, content: bytes, old: os.stat_result | None) -> Non
 def _refuse_changed(folder: int, place: Place, old: os.stat_result | None) -> None:
     """Raise a fault where another process changed the file since it was read."""
     now = None
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         now = os.stat(place.parts[-1], dir_fd=folder, follow_symlinks=False)
     if _version(now) != _version(old):
         message = f"{place.shown} was changed by another process during the call: read it again"
@@ -114,14 +114,10 @@ def _version(status: os.stat_result | None) -> tuple[int, ...] | None:
 def _remove_stale(folder: int) -> None:
     """Remove the hidden files of processes that were killed: those that no process has locked."""
     names: list[str] = []
-    with (
-        contextlib.suppress(OSError),
-        open_listing(folder) as listing,
-        os.scandir(listing) as entries,
-    ):
+    with suppress(OSError), open_listing(folder) as listing, os.scandir(listing) as entries:
         names += [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
     for name in names:
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        with suppress(OSError), ExitStack() as stack:
             file = os.open(name, READ, dir_fd=folder)
             stack.callback(os.close, file)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,13 +17,12 @@ def shown_name(name: str | bytes) -> str:
     text = os.fsdecode(name)
     if text.isprintable() and "\\" not in text:
         return text
-    return "".join(
-        character if character.isprintable() and character != "\\" else _escaped(character)
-        for character in text
-    )
+    return "".join(map(_escaped, text))
 
 
 def _escaped(character: str) -> str:
+    if character.isprintable() and character != "\\":
+        return character
     is_byte = "\udc80" <= character <= "\udcff"  # one that isn't UTF-8
     content = os.fsencode(character) if is_byte else character.encode(errors="surrogatepass")
     return "".join(f"\\x{byte:02x}" for byte in content)

@@ -5,7 +5,6 @@ there after the decision ends the call (TOCTOU). Devices, pipes and sockets are 
 after opening, so that nothing can hang or flood a tool.
 """
 
-import contextlib
 import difflib
 import errno
 import fcntl
@@ -15,11 +14,12 @@ import os
 import stat
 import sys
 from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.workspace import TEMPORARY_PREFIX, FolderEntry, OpenFolder, Place
+from outrider.workspaces.place import TEMPORARY_PREFIX, FolderEntry, Place
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -50,7 +50,7 @@ _KINDS = {
 }
 
 
-@contextlib.contextmanager
+@contextmanager
 def open_file(place: Place) -> Generator[BinaryIO, None, None]:
     """Hold a plain file open for reading."""
     with faults_about(place):
@@ -63,8 +63,8 @@ def open_file(place: Place) -> Generator[BinaryIO, None, None]:
             yield opened
 
 
-@contextlib.contextmanager
-def open_folder(place: Place) -> Generator[OpenFolder, None, None]:
+@contextmanager
+def open_folder(place: Place) -> Generator["OpenFolder", None, None]:
     """Hold a folder open for a program to run in."""
     # The kernel's files may have no end.
     excluded = ("proc", "sys", "dev") if place.path == "/" else ()
@@ -72,19 +72,25 @@ def open_folder(place: Place) -> Generator[OpenFolder, None, None]:
         path = f"/proc/self/fd/{listing}"
         if sys.platform == "darwin":
             path = os.fsdecode(fcntl.fcntl(listing, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
-        is_repository = os.path.lexists(f"{path}/.git")
-        with contextlib.closing(_Below(listing)) as below:
-            yield OpenFolder(path, is_repository, below.size, below.open, excluded)
+        with closing(OpenFolder(listing, path, excluded)) as opened:
+            yield opened
 
 
-class _Below:
-    """Reaches plain files below an open folder, step by step, following no link.
+class OpenFolder:
+    """A folder that is held open for a program to run in, and the plain files below it.
 
     A program that walks a tree opens by paths, and a link that is put in the way leads it out of
-    the tree. What it reports is real only if it is found here too.
+    the tree. What it reports is real only if it is found here too, step by step, following no
+    link. `size` and `open` are quick for paths in order.
     """
 
-    def __init__(self, folder: int) -> None:
+    def __init__(self, folder: int, path: str, excluded: tuple[str, ...]) -> None:
+        self.path = path
+        """Leads to this folder, even if another one has taken its name since."""
+        self.is_repository = os.path.lexists(f"{path}/.git")
+        """Whether it is the top of a git repository: ignore files above it don't apply."""
+        self.excluded = excluded
+        """Names in it that no program may enter."""
         self._way: list[tuple[str, int]] = [("", folder)]
 
     def size(self, path: str) -> int | None:
@@ -142,7 +148,7 @@ def list_folder(place: Place, limit: int) -> tuple[list[FolderEntry], int]:
         return [_entry(listing, entry.name) for entry in folders_first], next(counter)
 
 
-@contextlib.contextmanager
+@contextmanager
 def faults_about(place: Place) -> Generator[None, None, None]:
     """Turn what the system says into a fault that names the place."""
     try:
@@ -151,7 +157,7 @@ def faults_about(place: Place) -> Generator[None, None, None]:
         raise _fault_of(error, place) from None
 
 
-@contextlib.contextmanager
+@contextmanager
 def open_parent(place: Place, *, make: bool = False) -> Generator[int, None, None]:
     """Hold the folder open that the place is in; `make` makes it and those above it."""
     if place.is_folder or not place.parts:
@@ -160,7 +166,7 @@ def open_parent(place: Place, *, make: bool = False) -> Generator[int, None, Non
         yield folder
 
 
-@contextlib.contextmanager
+@contextmanager
 def _open_way(place: Place, *, make: bool = False) -> Generator[int, None, None]:
     """Hold a folder open, but not for listing."""
     folder = os.open(place.root, _PASS)
@@ -168,7 +174,7 @@ def _open_way(place: Place, *, make: bool = False) -> Generator[int, None, None]
         for part in place.parts:
             try:
                 if make:
-                    with contextlib.suppress(FileExistsError):
+                    with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=folder)
                 inner = os.open(part, _PASS, dir_fd=folder)
             except OSError as error:
@@ -180,7 +186,7 @@ def _open_way(place: Place, *, make: bool = False) -> Generator[int, None, None]
         os.close(folder)
 
 
-@contextlib.contextmanager
+@contextmanager
 def open_listing(folder: int) -> Generator[int, None, None]:
     """Hold an open folder open for listing and syncing too."""
     listing = os.open(".", _LIST, dir_fd=folder)
@@ -229,7 +235,7 @@ def _entry(folder: int, name: str) -> FolderEntry:
 
 def _why_not(folder: int, part: str, place: Place, error: OSError) -> ToolFault:
     """Return the fault for a name that couldn't be opened."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         if _kind(os.stat(part, dir_fd=folder, follow_symlinks=False)) == "link":
             return _not_plain("link", place)
         if error.errno == errno.ENOTDIR:
@@ -244,11 +250,7 @@ def _why_not(folder: int, part: str, place: Place, error: OSError) -> ToolFault:
 def _similar(folder: int, part: str) -> str:
     """Return a hint at names in the same folder that come close, or nothing."""
     names: list[str] = []
-    with (
-        contextlib.suppress(OSError),
-        open_listing(folder) as listing,
-        os.scandir(listing) as entries,
-    ):
+    with suppress(OSError), open_listing(folder) as listing, os.scandir(listing) as entries:
         names = [entry.name for entry in itertools.islice(entries, 2_000)]
     close = difflib.get_close_matches(part, names, n=3, cutoff=0.6)
     return f"; near it are: {', '.join(map(shown_name, close))}" if close else ""

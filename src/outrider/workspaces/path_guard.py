@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces import atomic_replace, credentials, opening
 from outrider.workspaces.names import folded, shown_name, undisguised, unescaped
-from outrider.workspaces.workspace import Place
+from outrider.workspaces.place import Place
 
 MAX_PATH_BYTES = 4_096
 MAX_NAME_BYTES = 255
@@ -22,7 +22,7 @@ _NEVER_WRITTEN = {".git": "git's own folder", ".outrider": "this runtime's confi
 
 
 @dataclass(frozen=True, slots=True)
-class FolderWorkspace:
+class Workspace:
     """The folder itself, and the roots beside it that the user allows."""
 
     roots: tuple[str, ...]

@@ -45,10 +45,7 @@ class _Filler:
     _findings: list[Finding]
 
     def value(self, schema: Any, name: str, finding: Finding | None, depth: int) -> Any:
-        """The value for one place in the schema, or None if it wants what wasn't read.
-
-        `finding` is set inside a list of findings.
-        """
+        """Return the value for one place in the schema, or None if it wants what wasn't read."""
         schema = self._resolved(schema)
         if depth > _MAX_DEPTH or not _PLAIN_KEYS.issuperset(schema):
             return None

@@ -3,7 +3,8 @@
 It decides each turn from the conversation alone. What files say is only ever quoted.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -26,27 +27,37 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from outrider.models.embedded.delegating import delegated
 from outrider.models.embedded.evidence import PlannedCall, findings
 from outrider.models.embedded.filling import fill_report
 from outrider.models.embedded.planning import next_calls
-from outrider.models.embedded.report import embedded_report
+from outrider.models.embedded.report import ABOUT, embedded_report
 from outrider.models.embedded.task import understand
 from outrider.models.known_providers import EMBEDDED
 from outrider.protocol.catalogue import REPORT_BACK, SUBAGENT
 from outrider.protocol.envelope import is_success
 
+NO_CODE = (
+    "There is no code in this folder, so there is nothing to look up. The embedded model finds and "
+    "quotes code; it can't answer from knowledge, write, or search the web."
+)
+_CODE = (
+    "*.{c,cc,cpp,cs,go,java,js,jsx,kt,lua,mjs,php,pl,py,rb,rs,scala,sh,sql,swift,ts,tsx,vue,zig}"
+)
+
+Said = str | list[PlannedCall]
+"""A report, or the tool calls that come before it."""
+
 
 def respond(
     messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition], agent: str = ""
-) -> str | list[PlannedCall]:
+) -> Said:
     """Return the tool calls to make next, or the report that ends the task."""
     schemas = {tool.name: tool.parameters_json_schema for tool in tools}
     # A prompt that follows an answer is a new question, unless it asks for the report again.
     messages = messages if REPORT_BACK in schemas else _last_turn(messages)
     prompts, made = _conversation(messages)
     if SUBAGENT in schemas:
-        return delegated("".join(prompts[:1]), made, schemas[SUBAGENT])
+        return _delegated("".join(prompts[:1]), made, schemas[SUBAGENT])
     task = understand("".join(prompts[:1]), agent)
     rounds = sum(isinstance(message, ModelResponse) for message in messages)
     asked_again = len(prompts) > 1
@@ -57,6 +68,26 @@ def respond(
         if report is not None:
             return [PlannedCall(REPORT_BACK, report)]
     return embedded_report(task, made)
+
+
+def _delegated(prompt: str, made: Sequence[PlannedCall], schema: Mapping[str, Any]) -> Said:
+    """Hand a main agent's question to an agent, and quote its report."""
+    if not made:
+        return [PlannedCall("find", {"pattern": _CODE, "limit": 1})]
+    last = made[-1]
+    if last.name != SUBAGENT:
+        if last.data and not last.data["files"]:
+            return f"{NO_CODE}\n\n{ABOUT}\n"
+        # The tool's text names the agents that there are.
+        named = re.findall(r"[\w.-]*\w", schema["properties"]["agent"]["description"])
+        role = understand(prompt, "").role
+        agent = role if role in named else "explorer"
+        return [PlannedCall(SUBAGENT, {"agent": agent, "task": prompt})]
+    if last.data is None:
+        return f"The question couldn't be delegated. {last.fault}"
+    told = last.data
+    said = f"I delegated this to `{told['agent']}` (run {told['runId']}). Its report:"
+    return f"{said}\n\n{told['text']}\n"
 
 
 def _last_turn(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
@@ -87,10 +118,7 @@ def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[Pla
 
 
 class EmbeddedModel(Model[None]):
-    """Finds and quotes; needs no key, no server and almost no time.
-
-    The agent's name says what kind of report is wanted.
-    """
+    """Finds and quotes; the agent's name says what kind of report is wanted."""
 
     def __init__(self, agent: str = "") -> None:
         super().__init__()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from outrider.models.embedded.evidence import PlannedCall, found_places
 from outrider.models.embedded.task import Task
 
+Made = Sequence[PlannedCall]
 _MAX_READ = 3
 _MAX_FILES = 5
 _MAX_PAGES = 3
@@ -15,25 +16,18 @@ _MAX_QUERY = 300
 _CODE = re.compile(r"\.(py|pyi|[cm]?[jt]sx?|go|rs|c|h|cc|cpp|hpp|java)$")
 
 
-def next_calls(
-    task: Task, made: Sequence[PlannedCall], rounds: int, tools: frozenset[str]
-) -> list[PlannedCall]:
+def next_calls(task: Task, made: Made, rounds: int, tools: frozenset[str]) -> list[PlannedCall]:
     """Return what to call in the next round; nothing where all is read."""
     plans = (_opening, _closer, _further)
     planned = plans[rounds](task, made, tools) if rounds < len(plans) else ()
     return [call for call in planned if call.name in tools]
 
 
-def _opening(
-    task: Task, made: Sequence[PlannedCall], tools: frozenset[str]
-) -> Iterator[PlannedCall]:
+def _opening(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedCall]:
     if task.role == "researcher":
-        query = " ".join(task.about.split())[:_MAX_QUERY]
-        yield (
-            PlannedCall("fetch_content", {"urls": list(task.urls)})
-            if task.urls
-            else PlannedCall("web_search", {"query": query or "?", "numResults": 5})
-        )
+        query = " ".join(task.about.split())[:_MAX_QUERY] or "?"
+        search = PlannedCall("web_search", {"query": query, "numResults": 5})
+        yield PlannedCall("fetch_content", {"urls": list(task.urls)}) if task.urls else search
     for path, added in list(task.changes.items())[:_MAX_FILES]:
         yield from _diagnosed(path)
         yield _read(path, max(1, added[0] - _ABOVE), added[-1] - added[0] + _WINDOW)
@@ -44,14 +38,11 @@ def _opening(
         yield from (_read(path, 1, _WINDOW) for path in task.paths)
 
 
-def _closer(
-    task: Task, made: Sequence[PlannedCall], tools: frozenset[str]
-) -> Iterator[PlannedCall]:
+def _closer(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedCall]:
     if task.role == "researcher":
-        searches = [
-            call.data["searches"] for call in made if call.name == "web_search" and call.data
-        ]
-        found = [one["url"] for search in searches for part in search for one in part["results"]]
+        searched = [call.data for call in made if call.name == "web_search" and call.data]
+        parts = [part for data in searched for part in data["searches"]]
+        found = [one["url"] for part in parts for one in part["results"]]
         if found:
             yield PlannedCall("fetch_content", {"urls": found[:_MAX_PAGES]})
         return
@@ -67,15 +58,10 @@ def _closer(
         yield from _followed(found, tools)
 
 
-def _further(
-    task: Task, made: Sequence[PlannedCall], tools: frozenset[str]
-) -> Iterator[PlannedCall]:
-    listed = [
-        call.data["files"]
-        for call in made
-        if call.name == "find" and "pattern" in call.arguments and call.data
-    ]
-    for path in sorted((p for paths in listed for p in paths), key=lambda p: p.count("/"))[:1]:
+def _further(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedCall]:
+    listed = [call for call in made if call.name == "find" and "pattern" in call.arguments]
+    paths: list[str] = [path for call in listed if call.data for path in call.data["files"]]
+    for path in sorted(paths, key=lambda one: one.count("/"))[:1]:
         yield _read(path, 1, 30)
     # A language without a server: the name is looked for as text.
     if any(call.arguments.get("action") == "references" and not call.data for call in made):

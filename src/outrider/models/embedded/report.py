@@ -6,16 +6,8 @@ The first part fits a screen; how it was found, and by whom, stands below a line
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from outrider.models.embedded.evidence import (
-    MAX_SENTENCE,
-    Finding,
-    PlannedCall,
-    code,
-    diagnostics,
-    findings,
-    is_test,
-    uses,
-)
+from outrider.models.embedded import evidence
+from outrider.models.embedded.evidence import MAX_SENTENCE, Finding, PlannedCall, code, is_test
 from outrider.models.embedded.task import Task
 
 ABOUT = (
@@ -38,7 +30,7 @@ def embedded_report(task: Task, made: Sequence[PlannedCall]) -> str:
     sections = [_NOT_DONE.format(what=task.cannot)] if task.cannot else []
     if task.role == "researcher":
         sections += _from_pages(task, made)
-    elif task.changes or findings(made):
+    elif task.changes or evidence.findings(made):
         sections += _from_files(task, made)
     else:
         sections += _nothing(made)
@@ -47,8 +39,9 @@ def embedded_report(task: Task, made: Sequence[PlannedCall]) -> str:
 
 
 def _from_files(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
-    found, used, changes = findings(made), uses(made), task.changes
-    wrong = [one for one in diagnostics(made) if not changes or one[1] in changes.get(one[0], ())]
+    found, used, changes = evidence.findings(made), evidence.uses(made), task.changes
+    wrong = evidence.diagnostics(made)
+    wrong = [one for one in wrong if not changes or one[1] in changes.get(one[0], ())]
     yield from _listed("From language servers", wrong)
     touched = [(path, lines[0], f"{len(lines)} lines added") for path, lines in changes.items()]
     yield from _listed("What the diff touches", touched)
@@ -75,9 +68,8 @@ def _best_first(found: Sequence[Finding]) -> Iterator[str]:
 
 
 def _from_pages(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
-    pages = [
-        p for call in made if call.name == "fetch_content" and call.data for p in call.data["pages"]
-    ]
+    fetched = [call.data for call in made if call.name == "fetch_content" and call.data]
+    pages = [page for data in fetched for page in data["pages"]]
     words = {word[:5] for word in re.findall(r"\w{4,}", task.about.lower())}
     scored: list[tuple[float, int, str, str]] = []
     for page in (page for page in pages if page.get("text")):
@@ -139,9 +131,7 @@ def _tree(entries: Sequence[dict[str, object]], indent: str) -> Iterator[str]:
 
 def _method(made: Sequence[PlannedCall]) -> Iterator[str]:
     for call in made:
-        arguments = ", ".join(
-            f"{name} {code(str(value))}" for name, value in call.arguments.items()
-        )
+        arguments = ", ".join(f"{key} {code(str(one))}" for key, one in call.arguments.items())
         missing: list[str] = call.data["missing"] if call.data and "about" in call.arguments else []
         note = f"; in no file: {', '.join(missing)}" if missing else ""
         note = f": {call.fault}" if call.fault else note

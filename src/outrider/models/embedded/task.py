@@ -57,10 +57,8 @@ def understand(text: str, agent: str) -> Task:
     verb = next((word for word in words if word not in ("please", "can", "could", "you")), "")
     role = agent if agent in get_args(Role) else _ROLE_OF_VERB.get(verb, "explorer")
     urls = tuple(dict.fromkeys(url.rstrip(".,;") for url in _URL.findall(text)))[:5]
-    cannot = [
-        _VERBS.get(verb),
-        {"reviewer": _JUDGE, "tester": _JUDGE, "implementer": "decide"}.get(role),
-    ]
+    judging = {"reviewer": _JUDGE, "tester": _JUDGE, "implementer": "decide"}
+    cannot = [_VERBS.get(verb), judging.get(role)]
     cannot += ["compare"] if {"compare", "versus", "vs", "better"}.intersection(words) else []
     cannot += ["open web addresses"] if urls and role != "researcher" else []
     return Task(

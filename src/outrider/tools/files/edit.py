@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.diffs import change, nearest_lines
 from outrider.tools.files.text import Encoding, detect, shown_size
-from outrider.workspaces.workspace import MAX_CONTENT_BYTES, FileVersion
+from outrider.workspaces.place import MAX_CONTENT_BYTES, FileVersion
 
 MAX_EDITS = 200
 MAX_PLACES_NAMED = 10

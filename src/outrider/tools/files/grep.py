@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from outrider.masking import Masker
-from outrider.processes.stopping import raise_if_stopped
+from outrider.processes.threads import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.masked_search import MAX_BLOCK_BYTES, Block, blocks_of
 from outrider.tools.files.matches import Hit, Matches
 from outrider.tools.files.ripgrep import RipgrepProcess, matching_lines, narrowed_to, searching
-from outrider.workspaces.workspace import OpenFolder, Place
+from outrider.workspaces.opening import OpenFolder
+from outrider.workspaces.place import Place
 
 DEFAULT_MATCHES = 100
 MAX_MATCHES = 5_000

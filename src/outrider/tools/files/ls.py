@@ -4,11 +4,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from outrider.processes.stopping import raise_if_stopped
+from outrider.processes.threads import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolContext, ToolFault, tool
 from outrider.tools.files.text import shown_size
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.workspace import FolderEntry, Place, Workspace
+from outrider.workspaces.path_guard import Workspace
+from outrider.workspaces.place import FolderEntry, Place
 
 DEFAULT_ENTRIES = 500
 MAX_ENTRIES = 5_000

@@ -8,7 +8,7 @@ from io import StringIO, TextIOWrapper
 from typing import Annotated, Any, BinaryIO, TextIO
 
 from outrider.masking import Masker
-from outrider.processes.stopping import raise_if_stopped
+from outrider.processes.threads import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.text import (
     LINES_ABOVE,

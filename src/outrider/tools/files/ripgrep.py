@@ -17,8 +17,9 @@ from typing import BinaryIO
 
 from outrider.processes.foreign_program import ForeignProgram, run_program
 from outrider.tools import ToolCode, ToolContext, ToolFault
+from outrider.workspaces.opening import OpenFolder
+from outrider.workspaces.place import TEMPORARY_PREFIX
 from outrider.workspaces.trusted_programs import TrustedPrograms
-from outrider.workspaces.workspace import TEMPORARY_PREFIX, OpenFolder
 
 MAX_LISTED_BYTES = 64 * 1024 * 1024
 # Ten times what it takes for any ordinary pattern and tree.

@@ -17,7 +17,7 @@ from outrider.tools.files.edit import (
     ended_alike,
 )
 from outrider.tools.lsp.positions import entries, path_of, read_source
-from outrider.workspaces.workspace import FileVersion, Place
+from outrider.workspaces.place import FileVersion, Place
 
 MAX_FILES = 500
 
@@ -51,7 +51,7 @@ def plan(context: ToolContext, edit: Any) -> list[Change]:
         files: dict[str, Any] = one.get("changes") or {}
         documents = entries(one.get("documentChanges"))
         if any("kind" in document for document in documents):
-            message = "the edit would make, rename or delete files, which is not supported"
+            message = "the edit would create, rename or delete files, which isn't supported"
             raise ToolFault(ToolCode.TOO_LARGE, message)
         told = [*files.items(), *((one["textDocument"]["uri"], one["edits"]) for one in documents)]
         for uri, changes in told:

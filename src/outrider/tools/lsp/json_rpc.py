@@ -151,10 +151,8 @@ class LspConnection:
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         """Take in messages until there are no more."""
-        out, errors = (
-            cast("asyncio.StreamReader", one) for one in (process.stdout, process.stderr)
-        )
-        complaining = asyncio.create_task(self._keep_complaints(errors))
+        out = cast("asyncio.StreamReader", process.stdout)
+        complaining = asyncio.create_task(self._keep_complaints(process.stderr))
         with suppress(EOFError, OSError):
             try:
                 while True:
@@ -204,7 +202,7 @@ class LspConnection:
             except ANY_SHAPE:
                 self._send({"id": number, "error": {"code": -32601, "message": "not offered"}})
 
-    async def _keep_complaints(self, stderr: asyncio.StreamReader) -> None:
+    async def _keep_complaints(self, stderr: asyncio.StreamReader | None) -> None:
         with suppress(OSError):
-            while chunk := await stderr.read(_CHUNK_BYTES):
+            while stderr and (chunk := await stderr.read(_CHUNK_BYTES)):
                 self._complaints = (self._complaints + chunk)[-MAX_STDERR_BYTES:]

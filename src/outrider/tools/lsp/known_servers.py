@@ -16,8 +16,8 @@ from typing import Any
 from outrider.protocol.data import from_json
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import LspConfig, ServerConfig
+from outrider.workspaces.place import Place
 from outrider.workspaces.trusted_programs import TrustedPrograms
-from outrider.workspaces.workspace import Place
 
 MAX_FILES = 5_000
 MAX_ENTRIES = 50_000
@@ -64,7 +64,7 @@ class ServerDescription:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Sent with `initialize`; `{modules}` is the folder of Node packages that the program is in."""
     runs: str = ""
-    """What of a repository it runs or fetches; then it needs a repository that is trusted."""
+    """What it does with a repository that needs to be trusted for that."""
     file_types: tuple[str, ...] = ()
     root_markers: tuple[str, ...] = ()
     path: str | None = None
@@ -109,8 +109,9 @@ _TS = {"tsserver": _TSSERVER, "disableAutomaticTypingAcquisition": True}
 _OFF = {"enable": False}
 _RUST = {"checkOnSave": False, "procMacro": _OFF, "cargo": {"buildScripts": _OFF}}
 _JSON = {"handledSchemaProtocols": list[str]()}
-_BUILD, _VENV = "programs that build files name", "the interpreter of a virtual environment"
-_NODE, _SCHEMAS = "what it downloads when it first starts", "addresses that files name"
+_BUILD = "runs programs named in build files"
+_VENV = "runs the interpreter of a virtual environment"
+_NODE, _SCHEMAS = "runs what it downloads on first start", "fetches schema URLs named in files"
 
 # One line a server; the first one of a language is its default.
 SERVERS = (
@@ -148,9 +149,9 @@ def configured(config: LspConfig) -> list[ServerDescription]:
 def program_for(server: ServerDescription, programs: TrustedPrograms) -> ServerDescription:
     """Return a server with the path of its program, or without and with what is missing."""
     if server.runs and not programs.trusted:
-        why = f"runs {server.runs}: it needs a repository in subagents.trustedProjects"
+        why = f"{server.runs}: it needs a repository in subagents.trustedProjects"
         return replace(server, problem=why)
-    missing = f"isn't installed, or not executable: {server.install}"
+    missing = f"isn't installed or isn't executable: {server.install}"
     return replace(server, path=programs.find((*server.command, "")[0]), problem=missing)
 
 
@@ -164,7 +165,7 @@ def choose(path: str, config: LspConfig, programs: TrustedPrograms) -> ServerDes
     for server in found:
         if server.path is not None:
             return server
-    message = f"no language server is known for {ending or 'such'} files; see lsp.servers"
+    message = f"there is no language server for {ending or 'such'} files; add one to lsp.servers"
     message = f"{found[0].name} {found[0].problem}" if found else message
     raise ToolFault(ToolCode.NOT_AVAILABLE, message)
 

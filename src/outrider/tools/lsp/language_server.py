@@ -17,15 +17,11 @@ from typing import Any
 from outrider.protocol.data import member
 from outrider.settings.keys import LspConfig
 from outrider.tools import ToolCode, ToolContext, ToolFault
+from outrider.tools.lsp import known_servers
 from outrider.tools.lsp.json_rpc import LspConnection
-from outrider.tools.lsp.known_servers import (
-    ServerDescription,
-    Stamp,
-    source_files,
-    write_compile_commands,
-)
+from outrider.tools.lsp.known_servers import ServerDescription, Stamp, source_files
 from outrider.tools.lsp.positions import SourceText, entries, path_of, read_source, uri_of
-from outrider.workspaces.workspace import Place
+from outrider.workspaces.place import Place
 
 MAX_OPEN_DOCUMENTS = 20
 MAX_LOADS = 500
@@ -116,7 +112,7 @@ class LanguageServer(LspConnection):
         hello |= {"rootUri": uri_of(self.root), "workspaceFolders": self._folders}
         try:
             if self.crashes >= MAX_CRASHES:
-                how = "failed too often and isn't started again"
+                how = "failed too often and won't be restarted"
                 raise self.failed(how, ToolCode.NOT_AVAILABLE)
             await asyncio.sleep(BACK_OFF_SECONDS * (2**self.crashes - 1))
             self._watched = dict(source_files(self.root, self.server.file_types))
@@ -134,7 +130,7 @@ class LanguageServer(LspConnection):
         command = [str(self.server.path), *self.server.command[1:]]
         if "{commands}" in command[-1]:
             self._scratch = TemporaryDirectory(dir=self._context.spill_folder())
-            write_compile_commands(self.root, self._scratch.name)
+            known_servers.write_compile_commands(self.root, self._scratch.name)
             command[-1] = command[-1].replace("{commands}", self._scratch.name)
         return command
 
@@ -150,7 +146,7 @@ class LanguageServer(LspConnection):
         await self.start()
         name = method.partition("/")[2]
         if not (self._knows(name) or name == "diagnostic"):
-            how = f"doesn't know {name}; lsp.preferred can name another server"
+            how = f"doesn't support {name}; set lsp.preferred to another server"
             raise self.failed(how, ToolCode.TOO_LARGE)
         self._tell_changes()
         answer: Any = None

@@ -15,7 +15,7 @@ from outrider.tools.lsp.language_server import LanguageServer
 from outrider.tools.lsp.positions import Hit, SourceText, entries, hit, path_of, uri_of
 from outrider.tools.lsp.session import LspSession
 from outrider.workspaces.path_guard import containing
-from outrider.workspaces.workspace import Place
+from outrider.workspaces.place import Place
 
 TIMEOUT_MS = 900_000
 """Only a last resort: lsp.requestTimeoutMs and lsp.startTimeoutMs end what takes too long."""
@@ -110,10 +110,9 @@ class _Call:
         """Return the symbols of a name in the whole tree, of the first language that has it."""
         servers, roots = self.session.servers_for_tree(self.context), self.context.workspace.roots
         for self.server in servers if names else ():
-            answer = positions.symbols(
-                await self.server.ask("workspace/symbol", {"query": names[-1]})
-            )
-            found = [one for one in answer if containing(roots, path_of(one.uri) or "")]
+            answer = await self.server.ask("workspace/symbol", {"query": names[-1]})
+            declared = positions.symbols(answer)
+            found = [one for one in declared if containing(roots, path_of(one.uri) or "")]
             if exact:
                 named = positions.with_names(found, names[-1:])
                 found = positions.with_names(named, names)

@@ -19,7 +19,8 @@ from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.files.text import LINES_ABOVE, detect, shown_size
 from outrider.tools.lsp.json_rpc import ANY_SHAPE, plain
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.workspace import Place, Workspace
+from outrider.workspaces.path_guard import Workspace
+from outrider.workspaces.place import Place
 
 T = TypeVar("T")
 MAX_SHOWN = 100

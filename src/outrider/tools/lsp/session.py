@@ -14,8 +14,8 @@ from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.lsp import known_servers
 from outrider.tools.lsp.known_servers import ServerDescription
 from outrider.tools.lsp.language_server import LanguageServer
+from outrider.workspaces.place import Place
 from outrider.workspaces.trusted_programs import TrustedPrograms
-from outrider.workspaces.workspace import Place
 
 MAX_LANGUAGES = 3
 MAX_SERVERS = 4
@@ -53,9 +53,8 @@ class LspSession:
         root, programs = context.workspace.roots[0], self.programs(context)
         code = [one for one in known_servers.configured(self.config) if one.root_markers]
         endings = tuple(ending for one in code for ending in one.file_types)
-        found = Counter(
-            os.path.splitext(path)[1] for path, _ in known_servers.source_files(root, endings)
-        )
+        files = known_servers.source_files(root, endings)
+        found = Counter(os.path.splitext(path)[1] for path, _ in files)
         chosen: dict[str, ServerDescription] = {}
         for ending, _ in found.most_common():
             with suppress(ToolFault):

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from outrider.processes.stopping import raise_if_stopped
+from outrider.processes.threads import raise_if_stopped
 from outrider.tools.context import ToolContext
 from outrider.tools.files.masked_search import blocks_of
 from outrider.tools.files.ranked import ranking
 from outrider.tools.files.ranked.ranking import FileHits, Hit
 from outrider.tools.files.ranked.words import Question, understood
 from outrider.tools.files.ripgrep import searching
-from outrider.workspaces.workspace import OpenFolder, Place
+from outrider.workspaces.opening import OpenFolder
+from outrider.workspaces.place import Place
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
