@@ -62,8 +62,8 @@ SLOW = (
     "lsp_child", "lsp_faults", "lsp_servers", "mcp", "mcp_install", "pi", "pi_host", "recipes",
     "report_back_verdicts", "surroundings", "tools_handed_over", "web_fetch",
 )  # fmt: skip
-"""What `--tier quick` leaves out: files whose tests start one command, host or server after another,
-or try many examples. What is left runs in this process, but for three doors: the command
+"""What `--tier quick` leaves out: files whose tests start one command, host or server after the
+other, or try many examples. What is left runs in this process, but for three doors: the command
 (`cli_run`), MCP (`mcp_wire`), and Python with real children (`report_back`).
 """
 _tier: str | None = None
