@@ -55,15 +55,16 @@ main()
 """A keeper as our own, which starts without coverage, but measured."""
 TIERS = ("quick", "python", "all")
 SLOW = (
-    "adversity", "benchmarks", "cli_bad_calls", "cli_completion", "cli_doctor", "cli_lsp",
-    "cli_signals", "cli_web", "docs", "endings", "file_tools_bad_arguments", "find_about",
-    "fork_server", "hostile_masking", "isolation", "lsp_child", "lsp_faults", "lsp_servers", "mcp",
-    "mcp_install", "pi", "pi_host", "surroundings", "tools_handed_over",
+    "activity", "adversity", "agent_names", "ask", "benchmarks", "catalogue", "chat",
+    "cli_bad_calls", "cli_completion", "cli_doctor", "cli_listings", "cli_lsp", "cli_signals",
+    "cli_terminal", "cli_web", "docs", "documents", "endings", "file_tools_bad_arguments",
+    "find_about", "find_newcomers", "fork_server", "hostile_masking", "isolation", "local_models",
+    "lsp_child", "lsp_faults", "lsp_servers", "mcp", "mcp_install", "pi", "pi_host", "recipes",
+    "report_back_verdicts", "surroundings", "tools_handed_over", "web_fetch",
 )  # fmt: skip
-"""What `--tier quick` leaves out: files that take ten seconds of one processor, or nearly.
-
-They are about floods, faults, hosts and processes that are killed; what is left tries each thing
-once, through every door. A new file is in it, until it gets slow.
+"""What `--tier quick` leaves out: files whose tests start one command, host or server after the
+other, or try many examples. What is left runs in this process, but for three doors: the command
+(`cli_run`), MCP (`mcp_wire`), and Python with real children (`report_back`).
 """
 _tier: str | None = None
 

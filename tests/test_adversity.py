@@ -190,12 +190,13 @@ CALLS = {
 
 
 @pytest.mark.usefixtures("start")
-@pytest.mark.parametrize("call", CALLS)
-async def test_a_command_cannot_delegate_by_dropping_its_environment(doer: Path, call: str) -> None:
-    with ScriptedModel([tool_call("bash", {"command": CALLS[call]}), answer("Done.")]) as server:
+async def test_a_command_cannot_delegate_by_dropping_its_environment(doer: Path) -> None:
+    calls = [tool_call("bash", {"command": command}) for command in CALLS.values()]
+    with ScriptedModel([*calls, answer("Done.")]) as server:
         os.environ.update(server.environment)
         await subagent("doer", "Go.", model=server.model, config=MAY_WRITE)
-    assert "SUBAGENT_DEPTH_EXCEEDED" in server.requests[1].messages[-1]["content"]
+    told = [request.messages[-1]["content"] for request in server.requests[1:]]
+    assert ["SUBAGENT_DEPTH_EXCEEDED" in one for one in told] == [True] * len(CALLS)
 
 
 @pytest.mark.usefixtures("start")
@@ -243,7 +244,7 @@ def test_signals_that_the_host_blocks_reach_a_child(world: Path) -> None:
     assert blocked and not any(int(mask, 16) for mask in blocked)
 
 
-@pytest.mark.parametrize("closed", [(0,), (0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("closed", [(0,), (0, 1, 2)])
 def test_a_host_without_standard_streams_starts_children_both_ways(
     world: Path, closed: tuple[int, ...]
 ) -> None:

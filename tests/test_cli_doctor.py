@@ -145,15 +145,6 @@ def test_model_s_own_server_is_asked(door):
     assert status == "fail" and "doesn't answer" in message
 
 
-def test_tool_of_ones_own_that_cannot_be_loaded_is_named(door):
-    door.write_config({"tools": {"modules": ["no_such_tools"]}})
-    found = all_findings(door, env={"OUTRIDER_MODEL": "embedded"})
-    assert any(
-        (name, status) == ("tools", "warn") and "no_such_tools" in message
-        for name, status, message in found
-    )
-
-
 def all_findings(door, *options, env=None):
     ended = door.run("doctor", "--json", *options, env=env)
     assert ended.code == 0, ended.err
@@ -166,7 +157,9 @@ def troubled(tmp_path_factory):
     with closing(Door(tmp_path_factory.mktemp("troubled"))) as door:
         door.write_agent("writer", "tools: read, write")
         door.write_agent("explorer")
-        door.write_config({"subagents": {"disabled": ["tester"]}})
+        door.write_config(
+            {"subagents": {"disabled": ["tester"]}, "tools": {"modules": ["no_such_tools"]}}
+        )
         folder = door.home / ".config/outrider/agents"
         folder.mkdir(parents=True)
         (folder / "broken.md").write_text("no frontmatter")
@@ -233,6 +226,11 @@ def test_process_that_a_run_left_behind_is_named(troubled):
     [(status, message)] = said_of(troubled, "processes left over")
     assert status == "warn"
     assert f"process {troubled[2]} of run {LEFT_RUN}: sleep 600" in message
+
+
+def test_tool_of_ones_own_that_cannot_be_loaded_is_named(troubled):
+    said = said_of(troubled, "tools")
+    assert any(status == "warn" and "no_such_tools" in message for status, message in said)
 
 
 def test_program_of_the_project_s_own_is_not_run(troubled):

@@ -200,7 +200,7 @@ async def test_a_fork_server_learns_a_provider_that_is_asked_for(world: Path) ->
     wait_until(lambda: known_by in _memory(fork_server.pid), "the fork server to load the provider")
 
 
-TASKS = 20
+TASKS = 8
 
 
 async def test_killing_the_fork_server_at_random_costs_no_answer(world: Path) -> None:

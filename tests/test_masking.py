@@ -414,6 +414,7 @@ def test_every_kind_of_secret_is_masked(kind: str, frame: str, secret: str):
     assert masked.startswith(before) or "aws secret beside" in kind
     assert masked.endswith(after)
     assert ONLY_SECRETS.text(text) == masked
+    assert MASKER.text(masked) == masked
 
 
 @pytest.mark.parametrize(("kind", "frame", "secret"), SECRETS, ids=[s[0] for s in SECRETS])
@@ -438,12 +439,6 @@ def test_ordinary_text_is_left_alone(text: str):
 def test_the_tables_do_not_shrink():
     assert len(SECRETS) >= 60
     assert len(ORDINARY) >= 60
-
-
-@pytest.mark.parametrize("text", [s[1].format(s[2]) for s in SECRETS] + ORDINARY)
-def test_masking_twice_changes_no_more_than_once(text: str):
-    once = MASKER.text(text)
-    assert MASKER.text(once) == once
 
 
 @pytest.mark.parametrize(
@@ -824,10 +819,10 @@ def test_a_stream_shows_the_same_as_the_whole_text(
 
 
 @pytest.mark.parametrize(("kind", "frame", "secret"), SECRETS, ids=[s[0] for s in SECRETS])
-@pytest.mark.parametrize("lead", [0, 199, 263, 500])
-def test_a_secret_in_single_characters_is_masked(kind: str, frame: str, secret: str, lead: int):
-    text = ("so " * 200)[:lead] + " " + frame.format(secret) + "\nand so on" * 60
-    assert streamed(MASKER, list(text)) == MASKER.text(text)
+def test_a_secret_in_single_characters_is_masked(kind: str, frame: str, secret: str):
+    for lead in (0, 199, 263, 500):
+        text = ("so " * 200)[:lead] + " " + frame.format(secret) + "\nand so on" * 60
+        assert streamed(MASKER, list(text)) == MASKER.text(text), lead
 
 
 def test_a_long_known_secret_is_masked_in_pieces():

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,28 +22,35 @@ BIDI = "bidi-\u202etxt.exe".encode()
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    root = os.fsencode(tmp_path)
+def tree() -> Iterator[Path]:
+    # Not below pytest's own folder, which any other run of pytest closes to others again.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield strange_tree(Path(folder))
+
+
+def strange_tree(top: Path) -> Path:
+    root = os.fsencode(top)
     for name in (NEWLINE, NOT_UTF8, ESCAPES, BACKSLASH, BIDI, b"plain.txt"):
         with open(root + b"/" + name, "wb") as file:
             file.write(b"a needle in " + name.hex().encode() + b"\n")
-    (tmp_path / "broken").symlink_to("nowhere")
-    (tmp_path / "circle").symlink_to("circle")
-    (tmp_path / "up").symlink_to("..")
-    (tmp_path / "self").symlink_to(".")
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder\nwith newline").mkdir()
-    (tmp_path / "folder\nwith newline" / "inner.txt").write_text("a needle\n")
-    (tmp_path / "closed").mkdir()
-    (tmp_path / "closed" / "inside.txt").write_text("a needle\n")
-    (tmp_path / "closed").chmod(0)
-    (tmp_path / "locked.txt").write_text("a needle\n")
-    (tmp_path / "locked.txt").chmod(0)
-    deep = tmp_path
+    (top / "broken").symlink_to("nowhere")
+    (top / "circle").symlink_to("circle")
+    (top / "up").symlink_to("..")
+    (top / "self").symlink_to(".")
+    os.mkfifo(top / "pipe")
+    (top / "folder\nwith newline").mkdir()
+    (top / "folder\nwith newline" / "inner.txt").write_text("a needle\n")
+    (top / "closed").mkdir()
+    (top / "closed" / "inside.txt").write_text("a needle\n")
+    (top / "closed").chmod(0)
+    (top / "locked.txt").write_text("a needle\n")
+    (top / "locked.txt").chmod(0)
+    deep = top
     for _ in range(60):
         deep = deep / ("d" * 50)
         os.mkdir(deep)
-    return tmp_path
+    return top
 
 
 async def test_a_strange_tree_is_listed(tree: Path):
@@ -124,7 +132,6 @@ for outcome in asyncio.run(answers()):
 
 
 def test_what_may_not_be_read_is_reported_and_spoils_nothing(tree: Path):
-    _open_to_others(tree)
     program = Path(ripgrep(("/nowhere",)))
     if os.geteuid() == 0 and not (_reachable(tree) and _reachable(program.parent)):
         pytest.skip("another user can't reach the tree, or ripgrep, here")
@@ -146,13 +153,6 @@ def test_what_may_not_be_read_is_reported_and_spoils_nothing(tree: Path):
     assert searched[0] == 0 and "plain.txt" in searched[1] and "could not be read" in searched[1]
     assert found[0] == 0 and "plain.txt" in found[1] and "could not be read" in found[1]
     assert [code for code, _ in refused] == [1004] * 4, refused
-
-
-def _open_to_others(tree: Path) -> None:
-    for folder in (tree, *tree.parents):
-        if not folder.is_relative_to(tempfile.gettempdir()) or folder.stat().st_uid != os.geteuid():
-            return
-        folder.chmod(folder.stat().st_mode | 0o055)
 
 
 def _reachable(folder: Path) -> bool:

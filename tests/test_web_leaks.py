@@ -62,11 +62,11 @@ CARRIERS = {
 }
 
 
-@pytest.mark.parametrize("carrier", CARRIERS.values(), ids=CARRIERS)
 @pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
 @pytest.mark.parametrize("text", [LINE, CODE], ids=["prose", "code"])
-def test_a_line_of_a_local_file_stays_here_in_any_encoding(guard, carrier, encode, text) -> None:
-    assert is_refused(guard, carrier.format(encode(text)))
+def test_a_line_of_a_local_file_stays_here_in_any_encoding(guard, encode, text) -> None:
+    for carrier in CARRIERS.values():
+        assert is_refused(guard, carrier.format(encode(text))), carrier
 
 
 @pytest.mark.parametrize("carrier", CARRIERS.values(), ids=CARRIERS)
