@@ -56,7 +56,11 @@ class SessionPool:
             finally:
                 if lease.temporary:
                     self._leases.pop(key, None)
-                await self._return(lease)
+                is_dead = lease.opened is not None and not lease.opened.alive
+                if lease.temporary or lease.broken or is_dead or self._closed:
+                    lease.broken = False
+                    # A call that is cancelled now must not leave its session half closed.
+                    await asyncio.shield(self._close(lease))
 
     async def aclose(self) -> None:
         """End all sessions, those in use too."""
@@ -66,14 +70,6 @@ class SessionPool:
         self._leases.clear()
         while self._closing:
             await asyncio.wait(self._closing)
-
-    async def _return(self, lease: SessionLease) -> None:
-        """End a session that no other call may use."""
-        is_dead = lease.opened is not None and not lease.opened.alive
-        if lease.temporary or lease.broken or is_dead or self._closed:
-            lease.broken = False
-            # A call that is cancelled now must not leave its session half closed.
-            await asyncio.shield(self._close(lease))
 
     def _close(self, lease: SessionLease) -> asyncio.Task[None]:
         session, lease.opened = lease.opened, None
