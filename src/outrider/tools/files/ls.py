@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from outrider.processes.stopping import raise_if_stopped
@@ -103,11 +104,5 @@ def _fill(
 
 
 def _data(entry: FolderEntry) -> dict[str, Any]:
-    fields = {
-        "name": shown_name(entry.name),
-        "kind": entry.kind,
-        "size": entry.size,
-        "target": None if entry.target is None else shown_name(entry.target),
-        "note": entry.note,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    fields = {name: value for name, value in asdict(entry).items() if value is not None}
+    return fields | {name: shown_name(fields[name]) for name in {"name", "target"} & fields.keys()}

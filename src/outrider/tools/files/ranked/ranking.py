@@ -55,19 +55,10 @@ class FileHits:
             if keyword:
                 self.defined[term] = max(self.defined.get(term, 0.0), factor)
 
-    def recount(self, question: Question, hits: Iterable[Hit]) -> None:
-        """Count only these hits."""
-        self.counts.clear()
-        self.defined.clear()
-        self.own.clear()
-        for _, match in hits:
-            self.count(question, match)
-
     def hits(self) -> list[Hit]:
         """Return its hits in the order of lines."""
-        return [
-            (int(line), name.decode(errors="replace")) for line, name in _ROW.findall(self.rows)
-        ]
+        rows = _ROW.findall(self.rows)
+        return [(int(line), name.decode(errors="replace")) for line, name in rows]
 
 
 def taken(question: Question, path: str, rows: bytes) -> FileHits:
@@ -113,9 +104,8 @@ def score_file(question: Question, weights: Weights, file: FileHits) -> None:
     )
     named = sum(weights[term] * share for term, share in in_path(question, file.path).items())
     definitions = sum(weights[term] * factor for term, factor in file.defined.items())
-    file.score = (terms + _DEFINED * definitions + _PATH * named) * standing(
-        file.path, question.kinds
-    )
+    said = terms + _DEFINED * definitions + _PATH * named
+    file.score = said * standing(file.path, question.kinds)
     if any(f"/{file.path}".endswith(f"/{name.removeprefix('./')}") for name in question.names):
         file.score = (file.score + sum(weights) + 1.0) * _NAMED
 
@@ -153,13 +143,10 @@ def _lines(
         shape = 0.3 if code.IMPORT.match(text) else 0.8 if code.COMMENT.match(text) else 1.0
         aside = (name is not None and not line.defined) or code.HANDED_ON.search(text)
         shape *= 1.5 if question.wants_type and code.TYPE.match(text) else 1.0
-        own = sum(
-            # What is only a parameter, or handed on, is done elsewhere.
-            weights[term] * share * (0.5 if aside else 1.0)
-            for term, share in line.alone.items()
-        )
+        own = sum(weights[term] * share for term, share in line.alone.items())
         named = sum(weights[term] * factor for term, factor in question.alone(last))
-        line.score = shape * (own + 0.6 * named)
+        # What is only a parameter, or handed on, is done elsewhere.
+        line.score = shape * ((0.5 if aside else 1.0) * own + 0.6 * named)
     return found
 
 
@@ -207,11 +194,10 @@ def _place(
     name, first, last = enclosing(lines, line) if lines else (None, 1, 1)
     if name is None or last - first > 2 * WINDOW_LINES:
         first, last = max(line, window[0]), max(line, window[1])
-    near = sorted(
-        (n for n in found if first <= n <= last and n != line), key=lambda n: -found[n].score
-    )
+    inside = [number for number in found if first <= number <= last]
+    near = sorted((n for n in inside if n != line), key=lambda n: -found[n].score)
     shown = sorted({line, *near[: MAX_LINES_SHOWN - 1]}) if line in found else [line]
-    there = {term for n in found if first <= n <= last for term in found[n].terms}
+    there = {term for number in inside for term in found[number].terms}
     words = [question.terms[term] for term in sorted(there)]
     named = [question.terms[term] for term in sorted(in_path(question, file.path))]
     return {

@@ -47,9 +47,8 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
         weights = ranking.weighed(question, frequency, len(listed))
         best = [ranking.best_place(question, weights, *one) for one in seen]
         best = [one for one in best if one["score"]]
-        large = (
-            0 if best else sum((folder.size(n) or 0) > MAX_FILE_BYTES for n in listed[:MAX_SIZED])
-        )
+        sizes = () if best else (folder.size(name) or 0 for name in listed[:MAX_SIZED])
+        large = sum(size > MAX_FILE_BYTES for size in sizes)
     shown = _distinct(sorted(best, key=lambda one: (-one["score"], one["path"])))[:limit]
     for one in shown:
         file = context.workspace.below(place, one["path"])
@@ -158,8 +157,10 @@ def _read_visible(
         hits = [hit for hit in file.hits() if hit[0] not in hidden]
         for number, line in hidden.items():
             hits += [(number, name) for name in _NAMES.findall(line.decode(errors="replace"))]
-        file.recount(question, hits)
-        yield file, sorted(hits), lines
+        seen = FileHits(file.path, size=file.size)
+        for _, name in hits:
+            seen.count(question, name)
+        yield seen, sorted(hits), lines
 
 
 def _visible(context: ToolContext, frequency: list[int], seen: Sequence[FileHits]) -> list[int]:

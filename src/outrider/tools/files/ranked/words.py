@@ -136,10 +136,8 @@ class Question:
         # Short ones only where a word begins: after a sign, or in capitals within a name.
         short = [rf"(?i:(?:\b|_){form})|{form.capitalize()}" for form in plain if len(form) < 4]
         long = [f"(?i:{form})" for form in plain if len(form) >= 4]
-        whole, before = (
-            "[A-Za-z0-9_$]*",
-            rf"(?:{'|'.join(DEFINING)})[ \t]+(?:\([^()\n]{{0,80}}\)[ \t]*)?",
-        )
+        whole = "[A-Za-z0-9_$]*"
+        before = rf"(?:{'|'.join(DEFINING)})[ \t]+(?:\([^()\n]{{0,80}}\)[ \t]*)?"
         names = f"(?-u:(?:{before})?{whole}(?:{'|'.join([*long, *short])}){whole})"
         others = [f"(?i:{re.escape(form)})" for form in forms if not form.isascii()]
         return "|".join([*([names] if plain else []), *others])
