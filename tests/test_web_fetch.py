@@ -545,7 +545,7 @@ async def test_a_hostile_page_is_given_up_and_the_next_one_is_read(web, monkeypa
     monkeypatch.setattr(page_reader, "MAX_CPU_SECONDS", 0)
     attributes = " ".join(f'a{number}="1"' for number in range(100_000))
     outcome = await web.fetch(web.serve("/hostile", f"<p {attributes}>hello</p>"))
-    assert outcome.envelope["code"] == 1007 and "limits of time" in outcome.text
+    assert outcome.envelope["code"] == 1007 and "too much time" in outcome.text
     monkeypatch.undo()
     assert "nobody" in (await web.page(web.server.url + "/good"))["text"]
 

@@ -106,7 +106,7 @@ def edited_text(text: str, edits: Sequence[Edit], shown: str) -> str:
     replacements.sort(key=lambda one: one.start)
     for one, following in pairwise(replacements):
         if following.start < one.end:
-            where = f"overlap at line {_line_at(text, following.start)}: make one edit of them"
+            where = f"overlap at line {_line_at(text, following.start)}: merge them into one"
             message = f"edits {one.edit} and {following.edit} {where}. Nothing was changed"
             raise ToolFault(ToolCode.CONFLICT, message)
     after = "".join(edited_pieces(text, replacements))

@@ -102,6 +102,5 @@ def _relative(folder: str, pattern: str) -> str:
     """Return a pattern relative to the searched folder; raises where it leads out of it."""
     relative = pattern.removeprefix(folder.rstrip("/") + "/")
     if not relative or relative.startswith("/") or ".." in relative.split("/"):
-        message = f"{pattern[:200]!r} leads out of {folder}: write it relative to path"
-        raise ToolFault(ToolCode.DENIED, message)
+        raise ToolFault(ToolCode.DENIED, f"{pattern[:200]!r} must be relative to {folder}")
     return relative if relative == pattern else f"/{relative}"

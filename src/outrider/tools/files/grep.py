@@ -197,8 +197,7 @@ def grep(
     """
     mask = tool_context.mask
     if mask is not None and not literal and _WITHOUT_UNICODE.search(pattern):
-        message = "the flag -u can't be used: it makes a pattern match bytes instead of text"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+        raise ToolFault(ToolCode.BAD_PARAMETER, "the flag -u isn't allowed: it matches bytes")
     arguments = ["--crlf", f"--regexp={pattern}"]
     arguments.append("--ignore-case" if ignore_case else "--case-sensitive")
     arguments += ["--fixed-strings"] if literal else []

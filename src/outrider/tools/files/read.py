@@ -90,9 +90,8 @@ def read(
         lines, end = window(text, offset, limit, context.mask, context.stop)
         left = lines_left(text, context.stop) if size - file.tell() <= MAX_BYTES_COUNTED else None
     if not lines and offset > max(end, 1):
-        has = f"{end} line{'' if end == 1 else 's'}"
-        message = f"offset {offset} is past the end: the file has {has}"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+        has = f"the file has {end} line{'' if end == 1 else 's'}"
+        raise ToolFault(ToolCode.BAD_PARAMETER, f"offset {offset} is past the end: {has}")
     return about | {
         "kind": "text" if cells is None else "notebook",
         "encoding": encoding.shown,

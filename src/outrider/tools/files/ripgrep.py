@@ -146,8 +146,7 @@ def searching(
             message = f"ripgrep can't be given these arguments: {error}"
             raise ToolFault(ToolCode.BAD_PARAMETER, message) from None
         except OSError as error:
-            message = f"ripgrep at {program}: {error.strerror}"
-            raise ToolFault(ToolCode.NOT_AVAILABLE, message) from None
+            raise ToolFault(ToolCode.NOT_AVAILABLE, f"{program}: {error.strerror}") from None
         _bound_memory(process.pid)
         yield RipgrepProcess(process, context.stop)
 

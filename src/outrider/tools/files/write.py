@@ -28,8 +28,7 @@ def write(
     """
     place = context.workspace.resolve(path, writing=True)
     if path.endswith("/"):
-        message = f"{place.shown} is named as a folder: leave out the slash at its end"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+        raise ToolFault(ToolCode.BAD_PARAMETER, f"{place.shown}/ is a folder: leave out the slash")
     encoded = content.encode()
     old, after = context.workspace.replace(
         place, lambda old: encoded, context.stop, make_folders=True

@@ -62,22 +62,23 @@ class WebAddress:
 def web_address(text: str) -> WebAddress:
     """Return an address that a model or a page gave; raises `ToolFault` with what is wrong."""
     if len(text) > MAX_URL_CHARACTERS:
-        raise _bad(f"the address is {len(text):,} characters long; {MAX_URL_CHARACTERS:,} is most")
+        size = f"{len(text):,} characters long; the limit is {MAX_URL_CHARACTERS:,}"
+        raise _bad(f"The URL is {size}")
     text = text.strip()
     if _UNFIT.search(text):
-        raise _bad("the address has a control character, a backslash or half a character in it")
+        raise _bad("The URL has a control character, a backslash or half a character in it")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise _bad(f"the address can't be read: {error}") from None
+        raise _bad(f"The URL can't be parsed: {error}") from None
     if parts.scheme not in _PORTS:
-        given = f"not {parts.scheme}" if parts.scheme else "with https:// before it"
-        raise _bad(f"only http and https addresses can be fetched, {given}")
+        given = f"not {parts.scheme}" if parts.scheme else "so put https:// in front"
+        raise _bad(f"Only http and https URLs can be fetched, {given}")
     if "@" in parts.netloc:
-        raise ToolFault(ToolCode.DENIED, "an address with credentials in it is never fetched")
+        raise ToolFault(ToolCode.DENIED, "A URL with credentials in it is never fetched")
     if port == 0:
-        raise _bad("the address names port 0, which nothing answers on")
+        raise _bad("The URL names port 0, which no server uses")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     target = quote(target, safe="/?:@!$&'()*+,;=-._~%[]#")
     return WebAddress(parts.scheme, _host(parts), port or _PORTS[parts.scheme], target)
@@ -86,7 +87,7 @@ def web_address(text: str) -> WebAddress:
 def _host(parts: SplitResult) -> str:
     host = (parts.hostname or "").rstrip(".")
     if not host or any(letter in host for letter in "% "):
-        raise _bad(f"the address names no host that can be asked: {parts.netloc!r}")
+        raise _bad(f"The URL has no usable host: {parts.netloc!r}")
     if host.isascii():
         return host
     import idna
@@ -94,11 +95,11 @@ def _host(parts: SplitResult) -> str:
     try:
         return idna.encode(host, uts46=True).decode()
     except idna.IDNAError as error:
-        raise _bad(f"the host can't be written in ASCII: {error}") from None
+        raise _bad(f"The host can't be written in ASCII: {error}") from None
 
 
 def _bad(message: str) -> ToolFault:
-    return ToolFault(ToolCode.BAD_PARAMETER, message[:1].upper() + message[1:])
+    return ToolFault(ToolCode.BAD_PARAMETER, message)
 
 
 def why_refused(address: str) -> str | None:

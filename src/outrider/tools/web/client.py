@@ -156,9 +156,7 @@ class WebClient:
                 await asyncio.to_thread(rules.parse, text.splitlines())
                 self._rules[origin] = rules
         if not self._rules[origin].can_fetch(ROBOT, address.url):
-            path = address.target.partition("?")[0]
-            message = f"{origin}/robots.txt doesn't allow {path} (web.respectRobots)"
-            raise ToolFault(ToolCode.DENIED, message)
+            raise ToolFault(ToolCode.DENIED, f"{origin}/robots.txt forbids it (web.respectRobots)")
 
     async def _ask_or_recall(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         """Return a response, or the kept one where its server says that it is still good."""
@@ -354,5 +352,4 @@ def _proxy(url: str) -> httpcore2.Proxy:
             auth = (unquote(parts.username or ""), unquote(parts.password or ""))
             address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
             return httpcore2.Proxy(address, auth=auth if parts.username else None)
-    message = "The environment names a proxy that is no http or https address (web.useProxy)"
-    raise ToolFault(ToolCode.NOT_AVAILABLE, message)
+    raise ToolFault(ToolCode.NOT_AVAILABLE, "The proxy's URL isn't http or https (web.useProxy)")

@@ -64,14 +64,13 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         try:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise ToolFault(ToolCode.NOT_FOUND, f"{host} can't be resolved: {error}") from None
+            raise ToolFault(ToolCode.NOT_FOUND, f"Can't resolve {host}: {error}") from None
         if not addresses:
             raise ToolFault(ToolCode.NOT_FOUND, f"{host} has no address")
         if not self._allow_private and not is_listed(host, port, self._allowed_hosts):
             for address in addresses:
                 if reason := why_refused(address):
                     where = host if host == address else f"{host} ({address})"
-                    words = f"{where} is {reason}, which web tools may not reach"
-                    allow = "The user can allow a host in web.allowedHosts."
-                    raise ToolFault(ToolCode.DENIED, f"{words}. {allow}")
+                    allow = "Only the user can allow it, in web.allowedHosts."
+                    raise ToolFault(ToolCode.DENIED, f"{where} is {reason}. {allow}")
         return addresses

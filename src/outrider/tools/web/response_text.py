@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from outrider.processes.threads import in_thread
 from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.documents.start_converter import convert_bytes
+from outrider.tools.files.text import encoding_by_mark
 from outrider.tools.web.session import web_of
 
 if TYPE_CHECKING:
@@ -33,12 +34,6 @@ _AS_BROWSERS_READ = {
     **dict.fromkeys(("shift_jis", "x-sjis"), "cp932"),
     **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
 }
-_MARKS = (
-    (b"\xef\xbb\xbf", "utf-8-sig"),
-    (b"\xff\xfe\0\0", "utf-32"),
-    (b"\xff\xfe", "utf-16"),
-    (b"\xfe\xff", "utf-16"),
-)
 _HTML_START = re.compile(rb"(?:\xef\xbb\xbf|\s)*<(?:!doctype html|html|head|body)", re.I)
 _ROOTS = {"rss": "feed", "feed": "feed", "rdf": "feed", "html": "html"}
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
@@ -78,9 +73,8 @@ def response_kind(response: "Response") -> str:
     start, vague = body[:_SNIFFED_BYTES], declared in _VAGUE
     if declared in _HTML or (vague and _HTML_START.match(start)):
         return "html"
-    wide = start.startswith(tuple(mark for mark, _ in _MARKS)) or "charset=utf-" in (
-        response.headers.get("content-type", "").lower()
-    )
+    named = response.headers.get("content-type", "").lower()
+    wide = "charset=utf-" in named or encoding_by_mark(start) is not None
     if not (vague or _TEXTUAL.fullmatch(declared)) or (b"\0" in start and not wide):
         what = declared[:100] or "binary data"
         raise ToolFault(ToolCode.TOO_LARGE, f"The address gives {what}, which has no text form")
@@ -100,14 +94,14 @@ def document_name(response: "Response") -> str:
 
 def body_text(response: "Response") -> str:
     """Return the body as text: by its mark, the header, the page, or what it looks like."""
-    body = response.body
+    marked = encoding_by_mark(response.body)
+    body = response.body[len(marked.mark) if marked else 0 :]
     in_header = _CHARSET.search(response.headers.get("content-type", "").encode())
     in_page = _IN_PAGE.search(body[:_SNIFFED_BYTES])
     named = [found[1].decode() for found in (in_header, in_page) if found]
-    marked = [charset for mark, charset in _MARKS if body.startswith(mark)][:1]
     fit = [_AS_BROWSERS_READ.get(one.lower(), one) for one in named if _TEXT_CHARSET.match(one)]
     for damage in (0, MAX_DAMAGE):
-        for charset in (*marked, *fit, "utf-8"):
+        for charset in (*([marked.codec] if marked else []), *fit, "utf-8"):
             with suppress(LookupError, UnicodeError):
                 text = body.decode(charset, errors="replace")
                 if text.count("\ufffd") <= damage * len(text):

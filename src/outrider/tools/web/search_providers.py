@@ -93,8 +93,7 @@ class SearchProvider:
         key = keys.get(self.variable or "", "").strip()
         base = (endpoints.get(self.name) or self.base or key).rstrip("/")
         if "?" in base or "#" in base:
-            message = f"The address of {self.name} must be one without a query"
-            raise ToolFault(ToolCode.BAD_PARAMETER, message)
+            raise ToolFault(ToolCode.BAD_PARAMETER, f"The URL of {self.name} can't have a query")
         if not (key.isascii() and key.isprintable()):
             raise ToolFault(_KEY, f"{self.variable} has characters in it that no key has")
         values = {**dict(zip(self.asks, (text, count), strict=False)), **self.constants}

@@ -91,8 +91,7 @@ async def web_search(
     outcomes = await asyncio.gather(*(_search(session, one, num_results) for one in wanted))
     pages: dict[str, StoredPage] = {}
     for _, found in outcomes:
-        for identity, page in found.items():
-            pages.setdefault(identity, page)
+        pages |= {identity: found[identity] for identity in found if identity not in pages}
     if include_content:
         await _fetch(context, list(pages.values())[:MAX_FETCHED])
     places = {identity: index for index, identity in enumerate(pages)}
@@ -118,8 +117,8 @@ async def _search(
     codes: list[int] = []
     try:
         if len(query) > MAX_QUERY_CHARACTERS:
-            message = f"A query has at most {MAX_QUERY_CHARACTERS:,} characters"
-            raise ToolFault(ToolCode.BAD_PARAMETER, message)
+            longest = f"A query can have at most {MAX_QUERY_CHARACTERS:,} characters"
+            raise ToolFault(ToolCode.BAD_PARAMETER, longest)
         session.outgoing.check(query)
         for name in dict.fromkeys(config.provider_priority if auto else (config.provider,)):
             provider = PROVIDERS[name]
