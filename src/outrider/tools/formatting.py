@@ -1,7 +1,4 @@
-"""The text forms of envelopes: long for the model, short for a line in the live view.
-
-What is too long is cut: text for the model, and data for the envelope that travels in an event.
-"""
+"""The text of an envelope, long for the model and short for the live view, cut to a size."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -95,10 +92,7 @@ def default_short(name: str, data: Any, arguments: Arguments) -> str:
 
 
 def cut_text(text: str, max_bytes: int, keep: Keep) -> tuple[str, str] | None:
-    """Return both ends of a text that is too long, cut at lines if it can; None if it fits.
-
-    Where only the head is kept, the other end is empty.
-    """
+    """Return the ends to keep of a text, cut at lines where possible; None if all of it fits."""
     raw = text.encode()
     if len(raw) <= max_bytes:
         return None

@@ -47,10 +47,7 @@ def envelope_of_fault(fault: BaseException) -> Envelope:
 
 
 def jsonable(value: object, above: tuple[int, ...] = ()) -> Any:
-    """Return a value as JSON has it; what JSON hasn't becomes text, and cycles are cut.
-
-    `above` holds the ids of the containers that the value is in.
-    """
+    """Return a value as JSON, or else as text; `above` has the ids of the containers it is in."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, str):

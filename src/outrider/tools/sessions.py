@@ -1,7 +1,4 @@
-"""Sessions end in every case, and never while a call uses them.
-
-Calls of one resource under one session id share a session, one call at a time.
-"""
+"""Sessions: calls with the same resource and id take turns in one, and it ends in any case."""
 
 import asyncio
 import contextlib

@@ -80,11 +80,8 @@ def _nearest(lines: list[str], anchor: str) -> int | None:
         if matcher.real_quick_ratio() <= best_ratio or matcher.quick_ratio() <= best_ratio:
             continue
         ratios += 1
-        if ratios > MAX_RATIOS:
-            break
-        ratio = matcher.ratio()
-        if ratio > best_ratio:
+        if (ratio := matcher.ratio()) > best_ratio:
             best, best_ratio = at, ratio
-            if ratio == 1.0:
-                break
+        if ratio == 1.0 or ratios == MAX_RATIOS:
+            break
     return best

@@ -235,6 +235,7 @@ class WebClient:
         return self._pools[key]
 
     async def _send(self, request: WebRequest, pool: httpcore2.AsyncConnectionPool) -> Response:
+        url, body = request.address.url, request.body
         headers = {
             "Host": request.address.origin.partition("://")[2],
             "User-Agent": AGENT,
@@ -242,14 +243,13 @@ class WebClient:
             "Accept-Encoding": "gzip, deflate",
             **request.headers,
         }
-        if request.body is not None:
-            headers["Content-Length"] = str(len(request.body))
-        async with pool.stream(
-            request.method, request.address.url, headers=list(headers.items()), content=request.body
-        ) as response:
+        if body is not None:
+            headers["Content-Length"] = str(len(body))
+        sent = list(headers.items())
+        async with pool.stream(request.method, url, headers=sent, content=body) as response:
             given = _readable(response.headers)
-            body = await _body(response, given, request.max_bytes or self._config.max_bytes)
-        return Response(request.address, response.status, given, body)
+            answer = await _body(response, given, request.max_bytes or self._config.max_bytes)
+        return Response(request.address, response.status, given, answer)
 
 
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:

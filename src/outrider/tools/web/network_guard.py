@@ -8,6 +8,7 @@ the next time, or a redirect, has to pass here again.
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import httpcore2
@@ -49,15 +50,12 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to an address of `host` that may be reached; raises `ToolFault`."""
+        connect = self._network.connect_tcp
         *others, last = await self.resolve_checked(host, port)
         for address in others:
-            try:
-                return await self._network.connect_tcp(
-                    address, port, NEXT_ADDRESS_SECONDS, *args, **options
-                )
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue
-        return await self._network.connect_tcp(last, port, timeout, *args, **options)
+            with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                return await connect(address, port, NEXT_ADDRESS_SECONDS, *args, **options)
+        return await connect(last, port, timeout, *args, **options)
 
     async def resolve_checked(self, host: str, port: int) -> Sequence[str]:
         """Return the addresses of a host, all of which may be reached; raises `ToolFault`."""

@@ -62,19 +62,19 @@ class SearchProvider:
     signs: Mapping[int | bytes, ToolCode] = field(default_factory=dict[int | bytes, ToolCode])
     """What a status, or a word in a failure, means here if it isn't what it means elsewhere."""
 
-    def missing(self, keys: Mapping[str, str], endpoints: Mapping[str, str]) -> str | None:
+    def missing(self, keys: Mapping[str, str], web: WebConfig) -> str | None:
         """Return why it can't be asked; None where it can."""
         if self.variable is None or keys.get(self.variable, "").strip():
             return None
         if self.base is None:
-            return None if endpoints.get(self.name) else f"no {self.variable} or web.endpoints"
+            return None if web.endpoints.get(self.name) else f"no {self.variable} or web.endpoints"
         return f"no {self.variable}"
 
     def state(self, keys: Mapping[str, str], web: WebConfig) -> tuple[bool, str]:
         """Return whether it is asked under these settings, and why."""
         unlisted = web.provider == "auto" and self.name not in web.provider_priority
         obstacles = {
-            f"{self.variable} is not set": self.missing(keys, web.endpoints),
+            f"{self.variable} is not set": self.missing(keys, web),
             "web.enabled is off": not web.enabled,
             f"web.provider is {web.provider}": web.provider not in ("auto", self.name),
             "web.providerPriority doesn't name it": unlisted,
@@ -86,12 +86,10 @@ class SearchProvider:
             return True, f"it is at {host_and_path(address)}"
         return True, f"{self.variable} is set" if self.variable else "needs no key"
 
-    def request(
-        self, text: str, count: int, keys: Mapping[str, str], endpoints: Mapping[str, str]
-    ) -> WebRequest:
+    def request(self, text: str, count: int, keys: Mapping[str, str], web: WebConfig) -> WebRequest:
         """Return how to ask it; raises `ToolFault` for what can't be right."""
         key = keys.get(self.variable or "", "").strip()
-        base = (endpoints.get(self.name) or self.base or key).rstrip("/")
+        base = (web.endpoints.get(self.name) or self.base or key).rstrip("/")
         if "?" in base or "#" in base:
             raise ToolFault(ToolCode.BAD_PARAMETER, f"The URL of {self.name} can't have a query")
         if not (key.isascii() and key.isprintable()):

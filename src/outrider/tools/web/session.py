@@ -107,10 +107,7 @@ class WebSession:
 
 
 def take_search_keys(env: MutableMapping[str, str]) -> dict[str, str]:
-    """Take the search providers' keys out of this process's environment, and return them.
-
-    No other tool of the child, and no command of it, finds them there.
-    """
+    """Take the search keys out of the environment, so that no other tool or command sees them."""
     return {name: env.pop(name) for name in SEARCH_KEYS if name in env}
 
 

@@ -128,7 +128,7 @@ async def _search(
             except ToolFault as fault:
                 code = int(fault.code)
                 told["others"].append({"provider": name, "code": code, "reason": str(fault)})
-                if not (auto and provider.missing(session.keys, config.endpoints)):
+                if not (auto and provider.missing(session.keys, config)):
                     codes.append(code)
         reasons = "; ".join(one["reason"] for one in told["others"])
         words = f"No search provider answered: {reasons or 'web.providerPriority is empty'}"
@@ -141,11 +141,11 @@ async def _search(
 async def _answer(
     session: WebSession, provider: "SearchProvider", text: str, count: int
 ) -> list[StoredPage]:
-    keys, endpoints = session.keys, session.config.endpoints
-    if missing := provider.missing(keys, endpoints):
+    keys, config = session.keys, session.config
+    if missing := provider.missing(keys, config):
         code = ToolCode.NOT_AUTHORISED if provider.base else ToolCode.NOT_AVAILABLE
         raise ToolFault(code, f"{provider.name}: {missing}")
-    request = provider.request(text, count, keys, endpoints)
+    request = provider.request(text, count, keys, config)
     try:
         response = await session.client.send(request)
         body = response.body
