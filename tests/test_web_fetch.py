@@ -23,7 +23,6 @@ from outrider.tools.web import (
     fetch_content as fetch,
     get_search_content as stored,
     page_reader,
-    response_text,
     session,
 )
 from outrider.tools.web.client import WebClient
@@ -225,7 +224,7 @@ async def test_documents_are_handed_on_to_the_converter(web, monkeypatch, path, 
     async def convert_bytes(context, data, name):
         return f"{name}: {len(data)} bytes"
 
-    monkeypatch.setattr(response_text, "convert_bytes", convert_bytes)
+    monkeypatch.setattr(fetch, "convert_bytes", convert_bytes)
     body = b"PK\x03\x04" if "x" in path[:3] else b"%PDF-1.7 ..."
     assert await web.text(path, body, kind) == f"{name}: {len(body)} bytes"
 

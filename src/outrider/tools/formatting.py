@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -50,13 +51,9 @@ class ResultFormatter:
         return one_line(text, MAX_SHORT_CHARACTERS)
 
     def _form(self, which: str, name: str, data: Any, arguments: Arguments) -> str:
-        formatter = self._formatters.get(name)
-        form: Form | None = getattr(formatter, which, None)
-        if form is not None:
-            try:
-                text: object = form(data, arguments)
-            except BaseException:  # a formatter is foreign code: the default stands in for it
-                text = None
+        form: Form | None = getattr(self._formatters.get(name), which, None)
+        with suppress(BaseException):  # foreign code: the default stands in for it
+            text: object = form and form(data, arguments)
             if isinstance(text, str):
                 return text
         return default_long(data) if which == "long" else default_short(name, data, arguments)

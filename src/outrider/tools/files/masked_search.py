@@ -99,10 +99,7 @@ def _last_lines(content: bytes) -> bytes:
 def _chunks(start: bytes, file: BinaryIO, encoding: Encoding) -> Iterator[bytes]:
     """Yield a file without its mark, and with a newline at its end."""
     chunk, newline = start[len(encoding.mark) :], "\n".encode(encoding.codec)
-    size, wanted = len(start), _FIRST_BYTES
-    while size == wanted:
-        more = file.read(MAX_BLOCK_BYTES)
-        size, wanted = len(more), MAX_BLOCK_BYTES
+    while more := file.read(MAX_BLOCK_BYTES):
         if len(chunk) >= MAX_BLOCK_BYTES:
             yield chunk
             chunk = b""

@@ -27,8 +27,6 @@ MAX_BYTES_COUNTED = 32 * 1024 * 1024
 _CHUNK_CHARACTERS = 256 * 1024
 # How much of a line is kept until its secrets are masked, so that none is cut in two.
 _MAX_KEPT = 2 * MAX_LINE_CHARACTERS
-# What a line number and its separators take.
-_BYTES_AROUND_LINE = 8
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -131,8 +129,8 @@ def window(text: TextIO, first: int, most: int, context: ToolContext) -> tuple[l
             kept.append(found[0].removesuffix("\n").removesuffix("\r"))
             lengths.append(found[1])
         if number >= first:
-            room -= len(found[0][:MAX_LINE_CHARACTERS].encode(errors="replace"))
-            room -= _BYTES_AROUND_LINE
+            shown = found[0][:MAX_LINE_CHARACTERS].encode(errors="replace")
+            room -= len(shown) + 8  # with its number and what separates it
     masked = kept if context.mask is None else context.mask.lines(kept)
     return list(map(_shown, masked, lengths))[above:], number
 

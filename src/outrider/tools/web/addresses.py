@@ -62,8 +62,7 @@ class WebAddress:
 def web_address(text: str) -> WebAddress:
     """Return an address that a model or a page gave; raises `ToolFault` with what is wrong."""
     if len(text) > MAX_URL_CHARACTERS:
-        size = f"{len(text):,} characters long; the limit is {MAX_URL_CHARACTERS:,}"
-        raise _bad(f"The URL is {size}")
+        raise _bad(f"The URL has {len(text):,} characters; the limit is {MAX_URL_CHARACTERS:,}")
     text = text.strip()
     if _UNFIT.search(text):
         raise _bad("The URL has a control character, a backslash or half a character in it")

@@ -36,8 +36,9 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
     """Return the places that a question is about, best first, and what was looked for."""
     question = understood(about)
     data: dict[str, Any] = {"places": [], "words": question.terms, "files": 0, "unreadable": 0}
+    data |= {"missing": [], "large": 0}
     if not question.terms and not question.names:
-        return data | {"missing": [], "large": 0}
+        return data
     with context.workspace.open_folder(place) as folder:
         listed, found, unreadable = _search(context, question, place, folder)
         frequency = ranking.frequencies(question, found.values())
@@ -56,13 +57,8 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
         context.effects.file_read(file.path)
     terms = zip(question.terms, frequency, strict=True)
     missing = [term for term, there in terms if not there and " " not in term]
-    return data | {
-        "places": shown,
-        "files": len(listed),
-        "missing": missing,
-        "large": large,
-        "unreadable": unreadable,
-    }
+    data |= {"places": shown, "files": len(listed), "unreadable": unreadable}
+    return data | {"missing": missing, "large": large}
 
 
 def _search(
