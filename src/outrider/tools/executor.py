@@ -38,21 +38,18 @@ class ToolOutcome:
     summary: str
     """One line for people who watch."""
     effects: Effects = field(default_factory=Effects)
-    """What the call did beside answering."""
 
 
 @dataclass(slots=True)
 class CheckedCall:
-    """One call: its arguments are read and checked before it is made."""
+    """One call, its arguments read and checked, or the fault that keeps it from being made."""
 
     name: str
     tool: Tool | None
-    """None only beside a fault."""
     timeout_ms: int
     context: ToolContext
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     fault: Exception | None = None
-    """Why the call can't be made."""
     session_id: str | None = None
     temporary_session: bool | None = None
     started: float = field(default_factory=time.perf_counter)

@@ -19,7 +19,6 @@ class SessionLease:
     temporary: bool
     factory: SessionFactory
     broken: bool = False
-    """Set where the session can't be used again."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     opened: ToolSession | None = None
 

@@ -9,7 +9,7 @@ from outrider.processes.stopping import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolContext, ToolFault, tool
 from outrider.tools.files.text import shown_size
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.workspace import FolderEntry, Place, Workspace
+from outrider.workspaces.workspace import FolderEntry
 
 DEFAULT_ENTRIES = 500
 MAX_ENTRIES = 5_000
@@ -74,33 +74,22 @@ def ls(
         raise_if_stopped(context.stop)
         folder, data, level = waiting.popleft()
         try:
-            folders = _fill(data, workspace, folder, room)
+            entries, total = workspace.list_folder(folder, room)
         except ToolFault as fault:
             if folder is place:
                 raise
             data["note"] = f"unreadable: {fault.message.removeprefix(f'{folder.shown}: ')}"
             continue
-        room -= len(data["entries"])
-        root["cut"] |= "unlisted" in data
-        if level < depth:
-            waiting += ((inner, entry, level + 1) for inner, entry in folders)
+        data["entries"] = [_data(entry) for entry in entries]
+        room -= len(entries)
+        if total > len(entries):
+            data["unlisted"] = total - len(entries)
+            root["cut"] = True
+        for entry, inner in zip(entries, data["entries"], strict=True):
+            if level < depth and entry.kind == "folder" and entry.name != ".git":
+                waiting.append((workspace.below(folder, entry.name), inner, level + 1))
     root["cut"] |= bool(waiting)
     return root
-
-
-def _fill(
-    data: dict[str, Any], workspace: Workspace, folder: Place, room: int
-) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Put the first entries of a folder into its data; returns the folders to look into next."""
-    entries, total = workspace.list_folder(folder, room)
-    data["entries"] = [_data(entry) for entry in entries]
-    if total > len(entries):
-        data["unlisted"] = total - len(entries)
-    return (
-        (workspace.below(folder, entry.name), inner)
-        for entry, inner in zip(entries, data["entries"], strict=True)
-        if entry.kind == "folder" and entry.name != ".git"
-    )
 
 
 def _data(entry: FolderEntry) -> dict[str, Any]:

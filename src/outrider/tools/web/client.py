@@ -58,7 +58,6 @@ class WebRequest:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes | None = None
     max_bytes: int | None = None
-    """How large the answer may be, where web.maxBytes doesn't say."""
 
 
 @dataclass(frozen=True, slots=True)

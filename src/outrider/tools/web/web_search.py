@@ -24,9 +24,8 @@ DEFAULT_RESULTS = 8
 MAX_RESULTS = 20
 """The most that all providers give at once."""
 MAX_FETCHED = 20
-"""How many of the pages found are fetched too, where that is asked for."""
 MAX_SHOWN = 2_000
-"""How many characters of each of these are shown; `get_search_content` has the rest."""
+"""How many characters of a page that was fetched too; `get_search_content` has the rest."""
 _TRACKING = ("utm_", "fbclid", "gclid", "mc_cid", "mc_eid")
 
 
@@ -134,7 +133,7 @@ async def _search(
         words = f"No search provider answered: {reasons or 'web.providerPriority is empty'}"
         raise ToolFault(codes[0] if codes else ToolCode.NOT_AVAILABLE, words)
     except ToolFault as fault:
-        shown = session.outgoing.shown(query)
+        shown = session.outgoing.mask.text(query)
         return told | {"query": shown, "error": str(fault), "code": int(fault.code)}, {}
 
 
