@@ -12,8 +12,8 @@ import trustme
 from outrider.masking import Masker
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.addresses import is_listed, web_address, why_refused
 from outrider.tools.web.client import WebClient
+from outrider.tools.web.network_guard import is_listed, web_address, why_refused
 from outrider.tools.web.session import WebSession
 from web_servers import PUBLIC, Names, Network, serving
 

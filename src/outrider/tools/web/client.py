@@ -24,9 +24,14 @@ import httpcore2
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.addresses import WebAddress, web_address
 from outrider.tools.web.cache import WebCache, validators
-from outrider.tools.web.network_guard import GuardedBackend, Resolve, resolve_host
+from outrider.tools.web.network_guard import (
+    GuardedBackend,
+    Resolve,
+    WebAddress,
+    resolve_host,
+    web_address,
+)
 
 MAX_REDIRECTS = 10
 MAX_ATTEMPTS = 3

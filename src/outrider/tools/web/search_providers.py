@@ -18,8 +18,8 @@ import orjson
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.records.activity import host_and_path
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.addresses import MAX_URL_CHARACTERS, web_address
 from outrider.tools.web.client import Response, WebRequest
+from outrider.tools.web.network_guard import MAX_URL_CHARACTERS, web_address
 from outrider.tools.web.session import StoredPage
 
 MAX_TITLE_CHARACTERS = 300
