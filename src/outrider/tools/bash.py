@@ -212,7 +212,7 @@ async def bash(
 
 def _notes(result: CommandResult) -> list[str]:
     kept = f"in {result.cwd}, with its exported variables"
-    notes = [f"the shell ended and was started anew {kept}"] if result.restarted else []
+    notes = [f"the shell ended and was restarted {kept}"] if result.restarted else []
     if shown := [f"{pid} {line}" for pid, line in result.background[:MAX_SHOWN_PROCESSES]]:
         more = len(result.background) - len(shown)
         rest = f", and {more} more" if more else ""

@@ -157,7 +157,7 @@ def _open_repository(context: ToolContext) -> _Repository:
     """Return the repository of the working tree; raises where there is none that may be read."""
     found = git_root(context.cwd)
     if found is None:
-        raise ToolFault(ToolCode.NOT_FOUND, "the working tree is in no repository of the user's")
+        raise ToolFault(ToolCode.NOT_FOUND, "the working tree isn't in a repository of the user's")
     roots = (str(found), *context.workspace.roots)
     program = TrustedPrograms(context.environment, roots).find("git")
     if program is None:

@@ -75,12 +75,8 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
 async def _run_converter(config: ConvertConfig, file: BinaryIO, output: BinaryIO, name: str) -> int:
     """Run the converter to its end, and return its exit code; raises `ToolFault`."""
     seconds = config.timeout_ms / 1000
-    told = {
-        "suffix": Path(name).suffix.lower(),
-        "seconds": int(seconds) + 1,
-        "memoryBytes": config.memory_bytes,
-        "maxTextBytes": MAX_TEXT_BYTES,
-    }
+    limits = {"memoryBytes": config.memory_bytes, "maxTextBytes": MAX_TEXT_BYTES}
+    told = {"suffix": Path(name).suffix.lower(), "seconds": int(seconds) + 1, **limits}
     # It learns nothing of its surroundings but where its packages are.
     env = {"LC_ALL": "C.UTF-8", "PYTHONUSERBASE": site.getuserbase(), "OPENBLAS_NUM_THREADS": "1"}
     process = await asyncio.create_subprocess_exec(

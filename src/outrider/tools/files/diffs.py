@@ -55,17 +55,17 @@ def nearest_lines(text: str, wanted: str) -> str:
     lines = text.splitlines()[:MAX_SEARCHED_LINES]
     asked = [line for line in wanted.splitlines() if line.strip()]
     if not asked:
-        return "It is blank: give text that can be told apart"
+        return "It is blank: include some text"
     if all(map(_NUMBERED.match, asked)):
         return "It starts with line numbers, which are not in the file: leave them out"
     anchor = max(asked, key=len)[:MAX_LINE_CHARACTERS]
     at = _nearest(lines, anchor)
     if at is None:
-        return "No line comes near it: read the file again"
+        return "No line is like it: read the file again"
     first = max(0, at - wanted[: wanted.find(anchor)].count("\n"))
     shown = lines[first : first + min(wanted.count("\n") + 1, MAX_NEAREST_LINES)]
     same = "".join(lines[at].split())[:MAX_LINE_CHARACTERS] == "".join(anchor.split())
-    hint = " (they differ in blanks only)" if same else ""
+    hint = " (they differ only in whitespace)" if same else ""
     numbered = [f"{n}\t{line[:MAX_LINE_CHARACTERS]}" for n, line in enumerate(shown, first + 1)]
     return f"The nearest lines{hint}:\n" + "\n".join(numbered)
 

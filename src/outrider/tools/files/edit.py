@@ -62,7 +62,7 @@ def edit(
 def editable_text(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
     """Return a file's text, and an encoding that gives back the same bytes."""
     if old is None:
-        raise ToolFault(ToolCode.NOT_FOUND, f"there is no {shown}: use write to make it")
+        raise ToolFault(ToolCode.NOT_FOUND, f"there is no {shown}: use write to create it")
     if old.content is None:
         sizes = f"{shown_size(old.size)}, more than the {shown_size(MAX_CONTENT_BYTES)}"
         raise ToolFault(ToolCode.TOO_LARGE, f"{shown} has {sizes} that can be edited")

@@ -137,7 +137,7 @@ class WebClient:
                     if response.status in _REDIRECTS and location is not None:
                         request = _redirected(request, response, location)
                     elif response.status in _UNASKED or response.status < 200:
-                        raise _failed(request, f"answered out of turn, status {response.status}")
+                        raise _failed(request, f"sent an unexpected status, {response.status}")
                     else:
                         return response
         except (TimeoutError, httpcore2.TimeoutException):
@@ -259,7 +259,7 @@ class WebClient:
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
     encoding = headers.get("content-encoding", "").strip().lower().removeprefix("x-")
     if encoding not in ("", "identity", "gzip", "deflate"):
-        message = f"The server sends {encoding[:60]!r}, which wasn't asked for"
+        message = f"The server sent encoding {encoding[:60]!r}, which wasn't requested"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
     length = headers.get("content-length", "")
     size = int(length[:20]) if length.isdecimal() else 0
@@ -274,7 +274,7 @@ async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: 
             body = await asyncio.to_thread(_inflated, encoding, bytes(body), most + 1)
             size = len(body)
         except (zlib.error, OSError, EOFError) as error:
-            message = f"The compressed body is damaged or was cut: {error}"
+            message = f"The compressed body is damaged or incomplete: {error}"
             raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
     if size > most:
         message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
@@ -320,7 +320,7 @@ def _redirected(request: WebRequest, response: Response, location: str) -> WebRe
         address = web_address(urljoin(request.address.url, location.strip()))
     except (ToolFault, ValueError) as fault:
         denied = isinstance(fault, ToolFault) and fault.code == int(ToolCode.DENIED)
-        message = f"{request.address.origin} redirects to what can't be fetched: {fault}"
+        message = f"{request.address.origin} redirects to a URL that can't be fetched: {fault}"
         code = ToolCode.DENIED if denied else ToolCode.UPSTREAM_FAILED
         raise ToolFault(code, message) from None
     # Headers and bodies are keys and queries, meant for one service.

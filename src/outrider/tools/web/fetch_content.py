@@ -229,7 +229,7 @@ def response_kind(response: "Response") -> str:
     wide = "charset=utf-" in named or encoding_by_mark(start) is not None
     if not (vague or _TEXTUAL.fullmatch(declared)) or (b"\0" in start and not wide):
         what = declared[:100] or "binary data"
-        raise ToolFault(ToolCode.TOO_LARGE, f"The address gives {what}, which has no text form")
+        raise ToolFault(ToolCode.TOO_LARGE, f"The URL returned {what}, which has no text form")
     is_xml = declared.endswith(("/xml", "+xml")) or (vague and start[:5] == b"<?xml")
     return "xml" if is_xml else "text"
 

@@ -69,7 +69,7 @@ class OutgoingGuard:
     def check(self, outgoing: str) -> None:
         """Raise `ToolFault` where a text that is about to go out must stay."""
         if any(self.mask.text(form) != form for form in _forms(outgoing)):
-            raise _refused("has something in it that looks like a secret")
+            raise _refused("contains something that looks like a secret")
         # A host counts only as a whole: it may be a secret name below another's domain.
         shared = (commonprefix((f"{link}/", f"{outgoing}/")) for link in self._links)  # noqa: RUF071
         known = (len(one) for one in shared if one.count("/") > 2)

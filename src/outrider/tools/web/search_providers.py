@@ -34,7 +34,7 @@ _HEADERS = {
 }
 _MEANINGS = {
     _KEY: "refuses the key",
-    _LIMIT: "wants fewer requests: a rate limit, a quota that is used up, or a captcha",
+    _LIMIT: "refuses more requests: a rate limit, a used-up quota or a captcha",
     ToolCode.TIMEOUT: "was too slow",
 }
 
@@ -93,7 +93,7 @@ class SearchProvider:
         if "?" in base or "#" in base:
             raise ToolFault(ToolCode.BAD_PARAMETER, f"The URL of {self.name} can't have a query")
         if not (key.isascii() and key.isprintable()):
-            raise ToolFault(_KEY, f"{self.variable} has characters in it that no key has")
+            raise ToolFault(_KEY, f"{self.variable} has characters that no key has")
         values = {**dict(zip(self.asks, (text, count), strict=False)), **self.constants}
         headers = dict(_HEADERS[self.sends])
         if self.key_header:
@@ -115,7 +115,7 @@ class SearchProvider:
             found = [page for one in entries if (page := self._page(one))]
         if not found and entries != []:
             code = entries if isinstance(entries, ToolCode) else ToolCode.UPSTREAM_FAILED
-            meaning = _MEANINGS.get(code, "gave no answer that can be read")
+            meaning = _MEANINGS.get(code, "sent an answer that can't be read")
             raise ToolFault(code, f"{self.name} {meaning}")
         return found
 
