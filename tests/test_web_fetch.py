@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from outrider.tools.web import (
     session,
 )
 from outrider.tools.web.client import WebClient
+from outrider.tools.web.network_guard import GuardedBackend
 from outrider.tools.web.session import WebSession
 from web_servers import serving
 
@@ -79,7 +81,7 @@ async def web(tmp_path, reader):
         async def resolve(host, port):
             return ["127.0.0.1"]
 
-        session.client = WebClient(config, resolve=resolve)
+        session.client = WebClient(config, guarded=partial(GuardedBackend, resolve=resolve))
         session.reader = reader
         context = ToolContext(cwd=tmp_path, spill=tmp_path / "spill", web=session)
         tools = collect_tools([fetch.fetch_content, stored.get_search_content])

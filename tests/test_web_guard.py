@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,12 @@ from outrider.masking import Masker
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.client import WebClient
-from outrider.tools.web.network_guard import is_listed, web_address, why_refused
+from outrider.tools.web.network_guard import (
+    GuardedBackend,
+    is_listed,
+    web_address,
+    why_refused,
+)
 from outrider.tools.web.session import WebSession
 from web_servers import PUBLIC, Names, Network, serving
 
@@ -22,7 +28,8 @@ CONFIG = WebConfig(timeout_ms=10_000)
 
 @contextlib.asynccontextmanager
 async def client(config: WebConfig = CONFIG, **options: Any):
-    made = WebClient(config, **options)
+    parts = {name: options.pop(name) for name in ("resolve", "network") if name in options}
+    made = WebClient(config, guarded=partial(GuardedBackend, **parts), **options)
     try:
         yield made
     finally:

@@ -11,11 +11,10 @@ import random
 import ssl
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from functools import partial
 from importlib import import_module
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -25,13 +24,7 @@ import httpcore2
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.cache import WebCache, validators
-from outrider.tools.web.network_guard import (
-    GuardedBackend,
-    Resolve,
-    WebAddress,
-    resolve_host,
-    web_address,
-)
+from outrider.tools.web.network_guard import GuardedBackend, WebAddress, web_address
 
 MAX_REDIRECTS = 10
 MAX_ATTEMPTS = 3
@@ -94,9 +87,8 @@ class WebClient:
         self,
         config: WebConfig,
         *,
-        resolve: Resolve = resolve_host,
+        guarded: Callable[..., GuardedBackend] = GuardedBackend,
         trusted: ssl.SSLContext | None = None,
-        network: httpcore2.AsyncNetworkBackend | None = None,
         cache: WebCache | None = None,
         proxies: Mapping[str, str] | None = None,
     ) -> None:
@@ -110,8 +102,8 @@ class WebClient:
         self._proxies = dict(proxies or {})
         self._trusted = trusted
         self._making = asyncio.Lock()
-        self._guarded = partial(GuardedBackend, resolve=resolve, network=network)
-        self._guard = self._guarded(config.allow_private_network, config.allowed_hosts)
+        self._guarded = guarded
+        self._guard = guarded(config.allow_private_network, config.allowed_hosts)
         self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
 
     async def aclose(self) -> None:
