@@ -113,7 +113,7 @@ async def test_a_command_that_ends_the_shell_does_not_end_the_session(
     await run(tools, "cd sub; export kept=yes; say() { echo said; }")
     outcome = await call(tools, command)
     assert outcome.envelope["data"]["exitCode"] == code
-    assert "not reached" not in outcome.text and "started anew" in outcome.text
+    assert "not reached" not in outcome.text and "was restarted" in outcome.text
     data = await run(tools, "echo $kept; say; pwd")
     assert data["output"] == f"yes\nsaid\n{tmp_path}/sub\n"
 
@@ -216,7 +216,7 @@ async def test_a_shell_that_ends_between_commands_is_told(tools: ToolExecutor, t
     (tmp_path / "go").touch()
     wait_until(lambda: not psutil.pid_exists(shell), "the shell to be killed")
     outcome = await call(tools, "echo $kept")
-    assert outcome.text.startswith("1\n") and "started anew" in outcome.text
+    assert outcome.text.startswith("1\n") and "was restarted" in outcome.text
 
 
 async def test_a_shell_whose_folder_was_removed_is_replaced(tools: ToolExecutor):

@@ -281,7 +281,7 @@ async def test_document_is_subject_to_the_rules_of_read(tree):
         ("old.doc", b"\xd0\xcf\x11\xe0" + b"\0" * 500, "old binary format"),
         ("scan.pdf", pdf(), "no text"),
         ("archive.docx", archive(), "ZIP archive"),
-        ("program.exe", b"MZ\x90\x00" * 50, "none of"),
+        ("program.exe", b"MZ\x90\x00" * 50, "isn't supported"),
         ("broken.jpg", b"\xff\xd8\xff" + b"x" * 50, "damaged"),
         ("broken.ipynb", b"{", "damaged"),
     ],

@@ -151,7 +151,9 @@ async def test_what_cannot_be_asked_is_refused(tree: Path, arguments: dict, code
 
 async def test_a_folder_without_a_repository_or_a_commit_is_told(tmp_path: Path) -> None:
     outcome = await call(tmp_path, action="diff")
-    assert outcome.envelope["code"] == ToolCode.NOT_FOUND and "no repository" in outcome.text
+    assert (
+        outcome.envelope["code"] == ToolCode.NOT_FOUND and "isn't in a repository" in outcome.text
+    )
     run(tmp_path, "init", "--quiet")
     outcome = await call(tmp_path, action="diff")
     assert outcome.envelope["code"] == ToolCode.NOT_FOUND and "HEAD" in outcome.text

@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 
 from file_tools import FileTools
 from outrider.masking import Masker
+from outrider.tools.context import ToolContext
 from outrider.tools.files.read import lines_left, window
 
 
@@ -231,7 +232,7 @@ def test_a_window_has_the_lines_asked_for_and_knows_how_many_are_left(
     text: str, first: int, count: int
 ):
     file = StringIO(text)
-    shown, end = window(file, first, count, None, threading.Event())
+    shown, end = window(file, first, count, ToolContext(Path.cwd()))
     lines = text.removesuffix("\n").split("\n") if text else []
     assert shown == [line.removesuffix("\r") for line in lines[first - 1 :][:count]]
     assert end + lines_left(file, threading.Event()) == len(lines)

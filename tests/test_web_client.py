@@ -19,9 +19,9 @@ import pytest
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.addresses import web_address
 from outrider.tools.web.cache import WebCache
 from outrider.tools.web.client import MAX_REDIRECTS, WebClient, WebRequest
+from outrider.tools.web.network_guard import web_address
 from web_servers import Handler, Server, serving
 
 CONFIG = WebConfig(timeout_ms=20_000, max_bytes=100_000, allow_private_network=True)

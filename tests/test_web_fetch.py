@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,10 @@ from outrider.tools.web import (
     fetch_content as fetch,
     get_search_content as stored,
     page_reader,
-    response_text,
     session,
 )
 from outrider.tools.web.client import WebClient
+from outrider.tools.web.network_guard import GuardedBackend
 from outrider.tools.web.session import WebSession
 from web_servers import serving
 
@@ -79,7 +80,7 @@ async def web(tmp_path, reader):
         async def resolve(host, port):
             return ["127.0.0.1"]
 
-        session.client = WebClient(config, resolve=resolve)
+        session.client = WebClient(config, guarded=partial(GuardedBackend, resolve=resolve))
         session.reader = reader
         context = ToolContext(cwd=tmp_path, spill=tmp_path / "spill", web=session)
         tools = collect_tools([fetch.fetch_content, stored.get_search_content])
@@ -222,7 +223,7 @@ async def test_documents_are_handed_on_to_the_converter(web, monkeypatch, path, 
     async def convert_bytes(context, data, name):
         return f"{name}: {len(data)} bytes"
 
-    monkeypatch.setattr(response_text, "convert_bytes", convert_bytes)
+    monkeypatch.setattr(fetch, "convert_bytes", convert_bytes)
     body = b"PK\x03\x04" if "x" in path[:3] else b"%PDF-1.7 ..."
     assert await web.text(path, body, kind) == f"{name}: {len(body)} bytes"
 
@@ -542,7 +543,7 @@ async def test_a_hostile_page_is_given_up_and_the_next_one_is_read(web, monkeypa
     monkeypatch.setattr(page_reader, "MAX_CPU_SECONDS", 0)
     attributes = " ".join(f'a{number}="1"' for number in range(100_000))
     outcome = await web.fetch(web.serve("/hostile", f"<p {attributes}>hello</p>"))
-    assert outcome.envelope["code"] == 1007 and "limits of time" in outcome.text
+    assert outcome.envelope["code"] == 1007 and "too much time" in outcome.text
     monkeypatch.undo()
     assert "nobody" in (await web.page(web.server.url + "/good"))["text"]
 

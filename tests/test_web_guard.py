@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +13,13 @@ import trustme
 from outrider.masking import Masker
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.addresses import is_listed, web_address, why_refused
 from outrider.tools.web.client import WebClient
+from outrider.tools.web.network_guard import (
+    GuardedBackend,
+    is_listed,
+    web_address,
+    why_refused,
+)
 from outrider.tools.web.session import WebSession
 from web_servers import PUBLIC, Names, Network, serving
 
@@ -21,7 +27,10 @@ CONFIG = WebConfig(timeout_ms=10_000)
 
 
 def client(config: WebConfig = CONFIG, **options: Any) -> contextlib.aclosing[WebClient]:
-    return contextlib.aclosing(WebClient(config, **options))
+    parts = {name: options.pop(name) for name in ("resolve", "network") if name in options}
+    return contextlib.aclosing(
+        WebClient(config, guarded=partial(GuardedBackend, **parts), **options)
+    )
 
 
 async def fault_of(url: str, config: WebConfig = CONFIG, **options: Any) -> ToolFault:

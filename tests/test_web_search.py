@@ -386,7 +386,7 @@ async def test_a_provider_that_no_name_server_knows_has_failed(child) -> None:
     lost = {"provider": "duckduckgo", "endpoints": {"duckduckgo": "https://duck.invalid"}}
     outcome = await child({}, **lost).call("web_search", query="tasks")
     assert outcome.envelope["code"] == ToolCode.UPSTREAM_FAILED
-    assert "duck.invalid can't be resolved" in outcome.text
+    assert "Can't resolve duck.invalid" in outcome.text
 
 
 async def test_a_private_provider_needs_the_users_leave(child) -> None:

@@ -150,11 +150,11 @@ async def test_a_mismatch_is_answered_with_the_nearest_lines(tmp_path: Path):
     assert outcome.envelope["code"] == CONFLICT
     assert "3\tdef total(values):\n4\t    return sum(values)" in outcome.text
     outcome = await tools.call("edit", path="a.py", edits=[one("return  sum(values)", "")])
-    assert "differ in blanks only" in outcome.text
+    assert "differ only in whitespace" in outcome.text
     outcome = await tools.call("edit", path="a.py", edits=[one("3\tdef total(values):", "")])
     assert "line numbers" in outcome.text
     outcome = await tools.call("edit", path="a.py", edits=[one("zzzzzzzz", "")])
-    assert "No line comes near" in outcome.text
+    assert "No line is like it" in outcome.text
 
 
 async def test_a_mismatch_in_a_large_file_is_answered_in_bounded_time(tmp_path: Path):

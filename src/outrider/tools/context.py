@@ -26,7 +26,7 @@ class ChildSession(Protocol):
 class WebAccess(ChildSession, Protocol):
     """A child's way to the web, which local text must not take."""
 
-    def remember(self, local: str) -> None:
+    def remember(self, text: str) -> None:
         """Take note of what a tool showed of local files."""
 
 

@@ -9,14 +9,13 @@ from typing import Annotated, Any
 
 from outrider.tools import Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.documents.start_converter import convert_bytes, convert_file
-from outrider.tools.web.fetch_content import raise_for_status
+from outrider.tools.web.fetch_content import document_name, raise_for_status
 from outrider.tools.web.get_search_content import (
     DEFAULT_CHARACTERS,
     MAX_CHARACTERS,
     page_shown,
     paged,
 )
-from outrider.tools.web.response_text import document_name
 from outrider.tools.web.session import web_of
 
 TIMEOUT_MS = 900_000

@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from outrider.protocol.envelope import Envelope, Meta, build_meta, is_success
 from outrider.protocol.receipt import Effects, Receipt
@@ -38,21 +38,18 @@ class ToolOutcome:
     summary: str
     """One line for people who watch."""
     effects: Effects = field(default_factory=Effects)
-    """What the call did beside answering."""
 
 
 @dataclass(slots=True)
 class CheckedCall:
-    """One call: its arguments are read and checked before it is made."""
+    """One call, its arguments read and checked, or the fault that keeps it from being made."""
 
     name: str
     tool: Tool | None
-    """None only beside a fault."""
     timeout_ms: int
     context: ToolContext
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     fault: Exception | None = None
-    """Why the call can't be made."""
     session_id: str | None = None
     temporary_session: bool | None = None
     started: float = field(default_factory=time.perf_counter)
@@ -101,17 +98,16 @@ class ToolExecutor:
 
     def prepare(self, name: str, arguments: CallArguments) -> CheckedCall:
         """Return a call that can be made, or one that knows why it can't."""
-        tool, context = self._by_name.get(name), replace(self.context)
-        if tool is None:
-            return CheckedCall(name, None, DEFAULT_TIMEOUT_MS, context, fault=self._unknown(name))
+        tool = self._by_name.get(name)
+        timeout_ms = tool.timeout_ms if tool else DEFAULT_TIMEOUT_MS
+        call = CheckedCall(name, tool, timeout_ms, replace(self.context))
         try:
-            checked = self._checked(tool, arguments)
+            call.arguments = self._checked(tool, arguments) if tool else self._unknown(name)
         except Exception as fault:
-            return CheckedCall(name, tool, tool.timeout_ms, context, fault=fault)
-        asked = checked.get("timeoutMs", tool.timeout_ms)
-        return CheckedCall(
-            name, tool, asked if tool.own_timeout else tool.timeout_ms, context, checked
-        )
+            call.fault = fault
+        if tool and tool.own_timeout:
+            call.timeout_ms = call.arguments.get("timeoutMs", timeout_ms)
+        return call
 
     async def execute(
         self, name: str, arguments: str | Mapping[str, Any], *, session_id: str | None = None
@@ -131,31 +127,26 @@ class ToolExecutor:
         try:
             return self._outcome(call, envelope, effects)
         except Exception as fault:  # a mask or a disk that fails: nothing unmasked may pass
-            message = f"{call.name[:100]} ran, but its result could not be prepared"
-            envelope = build_error_response(
-                ToolCode.INTERNAL, f"{message} ({type(fault).__name__})."
-            )
+            why = f"{call.name[:100]} ran, but its result can't be shown ({type(fault).__name__})."
+            envelope = build_error_response(ToolCode.INTERNAL, why)
             text = error_line(envelope)
             return ToolOutcome({**envelope, "meta": call.meta()}, text, text, effects)
 
     def text_of(self, earlier: Mapping[str, Any]) -> str:
         """Return what the model sees of a call that was made before, by its record."""
         name, args = earlier["name"], earlier.get("args")
-        arguments = args if is_object(args) else {}
         tool = self._by_name.get(name)
-        whole = self._formatter.long(name, arguments, earlier["envelope"])
+        whole = self._formatter.long(name, args if is_object(args) else {}, earlier["envelope"])
         return self._cut(whole, tool.keep if tool else "head")
 
-    def _unknown(self, name: str) -> ToolFault:
-        names = ", ".join(sorted(self._by_name)) or "none"
+    def _unknown(self, name: str) -> NoReturn:
+        own = ", ".join(sorted(self._by_name)) or "none"
         if name in self._not_given:
-            return ToolFault(
-                ToolCode.DENIED, f"This agent may not use {name!r}. Its tools: {names}."
-            )
+            raise ToolFault(ToolCode.DENIED, f"This agent may not use {name!r}. Its tools: {own}.")
         near = difflib.get_close_matches(name[:100], self._by_name, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        message = f"There is no tool {name[:100]!r}.{hint} Tools: {names}."
-        return ToolFault(ToolCode.UNKNOWN_TOOL, message)
+        message = f"There is no tool {name[:100]!r}.{hint} Tools: {own}."
+        raise ToolFault(ToolCode.UNKNOWN_TOOL, message)
 
     def _checked(self, tool: Tool, arguments: CallArguments) -> dict[str, Any]:
         """Return arguments as the tool takes them; raises a ToolFault that names every fault."""
@@ -171,7 +162,7 @@ class ToolExecutor:
             given = {name: value for name, value in given.items() if name not in left_out}
         faults = [str(fault) for fault in self._schemas[tool.name].faults(given, arguments.size)]
         if arguments.size.wide_words:
-            faults.append("$: an integer doesn't fit into 64 bits")
+            faults.append("$: an integer doesn't fit in 64 bits")
         if faults:
             raise ToolFault(ToolCode.BAD_PARAMETER, "; ".join(faults))
         checked = cast("dict[str, Any]", given)
@@ -207,9 +198,8 @@ class ToolExecutor:
                 await asyncio.wait({task}, timeout=CANCEL_SECONDS)
 
     async def _run(self, call: CheckedCall, tool: Tool, turn: SessionLease | None) -> Envelope:
-        arguments = call.arguments
-        if tool.own_timeout:
-            arguments = {**arguments, "timeoutMs": call.timeout_ms}
+        own = {"timeoutMs": call.timeout_ms} if tool.own_timeout else {}
+        arguments = call.arguments | own
         session = None if turn is None else await turn.session(self.context)
         if tool.signature is not None:
             try:

@@ -1,10 +1,8 @@
-"""The text forms of envelopes: long for the model, short for a line in the live view.
-
-What is too long is cut: text for the model, and data for the envelope that travels in an event.
-"""
+"""The text of an envelope, long for the model and short for the live view, cut to a size."""
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -53,13 +51,9 @@ class ResultFormatter:
         return one_line(text, MAX_SHORT_CHARACTERS)
 
     def _form(self, which: str, name: str, data: Any, arguments: Arguments) -> str:
-        formatter = self._formatters.get(name)
-        form: Form | None = getattr(formatter, which, None)
-        if form is not None:
-            try:
-                text: object = form(data, arguments)
-            except BaseException:  # a formatter is foreign code: the default stands in for it
-                text = None
+        form: Form | None = getattr(self._formatters.get(name), which, None)
+        with suppress(BaseException):  # foreign code: the default stands in for it
+            text: object = form and form(data, arguments)
             if isinstance(text, str):
                 return text
         return default_long(data) if which == "long" else default_short(name, data, arguments)
@@ -95,10 +89,7 @@ def default_short(name: str, data: Any, arguments: Arguments) -> str:
 
 
 def cut_text(text: str, max_bytes: int, keep: Keep) -> tuple[str, str] | None:
-    """Return both ends of a text that is too long, cut at lines if it can; None if it fits.
-
-    Where only the head is kept, the other end is empty.
-    """
+    """Return the ends to keep of a text, cut at lines where possible; None if all of it fits."""
     raw = text.encode()
     if len(raw) <= max_bytes:
         return None

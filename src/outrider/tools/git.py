@@ -157,15 +157,14 @@ def _open_repository(context: ToolContext) -> _Repository:
     """Return the repository of the working tree; raises where there is none that may be read."""
     found = git_root(context.cwd)
     if found is None:
-        raise ToolFault(ToolCode.NOT_FOUND, "the working tree is in no repository of the user's")
+        raise ToolFault(ToolCode.NOT_FOUND, "the working tree isn't in a repository of the user's")
     roots = (str(found), *context.workspace.roots)
     program = TrustedPrograms(context.environment, roots).find("git")
     if program is None:
         raise ToolFault(ToolCode.NOT_AVAILABLE, "git is not installed")
     repository = _Repository(context, str(found), program)
     if leads := _leading_out(repository.root):
-        message = f"{shown_name(leads)} may lead git out of the working tree"
-        raise ToolFault(ToolCode.DENIED, message)
+        raise ToolFault(ToolCode.DENIED, f"{shown_name(leads)} leads out of the working tree")
     names = repository.run("config", "--list", "--name-only", "--null").decode().split("\0")
     filters = {name.rpartition(".")[0] for name in names if name.startswith("filter.")}
     if any("=" in name for name in filters):  # it couldn't be overruled

@@ -36,7 +36,7 @@ def load_tools(modules: Sequence[str]) -> tuple[list[Tool], list[str]]:
             problems.append(f"{title} has no tools: decorate its functions with @tool")
         for one in found:
             if is_own(one.name):
-                problems.append(f"{title} brings {one.name!r}, a name of ours: give it another")
+                problems.append(f"{title} defines {one.name!r}, a built-in name: rename it")
             elif tools.setdefault(one.name, one) is not one:
-                problems.append(f"{title} brings a second {one.name!r}: the first one is kept")
+                problems.append(f"{title} defines {one.name!r} again: the first one is used")
     return list(tools.values()), problems

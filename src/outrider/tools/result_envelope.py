@@ -29,7 +29,7 @@ def envelope_of(value: Any) -> Envelope:
         return {"code": int(code), "message": message or meaning_of(code), "data": data}
     if len(fields) == 1 or not fields.keys() <= _ENVELOPE_KEYS:
         return build_success_response(jsonable(fields))
-    given = f"the tool answered with the code {repr(jsonable(code))[:80]}, which is not an integer"
+    given = f"the tool returned code {repr(jsonable(code))[:80]}, which is not an integer"
     message = f"{message} ({given})" if message else given
     return build_error_response(ToolCode.INTERNAL, message, jsonable(fields.get("data")))
 
@@ -47,10 +47,7 @@ def envelope_of_fault(fault: BaseException) -> Envelope:
 
 
 def jsonable(value: object, above: tuple[int, ...] = ()) -> Any:
-    """Return a value as JSON has it; what JSON hasn't becomes text, and cycles are cut.
-
-    `above` holds the ids of the containers that the value is in.
-    """
+    """Return a value as JSON, or else as text; `above` has the ids of the containers it is in."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, str):

@@ -1,7 +1,4 @@
-"""Sessions end in every case, and never while a call uses them.
-
-Calls of one resource under one session id share a session, one call at a time.
-"""
+"""Sessions: calls with the same resource and id take turns in one, and it ends in any case."""
 
 import asyncio
 import contextlib
@@ -22,7 +19,6 @@ class SessionLease:
     temporary: bool
     factory: SessionFactory
     broken: bool = False
-    """Set where the session can't be used again."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     opened: ToolSession | None = None
 
@@ -56,7 +52,11 @@ class SessionPool:
             finally:
                 if lease.temporary:
                     self._leases.pop(key, None)
-                await self._return(lease)
+                is_dead = lease.opened is not None and not lease.opened.alive
+                if lease.temporary or lease.broken or is_dead or self._closed:
+                    lease.broken = False
+                    # A call that is cancelled now must not leave its session half closed.
+                    await asyncio.shield(self._close(lease))
 
     async def aclose(self) -> None:
         """End all sessions, those in use too."""
@@ -66,14 +66,6 @@ class SessionPool:
         self._leases.clear()
         while self._closing:
             await asyncio.wait(self._closing)
-
-    async def _return(self, lease: SessionLease) -> None:
-        """End a session that no other call may use."""
-        is_dead = lease.opened is not None and not lease.opened.alive
-        if lease.temporary or lease.broken or is_dead or self._closed:
-            lease.broken = False
-            # A call that is cancelled now must not leave its session half closed.
-            await asyncio.shield(self._close(lease))
 
     def _close(self, lease: SessionLease) -> asyncio.Task[None]:
         session, lease.opened = lease.opened, None

@@ -31,7 +31,6 @@ Reader = Callable[[Any], Any]
 """Turns JSON's value into a type's, or raises ValueError."""
 _SECTION = re.compile(r"^(?:Args|Arguments|Parameters):\s*\n((?: .*\n?|\n)*)", re.MULTILINE)
 _ENTRY = re.compile(r"^ {1,4}(\w+)[ \t]*(?:\([^)\n]*\))?:", re.MULTILINE)
-_REQUIRED = inspect.Parameter.empty
 _SCALARS: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _UNIONS = (Union, types.UnionType)
 
@@ -78,7 +77,8 @@ def read_signature(function: Callable[..., Any], *, with_session: bool) -> Signa
         part, reader = _read_parameter(parameter, hints.get(name, Any), texts.get(name))
         definitions |= part.pop("$defs", {})  # to the root, where `$ref`s look for them
         properties[public], readers[public] = part, (name, reader)
-    required = [one for one, (name, _) in readers.items() if own[name].default is _REQUIRED]
+    empty = inspect.Parameter.empty
+    required = [one for one, (name, _) in readers.items() if own[name].default is empty]
     schema = _object(properties, required)
     schema |= {"$defs": definitions} if definitions else {}
     return Signature(schema, readers, context, session)

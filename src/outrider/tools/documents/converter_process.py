@@ -35,7 +35,7 @@ _NEW_USER_AND_NETWORK = 0x10000000 | 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _FORBIDDEN = ("socket.", "subprocess.", "ctypes.", "os.exec", "os.fork", "os.posix_spawn",
               "os.spawn", "os.system", "os.kill", "os.remove", "os.rename", "os.link")  # fmt: skip
-_LOCKED = "it is encrypted: its password is needed to open it"
+_LOCKED = "it is encrypted and needs a password"
 
 
 class _Unconvertible(Exception):
@@ -92,13 +92,13 @@ def document_kind(data: bytes, suffix: str) -> str:
         return _packed_kind(data)
     if data.startswith(_OLD_OFFICE):
         locked = "EncryptedPackage".encode("utf-16-le") in data
-        raise _Unconvertible(_LOCKED if locked else "it is in the old binary format of Office")
+        raise _Unconvertible(_LOCKED if locked else "it is in Office's old binary format")
     if data.startswith(_IMAGES):
         return "image"
     page = re.match(rb"\s*(<!doctype html|<html)", data[:200], re.I)
     if kind := _TEXTS.get(suffix, "html" if page else ""):
         return kind
-    raise _Unconvertible(f"it is no image and none of {', '.join(_KINDS)}")
+    raise _Unconvertible(f"its type isn't supported: not an image or {', '.join(_KINDS)}")
 
 
 def _packed_kind(data: bytes) -> str:
@@ -108,7 +108,7 @@ def _packed_kind(data: bytes) -> str:
         unpacked = sum(part.file_size for part in package.infolist())
         if unpacked > MAX_UNPACKED_BYTES or len(package.infolist()) > MAX_PARTS:
             size = f"{unpacked:,} bytes in {len(parts):,} parts"
-            raise _Unconvertible(f"it unpacks to {size}; {MAX_UNPACKED_BYTES:,} is most")
+            raise _Unconvertible(f"it unpacks to {size}; the limit is {MAX_UNPACKED_BYTES:,}")
         if any(part.flag_bits & 1 for part in parts.values()):
             raise _Unconvertible(_LOCKED)
         if "mimetype" in parts and b"epub" in package.read("mimetype")[:100]:
@@ -116,7 +116,7 @@ def _packed_kind(data: bytes) -> str:
     for kind in (_OFFICE.get(name.partition("/")[0]) for name in parts):
         if kind is not None:
             return kind
-    raise _Unconvertible("it is a ZIP archive, and neither an Office document nor an EPUB")
+    raise _Unconvertible("it is a ZIP archive, but not an Office document or an EPUB")
 
 
 def converter(kind: str) -> Any:
@@ -128,10 +128,8 @@ def converter(kind: str) -> Any:
     spec = find_spec("markitdown")
     for folder in (spec and spec.submodule_search_locations) or ():
         for name in ("markitdown", "markitdown.converters"):
-            sys.modules[name] = ModuleType(name)
-            sys.modules[name].__path__ = [
-                folder + name.removeprefix("markitdown").replace(".", "/")
-            ]
+            sys.modules[name] = package = ModuleType(name)
+            package.__path__ = [folder + name.removeprefix("markitdown").replace(".", "/")]
     module = import_module(f"markitdown.converters._{kind}_converter")
     return getattr(module, f"{kind.capitalize()}Converter")()
 
@@ -180,11 +178,11 @@ def _fault(error: BaseException) -> _Unconvertible:
     if isinstance(error, _Unconvertible):
         return error
     if re.search("MemoryError|SystemError", names):  # the latter is expat's for the former
-        return _Unconvertible("it takes more memory than convert.memoryBytes allows")
+        return _Unconvertible("it needs more memory than convert.memoryBytes allows")
     if isinstance(error, RecursionError):
         return _Unconvertible("it is nested too deeply")
     if isinstance(error, ImportError) or "MissingDependency" in names:
-        return _Unconvertible("a package that reads it is not installed", NOT_AVAILABLE)
+        return _Unconvertible("a package it needs isn't installed", NOT_AVAILABLE)
     if re.search("Password|Encrypt", names):
         return _Unconvertible(_LOCKED)
     # Without the error's own words: they may quote the document, and reach the model unmarked.
@@ -197,7 +195,7 @@ def main(told: dict[str, Any]) -> dict[str, Any]:
         give_up_rights(told)
         text = convert(sys.stdin.buffer.read(), told["suffix"]).strip()
         if not text:
-            raise _Unconvertible("there is no text in it: it may be a scan, or only have pictures")
+            raise _Unconvertible("it has no text: it may be a scan, or have only pictures")
         if len(text) * 4 > told["maxTextBytes"]:
             raise _Unconvertible(f"its text of {len(text):,} characters is too long")
     except BaseException as error:

@@ -20,14 +20,9 @@ MAX_TEXT_BYTES = 64 << 20
 _CONVERTER = str(Path(__file__).with_name("converter_process.py"))
 
 
-def is_installed() -> bool:
-    """Whether the package that converts is there."""
-    return find_spec("markitdown") is not None
-
-
 def converter_state(config: ConvertConfig) -> tuple[bool, str]:
     """Return whether documents are converted under these settings, and why."""
-    if not is_installed():
+    if find_spec("markitdown") is None:
         return False, f"not installed; {INSTALL} lets children read PDF and Office files"
     return config.enabled, "it is installed" if config.enabled else "convert.enabled is off"
 
@@ -46,8 +41,8 @@ def try_converter(config: ConvertConfig) -> str:
         context = ToolContext(cwd=Path(folder), convert=config)
         text = asyncio.run(convert_bytes(context, b"six,seven\n6,7\n", "small.csv"))
     if "| 6 | 7 |" not in text:
-        raise ToolFault(ToolCode.UPSTREAM_FAILED, f"of a small table it made {text[:80]!r}")
-    return "it has converted a small table"
+        raise ToolFault(ToolCode.UPSTREAM_FAILED, f"it turned a small table into {text[:80]!r}")
+    return "it converted a small table"
 
 
 async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
@@ -55,13 +50,12 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
     config = context.convert
     if config is None:
         raise ToolFault(ToolCode.NOT_AVAILABLE, "Nothing is converted: convert.enabled is off")
-    if not is_installed():
-        message = f"Converting documents needs a package that isn't installed: {INSTALL}"
-        raise ToolFault(ToolCode.NOT_AVAILABLE, message)
+    if find_spec("markitdown") is None:
+        raise ToolFault(ToolCode.NOT_AVAILABLE, f"The converter isn't installed: {INSTALL}")
     size = os.fstat(file.fileno()).st_size
     if size > config.max_bytes:
-        message = f"{name} has {size:,} bytes; at most {config.max_bytes:,} are converted"
-        raise ToolFault(ToolCode.TOO_LARGE, f"{message} (convert.maxBytes)")
+        message = f"{name} is {size:,} bytes, over convert.maxBytes ({config.max_bytes:,})"
+        raise ToolFault(ToolCode.TOO_LARGE, message)
     with tempfile.TemporaryFile(dir=context.spill_folder()) as output:
         exit_code = await _run_converter(config, file, output, name)
         output.seek(0)
@@ -69,7 +63,7 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
     try:
         told: dict[str, Any] = json.loads(written)
     except ValueError:
-        why = f"the converter crashed ({exit_code}), perhaps for lack of convert.memoryBytes"
+        why = f"the converter crashed ({exit_code}); a larger convert.memoryBytes may help"
         told = {"code": ToolCode.TOO_LARGE, "message": why}
     if told["code"] != ToolCode.SUCCESS:
         hint = f": {INSTALL}" if told["code"] == ToolCode.NOT_AVAILABLE else ""
@@ -81,12 +75,8 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
 async def _run_converter(config: ConvertConfig, file: BinaryIO, output: BinaryIO, name: str) -> int:
     """Run the converter to its end, and return its exit code; raises `ToolFault`."""
     seconds = config.timeout_ms / 1000
-    told = {
-        "suffix": Path(name).suffix.lower(),
-        "seconds": int(seconds) + 1,
-        "memoryBytes": config.memory_bytes,
-        "maxTextBytes": MAX_TEXT_BYTES,
-    }
+    limits = {"memoryBytes": config.memory_bytes, "maxTextBytes": MAX_TEXT_BYTES}
+    told = {"suffix": Path(name).suffix.lower(), "seconds": int(seconds) + 1, **limits}
     # It learns nothing of its surroundings but where its packages are.
     env = {"LC_ALL": "C.UTF-8", "PYTHONUSERBASE": site.getuserbase(), "OPENBLAS_NUM_THREADS": "1"}
     process = await asyncio.create_subprocess_exec(

@@ -55,17 +55,17 @@ def nearest_lines(text: str, wanted: str) -> str:
     lines = text.splitlines()[:MAX_SEARCHED_LINES]
     asked = [line for line in wanted.splitlines() if line.strip()]
     if not asked:
-        return "It is blank: give text that can be told apart"
+        return "It is blank: include some text"
     if all(map(_NUMBERED.match, asked)):
         return "It starts with line numbers, which are not in the file: leave them out"
     anchor = max(asked, key=len)[:MAX_LINE_CHARACTERS]
     at = _nearest(lines, anchor)
     if at is None:
-        return "No line comes near it: read the file again"
+        return "No line is like it: read the file again"
     first = max(0, at - wanted[: wanted.find(anchor)].count("\n"))
     shown = lines[first : first + min(wanted.count("\n") + 1, MAX_NEAREST_LINES)]
     same = "".join(lines[at].split())[:MAX_LINE_CHARACTERS] == "".join(anchor.split())
-    hint = " (they differ in blanks only)" if same else ""
+    hint = " (they differ only in whitespace)" if same else ""
     numbered = [f"{n}\t{line[:MAX_LINE_CHARACTERS]}" for n, line in enumerate(shown, first + 1)]
     return f"The nearest lines{hint}:\n" + "\n".join(numbered)
 
@@ -80,11 +80,8 @@ def _nearest(lines: list[str], anchor: str) -> int | None:
         if matcher.real_quick_ratio() <= best_ratio or matcher.quick_ratio() <= best_ratio:
             continue
         ratios += 1
-        if ratios > MAX_RATIOS:
-            break
-        ratio = matcher.ratio()
-        if ratio > best_ratio:
+        if (ratio := matcher.ratio()) > best_ratio:
             best, best_ratio = at, ratio
-            if ratio == 1.0:
-                break
+        if ratio == 1.0 or ratios == MAX_RATIOS:
+            break
     return best

@@ -62,7 +62,7 @@ def edit(
 def editable_text(old: FileVersion | None, shown: str) -> tuple[Encoding, str]:
     """Return a file's text, and an encoding that gives back the same bytes."""
     if old is None:
-        raise ToolFault(ToolCode.NOT_FOUND, f"there is no {shown}: use write to make it")
+        raise ToolFault(ToolCode.NOT_FOUND, f"there is no {shown}: use write to create it")
     if old.content is None:
         sizes = f"{shown_size(old.size)}, more than the {shown_size(MAX_CONTENT_BYTES)}"
         raise ToolFault(ToolCode.TOO_LARGE, f"{shown} has {sizes} that can be edited")
@@ -106,7 +106,7 @@ def edited_text(text: str, edits: Sequence[Edit], shown: str) -> str:
     replacements.sort(key=lambda one: one.start)
     for one, following in pairwise(replacements):
         if following.start < one.end:
-            where = f"overlap at line {_line_at(text, following.start)}: make one edit of them"
+            where = f"overlap at line {_line_at(text, following.start)}: merge them into one"
             message = f"edits {one.edit} and {following.edit} {where}. Nothing was changed"
             raise ToolFault(ToolCode.CONFLICT, message)
     after = "".join(edited_pieces(text, replacements))

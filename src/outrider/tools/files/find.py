@@ -1,6 +1,7 @@
 """The tool `find`: files whose paths match a glob, or the places that a question is about."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Annotated, Any
 
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
@@ -16,8 +17,11 @@ DEFAULT_PLACES = 8
 
 def _format_long(data: Any, arguments: Arguments) -> str:
     if "places" in data:
-        return "\n".join([*map(_place, data["places"]), *_place_notes(data)])
-    return "\n".join([*(data["files"] or ["No files match."]), *_notes(data)])
+        lines = [*map(_place, data["places"]), *_place_notes(data)]
+    else:
+        lines = [*(data["files"] or ["No files match."]), *_notes(data)]
+    lines += [f"[{data['unreadable']} entries could not be read]"] if data["unreadable"] else []
+    return "\n".join(lines)
 
 
 def _notes(data: Any) -> Iterator[str]:
@@ -25,16 +29,12 @@ def _notes(data: Any) -> Iterator[str]:
         total = f"{'' if data['exact'] else 'more than '}{data['total']:,}"
         shown = f"{len(data['files']):,} of {total} files shown"
         yield f"[{shown}: narrow the pattern or path, or raise the limit]"
-    if data["unreadable"]:
-        yield f"[{data['unreadable']} entries could not be read]"
 
 
 def _place(place: Any) -> str:
     inside = f" in {place['definition']}" if place["definition"] else ""
-    lines = [f"  {one['line']}: {one['text']}" for one in place["lines"]]
-    return "\n".join(
-        [f"{place['path']}:{place['line']}-{place['endLine']}{inside}{why(place)}", *lines]
-    )
+    head = f"{place['path']}:{place['line']}-{place['endLine']}{inside}{why(place)}"
+    return "\n".join([head, *(f"  {one['line']}: {one['text']}" for one in place["lines"])])
 
 
 def why(place: Any) -> str:
@@ -53,8 +53,6 @@ def _place_notes(data: Any) -> Iterator[str]:
         yield f"[in no file: {', '.join(data['missing'])}]"
     if data["large"]:
         yield f"[{data['large']} files over {MAX_FILE_BYTES >> 20} MB not searched]"
-    if data["unreadable"]:
-        yield f"[{data['unreadable']} entries could not be read]"
 
 
 def _format_short(data: Any, arguments: Arguments) -> str:
@@ -93,7 +91,9 @@ def find(
     with workspace.open_folder(place) as folder, searching(context, arguments, folder) as search:
         matching = filter(glob.matches, search.paths())
         found = [name for name in matching if folder.size(name) is not None]
-    files = list(_fitting(workspace.below(place, name).shown for name in found[:limit]))
+    shown = [workspace.below(place, name).shown for name in found[:limit]]
+    sizes = accumulate(len(name.encode()) + 1 for name in shown)
+    files = shown[: sum(size <= MAX_BYTES for size in sizes)]
     unreadable = search.unreadable()
     return {"files": files, "total": len(found), "exact": not search.cut, "unreadable": unreadable}
 
@@ -102,15 +102,5 @@ def _relative(folder: str, pattern: str) -> str:
     """Return a pattern relative to the searched folder; raises where it leads out of it."""
     relative = pattern.removeprefix(folder.rstrip("/") + "/")
     if not relative or relative.startswith("/") or ".." in relative.split("/"):
-        message = f"{pattern[:200]!r} leads out of {folder}: write it relative to path"
-        raise ToolFault(ToolCode.DENIED, message)
+        raise ToolFault(ToolCode.DENIED, f"{pattern[:200]!r} must be relative to {folder}")
     return relative if relative == pattern else f"/{relative}"
-
-
-def _fitting(paths: Iterable[str]) -> Iterator[str]:
-    room = MAX_BYTES
-    for path in paths:
-        room -= len(path.encode()) + 1
-        if room < 0:
-            return
-        yield path

@@ -21,8 +21,7 @@ PathTest = tuple[NameTest | None, ...]
 class Glob:
     """A pattern: without a slash it is matched against names, with one against whole paths.
 
-    `*` and `?` stay within a name, `**` spans folders, `{a,b}` gives a choice; a leading
-    `!` negates it.
+    `*` and `?` stay within a name, `**` spans folders, `{a,b}` is a choice, a leading `!` negates.
     """
 
     def __init__(self, text: str) -> None:

@@ -8,8 +8,8 @@ their content, one question at a time. For the same reason nothing that masking 
 import bisect
 import itertools
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from outrider.masking import Masker
@@ -17,7 +17,6 @@ from outrider.processes.threads import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.globs import Glob
 from outrider.tools.files.masked_search import MAX_BLOCK_BYTES, Block, blocks_of
-from outrider.tools.files.matches import Hit, Matches
 from outrider.tools.files.ripgrep import RipgrepProcess, matching_lines, narrowed_to, searching
 from outrider.workspaces.opening import OpenFolder
 from outrider.workspaces.place import Place
@@ -26,10 +25,105 @@ DEFAULT_MATCHES = 100
 MAX_MATCHES = 5_000
 MAX_COUNTED = 200_000
 MAX_PATTERN_CHARACTERS = 10_000
+MAX_BYTES = 45_000
+MAX_LINE_CHARACTERS = 500
+_BEFORE_MATCH = 100
 # How much is looked at in files that match, after those that are shown, to count their matches.
 MAX_BYTES_SEARCHED = 64 * 1024 * 1024
 MAX_BYTES_MASKED = 32 * 1024 * 1024
 _WITHOUT_UNICODE = re.compile(r"\?[A-Za-z]*-[A-Za-z]*u[A-Za-z]*[:)]")
+
+Hit = tuple[int, int]
+"""The number of a line that matches, and where in it the first match begins, in bytes."""
+
+
+@dataclass(slots=True)
+class Matches:
+    """Takes the hits of files in the order of their paths, and keeps the first ones.
+
+    Kept are `limit` matches with the lines around them; or, without lines, `limit` files with
+    their counts. What limits it depends on lines that match, and on nothing else.
+    """
+
+    limit: int
+    context: int
+    with_lines: bool
+    max_bytes: int
+    """How much is looked at in files that match, only to count what isn't kept."""
+    total: int = 0
+    files: int = 0
+    shown: int = 0
+    complete: bool = True
+    """Whether all hits were taken."""
+    kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """The files, each with its path, and its lines or their count."""
+    _path: str = ""
+    _bytes: int = 0
+    _room: int = MAX_BYTES
+
+    def take(self, block: Block, hits: Sequence[Hit]) -> None:
+        """Count the hits in a block of a file, and keep them while there is room."""
+        if not hits or not self.complete:
+            return
+        left, is_full = MAX_COUNTED - self.total, self._is_full(block.path)
+        self.complete = len(hits) <= left and not (is_full and self._bytes > self.max_bytes)
+        if not self.complete and (is_full or not left):
+            return
+        hits = hits[:left]
+        self._bytes += len(block.content)
+        self.total += len(hits)
+        if block.path != self._path:
+            self._path = block.path
+            self.files += 1
+            self._room -= len(block.path)
+            if not is_full:
+                nothing: dict[str, Any] = {"lines": []} if self.with_lines else {"count": 0}
+                self.kept.append({"path": block.path} | nothing)
+        if not is_full and self.with_lines:
+            self._keep_lines(block, hits)
+        elif not is_full:
+            self.kept[-1]["count"] += len(hits)
+
+    def _is_full(self, path: str) -> bool:
+        if self.with_lines:
+            return self.shown >= self.limit or self._room < 0
+        return len(self.kept) >= self.limit and path != self.kept[-1]["path"]
+
+    def _keep_lines(self, block: Block, hits: Sequence[Hit]) -> None:
+        wanted = hits[: self.limit - self.shown]
+        for line in _lines(block, wanted, {number for number, _ in hits}, self.context):
+            self.kept[-1]["lines"].append(line)
+            self.shown += line["match"]
+            self._room -= len(line["text"].encode(errors="replace")) + 10
+            if self._room < 0:
+                break
+
+
+def _lines(
+    block: Block, hits: Sequence[Hit], matching: set[int], context: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the hits and those around them, in order."""
+    lines = block.content.split(b"\n")
+    columns = dict(hits)
+    done, end = 0, block.first + block.lines
+    for hit, _ in hits:
+        for number in range(max(block.first, hit - context, done), min(end, hit + context + 1)):
+            done = number + 1
+            if number in columns or number not in matching:
+                line, column = lines[number - block.first], columns.get(number, 0)
+                text = _shown(line, column, block.shown.get(number))
+                yield {"line": number, "text": text, "match": number in columns}
+
+
+def _shown(line: bytes, column: int, masked: str | None) -> str:
+    """Return a line as text, cut around its match at byte `column` where it is long."""
+    text = line.rstrip(b"\r").decode(errors="replace") if masked is None else masked
+    if len(text) <= MAX_LINE_CHARACTERS:
+        return text
+    first = max(0, len(line[:column].decode(errors="replace")) - _BEFORE_MATCH)
+    last = first + MAX_LINE_CHARACTERS
+    ends = "…" if first else "", "…" if last < len(text) else ""
+    return f"{ends[0]}{text[first:last]}{ends[1]} [cut: {len(text):,} characters]"
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -104,13 +198,12 @@ def grep(
     """
     mask = tool_context.mask
     if mask is not None and not literal and _WITHOUT_UNICODE.search(pattern):
-        message = "the flag -u can't be used: it makes a pattern match bytes instead of text"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+        raise ToolFault(ToolCode.BAD_PARAMETER, "the flag -u isn't allowed: it matches bytes")
     arguments = ["--crlf", f"--regexp={pattern}"]
     arguments.append("--ignore-case" if ignore_case else "--case-sensitive")
     arguments += ["--fixed-strings"] if literal else []
     max_bytes = MAX_BYTES_SEARCHED if mask is None else MAX_BYTES_MASKED
-    matches = Matches(limit, context, not count, MAX_COUNTED, max_bytes)
+    matches = Matches(limit, context, not count, max_bytes)
     workspace, too_long, unreadable = tool_context.workspace, 0, 0
     place = workspace.resolve(path)
     if place.is_folder:
@@ -121,7 +214,6 @@ def grep(
         with workspace.open_file(place) as file:
             blocks = blocks_of(place.path, file, binary=True)
             too_long = _search(tool_context, blocks, arguments, matches)
-    kind = "count" if count else "lines"
     for found in matches.kept:
         file = workspace.below(place, found["path"]) if place.is_folder else place
         found["path"] = file.shown
@@ -133,9 +225,7 @@ def grep(
         "exact": matches.complete,
         "longLines": too_long,
         "unreadable": unreadable,
-        "counts" if count else "results": [
-            {"path": found["path"], kind: found[kind]} for found in matches.kept
-        ],
+        "counts" if count else "results": matches.kept,
     }
 
 

@@ -2,14 +2,14 @@
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from outrider.processes.threads import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolContext, ToolFault, tool
 from outrider.tools.files.text import shown_size
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.path_guard import Workspace
-from outrider.workspaces.place import FolderEntry, Place
+from outrider.workspaces.place import FolderEntry
 
 DEFAULT_ENTRIES = 500
 MAX_ENTRIES = 5_000
@@ -74,41 +74,24 @@ def ls(
         raise_if_stopped(context.stop)
         folder, data, level = waiting.popleft()
         try:
-            folders = _fill(data, workspace, folder, room)
+            entries, total = workspace.list_folder(folder, room)
         except ToolFault as fault:
             if folder is place:
                 raise
             data["note"] = f"unreadable: {fault.message.removeprefix(f'{folder.shown}: ')}"
             continue
-        room -= len(data["entries"])
-        root["cut"] |= "unlisted" in data
-        if level < depth:
-            waiting += ((inner, entry, level + 1) for inner, entry in folders)
+        data["entries"] = [_data(entry) for entry in entries]
+        room -= len(entries)
+        if total > len(entries):
+            data["unlisted"] = total - len(entries)
+            root["cut"] = True
+        for entry, inner in zip(entries, data["entries"], strict=True):
+            if level < depth and entry.kind == "folder" and entry.name != ".git":
+                waiting.append((workspace.below(folder, entry.name), inner, level + 1))
     root["cut"] |= bool(waiting)
     return root
 
 
-def _fill(
-    data: dict[str, Any], workspace: Workspace, folder: Place, room: int
-) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Put the first entries of a folder into its data; returns the folders to look into next."""
-    entries, total = workspace.list_folder(folder, room)
-    data["entries"] = [_data(entry) for entry in entries]
-    if total > len(entries):
-        data["unlisted"] = total - len(entries)
-    return (
-        (workspace.below(folder, entry.name), inner)
-        for entry, inner in zip(entries, data["entries"], strict=True)
-        if entry.kind == "folder" and entry.name != ".git"
-    )
-
-
 def _data(entry: FolderEntry) -> dict[str, Any]:
-    fields = {
-        "name": shown_name(entry.name),
-        "kind": entry.kind,
-        "size": entry.size,
-        "target": None if entry.target is None else shown_name(entry.target),
-        "note": entry.note,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    fields = {name: value for name, value in asdict(entry).items() if value is not None}
+    return fields | {name: shown_name(fields[name]) for name in {"name", "target"} & fields.keys()}

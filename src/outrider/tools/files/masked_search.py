@@ -19,9 +19,10 @@ MAX_BLOCK_BYTES = 8 * 1024 * 1024
 _FIRST_BYTES = 64 * 1024
 _HIDDEN = "\udcff"
 _TOO_LONG = b"\xff\n"
-_MASK = re.compile(r"\[masked:[a-z-]+\]")
 # Some characters outside ASCII are part of words, and it doesn't matter which.
-_WORD = re.compile(r"[\w\x80-\U0010ffff]*")
+_WORD = r"[\w\x80-\U0010ffff]"
+# A mask with the words that it touches. Each word is tried from its start only: in linear time.
+_MASK = re.compile(rf"(?:(?<!{_WORD}){_WORD}++)?\[masked:[a-z-]+\]{_WORD}*")
 _NOT_DECODED = re.compile("\ufffd")
 _NOT_ASCII = re.compile(r"[^\0-\x7f]")
 
@@ -67,9 +68,8 @@ class Block:
 def blocks_of(path: str, file: BinaryIO, *, binary: bool) -> Iterator[Block]:
     """Yield a file in bounded blocks; one that isn't text has none, unless `binary` is set."""
     start = file.read(_FIRST_BYTES)
-    encoding = (
-        detect(start, len(start)) if b"\0" in start else encoding_by_mark(start)
-    ) or Encoding()
+    found = detect(start, len(start)) if b"\0" in start else encoding_by_mark(start)
+    encoding = found or Encoding()
     chunks = _chunks(start, file, encoding)
     if encoding.codec != "utf-8":
         chunks = _in_utf8(chunks, encoding.codec)
@@ -77,8 +77,7 @@ def blocks_of(path: str, file: BinaryIO, *, binary: bool) -> Iterator[Block]:
     for content in _whole_lines(chunks):
         if not binary and b"\0" in content:
             return
-        above = _last_lines(before) if before else b""
-        block = Block(path, first, content, content.count(b"\n"), above)
+        block = Block(path, first, content, content.count(b"\n"), _last_lines(before))
         if block.is_too_long:
             block.shown[first] = "[a line too long to search]"
         yield block
@@ -100,10 +99,7 @@ def _last_lines(content: bytes) -> bytes:
 def _chunks(start: bytes, file: BinaryIO, encoding: Encoding) -> Iterator[bytes]:
     """Yield a file without its mark, and with a newline at its end."""
     chunk, newline = start[len(encoding.mark) :], "\n".encode(encoding.codec)
-    size, wanted = len(start), _FIRST_BYTES
-    while size == wanted:
-        more = file.read(MAX_BLOCK_BYTES)
-        size, wanted = len(more), MAX_BLOCK_BYTES
+    while more := file.read(MAX_BLOCK_BYTES):
         if len(chunk) >= MAX_BLOCK_BYTES:
             yield chunk
             chunk = b""
@@ -139,21 +135,5 @@ def _searchable(masked: str, codec: str) -> bytes:
     """Return a masked line as it is searched: as long, and all the rest as ripgrep reads it."""
     # ripgrep takes every file without a mark for UTF-8, and matches nothing that isn't.
     doubtful = _NOT_DECODED if codec == "utf-8" else _NOT_ASCII
-    return doubtful.sub(_HIDDEN, _hidden(masked)).encode(errors="surrogateescape")
-
-
-def _hidden(masked: str) -> str:
-    """Return a line with its masks, and the words that they touch, replaced."""
-    backwards, length = masked[::-1], len(masked)
-    pieces, at = list[str](), 0
-    for mask in _MASK.finditer(masked):
-        start = max(at, length - _word_end(backwards, length - mask.start()))
-        end = _word_end(masked, mask.end())
-        pieces += masked[at:start], _HIDDEN * (end - start)
-        at = end
-    return "".join((*pieces, masked[at:]))
-
-
-def _word_end(text: str, start: int) -> int:
-    match = _WORD.match(text, start)
-    return match.end() if match else start
+    hidden = _MASK.sub(lambda mask: _HIDDEN * len(mask[0]), masked)
+    return doubtful.sub(_HIDDEN, hidden).encode(errors="surrogateescape")

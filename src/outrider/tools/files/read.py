@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from io import StringIO, TextIOWrapper
 from typing import Annotated, Any, BinaryIO, TextIO
 
-from outrider.masking import Masker
 from outrider.processes.threads import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 from outrider.tools.files.text import (
@@ -28,8 +27,6 @@ MAX_BYTES_COUNTED = 32 * 1024 * 1024
 _CHUNK_CHARACTERS = 256 * 1024
 # How much of a line is kept until its secrets are masked, so that none is cut in two.
 _MAX_KEPT = 2 * MAX_LINE_CHARACTERS
-# What a line number and its separators take.
-_BYTES_AROUND_LINE = 8
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -87,12 +84,11 @@ def read(
         file.seek(len(encoding.mark))
         decoded = TextIOWrapper(file, encoding.codec, "replace", newline="\n")
         text = decoded if cells is None else StringIO(cells)
-        lines, end = window(text, offset, limit, context.mask, context.stop)
+        lines, end = window(text, offset, limit, context)
         left = lines_left(text, context.stop) if size - file.tell() <= MAX_BYTES_COUNTED else None
     if not lines and offset > max(end, 1):
-        has = f"{end} line{'' if end == 1 else 's'}"
-        message = f"offset {offset} is past the end: the file has {has}"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
+        has = f"the file has {end} line{'' if end == 1 else 's'}"
+        raise ToolFault(ToolCode.BAD_PARAMETER, f"offset {offset} is past the end: {has}")
     return about | {
         "kind": "text" if cells is None else "notebook",
         "encoding": encoding.shown,
@@ -118,27 +114,24 @@ def _open_source(context: ToolContext, path: str) -> Generator[tuple[str, Binary
     context.effects.file_read(place.path)
 
 
-def window(
-    text: TextIO, first: int, most: int, mask: Masker | None, stop: threading.Event
-) -> tuple[list[str], int]:
+def window(text: TextIO, first: int, most: int, context: ToolContext) -> tuple[list[str], int]:
     """Return the lines of a text from `first` on, as many as fit, and the number of the last.
 
-    Only a newline ends a line; a carriage return before it is dropped. Memory doesn't grow with
-    the text.
+    Only a newline ends a line; a carriage return before it is dropped.
     """
     # With those above it can be told whether a secret began there.
-    above = 0 if mask is None else min(first - 1, LINES_ABOVE)
+    above = 0 if context.mask is None else min(first - 1, LINES_ABOVE)
     kept, lengths, number, room = list[str](), list[int](), 0, MAX_BYTES
-    lines = _lines(text, stop)
+    lines = _lines(text, context.stop)
     while number < first - 1 + most and room > 0 and (found := next(lines, None)):
         number += 1
         if number >= first - above:
             kept.append(found[0].removesuffix("\n").removesuffix("\r"))
             lengths.append(found[1])
         if number >= first:
-            room -= len(found[0][:MAX_LINE_CHARACTERS].encode(errors="replace"))
-            room -= _BYTES_AROUND_LINE
-    masked = kept if mask is None else mask.lines(kept)
+            shown = found[0][:MAX_LINE_CHARACTERS].encode(errors="replace")
+            room -= len(shown) + 8  # with its number and what separates it
+    masked = kept if context.mask is None else context.mask.lines(kept)
     return list(map(_shown, masked, lengths))[above:], number
 
 

@@ -41,10 +41,8 @@ _COMMON = (
 
 
 def narrowed_to(names: Sequence[str]) -> list[str]:
-    """Return arguments that search only files with such names.
-
-    A `--glob` would also search files that .gitignore excludes.
-    """
+    """Return arguments that search only files with such names."""
+    # A `--glob` would also search files that .gitignore excludes.
     return [f"--type-add=wanted:{name}" for name in names] + (["--type=wanted"] if names else [])
 
 
@@ -98,10 +96,7 @@ class RipgrepProcess(ForeignProgram):
 def matching_lines(
     context: ToolContext, arguments: Sequence[str], content: bytes, most: int
 ) -> list[tuple[int, int]]:
-    """Return the numbers of the lines that match, and the byte at which each match begins.
-
-    The content is taken as it is, in UTF-8; bytes that aren't match nothing.
-    """
+    """Return the numbers of the lines of UTF-8 that match, and the byte where each match begins."""
     # The lines themselves aren't asked for: they are known, and may be long.
     as_numbers = ("--line-number", "--column", "--max-columns=1", f"--max-count={most}")
     command = [*arguments, *as_numbers, "--no-filename", "--text", "--encoding=none"]
@@ -147,8 +142,7 @@ def searching(
             message = f"ripgrep can't be given these arguments: {error}"
             raise ToolFault(ToolCode.BAD_PARAMETER, message) from None
         except OSError as error:
-            message = f"ripgrep at {program}: {error.strerror}"
-            raise ToolFault(ToolCode.NOT_AVAILABLE, message) from None
+            raise ToolFault(ToolCode.NOT_AVAILABLE, f"{program}: {error.strerror}") from None
         _bound_memory(process.pid)
         yield RipgrepProcess(process, context.stop)
 

@@ -4,6 +4,7 @@ import codecs
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 from mimetypes import guess_type
 from typing import Any, BinaryIO, cast
 
@@ -20,7 +21,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_FIRST_OF_MARKS = {mark[:1] for mark, _ in _MARKS}
 _CONTROLS = bytes({*range(9), *range(14, 27), *range(28, 32), 127})
 # The kinds that are met most; the name of a file tells all others.
 _SIGNATURES = {
@@ -79,8 +79,7 @@ def detect(content: bytes, size: int) -> Encoding | None:
 
 def encoding_by_mark(content: bytes) -> Encoding | None:
     """Return the encoding that the mark at the start of a file names, if it has one."""
-    marks = (Encoding(codec, mark) for mark, codec in _MARKS if content.startswith(mark))
-    return next(marks, None) if content[:1] in _FIRST_OF_MARKS else None
+    return next((Encoding(codec, mark) for mark, codec in _MARKS if content.startswith(mark)), None)
 
 
 def _is_valid(sample: bytes, codec: str, *, whole: bool) -> bool:
@@ -125,11 +124,9 @@ def notebook_text(file: BinaryIO, size: int) -> str | None:
         return None
     try:
         cells: Any = json.loads(file.read(size))["cells"]
-        text = "\n".join(
-            line for number, cell in enumerate(cells, 1) for line in _cell_lines(number, cell)
-        )
+        lines = chain.from_iterable(map(_cell_lines, count(1), cells))
         # JSON can spell half a surrogate pair, which no text may hold.
-        return text.encode(errors="replace").decode()
+        return "\n".join(lines).encode(errors="replace").decode()
     # A notebook is foreign JSON: a broken one is read as plain text instead.
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
@@ -158,7 +155,7 @@ def _joined(source: Any) -> str:
     return source if isinstance(source, str) else "".join(source)
 
 
-def shown_size(count: int) -> str:
+def shown_size(size: int) -> str:
     """Return a number of bytes in the unit that keeps it short: `512 B`, `3.4 KB`."""
-    power = min((max(count, 1).bit_length() - 1) // 10, 4)
-    return f"{count / 1024**power:.1f} {'KMGT'[power - 1]}B" if power else f"{count} B"
+    power = min((max(size, 1).bit_length() - 1) // 10, 4)
+    return f"{size / 1024**power:.1f} {'KMGT'[power - 1]}B" if power else f"{size} B"

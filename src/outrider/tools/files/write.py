@@ -28,12 +28,9 @@ def write(
     """
     place = context.workspace.resolve(path, writing=True)
     if path.endswith("/"):
-        message = f"{place.shown} is named as a folder: leave out the slash at its end"
-        raise ToolFault(ToolCode.BAD_PARAMETER, message)
-    encoded = content.encode()
-    old, after = context.workspace.replace(
-        place, lambda old: encoded, context.stop, make_folders=True
-    )
+        raise ToolFault(ToolCode.BAD_PARAMETER, f"{place.shown}/ is a folder: leave out the slash")
+    encoded, workspace = content.encode(), context.workspace
+    old, after = workspace.replace(place, lambda _: encoded, context.stop, make_folders=True)
     before = old and old.hash
     context.effects.file_written(place.path, before, after)
     return {

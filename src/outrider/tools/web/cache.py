@@ -8,7 +8,6 @@ processes can share the folder.
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -63,14 +62,13 @@ class WebCache:
         return self._folder / hashlib.sha256(key.encode()).hexdigest()
 
     def _write(self, path: Path, whole: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(dir=self._folder, suffix=".partial")
+        partial = path.with_suffix(f".{os.urandom(4).hex()}.partial")
         try:
-            with open(handle, "wb") as file:
-                file.write(whole)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
+            partial.touch(0o600)
+            partial.write_bytes(whole)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _make_room(self, size: int) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

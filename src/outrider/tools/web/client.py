@@ -11,11 +11,10 @@ import random
 import ssl
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from functools import partial
 from importlib import import_module
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -24,9 +23,8 @@ import httpcore2
 
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.addresses import WebAddress, web_address
 from outrider.tools.web.cache import WebCache, validators
-from outrider.tools.web.network_guard import GuardedBackend, Resolve, resolve_host
+from outrider.tools.web.network_guard import GuardedBackend, WebAddress, web_address
 
 MAX_REDIRECTS = 10
 MAX_ATTEMPTS = 3
@@ -58,7 +56,6 @@ class WebRequest:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes | None = None
     max_bytes: int | None = None
-    """How large the answer may be, where web.maxBytes doesn't say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +87,8 @@ class WebClient:
         self,
         config: WebConfig,
         *,
-        resolve: Resolve = resolve_host,
+        guarded: Callable[..., GuardedBackend] = GuardedBackend,
         trusted: ssl.SSLContext | None = None,
-        network: httpcore2.AsyncNetworkBackend | None = None,
         cache: WebCache | None = None,
         proxies: Mapping[str, str] | None = None,
     ) -> None:
@@ -106,8 +102,8 @@ class WebClient:
         self._proxies = dict(proxies or {})
         self._trusted = trusted
         self._making = asyncio.Lock()
-        self._guarded = partial(GuardedBackend, resolve=resolve, network=network)
-        self._guard = self._guarded(config.allow_private_network, config.allowed_hosts)
+        self._guarded = guarded
+        self._guard = guarded(config.allow_private_network, config.allowed_hosts)
         self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
 
     async def aclose(self) -> None:
@@ -133,7 +129,7 @@ class WebClient:
                     if response.status in _REDIRECTS and location is not None:
                         request = _redirected(request, response, location)
                     elif response.status in _UNASKED or response.status < 200:
-                        raise _failed(request, f"answered out of turn, status {response.status}")
+                        raise _failed(request, f"sent an unexpected status, {response.status}")
                     else:
                         return response
         except (TimeoutError, httpcore2.TimeoutException):
@@ -156,9 +152,7 @@ class WebClient:
                 await asyncio.to_thread(rules.parse, text.splitlines())
                 self._rules[origin] = rules
         if not self._rules[origin].can_fetch(ROBOT, address.url):
-            path = address.target.partition("?")[0]
-            message = f"{origin}/robots.txt doesn't allow {path} (web.respectRobots)"
-            raise ToolFault(ToolCode.DENIED, message)
+            raise ToolFault(ToolCode.DENIED, f"{origin}/robots.txt forbids it (web.respectRobots)")
 
     async def _ask_or_recall(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         """Return a response, or the kept one where its server says that it is still good."""
@@ -237,6 +231,7 @@ class WebClient:
         return self._pools[key]
 
     async def _send(self, request: WebRequest, pool: httpcore2.AsyncConnectionPool) -> Response:
+        url, body = request.address.url, request.body
         headers = {
             "Host": request.address.origin.partition("://")[2],
             "User-Agent": AGENT,
@@ -244,20 +239,19 @@ class WebClient:
             "Accept-Encoding": "gzip, deflate",
             **request.headers,
         }
-        if request.body is not None:
-            headers["Content-Length"] = str(len(request.body))
-        async with pool.stream(
-            request.method, request.address.url, headers=list(headers.items()), content=request.body
-        ) as response:
+        if body is not None:
+            headers["Content-Length"] = str(len(body))
+        sent = list(headers.items())
+        async with pool.stream(request.method, url, headers=sent, content=body) as response:
             given = _readable(response.headers)
-            body = await _body(response, given, request.max_bytes or self._config.max_bytes)
-        return Response(request.address, response.status, given, body)
+            answer = await _body(response, given, request.max_bytes or self._config.max_bytes)
+        return Response(request.address, response.status, given, answer)
 
 
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
     encoding = headers.get("content-encoding", "").strip().lower().removeprefix("x-")
     if encoding not in ("", "identity", "gzip", "deflate"):
-        message = f"The server sends {encoding[:60]!r}, which wasn't asked for"
+        message = f"The server sent encoding {encoding[:60]!r}, which wasn't requested"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
     length = headers.get("content-length", "")
     size = int(length[:20]) if length.isdecimal() else 0
@@ -272,7 +266,7 @@ async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: 
             body = await asyncio.to_thread(_inflated, encoding, bytes(body), most + 1)
             size = len(body)
         except (zlib.error, OSError, EOFError) as error:
-            message = f"The compressed body is damaged or was cut: {error}"
+            message = f"The compressed body is damaged or incomplete: {error}"
             raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
     if size > most:
         message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
@@ -318,7 +312,7 @@ def _redirected(request: WebRequest, response: Response, location: str) -> WebRe
         address = web_address(urljoin(request.address.url, location.strip()))
     except (ToolFault, ValueError) as fault:
         denied = isinstance(fault, ToolFault) and fault.code == int(ToolCode.DENIED)
-        message = f"{request.address.origin} redirects to what can't be fetched: {fault}"
+        message = f"{request.address.origin} redirects to a URL that can't be fetched: {fault}"
         code = ToolCode.DENIED if denied else ToolCode.UPSTREAM_FAILED
         raise ToolFault(code, message) from None
     # Headers and bodies are keys and queries, meant for one service.
@@ -354,5 +348,4 @@ def _proxy(url: str) -> httpcore2.Proxy:
             auth = (unquote(parts.username or ""), unquote(parts.password or ""))
             address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
             return httpcore2.Proxy(address, auth=auth if parts.username else None)
-    message = "The environment names a proxy that is no http or https address (web.useProxy)"
-    raise ToolFault(ToolCode.NOT_AVAILABLE, message)
+    raise ToolFault(ToolCode.NOT_AVAILABLE, "The proxy's URL isn't http or https (web.useProxy)")

@@ -51,8 +51,7 @@ def get_search_content(
     responses = web_of(context).responses
     if response_id not in responses:
         known = ", ".join([*responses][-20:]) or "none yet"
-        message = f"No response {response_id[:40]!r}. There are: {known}."
-        raise ToolFault(ToolCode.NOT_FOUND, message)
+        raise ToolFault(ToolCode.NOT_FOUND, f"No response {response_id[:40]!r}. Known: {known}.")
     page = _page(responses[response_id], url, index)
     if "error" in page.about:
         raise ToolFault(page.about["code"], page.about["error"])

@@ -48,7 +48,7 @@ class OutgoingGuard:
 
     def __init__(self, mask: Masker, is_public: Callable[[str], bool] = lambda _: False) -> None:
         """`is_public` tells whether an address stands in what came from the web."""
-        self._mask = mask
+        self.mask = mask
         self._is_public = is_public
         self._texts: deque[str] = deque()
         self._size = 0
@@ -66,14 +66,10 @@ class OutgoingGuard:
         while self._size > MAX_REMEMBERED:
             self._size -= len(self._texts.popleft())
 
-    def shown(self, outgoing: str) -> str:
-        """Return a text that was refused as it may be repeated."""
-        return self._mask.text(outgoing)
-
     def check(self, outgoing: str) -> None:
         """Raise `ToolFault` where a text that is about to go out must stay."""
-        if any(self._mask.text(form) != form for form in _forms(outgoing)):
-            raise _refused("has something in it that looks like a secret")
+        if any(self.mask.text(form) != form for form in _forms(outgoing)):
+            raise _refused("contains something that looks like a secret")
         # A host counts only as a whole: it may be a secret name below another's domain.
         shared = (commonprefix((f"{link}/", f"{outgoing}/")) for link in self._links)  # noqa: RUF071
         known = (len(one) for one in shared if one.count("/") > 2)

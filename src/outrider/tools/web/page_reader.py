@@ -38,8 +38,7 @@ class PageReader:
         for whole in (False, True):
             with contextlib.suppress(TimeoutError, OSError, ValueError, EOFError):
                 return await self._answer(encode({**job, "whole": whole}))
-        message = "The page can't be read within the limits of time and memory"
-        raise ToolFault(ToolCode.TOO_LARGE, message)
+        raise ToolFault(ToolCode.TOO_LARGE, "The page takes too much time or memory to read")
 
     async def _answer(self, job: bytes) -> dict[str, str]:
         async with self._turns:

@@ -18,8 +18,8 @@ import orjson
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.records.activity import host_and_path
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.addresses import MAX_URL_CHARACTERS, web_address
 from outrider.tools.web.client import Response, WebRequest
+from outrider.tools.web.network_guard import MAX_URL_CHARACTERS, web_address
 from outrider.tools.web.session import StoredPage
 
 MAX_TITLE_CHARACTERS = 300
@@ -34,7 +34,7 @@ _HEADERS = {
 }
 _MEANINGS = {
     _KEY: "refuses the key",
-    _LIMIT: "wants fewer requests: a rate limit, a quota that is used up, or a captcha",
+    _LIMIT: "refuses more requests: a rate limit, a used-up quota or a captcha",
     ToolCode.TIMEOUT: "was too slow",
 }
 
@@ -62,19 +62,19 @@ class SearchProvider:
     signs: Mapping[int | bytes, ToolCode] = field(default_factory=dict[int | bytes, ToolCode])
     """What a status, or a word in a failure, means here if it isn't what it means elsewhere."""
 
-    def missing(self, keys: Mapping[str, str], endpoints: Mapping[str, str]) -> str | None:
+    def missing(self, keys: Mapping[str, str], web: WebConfig) -> str | None:
         """Return why it can't be asked; None where it can."""
         if self.variable is None or keys.get(self.variable, "").strip():
             return None
         if self.base is None:
-            return None if endpoints.get(self.name) else f"no {self.variable} or web.endpoints"
+            return None if web.endpoints.get(self.name) else f"no {self.variable} or web.endpoints"
         return f"no {self.variable}"
 
     def state(self, keys: Mapping[str, str], web: WebConfig) -> tuple[bool, str]:
         """Return whether it is asked under these settings, and why."""
         unlisted = web.provider == "auto" and self.name not in web.provider_priority
         obstacles = {
-            f"{self.variable} is not set": self.missing(keys, web.endpoints),
+            f"{self.variable} is not set": self.missing(keys, web),
             "web.enabled is off": not web.enabled,
             f"web.provider is {web.provider}": web.provider not in ("auto", self.name),
             "web.providerPriority doesn't name it": unlisted,
@@ -86,17 +86,14 @@ class SearchProvider:
             return True, f"it is at {host_and_path(address)}"
         return True, f"{self.variable} is set" if self.variable else "needs no key"
 
-    def request(
-        self, text: str, count: int, keys: Mapping[str, str], endpoints: Mapping[str, str]
-    ) -> WebRequest:
+    def request(self, text: str, count: int, keys: Mapping[str, str], web: WebConfig) -> WebRequest:
         """Return how to ask it; raises `ToolFault` for what can't be right."""
         key = keys.get(self.variable or "", "").strip()
-        base = (endpoints.get(self.name) or self.base or key).rstrip("/")
+        base = (web.endpoints.get(self.name) or self.base or key).rstrip("/")
         if "?" in base or "#" in base:
-            message = f"The address of {self.name} must be one without a query"
-            raise ToolFault(ToolCode.BAD_PARAMETER, message)
+            raise ToolFault(ToolCode.BAD_PARAMETER, f"The URL of {self.name} can't have a query")
         if not (key.isascii() and key.isprintable()):
-            raise ToolFault(_KEY, f"{self.variable} has characters in it that no key has")
+            raise ToolFault(_KEY, f"{self.variable} has characters that no key has")
         values = {**dict(zip(self.asks, (text, count), strict=False)), **self.constants}
         headers = dict(_HEADERS[self.sends])
         if self.key_header:
@@ -118,7 +115,7 @@ class SearchProvider:
             found = [page for one in entries if (page := self._page(one))]
         if not found and entries != []:
             code = entries if isinstance(entries, ToolCode) else ToolCode.UPSTREAM_FAILED
-            meaning = _MEANINGS.get(code, "gave no answer that can be read")
+            meaning = _MEANINGS.get(code, "sent an answer that can't be read")
             raise ToolFault(code, f"{self.name} {meaning}")
         return found
 

@@ -63,10 +63,7 @@ class WebSession:
         self.responses: dict[str, list[StoredPage]] = {}
         """The pages that each call brought, whole, by the id that the model is told."""
         self.outgoing = OutgoingGuard(mask, self._has)
-
-    def remember(self, local: str) -> None:
-        """Take note of what a tool showed of local files: it must not go out."""
-        self.outgoing.remember(local)
+        self.remember = self.outgoing.remember
 
     def keep(self, pages: list[StoredPage]) -> str:
         """Return the id under which these pages can be asked for again in this run."""
@@ -110,15 +107,12 @@ class WebSession:
 
 
 def take_search_keys(env: MutableMapping[str, str]) -> dict[str, str]:
-    """Take the search providers' keys out of this process's environment, and return them.
-
-    No other tool of the child, and no command of it, finds them there.
-    """
+    """Take the search keys out of the environment, so that no other tool or command sees them."""
     return {name: env.pop(name) for name in SEARCH_KEYS if name in env}
 
 
 def web_of(context: ToolContext) -> WebSession:
     """Return the web session of a child; raises `ToolFault` where it has none."""
     if not isinstance(context.web, WebSession):
-        raise ToolFault(ToolCode.NOT_AVAILABLE, "The web tools are not set up here")
+        raise ToolFault(ToolCode.NOT_AVAILABLE, "The web tools aren't set up here")
     return context.web

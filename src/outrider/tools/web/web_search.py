@@ -24,9 +24,8 @@ DEFAULT_RESULTS = 8
 MAX_RESULTS = 20
 """The most that all providers give at once."""
 MAX_FETCHED = 20
-"""How many of the pages found are fetched too, where that is asked for."""
 MAX_SHOWN = 2_000
-"""How many characters of each of these are shown; `get_search_content` has the rest."""
+"""How many characters of a page that was fetched too; `get_search_content` has the rest."""
 _TRACKING = ("utm_", "fbclid", "gclid", "mc_cid", "mc_eid")
 
 
@@ -91,8 +90,7 @@ async def web_search(
     outcomes = await asyncio.gather(*(_search(session, one, num_results) for one in wanted))
     pages: dict[str, StoredPage] = {}
     for _, found in outcomes:
-        for identity, page in found.items():
-            pages.setdefault(identity, page)
+        pages |= {identity: found[identity] for identity in found if identity not in pages}
     if include_content:
         await _fetch(context, list(pages.values())[:MAX_FETCHED])
     places = {identity: index for index, identity in enumerate(pages)}
@@ -118,8 +116,8 @@ async def _search(
     codes: list[int] = []
     try:
         if len(query) > MAX_QUERY_CHARACTERS:
-            message = f"A query has at most {MAX_QUERY_CHARACTERS:,} characters"
-            raise ToolFault(ToolCode.BAD_PARAMETER, message)
+            longest = f"A query can have at most {MAX_QUERY_CHARACTERS:,} characters"
+            raise ToolFault(ToolCode.BAD_PARAMETER, longest)
         session.outgoing.check(query)
         for name in dict.fromkeys(config.provider_priority if auto else (config.provider,)):
             provider = PROVIDERS[name]
@@ -129,24 +127,24 @@ async def _search(
             except ToolFault as fault:
                 code = int(fault.code)
                 told["others"].append({"provider": name, "code": code, "reason": str(fault)})
-                if not (auto and provider.missing(session.keys, config.endpoints)):
+                if not (auto and provider.missing(session.keys, config)):
                     codes.append(code)
         reasons = "; ".join(one["reason"] for one in told["others"])
         words = f"No search provider answered: {reasons or 'web.providerPriority is empty'}"
         raise ToolFault(codes[0] if codes else ToolCode.NOT_AVAILABLE, words)
     except ToolFault as fault:
-        shown = session.outgoing.shown(query)
+        shown = session.outgoing.mask.text(query)
         return told | {"query": shown, "error": str(fault), "code": int(fault.code)}, {}
 
 
 async def _answer(
     session: WebSession, provider: "SearchProvider", text: str, count: int
 ) -> list[StoredPage]:
-    keys, endpoints = session.keys, session.config.endpoints
-    if missing := provider.missing(keys, endpoints):
+    keys, config = session.keys, session.config
+    if missing := provider.missing(keys, config):
         code = ToolCode.NOT_AUTHORISED if provider.base else ToolCode.NOT_AVAILABLE
         raise ToolFault(code, f"{provider.name}: {missing}")
-    request = provider.request(text, count, keys, endpoints)
+    request = provider.request(text, count, keys, config)
     try:
         response = await session.client.send(request)
         body = response.body

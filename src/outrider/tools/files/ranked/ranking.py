@@ -1,7 +1,4 @@
-"""Which files, and which lines in them, a question is about: BM25 over files and windows.
-
-Pure and deterministic: it knows names and numbers, and opens nothing.
-"""
+"""Which files and lines a question is about, by BM25 over files and windows. Opens nothing."""
 
 import math
 import re
@@ -28,6 +25,7 @@ _ROW = re.compile(rb"^(\d+):(.*)$", re.MULTILINE)
 _MATCH = re.compile(rb"^\d+:(.*)$", re.MULTILINE)
 
 Weights = list[float]
+Lines = Sequence[str]
 Hit = tuple[int, str]
 """A line's number, and a name in it that counts; after the keyword where it is defined there."""
 
@@ -55,19 +53,10 @@ class FileHits:
             if keyword:
                 self.defined[term] = max(self.defined.get(term, 0.0), factor)
 
-    def recount(self, question: Question, hits: Iterable[Hit]) -> None:
-        """Count only these hits."""
-        self.counts.clear()
-        self.defined.clear()
-        self.own.clear()
-        for _, match in hits:
-            self.count(question, match)
-
     def hits(self) -> list[Hit]:
         """Return its hits in the order of lines."""
-        return [
-            (int(line), name.decode(errors="replace")) for line, name in _ROW.findall(self.rows)
-        ]
+        rows = _ROW.findall(self.rows)
+        return [(int(line), name.decode(errors="replace")) for line, name in rows]
 
 
 def taken(question: Question, path: str, rows: bytes) -> FileHits:
@@ -107,15 +96,12 @@ def in_path(question: Question, path: str) -> dict[int, float]:
 
 def score_file(question: Question, weights: Weights, file: FileHits) -> None:
     """Set a file's score: its terms by BM25, what it defines, its path, and its kind."""
-    long = 1 - _LENGTH + _LENGTH * file.size / AVERAGE_BYTES
-    terms = sum(
-        weights[term] * count / (count + _SATURATION * long) for term, count in file.counts.items()
-    )
+    soft = _SATURATION * (1 - _LENGTH + _LENGTH * file.size / AVERAGE_BYTES)
+    terms = sum(weights[term] * count / (count + soft) for term, count in file.counts.items())
     named = sum(weights[term] * share for term, share in in_path(question, file.path).items())
     definitions = sum(weights[term] * factor for term, factor in file.defined.items())
-    file.score = (terms + _DEFINED * definitions + _PATH * named) * standing(
-        file.path, question.kinds
-    )
+    said = terms + _DEFINED * definitions + _PATH * named
+    file.score = said * standing(file.path, question.kinds)
     if any(f"/{file.path}".endswith(f"/{name.removeprefix('./')}") for name in question.names):
         file.score = (file.score + sum(weights) + 1.0) * _NAMED
 
@@ -131,10 +117,12 @@ class _Line:
     score: float = 0.0
 
 
-def _lines(
-    question: Question, weights: Weights, hits: Iterable[Hit], lines: Sequence[str]
-) -> dict[int, _Line]:
-    found: dict[int, _Line] = defaultdict(_Line)
+Found = dict[int, _Line]
+"""The lines with terms in them, by their numbers."""
+
+
+def _lines(question: Question, weights: Weights, hits: Iterable[Hit], lines: Lines) -> Found:
+    found: Found = defaultdict(_Line)
     for number, match in hits:
         if number > len(lines):
             continue
@@ -153,18 +141,15 @@ def _lines(
         shape = 0.3 if code.IMPORT.match(text) else 0.8 if code.COMMENT.match(text) else 1.0
         aside = (name is not None and not line.defined) or code.HANDED_ON.search(text)
         shape *= 1.5 if question.wants_type and code.TYPE.match(text) else 1.0
-        own = sum(
-            # What is only a parameter, or handed on, is done elsewhere.
-            weights[term] * share * (0.5 if aside else 1.0)
-            for term, share in line.alone.items()
-        )
+        own = sum(weights[term] * share for term, share in line.alone.items())
         named = sum(weights[term] * factor for term, factor in question.alone(last))
-        line.score = shape * (own + 0.6 * named)
+        # What is only a parameter, or handed on, is done elsewhere.
+        line.score = shape * ((0.5 if aside else 1.0) * own + 0.6 * named)
     return found
 
 
 def best_place(
-    question: Question, weights: Weights, file: FileHits, hits: list[Hit], lines: Sequence[str]
+    question: Question, weights: Weights, file: FileHits, hits: list[Hit], lines: Lines
 ) -> dict[str, Any]:
     """Return the part of a file that is most about the question, with its score."""
     score_file(question, weights, file)
@@ -191,27 +176,20 @@ def best_place(
     score, first, last = best[0], -best[1] if best[1] < 0 else 1, best[2]
     inside = [number for number in numbers if first <= number <= last]
     line = max(inside, key=lambda number: (found[number].score, -number), default=1)
-    return _place(question, file, found, lines, line, (first, last)) | {
-        "score": round(file.score + score * standing(file.path, question.kinds), 4)
-    }
+    score = round(file.score + score * standing(file.path, question.kinds), 4)
+    return _place(question, file, found, lines, line, (first, last)) | {"score": score}
 
 
 def _place(
-    question: Question,
-    file: FileHits,
-    found: dict[int, _Line],
-    lines: Sequence[str],
-    line: int,
-    window: tuple[int, int],
+    question: Question, file: FileHits, found: Found, lines: Lines, line: int, near: tuple[int, int]
 ) -> dict[str, Any]:
     name, first, last = enclosing(lines, line) if lines else (None, 1, 1)
     if name is None or last - first > 2 * WINDOW_LINES:
-        first, last = max(line, window[0]), max(line, window[1])
-    near = sorted(
-        (n for n in found if first <= n <= last and n != line), key=lambda n: -found[n].score
-    )
-    shown = sorted({line, *near[: MAX_LINES_SHOWN - 1]}) if line in found else [line]
-    there = {term for n in found if first <= n <= last for term in found[n].terms}
+        first, last = max(line, near[0]), max(line, near[1])
+    inside = [number for number in found if first <= number <= last]
+    others = sorted((n for n in inside if n != line), key=lambda n: -found[n].score)
+    shown = sorted({line, *others[: MAX_LINES_SHOWN - 1]}) if line in found else [line]
+    there = {term for number in inside for term in found[number].terms}
     words = [question.terms[term] for term in sorted(there)]
     named = [question.terms[term] for term in sorted(in_path(question, file.path))]
     return {

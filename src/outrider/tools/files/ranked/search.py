@@ -37,8 +37,9 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
     """Return the places that a question is about, best first, and what was looked for."""
     question = understood(about)
     data: dict[str, Any] = {"places": [], "words": question.terms, "files": 0, "unreadable": 0}
+    data |= {"missing": [], "large": 0}
     if not question.terms and not question.names:
-        return data | {"missing": [], "large": 0}
+        return data
     with context.workspace.open_folder(place) as folder:
         listed, found, unreadable = _search(context, question, place, folder)
         frequency = ranking.frequencies(question, found.values())
@@ -48,9 +49,8 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
         weights = ranking.weighed(question, frequency, len(listed))
         best = [ranking.best_place(question, weights, *one) for one in seen]
         best = [one for one in best if one["score"]]
-        large = (
-            0 if best else sum((folder.size(n) or 0) > MAX_FILE_BYTES for n in listed[:MAX_SIZED])
-        )
+        sizes = () if best else (folder.size(name) or 0 for name in listed[:MAX_SIZED])
+        large = sum(size > MAX_FILE_BYTES for size in sizes)
     shown = _distinct(sorted(best, key=lambda one: (-one["score"], one["path"])))[:limit]
     for one in shown:
         file = context.workspace.below(place, one["path"])
@@ -58,13 +58,8 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
         context.effects.file_read(file.path)
     terms = zip(question.terms, frequency, strict=True)
     missing = [term for term, there in terms if not there and " " not in term]
-    return data | {
-        "places": shown,
-        "files": len(listed),
-        "missing": missing,
-        "large": large,
-        "unreadable": unreadable,
-    }
+    data |= {"places": shown, "files": len(listed), "unreadable": unreadable}
+    return data | {"missing": missing, "large": large}
 
 
 def _search(
@@ -159,8 +154,10 @@ def _read_visible(
         hits = [hit for hit in file.hits() if hit[0] not in hidden]
         for number, line in hidden.items():
             hits += [(number, name) for name in _NAMES.findall(line.decode(errors="replace"))]
-        file.recount(question, hits)
-        yield file, sorted(hits), lines
+        seen = FileHits(file.path, size=file.size)
+        for _, name in hits:
+            seen.count(question, name)
+        yield seen, sorted(hits), lines
 
 
 def _visible(context: ToolContext, frequency: list[int], seen: Sequence[FileHits]) -> list[int]:

@@ -36,10 +36,8 @@ _LISTS = Path(__file__).with_name("vocabulary.txt").read_text("utf-8")
 _stop, _weak, _groups, _chinese = re.split(r"^# .*\n", _LISTS, flags=re.MULTILINE)[1:]
 STOP, WEAK = frozenset(_stop.split()), frozenset(_weak.split())
 GROUPS = tuple(frozenset(group.split()) for group in _groups.split(";"))
-_pairs = _chinese.split()
-GLOSSARY = {
-    word: english.split(",") for word, english in zip(_pairs[::2], _pairs[1::2], strict=True)
-}
+_pairs = re.findall(r"(\S+)\s+(\S+)", _chinese)
+GLOSSARY = {word: english.split(",") for word, english in _pairs}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -71,6 +69,10 @@ def split_name(name: str) -> list[str]:
     return [part.lower() for part in _PART.findall(name)]
 
 
+Shares = tuple[tuple[int, float], ...]
+"""Terms by their numbers, each with how much something counts towards it."""
+
+
 @dataclass(slots=True)
 class Question:
     """The terms of a question, and how a word in a file counts towards each of them."""
@@ -84,9 +86,7 @@ class Question:
     wants_type: bool = False
     _forms: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
     """By what a word may look like in a file: its term, and how much it counts."""
-    _known: dict[str, tuple[tuple[int, float], ...]] = field(
-        default_factory=dict[str, tuple[tuple[int, float], ...]]
-    )
+    _known: dict[str, Shares] = field(default_factory=dict[str, Shares])
 
     def add(self, text: str, weight: float, *forms: tuple[str, float]) -> None:
         """Add a term with its forms; a form that another term has stays with that."""
@@ -97,7 +97,7 @@ class Question:
             self.terms.append(text)
             self.weights.append(weight)
 
-    def counted(self, token: str) -> tuple[tuple[int, float], ...]:
+    def counted(self, token: str) -> Shares:
         """Return the terms that a word or name counts towards, and how much."""
         if token not in self._known:
             self._known[token] = tuple(self._counted(token))
@@ -127,19 +127,15 @@ class Question:
         return 0, 0.0
 
     def pattern(self) -> str:
-        """Return a pattern for ripgrep: whole names that may have a term in them.
-
-        Without Unicode classes, which are slow, and with literals that it can look for first.
-        """
+        """Return a pattern for ripgrep: whole names that may have a term in them."""
+        # Without Unicode classes, which are slow, and with literals that it can look for first.
         forms = sorted({_literal(form.removeprefix("=")) for form in self._forms})
         plain = [re.escape(form) for form in forms if form.isascii()]
         # Short ones only where a word begins: after a sign, or in capitals within a name.
         short = [rf"(?i:(?:\b|_){form})|{form.capitalize()}" for form in plain if len(form) < 4]
         long = [f"(?i:{form})" for form in plain if len(form) >= 4]
-        whole, before = (
-            "[A-Za-z0-9_$]*",
-            rf"(?:{'|'.join(DEFINING)})[ \t]+(?:\([^()\n]{{0,80}}\)[ \t]*)?",
-        )
+        whole = "[A-Za-z0-9_$]*"
+        before = rf"(?:{'|'.join(DEFINING)})[ \t]+(?:\([^()\n]{{0,80}}\)[ \t]*)?"
         names = f"(?-u:(?:{before})?{whole}(?:{'|'.join([*long, *short])}){whole})"
         others = [f"(?i:{re.escape(form)})" for form in forms if not form.isascii()]
         return "|".join([*([names] if plain else []), *others])
