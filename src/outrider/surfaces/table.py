@@ -1,6 +1,6 @@
-"""Rows in columns, for a terminal of any width.
+"""Reports, and their tables in columns for a terminal of any width.
 
-Columns that can be spared go first; where that isn't enough, a row is broken into several lines.
+Optional columns go first; where that isn't enough, a row is broken into several lines.
 Rows may have what files, models and runs say: every cell is cleaned when it is drawn.
 """
 
@@ -90,3 +90,26 @@ class Table:
             for text, colour in cell
             for line in (wrapped(text, room) if self.wraps else [fit(text, room)])
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Data for programs, and the tables that people see of it on a terminal or in a panel."""
+
+    data: Mapping[str, Any]
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What has to be said beside it: warnings, and what to do where there is nothing to show."""
+
+    def drawn(self, room: int | None = None, paint: Paint = lambda text, _: text) -> Iterator[str]:
+        """Yield the lines for a terminal of so many columns; for a pipe without a limit."""
+        for number, table in enumerate(table for table in self.tables if table.rows):
+            if room is not None and table.title:
+                yield from [""] * (number > 0)
+                yield paint(fit(clean_line(table.title), room), "bold")
+            yield from (line.rstrip() for line in table.lines(room, paint))
+
+    def lines(self, room: int) -> list[str]:
+        """Return the lines of a panel of so many columns, with the notes at its end."""
+        notes = (line for note in self.notes for line in wrapped(clean_line(note), room))
+        return [*self.drawn(room), *notes]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Report
 
 if TYPE_CHECKING:  # who only names the reports doesn't load `argparse`
     from outrider.surfaces.parser import CommandParser

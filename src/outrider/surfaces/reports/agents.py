@@ -8,8 +8,7 @@ from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.project import Project, open_project
 from outrider.surfaces.parser import CWD, argument, bad_call
 from outrider.surfaces.reports.one_agent import agent_report, write_new_agent
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Row, Table
+from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import warnings_of, withheld_from
 
 EXAMPLES = """\

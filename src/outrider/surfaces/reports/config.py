@@ -9,8 +9,7 @@ from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Origin, effective
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Table
+from outrider.surfaces.table import Column, Report, Table
 from outrider.surfaces.text import warnings_of
 
 EXAMPLES = """\

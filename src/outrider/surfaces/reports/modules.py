@@ -14,8 +14,7 @@ from outrider.settings.keys import SEARCH_PROVIDERS
 from outrider.surfaces.mcp_hosts import HOSTS, registered
 from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.lsp import COLUMNS, language_servers
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Row, Table
+from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import warnings_of
 from outrider.tools.documents.start_converter import converter_state
 from outrider.tools.loading import load_tools

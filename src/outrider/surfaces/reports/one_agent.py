@@ -9,8 +9,7 @@ from outrider.delegation.request import invalid
 from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.settings import places
 from outrider.surfaces.parser import bad_call
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Table
+from outrider.surfaces.table import Column, Report, Table
 from outrider.surfaces.text import withheld_from
 
 TEMPLATE = """\
