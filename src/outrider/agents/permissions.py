@@ -1,8 +1,6 @@
 """Which tools an agent gets: a read-only agent never gets one that writes. An agent that a
 repository defines gets no network tool unless the user's own configuration trusts the repository,
 and no tool that writes where nobody could be asked.
-
-Prompts guide; this decides. All of it is pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,13 +22,10 @@ _UNTRUSTED = "the repository that defines the agent isn't in subagents.trustedPr
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The tools a child gets, and each listed one it doesn't get with the reason.
-
-    `readonly` says that none of its tools writes, whatever the agent's file says.
-    """
+    """The tools a child gets, and each listed one it doesn't get with the reason."""
 
     tools: tuple[str, ...]
-    readonly: bool
+    readonly: bool  # none of its tools writes, whatever the agent's file says
     lsp_actions: tuple[str, ...]
     withheld: tuple[WithheldTool, ...]
 
@@ -94,10 +89,7 @@ def _why_not(
 
 
 def lsp_actions_in_reach(listed: Iterable[str], *, is_child: bool) -> tuple[str, ...]:
-    """Return which of the listed `lsp` actions may be used.
-
-    rename, codeAction and restart are in no child's reach, whatever lists them.
-    """
+    """Return which listed `lsp` actions may be used; no child gets the privileged ones."""
     reach = READ_ONLY_LSP_ACTIONS if is_child else READ_ONLY_LSP_ACTIONS + PRIVILEGED_LSP_ACTIONS
     return tuple(action for action in listed if action in reach)
 

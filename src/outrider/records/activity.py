@@ -16,6 +16,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from outrider.protocol import jsonl
+from outrider.protocol.data import as_object
 from outrider.protocol.envelope import ToolCode
 from outrider.protocol.results import SingleResult
 
@@ -76,7 +77,7 @@ class ActivityLog:
             with suppress(OSError):
                 for line in path.read_bytes().splitlines():
                     with suppress(ValueError, RecursionError):
-                        data = _object(jsonl.decode(line))
+                        data = as_object(jsonl.decode(line))
                         if all(isinstance(data.get(name), kind) for name, kind in _FIELDS.items()):
                             found.append(data)
         return found
@@ -87,22 +88,18 @@ class ActivityLog:
 
 
 def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> dict[str, Any]:
-    """Return the line of a call of one of `KINDS`, as masked as its arguments and envelope are.
-
-    Without an envelope it is a call that was never answered. `others` are the search providers
-    that were asked in vain, with their codes.
-    """
-    answer = _object(envelope)
-    data, meta = _object(answer.get("data")), _object(answer.get("meta"))
+    """Return the line of a call of one of `KINDS`; without an envelope it was never answered."""
+    answer = as_object(envelope)
+    data, meta = as_object(answer.get("data")), as_object(answer.get("meta"))
     lists = (data.get(name) for name in ("pages", "queries", "searches", "results"))
-    entries = [_object(one) for entries in lists for one in _list(entries)]
-    others = [_object(other) for one in entries for other in _list(one.get("others"))]
+    entries = [as_object(one) for entries in lists for one in _list(entries)]
+    others = [as_object(other) for one in entries for other in _list(one.get("others"))]
     sizes = ([one.get("bytes"), one.get("characters"), 0] for one in (data, *entries))
     return {
         "kind": KINDS[tool],
         "tool": tool,
         "run": run_id,
-        "what": _subjects(_object(args)),
+        "what": _subjects(as_object(args)),
         "provider": _first(str, (one.get("provider") for one in (data, *entries))),
         "others": {str(one.get("provider")): _first(int, [one.get("code")]) for one in others},
         "code": _first(int, [answer.get("code")]),
@@ -164,7 +161,7 @@ def _sums(lines: list[Any]) -> dict[str, Any]:
 def _providers(lines: list[Any]) -> dict[str, Any]:
     """Return the sums of each provider: the calls that it answered, and those it failed."""
     named: list[tuple[str, Any]] = [(one["provider"], one) for one in lines if one.get("provider")]
-    for name, code in (other for line in lines for other in _object(line.get("others")).items()):
+    for name, code in (other for line in lines for other in as_object(line.get("others")).items()):
         named += [(name, {"code": code})] if code not in _NOT_ASKED else []
     return {name: _sums(found) for name, found in _grouped(named)}
 
@@ -189,10 +186,6 @@ def _subjects(args: dict[str, Any]) -> list[str]:
 
 def _first(kind: type | tuple[type, ...], values: Iterable[Any]) -> Any:
     return next((one for one in values if isinstance(one, kind)), None)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _list(value: Any) -> list[Any]:

@@ -1,7 +1,4 @@
-"""How the layers of settings merge: default, user, project, environment, flag.
-
-A repository's file can only switch off and lower: see `narrowed`.
-"""
+"""How the layers of settings merge; a repository's file can only switch off and lower."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

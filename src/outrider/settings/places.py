@@ -95,10 +95,7 @@ def agent_levels(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def project_root(cwd: Path, env: Mapping[str, str]) -> Path | None:
-    """Return the top folder of the project, or None if the working directory is HOME.
-
-    Without git that is the folder with the project's agents.
-    """
+    """Return the top folder of the project (without git, the one with its agents); None in HOME."""
     if git_root(cwd) is None:
         for folder in project_agent_folders(cwd, env)[:1]:
             return next(one for one in agent_levels(cwd, env) if folder.is_relative_to(one))

@@ -51,10 +51,7 @@ CWD = argument("--cwd", metavar="DIR", help="use DIR instead of the current fold
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser of a command's arguments, as its module has them in `EXAMPLES` and `ARGUMENTS`.
-
-    It raises `Refusal` instead of printing usage and exiting.
-    """
+    """A parser for a command's module; it raises `Refusal` instead of printing usage."""
 
     def __init__(self, command: str, summary: str, module: Any) -> None:
         super().__init__(

@@ -37,10 +37,7 @@ def clean_line(text: str) -> str:
 
 
 def quoted(text: str, most: int) -> str:
-    """Return `text` cleaned and indented, so that no line of it looks like one of ours.
-
-    Of one that is longer than `most` characters, it is told how much isn't shown.
-    """
+    """Return `text` cleaned and indented, so that no line looks like ours; a cut is mentioned."""
     cleaned = clean(text)
     more = len(cleaned) - most
     hidden = f"\n[{more:,} MORE CHARACTERS ARE NOT SHOWN]" if more > 0 else ""

@@ -1,7 +1,4 @@
-"""The prompt of `chat`: history, completion, several lines, pastes of any size.
-
-It imports nothing heavy: how soon it takes the first key is measured.
-"""
+"""The prompt of `chat`. It imports nothing heavy: how soon it takes the first key is measured."""
 
 import asyncio
 import os

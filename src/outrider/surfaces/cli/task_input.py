@@ -18,10 +18,7 @@ STDIN_WAIT_SECONDS = 2.0
 
 
 def whole_task(task: str, files: Sequence[str]) -> str:
-    """Return the task with what is piped in and the files that are named; raises `Refusal`.
-
-    Each of them is quoted as data, and told on stderr. `-` for a task reads it from stdin.
-    """
+    """Return the task, read from stdin for `-`, with files and a pipe quoted; raises `Refusal`."""
     parts = [_read_task() if task == "-" else task]
     for path in files:
         parts.append(_add(_read(path, "--file"), path))

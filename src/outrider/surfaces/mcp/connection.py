@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import count
 from urllib.parse import unquote, urlsplit
 
+from outrider.protocol.data import as_object
 from outrider.surfaces.mcp import wire
-from outrider.surfaces.mcp.wire import Client, ClientSession, Json, RequestId, RpcError, as_object
+from outrider.surfaces.mcp.wire import Client, ClientSession, Json, RequestId, RpcError
 
 MAX_UNREAD_BYTES = 1 << 20
 """How much may wait for a client that doesn't read before progress is left out."""
@@ -167,7 +168,7 @@ class ClientConnection:
         elif method == "notifications/roots/list_changed":
             self._roots = None
         elif request_id in self._running:
-            raise RpcError(wire.INVALID_REQUEST, f"The id {request_id!r} is in use.")
+            raise RpcError(wire.INVALID_REQUEST, f"The request id {request_id!r} is in use.")
         elif request_id is not None:
             task = self._running[request_id] = self._loop.create_task(self._answer(message))
             task.add_done_callback(lambda _: self._running.pop(request_id, None))
@@ -181,7 +182,7 @@ class ClientConnection:
         except RpcError as error:
             answer = error.answer
         except Exception as error:
-            fault = f"A fault in Outrider: {type(error).__name__}: {error}"
+            fault = f"This is a bug in Outrider: {type(error).__name__}: {error}"
             answer = RpcError(wire.INTERNAL_ERROR, fault).answer
         self.send({"id": message["id"], **answer})
 
@@ -190,7 +191,7 @@ class ClientConnection:
         client = self._session.client_of(method, params)
         result = self._session.opening(client, method)
         if result is None and method not in self._handlers:
-            raise RpcError(wire.METHOD_NOT_FOUND, f"There is no method {method!r} here.")
+            raise RpcError(wire.METHOD_NOT_FOUND, f"Unknown method {method!r}.")
         if result is None:
             request = ClientRequest(message["id"], params, client, self)
             result = await self._handlers[method](request)

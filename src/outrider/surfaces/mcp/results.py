@@ -26,14 +26,6 @@ GOES_ON = ("running", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOn:
-    """The arguments that get the rest."""
-
-    run_id: str
-    offset: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CallAnswer:
     """The answer to a tool call; `OUTPUT_SCHEMA` describes it to the host."""
 
@@ -45,7 +37,7 @@ class CallAnswer:
     structured_output: Any = None
     has_structured_output: bool = False
     error: ErrorInfo | None = None
-    read_on: ReadOn | None = None
+    read_on: Json | None = None  # the arguments that get the rest
 
 
 def call_result(details: Details, max_bytes: int, offset: int = 0) -> Json:
@@ -81,14 +73,14 @@ def handle(run_id: str) -> Json:
     """Return the answer for a run that goes on; without an id it hasn't begun."""
     if not run_id:
         return _in_both_forms(CallAnswer("waiting"))
-    return _in_both_forms(CallAnswer("running", run_id=run_id, read_on=ReadOn(run_id)))
+    return _in_both_forms(CallAnswer("running", run_id=run_id, read_on={"runId": run_id}))
 
 
 def _with_page(answer: CallAnswer, output: str, max_bytes: int, offset: int) -> CallAnswer:
     """Return an answer with the part of the output from `offset` on, and where the next begins."""
     page = output[offset:].encode()[:max_bytes].decode(errors="ignore")
     end = offset + len(page)
-    more = ReadOn(answer.run_id or "", end) if end < len(output) else None
+    more = {"runId": answer.run_id, "offset": end} if end < len(output) else None
     return replace(answer, answer=_quoted(page, answer) if page else None, read_on=more)
 
 
@@ -127,4 +119,4 @@ def _facts(answer: CallAnswer) -> Iterator[str]:
     if answer.outcome in GOES_ON:
         yield "it goes on: the same call again joins it and starts no other"
     if answer.read_on is not None:
-        yield f"for more: {READER} {jsonl.encode(to_json(answer.read_on)).decode()}"
+        yield f"for more: {READER} {jsonl.encode(answer.read_on).decode()}"

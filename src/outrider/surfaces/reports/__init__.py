@@ -1,7 +1,4 @@
-"""What a person can ask about Outrider, on the command line and in other surfaces.
-
-A module for each report, with `EXAMPLES`, `ARGUMENTS` and `report`.
-"""
+"""Reports for every surface: a module for each, with `EXAMPLES`, `ARGUMENTS` and `report`."""
 
 from collections.abc import Sequence
 from importlib import import_module

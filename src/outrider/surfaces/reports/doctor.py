@@ -1,7 +1,4 @@
-"""The report `doctor`: tries everything that a delegation needs, and tells what it found.
-
-All checks run at the same time, each for a bounded time; one that fails itself is a finding too.
-"""
+"""The report `doctor`: tries everything a delegation needs, at the same time and within limits."""
 
 import asyncio
 import os
