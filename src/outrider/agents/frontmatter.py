@@ -67,12 +67,9 @@ class Field:
 
     key: str
     line: int
-    text: str = ""
-    """The value as free text: a `#` is part of it."""
-    word: str = ""
-    """The value as a single word: a `# comment` after it is dropped."""
-    items: tuple[str, ...] = ()
-    """Its `- item` lines."""
+    text: str = ""  # the value as free text: a `#` is part of it
+    word: str = ""  # the value as a single word: a `# comment` after it is dropped
+    items: tuple[str, ...] = ()  # its `- item` lines
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ class RunRecorder:
     @classmethod
     def create(cls, runs: Path) -> Self:
         """Return the recorder of a new run with a unique id; raises `OSError`."""
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             folder = runs / os.urandom(4).hex()
             try:
@@ -64,8 +65,6 @@ class RunRecorder:
                 return cls(folder)
             except FileExistsError:
                 continue
-            except FileNotFoundError:  # the first run of this user
-                runs.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -176,10 +175,8 @@ class RecordedRun:
     id: str
     folder: Path
     started: float
-    state: str
-    """Its outcome; without a result `running`, or `interrupted`."""
-    opening: Mapping[str, Any]
-    """The first line of its transcript."""
+    state: str  # its outcome; without a result `running`, or `interrupted`
+    opening: Mapping[str, Any]  # the first line of its transcript
     result: Mapping[str, Any]
     """Its tool result, and in `details` the child's part of it; empty while there is none."""
     details: Mapping[str, Any]

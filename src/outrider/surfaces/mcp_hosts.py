@@ -32,10 +32,8 @@ class Host:
     key: str
     own: str = ""
     """Its command that adds or removes a server; without one its file is edited."""
-    dashes_at: int = 0
-    """Before which word of the server's command it wants `--`."""
-    is_pasted: bool = False
-    """Whether the user edits the file."""
+    dashes_at: int = 0  # before which word of the server's command it wants `--`
+    is_pasted: bool = False  # whether the user edits the file
 
     @property
     def path(self) -> Path:

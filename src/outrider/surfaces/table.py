@@ -14,10 +14,8 @@ from outrider.surfaces.text import as_text, clean_line, fit, pad, width, wrapped
 MIN_TEXT_COLUMNS = 16
 """The room that the last column needs; with less, a row is broken into several lines."""
 Row = Mapping[str, Any]
-Paint = Callable[[str, str | None], str]
-"""Returns a text in a colour, where there is one."""
-Cell = list[tuple[str, str | None]]
-"""The lines of a cell, clean, each with its colour."""
+Paint = Callable[[str, str | None], str]  # returns a text in a colour, where there is one
+Cell = list[tuple[str, str | None]]  # the lines of a cell, clean, each with its colour
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +27,7 @@ class Column:
     """The name of a row's entry, if it isn't the heading, or a function; a list gives lines."""
     colour: str | Callable[[Row], str | None] | None = None
     form: Callable[[Any], str] = as_text
-    optional: bool = False
-    """Left out where there is little room, the last one first."""
+    optional: bool = False  # left out where there is little room, the last one first
 
     def cell(self, row: Row) -> Cell:
         """Return the lines for a row; the first one is in the column's colour."""

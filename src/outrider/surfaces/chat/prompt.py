@@ -22,8 +22,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from outrider.surfaces.reports import REPORTS, parser_for
 from outrider.surfaces.terminal import output
 
-MAX_PASTE_SHOWN = 1_000
-"""A longer paste stands in the prompt as a mark, and is sent whole."""
+MAX_PASTE_SHOWN = 1_000  # a longer paste stands in the prompt as a mark, and is sent whole
 MAX_PATHS = 50
 MAX_HISTORY_BYTES = 1 << 20
 COMMANDS = {

@@ -21,8 +21,7 @@ MAX_UNREAD_BYTES = 1 << 20
 """How much may wait for a client that doesn't read before progress is left out."""
 MAX_WAIT_SECONDS = 2.0
 """How long a client may take to name its roots, and to read its last answers."""
-WRITE_BYTES = 4096
-"""What a pipe takes without blocking once it is writable (PIPE_BUF)."""
+WRITE_BYTES = 4096  # what a pipe takes without blocking once it is writable (PIPE_BUF)
 
 
 class _InputRequired(Exception):
@@ -87,15 +86,15 @@ Handlers = Mapping[str, Callable[[ClientRequest], Awaitable[Json]]]
 class ClientConnection:
     """Answers a client with handlers, by method, until it has gone or `closed` is set."""
 
+    _loop: asyncio.AbstractEventLoop
+
     def __init__(self, session: ClientSession, handlers: Handlers, stdin: int, stdout: int) -> None:
         self.closed = asyncio.Event()
-        self.outgoing = bytearray()
-        """What waits for the client to read it."""
+        self.outgoing = bytearray()  # what waits for the client to read it
         self.numbers = count(1)  # for progress, which has to grow, and for our own requests
         self._session = session
         self._handlers = {**handlers, "subscriptions/listen": self._listen}
         self._stdin, self._stdout = stdin, stdout
-        self._loop = asyncio.get_running_loop()
         self._incoming = bytearray()
         self._running: dict[RequestId, asyncio.Task[None]] = {}
         self._asked: dict[str, asyncio.Future[Json | None]] = {}
@@ -104,6 +103,7 @@ class ClientConnection:
 
     async def serve(self, pending: bytes = b"") -> None:
         """Answer, beginning with what was read already; end what is under way in the end."""
+        self._loop = asyncio.get_running_loop()
         self._feed(pending)
         self._loop.add_reader(self._stdin, self._on_readable)
         await self.closed.wait()

@@ -19,8 +19,7 @@ from outrider.settings.files import load_settings
 from outrider.settings.keys import DEFAULTS, Config
 from outrider.surfaces.mcp.wire import Client, Json
 
-MAX_DESCRIPTION_BYTES = 1100
-"""About 250 tokens."""
+MAX_DESCRIPTION_BYTES = 1100  # about 250 tokens
 MAX_AGENT_CHARACTERS = 90
 READER = "subagent_result"
 WHEN = (

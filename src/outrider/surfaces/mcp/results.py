@@ -21,8 +21,7 @@ from outrider.surfaces.mcp.wire import Json
 from outrider.surfaces.text import count
 
 MAX_FAULTS = 10
-GOES_ON = ("running", "waiting")
-"""What a run is called that hasn't ended, or not begun."""
+GOES_ON = ("running", "waiting")  # what a run is called that hasn't ended, or not begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +44,15 @@ def call_result(details: Details, max_bytes: int, offset: int = 0) -> Json:
     if not details.results:
         return _in_both_forms(CallAnswer("refused", error=details.error))
     run, error = details.results[0], details.error
-    answer = CallAnswer(run.outcome, run.agent, details.run_id, run.usage)
-    answer = _with_page(answer, run.output, max_bytes, offset)
-    if run.has_structured_output and offset == 0 and answer.read_on is None:
-        structured = run.structured_output
-        answer = replace(
-            answer, answer=None, structured_output=structured, has_structured_output=True
-        )
     if error is not None:
         faults = [f"{fault['path']}: {fault['message']}" for fault in run.schema_faults or ()]
         error = replace(error, message="; ".join([error.message, *faults[:MAX_FAULTS]]))
-    return _in_both_forms(replace(answer, error=error))
+    answer = CallAnswer(run.outcome, run.agent, details.run_id, run.usage, error=error)
+    answer = _with_page(answer, run.output, max_bytes, offset)
+    if run.has_structured_output and offset == 0 and answer.read_on is None:
+        reported = {"structured_output": run.structured_output, "has_structured_output": True}
+        answer = replace(answer, answer=None, **reported)
+    return _in_both_forms(answer)
 
 
 def recorded_result(run_id: str, max_bytes: int, offset: int = 0) -> Json:

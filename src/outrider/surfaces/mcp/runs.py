@@ -35,18 +35,15 @@ DEAF_CLIENTS = ("claude-ai",)
 """Clients that give a token for progress, and give up in time all the same."""
 
 
-Key = tuple[Path, str, Json]
-"""A folder, a tool and its arguments."""
+Key = tuple[Path, str, Json]  # a folder, a tool and its arguments
 
 
 @dataclass(eq=False)
 class Run:
     """A delegation under way."""
 
-    key: Key
-    """The request that joins it."""
-    id: str = ""
-    """Empty while it waits for admission."""
+    key: Key  # the request that joins it
+    id: str = ""  # empty while it waits for admission
     doing: str = "waiting for other subagents to end"
     has_handle: bool = False
     """Whether a client was told that it goes on, and may ask for it again."""

@@ -22,18 +22,12 @@ from outrider.surfaces.mcp.runs import Runs, patience
 from outrider.surfaces.mcp.wire import INVALID_PARAMS, ClientSession, Json, RpcError
 from outrider.surfaces.reports import REPORTS
 
-LOOK_EVERY_SECONDS = 2.0
-"""How often it is looked whether agent files have changed."""
+LOOK_EVERY_SECONDS = 2.0  # how often it is looked whether agent files have changed
 REPORT = """\
 import sys
 from outrider.surfaces.reports import report
 print(*report(sys.argv[1], sys.argv[2:]).lines(100), sep="\\n")
 """
-
-
-async def serve(session: ClientSession, offer: Offer, pending: bytes, stdout: int) -> None:
-    """Serve a client that has been greeted, beginning with what it sent meanwhile."""
-    await McpServer(session, offer, stdout).serve(pending)
 
 
 class McpServer:

@@ -70,8 +70,7 @@ class ClientSession:
 
     describe: Callable[[], Json]
     list_tools: Callable[[Client], list[Json]]
-    client: Client | None = None
-    """Who sent `initialize`."""
+    client: Client | None = None  # who sent `initialize`
 
     def client_of(self, method: str, params: Json) -> Client:
         """Return who sent a request: what it says itself, else what `initialize` said."""

@@ -59,7 +59,6 @@ class Moving:
         self.console = console(file)
         self._render = render
         self._live: Live | None = None
-        self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._mode: list[Any] | None = None
         self._answered = ("", 0, SegmentLines(()))
@@ -67,7 +66,6 @@ class Moving:
 
     def start(self) -> None:
         """Begin to draw."""
-        self._begun = time.monotonic()
         with suppress(OSError, termios.error):
             self._mode = mode = termios.tcgetattr(2)
             self._set_mode([*mode[:3], mode[3] & ~termios.ECHO, *mode[4:]])
@@ -129,8 +127,7 @@ class Moving:
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
     def _group(self) -> Group:
-        ticks = int((time.monotonic() - self._begun) / REFRESH_SECONDS)
-        drawn = self._render(SPINNER[ticks % len(SPINNER)])
+        drawn = self._render(SPINNER[int(time.monotonic() / REFRESH_SECONDS) % len(SPINNER)])
         self._width = self.console.width
         self._sizes = [min(size, self._width) for one in drawn for size in _sizes(one)]
         return Group(*(_line(*one) if isinstance(one, tuple) else one for one in drawn))

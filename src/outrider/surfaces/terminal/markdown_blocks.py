@@ -10,8 +10,7 @@ class Streamed:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._last: list[str] = []
-        """The pieces of the line that isn't whole yet."""
+        self._last: list[str] = []  # the pieces of the line that isn't whole yet
         self._seen = 0
         self._fence = ""
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 CHOSEN = ("flag", "agent file", "configuration")
 MAX_SILENCE_SECONDS = 15
 MAX_LINE = 200
-MAX_TAIL = 100_000
-"""How many characters of an answer are kept to draw its end."""
+MAX_TAIL = 100_000  # how many characters of an answer are kept to draw its end
 MAX_STEPS = 5
 MAX_STEP = 30
 """How many columns a row has for what its agent does: the rest of it has to be seen too."""
