@@ -177,9 +177,8 @@ class RecordedRun:
     started: float
     state: str  # its outcome; without a result `running`, or `interrupted`
     opening: Mapping[str, Any]  # the first line of its transcript
-    result: Mapping[str, Any]
-    """Its tool result, and in `details` the child's part of it; empty while there is none."""
-    details: Mapping[str, Any]
+    result: Mapping[str, Any]  # empty while there is none
+    details: Mapping[str, Any]  # the child's part of the result
 
     @property
     def summary(self) -> dict[str, Any]:

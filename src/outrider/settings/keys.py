@@ -249,8 +249,7 @@ class Key:
     minimum: float = 0
     choices: tuple[str, ...] = ()
     project: ProjectRule = ProjectRule.LOWER
-    entries: type = str
-    """What the entries of a table are: texts, or what a dataclass describes."""
+    entries: type = str  # what a table holds: texts, or what a dataclass describes
 
 
 def _walk(section: Any, path: tuple[str, ...]) -> Iterator[Key]:

@@ -30,8 +30,7 @@ class Host:
     title: str
     file: str
     key: str
-    own: str = ""
-    """Its command that adds or removes a server; without one its file is edited."""
+    own: str = ""  # its command that adds or removes a server; else its file is edited
     dashes_at: int = 0  # before which word of the server's command it wants `--`
     is_pasted: bool = False  # whether the user edits the file
 

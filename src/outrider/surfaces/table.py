@@ -11,8 +11,7 @@ from typing import Any, cast
 
 from outrider.surfaces.text import as_text, clean_line, fit, pad, width, wrapped
 
-MIN_TEXT_COLUMNS = 16
-"""The room that the last column needs; with less, a row is broken into several lines."""
+MIN_TEXT_COLUMNS = 16  # with less for the last column, a row is broken into several lines
 Row = Mapping[str, Any]
 Paint = Callable[[str, str | None], str]  # returns a text in a colour, where there is one
 Cell = list[tuple[str, str | None]]  # the lines of a cell, clean, each with its colour
@@ -45,8 +44,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: Sequence[Row]
     title: str = ""
-    wraps: bool = False
-    """Whether the last column goes on in further lines where the room ends; else it is cut."""
+    wraps: bool = False  # the last column goes on in further lines instead of being cut
 
     def lines(self, room: int | None, paint: Paint) -> Iterator[str]:
         """Yield the rows for so many columns; without a limit they are whole, and no headings."""
@@ -95,8 +93,7 @@ class Report:
 
     data: Mapping[str, Any]
     tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
-    """What has to be said beside it: warnings, and what to do where there is nothing to show."""
+    notes: tuple[str, ...] = ()  # warnings, and what to do where there is nothing to show
 
     def drawn(self, room: int | None = None, paint: Paint = lambda text, _: text) -> Iterator[str]:
         """Yield the lines for a terminal of so many columns; for a pipe without a limit."""

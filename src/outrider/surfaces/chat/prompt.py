@@ -115,7 +115,7 @@ class Prompt:
     async def read(self) -> str:
         """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
         if self._session is None:
-            from outrider.surfaces.terminal.questions import read_line
+            from outrider.surfaces.chat.permission import read_line
 
             if not (line := await read_line("> ")):
                 raise EOFError

@@ -13,8 +13,7 @@ from outrider.surfaces.terminal import output
 from outrider.surfaces.text import count
 
 MAX_ADDED_BYTES = 1 << 20
-STDIN_WAIT_SECONDS = 2.0
-"""How long a pipe may say nothing before it counts as one that nobody writes to."""
+STDIN_WAIT_SECONDS = 2.0  # a pipe that is silent for longer has nobody who writes to it
 
 
 def whole_task(task: str, files: Sequence[str]) -> str:

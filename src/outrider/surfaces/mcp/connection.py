@@ -17,10 +17,8 @@ from outrider.protocol.data import as_object
 from outrider.surfaces.mcp import wire
 from outrider.surfaces.mcp.wire import Client, ClientSession, Json, RequestId, RpcError
 
-MAX_UNREAD_BYTES = 1 << 20
-"""How much may wait for a client that doesn't read before progress is left out."""
-MAX_WAIT_SECONDS = 2.0
-"""How long a client may take to name its roots, and to read its last answers."""
+MAX_UNREAD_BYTES = 1 << 20  # with more waiting for a client to read, progress is left out
+MAX_WAIT_SECONDS = 2.0  # for a client to name its roots, and to read its last answers
 WRITE_BYTES = 4096  # what a pipe takes without blocking once it is writable (PIPE_BUF)
 
 

@@ -1,7 +1,4 @@
-"""What the server offers in a folder: its tools, and when to delegate to whom.
-
-Hosts go on without the tools of a server that is late, so this needs nothing of delegation itself.
-"""
+"""The tools offered in a folder. Hosts don't wait for a late server, so this loads very little."""
 
 import os
 from collections.abc import Iterator

@@ -29,12 +29,8 @@ from outrider.surfaces.text import as_text, clean_line, fit
 PROGRESS_EVERY_SECONDS = 10.0
 TIDY_AFTER_SECONDS = 1.0
 MAX_PROGRESS_TEXT = 120
-MAX_HANDLES = 64
-"""How many handles of runs that have ended are kept for those who ask again."""
-DEAF_CLIENTS = ("claude-ai",)
-"""Clients that give a token for progress, and give up in time all the same."""
-
-
+MAX_HANDLES = 64  # of runs that have ended, kept for those who ask again
+DEAF_CLIENTS = ("claude-ai",)  # they give a token for progress, and give up all the same
 Key = tuple[Path, str, Json]  # a folder, a tool and its arguments
 
 
@@ -45,8 +41,7 @@ class Run:
     key: Key  # the request that joins it
     id: str = ""  # empty while it waits for admission
     doing: str = "waiting for other subagents to end"
-    has_handle: bool = False
-    """Whether a client was told that it goes on, and may ask for it again."""
+    has_handle: bool = False  # a client was told that it goes on, and may ask for it again
     watchers: set[ClientRequest] = field(default_factory=set[ClientRequest])
     task: "asyncio.Task[Details | None]" = field(init=False)
 
@@ -83,10 +78,7 @@ class Run:
         return self.task.done()
 
     async def perform(self, caller: Caller, project: Project) -> Details | None:
-        """Do it, and return the details of its result; with a handle, only its record has them.
-
-        A client may never ask again, and a server that lives long must not keep all that was said.
-        """
+        """Do it, and return the details of its result; with a handle, only its record has them."""
         folder, name, arguments = self.key
         caller = replace(caller, on_start=self.on_start, on_event=self.on_event)
         tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder))
@@ -99,6 +91,7 @@ class Run:
                 return None
             why = "It was stopped before a child was started."
             result = refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
+        # A client may never ask again, and a server lives long: it doesn't keep all that was said.
         return None if self.has_handle and self.id else result.details
 
 

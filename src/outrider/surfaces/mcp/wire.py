@@ -126,11 +126,7 @@ def as_line(message: Json) -> bytes:
 
 
 def greet(session: ClientSession, stdin: int, stdout: int) -> bytes | None:
-    """Answer what a client opens with before more is loaded; return what was read beyond that.
-
-    It ends when the client wants something else, or has its tools and is silent. None says that
-    the client has gone.
-    """
+    """Answer what a client opens with; return what it sent beyond that, None if it has gone."""
     pending, has_tools = b"", False
     while len(pending) < READ_BYTES:
         line, newline, rest = pending.partition(b"\n")

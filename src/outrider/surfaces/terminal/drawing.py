@@ -24,8 +24,7 @@ from rich.text import Text
 from outrider.surfaces.text import clean
 
 REFRESH_SECONDS = 0.1
-MAX_DRAWN = 4_000
-"""How many characters of an unfinished answer are drawn: as many as a screen holds."""
+MAX_DRAWN = 4_000  # characters of an unfinished answer: as many as a screen holds
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 Drawn = tuple[str, str] | SegmentLines
 # What doesn't break lines anew on a resize cuts them off; then nothing has to be done.
@@ -49,11 +48,7 @@ def console(file: TextIO) -> Console:
 
 
 class Moving:
-    """Lines at the bottom of a terminal, drawn anew ten times a second; others go above them.
-
-    `render` returns lines with their styles, or what else can be drawn; it is given a spinner.
-    What is typed meanwhile is not shown.
-    """
+    """Lines at the bottom of a terminal, drawn ten times a second; typed text isn't shown."""
 
     def __init__(self, file: TextIO, render: Callable[[str], Sequence[Drawn]]) -> None:
         self.console = console(file)

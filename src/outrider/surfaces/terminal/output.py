@@ -1,8 +1,4 @@
-"""Writing to people and programs: plain text in a pipe, some colour on a terminal.
-
-The answer goes to stdout, everything else to stderr. When the reader of stdout has gone, the
-command ends without an error message.
-"""
+"""Writing to people and programs: the answer goes to stdout, everything else to stderr."""
 
 import os
 import select
