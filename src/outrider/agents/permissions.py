@@ -10,12 +10,7 @@ from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.trust import Trust
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
-from outrider.settings.keys import (
-    PRIVILEGED_LSP_ACTIONS,
-    READ_ONLY_LSP_ACTIONS,
-    Config,
-    value_of,
-)
+from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS, Config, value_of
 
 _UNTRUSTED = "the repository that defines the agent isn't in subagents.trustedProjects"
 

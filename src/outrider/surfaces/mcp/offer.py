@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition, Source
-from outrider.agents.discovery import builtin_agents, discover, general_agent
+from outrider.agents.discovery import builtin_agent, builtin_agents, discover
 from outrider.agents.permissions import permit
 from outrider.agents.trust import Clearance, Trust, is_trusted, may_run
 from outrider.delegation.delegation_policy import delegation_policy
@@ -76,10 +76,8 @@ class Offer:
         """Return the tools for a client, as `tools/list` has them."""
         config, agents, _ = self._read(can_ask=client.can_ask)
         names = [agent.name for agent in agents]
-        hints = {
-            "readOnlyHint": not any(_may_write(one, config) for one in (*agents, general_agent())),
-            "openWorldHint": config.web.enabled,
-        }
+        writers = [one for one in (*agents, builtin_agent("general")) if _may_write(one, config)]
+        hints = {"readOnlyHint": not writers, "openWorldHint": config.web.enabled}
         tools = [
             {
                 "name": tool.name,

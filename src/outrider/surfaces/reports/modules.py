@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from outrider.agents.definitions import Source
-from outrider.agents.discovery import general_agent
+from outrider.agents.discovery import builtin_agent
 from outrider.delegation.project import Project, open_project
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.catalogue import CATALOGUE
@@ -47,7 +47,7 @@ def _tools(project: Project) -> Iterator[Row]:
     """Yield every tool as a user's agent that lists all of them would get it."""
     own, problems = load_tools(project.config.tools.modules)
     names = (*CATALOGUE, *(tool.name for tool in own))
-    agent = replace(general_agent(), tools=names, readonly=False, source=Source.USER)
+    agent = replace(builtin_agent("general"), tools=names, readonly=False, source=Source.USER)
     withheld = {one.tool: one.reason for one in project.permit(agent, interactive=True)[0].withheld}
     for name in names:
         on = "built in" if name in CATALOGUE else "your own tool"
