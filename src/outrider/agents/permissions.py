@@ -40,22 +40,16 @@ def permit(
     """Return what a child gets of `tools`; `trust` counts for a repository's agent only."""
     allowed = config.subagents.allowed_lsp_actions if config.subagents.allow_lsp_tools else ()
     actions = lsp_actions_in_reach(allowed, is_child=True)
-    given: list[str] = []
-    withheld: list[WithheldTool] = []
     listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
-    for tool in dict.fromkeys(listed):
-        reason = _why_not(tool, tools.get(tool), definition, config, trust)
-        if tool == "lsp" and not actions:
-            reason = reason or "subagents.allowLspTools allows no action"
-        if reason:
-            withheld.append(WithheldTool(tool, reason))
-        else:
-            given.append(tool)
+    why_not = {one: _why_not(one, tools.get(one), definition, config, trust) for one in listed}
+    if "lsp" in why_not and not actions:
+        why_not["lsp"] = why_not["lsp"] or "subagents.allowLspTools allows no action"
+    given = tuple(tool for tool, reason in why_not.items() if not reason)
     return Permit(
-        tools=tuple(given),
+        tools=given,
         readonly=not any(tools[tool].writes for tool in given),
         lsp_actions=actions if "lsp" in given else (),
-        withheld=tuple(withheld),
+        withheld=tuple(WithheldTool(tool, reason) for tool, reason in why_not.items() if reason),
     )
 
 

@@ -61,10 +61,6 @@ class Run:
         for request in self.watchers:
             request.progress(self.doing)
 
-    def stop(self) -> None:
-        """End it; its record has what there is so far."""
-        self.task.cancel()
-
     async def ended(self, request: ClientRequest, seconds: float) -> bool:
         """Wait so long, with progress on the way; return whether it has ended."""
         give_up = time.monotonic() + seconds
@@ -86,8 +82,8 @@ class Run:
             result = await perform(tool.request(arguments), caller, project)
         except Refusal as refusal:
             result = refused(refusal)
-        except asyncio.CancelledError:  # by `stop`
-            if self.id:
+        except asyncio.CancelledError:
+            if self.id:  # its record has what there is so far
                 return None
             why = "It was stopped before a child was started."
             result = refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
@@ -114,7 +110,7 @@ class Runs:
             run.has_handle = not await run.ended(request, patience(request, config))
         except asyncio.CancelledError:
             if not run.has_handle:
-                run.stop()
+                run.task.cancel()
             raise
         if run.has_handle:
             return handle(run.id)
@@ -153,7 +149,7 @@ class Runs:
     async def close(self) -> None:
         """End all runs, and return when their children are gone."""
         for run in self._runs:
-            run.stop()
+            run.task.cancel()
         await asyncio.gather(*(run.task for run in self._runs), return_exceptions=True)
 
 

@@ -101,7 +101,7 @@ class McpServer:
         if run := self._runs.find(run_id):
             seconds = min(wait_ms / 1000, patience(request, config))
             if given.get("stop") is True:
-                run.stop()
+                run.task.cancel()
                 seconds = float("inf")
             if not await run.ended(request, seconds):
                 return handle(run_id)
