@@ -30,8 +30,7 @@ KINDS = {
 MAX_FILE_BYTES = 2 << 20
 MAX_WORDS = 200
 MAX_SUBJECTS = 20
-_NOT_ASKED = (ToolCode.NOT_AVAILABLE, ToolCode.NOT_AUTHORISED)
-"""How a search provider ends that has no key, or a wrong one."""
+_NOT_ASKED = (ToolCode.NOT_AVAILABLE, ToolCode.NOT_AUTHORISED)  # no key, or a wrong one
 _FIELDS: dict[str, Any] = {
     "at": int | float,
     "kind": str,

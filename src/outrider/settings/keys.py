@@ -31,8 +31,7 @@ READ_ONLY_LSP_ACTIONS = (
     "workspace-diagnostics", "servers", "implementation", "type-definition", "workspace-symbols",
     "incoming-calls", "outgoing-calls",
 )  # fmt: skip
-PRIVILEGED_LSP_ACTIONS = ("rename", "codeAction", "restart")
-"""Never open to a child, whatever the configuration says."""
+PRIVILEGED_LSP_ACTIONS = ("rename", "codeAction", "restart")  # never open to a child
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,11 +53,8 @@ def runs_folder(env: Mapping[str, str]) -> Path:
 
 def user_agent_folders(env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders of the user's agents; they may not exist; earlier wins."""
-    return (
-        _xdg(env, "XDG_CONFIG_HOME", ".config") / "agents",
-        home(env) / ".pi/agent/agents",
-        home(env) / ".claude/agents",
-    )
+    config, own_home = _xdg(env, "XDG_CONFIG_HOME", ".config"), home(env)
+    return config / "agents", own_home / ".pi/agent/agents", own_home / ".claude/agents"
 
 
 def git_root(cwd: Path) -> Path | None:

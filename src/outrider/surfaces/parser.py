@@ -47,7 +47,6 @@ def flag(name: str, meaning: str, **options: Any) -> tuple[tuple[str, ...], dict
 
 
 CWD = argument("--cwd", metavar="DIR", help="use DIR instead of the current folder")
-"""What all commands take that look at a project."""
 
 
 class CommandParser(argparse.ArgumentParser):

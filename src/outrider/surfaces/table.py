@@ -22,8 +22,7 @@ class Column:
     """One column: its heading, and what it shows of a row."""
 
     heading: str = ""
-    entry: str | Callable[[Row], Any] = ""
-    """The name of a row's entry, if it isn't the heading, or a function; a list gives lines."""
+    entry: str | Callable[[Row], Any] = ""  # by default the heading; a list gives lines
     colour: str | Callable[[Row], str | None] | None = None
     form: Callable[[Any], str] = as_text
     optional: bool = False  # left out where there is little room, the last one first

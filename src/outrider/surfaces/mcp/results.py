@@ -1,7 +1,4 @@
-"""What a host gets of a run: the same in text and in structure, since hosts drop one or the other.
-
-A child's words are quoted as that child's, and bounded; the rest is read page by page.
-"""
+"""What a host gets of a run, in text and in structure alike: hosts drop one or the other."""
 
 import os
 from collections.abc import Iterator
@@ -68,9 +65,8 @@ def recorded_result(run_id: str, max_bytes: int, offset: int = 0) -> Json:
 
 def handle(run_id: str) -> Json:
     """Return the answer for a run that goes on; without an id it hasn't begun."""
-    if not run_id:
-        return _in_both_forms(CallAnswer("waiting"))
-    return _in_both_forms(CallAnswer("running", run_id=run_id, read_on={"runId": run_id}))
+    running = CallAnswer("running", run_id=run_id, read_on={"runId": run_id})
+    return _in_both_forms(running if run_id else CallAnswer("waiting"))
 
 
 def _with_page(answer: CallAnswer, output: str, max_bytes: int, offset: int) -> CallAnswer:

@@ -96,8 +96,7 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
-        self._timers: tuple[asyncio.TimerHandle, ...] = ()
-        """What is done when nothing has been delegated for a while."""
+        self._timers: tuple[asyncio.TimerHandle, ...] = ()  # for when nothing is delegated
 
     async def call(
         self, request: ClientRequest, name: str, arguments: Json, project: Project, caller: Caller

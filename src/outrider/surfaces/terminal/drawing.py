@@ -1,7 +1,4 @@
-"""What is drawn on a terminal: answers, and what moves at its bottom while agents are at work.
-
-Nothing in the Markdown of a model is hidden: no address of a link, no HTML.
-"""
+"""What is drawn on a terminal: answers, and what moves at its bottom while agents are at work."""
 
 import asyncio
 import os
@@ -35,7 +32,7 @@ _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "ta
 
 
 class Answer(Markdown):
-    """A text as Markdown to draw; it can't control the terminal."""
+    """A text as Markdown to draw. It can't control the terminal, and hides no link and no HTML."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False, justify="default")
