@@ -213,7 +213,7 @@ def find_run(runs: Path, name: str) -> RecordedRun:
     if back := re.fullmatch(r"-([1-9]\d{0,8})", "-1" if name == "last" else name):
         if newest := recorded_runs(runs)[int(back[1]) - 1 :]:
             return newest[0]
-        problem = f"No run {name!r}: fewer runs are recorded."
+        problem = f"No run {name!r}: too few runs are recorded."
     elif matching := [one for one in _folders(runs) if name and one.name.startswith(name)]:
         if len(matching) == 1:
             return _read(matching[0])
