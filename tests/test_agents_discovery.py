@@ -11,9 +11,9 @@ from outrider.agents.discovery import (
     BUILTIN_AGENTS,
     MAX_FILE_BYTES,
     MAX_FILES,
+    builtin_agent,
     builtin_agents,
     discover,
-    general_agent,
 )
 
 TEMPLATES = {
@@ -78,8 +78,8 @@ def test_builtin_agents_declare_their_tools():
 
 
 def test_general_agent_is_not_listed(found):
-    assert general_agent().name == "general"
-    assert not general_agent().readonly
+    assert builtin_agent("general").name == "general"
+    assert not builtin_agent("general").readonly
     assert "general" not in found().agents
 
 

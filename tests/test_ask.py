@@ -14,7 +14,7 @@ import pytest
 
 from cli_door import Door
 from outrider import subagent
-from outrider.agents.discovery import builtin_agents, main_agent
+from outrider.agents.discovery import builtin_agent, builtin_agents
 from outrider.delegation.delegation_policy import delegation_policy
 from outrider.delegation.main_session import MainSession
 from outrider.delegation.perform import Caller
@@ -121,7 +121,7 @@ def test_the_question_comes_from_stdin(door):
 
 def prompt(door, *parts):
     place = f"You work in `{door.project.resolve()}`; paths in tool calls are relative to it."
-    return "\n\n".join([main_agent().system_prompt.strip(), place, *parts])
+    return "\n\n".join([builtin_agent("main").system_prompt.strip(), place, *parts])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ DOCS = SOURCE.parent.parent / "docs"
 ROW = re.compile(r"^\| (Where [^|]+\?) \| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
 QUESTIONS = ROW.findall((DOCS / "where.md").read_text())
 MODULES = sorted(SOURCE.rglob("*.py"))
-OTHERS = "reports/config.py reports/models.py reports/one_agent.py reports/run_filters.py"
+OTHERS = "reports/config.py reports/models.py reports/run_filters.py"
 SIZES = {
     "the main agent's surface": (
         "surfaces/chat/*.py surfaces/cli/ask.py surfaces/cli/chat.py surfaces/reports/*.py",

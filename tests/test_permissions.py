@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from outrider.agents import permissions
 from outrider.agents.definitions import AgentDefinition, Source
-from outrider.agents.discovery import builtin_agents, general_agent
+from outrider.agents.discovery import builtin_agent, builtin_agents
 from outrider.agents.permissions import Permit
 from outrider.agents.trust import Clearance, Trust, is_trusted, may_run, trust_in
 from outrider.delegation.delegation_policy import delegation_policy
@@ -176,8 +176,8 @@ def test_builtin_agents_never_write_whatever_is_allowed():
 
 
 def test_general_agent_has_what_the_user_allows():
-    assert set(permit(general_agent(), DEFAULTS, CONFIRMED).tools) == set(READ_ONLY_TOOLS)
-    writing = permit(general_agent(), config(allow_write=True), CONFIRMED)
+    assert set(permit(builtin_agent("general"), DEFAULTS, CONFIRMED).tools) == set(READ_ONLY_TOOLS)
+    writing = permit(builtin_agent("general"), config(allow_write=True), CONFIRMED)
     assert set(writing.tools) == set(EVERY_TOOL)
 
 

@@ -3,8 +3,7 @@
 from hypothesis import given, strategies as st
 
 from outrider.surfaces.reports import REPORTS, parser_for, report
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Table
+from outrider.surfaces.table import Column, Report, Table
 from outrider.surfaces.text import width, wrapped
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)

@@ -197,8 +197,7 @@ def _model(field: Field, notes: Notes) -> str | None:
     if field.word.casefold() in ("", "inherit"):
         return None
     if not _MODEL.fullmatch(field.word):
-        shown = repr(field.word[:60])
-        notes.warn(field.line, f"{shown} isn't a model, ignored; write `provider:name`")
+        notes.warn(field.line, f"{field.word[:60]!r} isn't a model, ignored; write `provider:name`")
         return None
     return field.word
 

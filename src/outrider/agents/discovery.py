@@ -46,17 +46,16 @@ class AgentUnusable(OutriderError):
 
 def builtin_agents() -> tuple[AgentDefinition, ...]:
     """Return the five agents that come with Outrider."""
-    return tuple(map(_builtin, BUILTIN_AGENTS))
+    return tuple(map(builtin_agent, BUILTIN_AGENTS))
 
 
-def general_agent() -> AgentDefinition:
-    """Return the agent behind the `Task` profile, which isn't listed among the others."""
-    return _builtin("general")
-
-
-def main_agent() -> AgentDefinition:
-    """Return the agent that `ask` and `chat` talk to; nobody can delegate to it."""
-    return _builtin("main")
+@cache
+def builtin_agent(name: str) -> AgentDefinition:
+    """Return one of them, or an unlisted one: `general` behind the `Task` profile, or `main`."""
+    path = _BUILTIN_FOLDER / f"{name}.md"
+    definition, _ = parse_definition(path.read_text("utf-8"), str(path), Source.BUILTIN)
+    assert definition is not None, f"{path} is broken"
+    return definition
 
 
 def discover(cwd: Path, env: Mapping[str, str]) -> Discovery:
@@ -84,11 +83,8 @@ def _bind_to_user(
     """Yield the project's agents, restricted like the user's agents of the same name."""
     for theirs in project:
         own = user.get(theirs.name, theirs)
-        merged = replace(
-            theirs,
-            readonly=theirs.readonly or own.readonly,
-            disabled=theirs.disabled or own.disabled,
-        )
+        readonly, disabled = theirs.readonly or own.readonly, theirs.disabled or own.disabled
+        merged = replace(theirs, readonly=readonly, disabled=disabled)
         if merged != theirs:
             message = f"readonly and disabled in {own.path} still apply to {theirs.name}"
             Notes(theirs.path, notes).warn(None, message)
@@ -169,11 +165,3 @@ def _inside(path: Path | str, root: Path | None, what: str) -> str:
     if root is not None and not Path(real).is_relative_to(os.path.realpath(root)):
         raise AgentUnusable(f"{what} leads outside the project, so it isn't read")
     return real
-
-
-@cache
-def _builtin(name: str) -> AgentDefinition:
-    path = _BUILTIN_FOLDER / f"{name}.md"
-    definition, _ = parse_definition(path.read_text("utf-8"), str(path), Source.BUILTIN)
-    assert definition is not None, f"{path} is broken"
-    return definition

@@ -67,12 +67,9 @@ class Field:
 
     key: str
     line: int
-    text: str = ""
-    """The value as free text: a `#` is part of it."""
-    word: str = ""
-    """The value as a single word: a `# comment` after it is dropped."""
-    items: tuple[str, ...] = ()
-    """Its `- item` lines."""
+    text: str = ""  # the value as free text: a `#` is part of it
+    word: str = ""  # the value as a single word: a `# comment` after it is dropped
+    items: tuple[str, ...] = ()  # its `- item` lines
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -124,15 +121,13 @@ def _end(lines: list[str], at: int, value: str) -> int:
     """Return where the lines of the value end that starts before `at`."""
     is_open_list = value.startswith("[") and "]" not in value
     is_bare = not _without_comment(value)
-    while at < len(lines):
-        line = lines[at]
+    for number, line in enumerate(lines[at:], at):
         if is_open_list and line.lstrip().startswith("]"):
-            return at + 1
+            return number + 1
         is_item = is_bare and _ITEM.match(line)
         if line.strip() and line[0] not in " \t#" and not is_item:
-            break
-        at += 1
-    return at
+            return number
+    return len(lines)
 
 
 def _field(key: str, line: int, value: str, rest: list[str]) -> Field:

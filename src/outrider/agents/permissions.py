@@ -1,8 +1,6 @@
 """Which tools an agent gets: a read-only agent never gets one that writes. An agent that a
 repository defines gets no network tool unless the user's own configuration trusts the repository,
 and no tool that writes where nobody could be asked.
-
-Prompts guide; this decides. All of it is pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,25 +10,17 @@ from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.trust import Trust
 from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
-from outrider.settings.keys import (
-    PRIVILEGED_LSP_ACTIONS,
-    READ_ONLY_LSP_ACTIONS,
-    Config,
-    value_of,
-)
+from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS, Config, value_of
 
 _UNTRUSTED = "the repository that defines the agent isn't in subagents.trustedProjects"
 
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The tools a child gets, and each listed one it doesn't get with the reason.
-
-    `readonly` says that none of its tools writes, whatever the agent's file says.
-    """
+    """The tools a child gets, and each listed one it doesn't get with the reason."""
 
     tools: tuple[str, ...]
-    readonly: bool
+    readonly: bool  # none of its tools writes, whatever the agent's file says
     lsp_actions: tuple[str, ...]
     withheld: tuple[WithheldTool, ...]
 
@@ -50,22 +40,16 @@ def permit(
     """Return what a child gets of `tools`; `trust` counts for a repository's agent only."""
     allowed = config.subagents.allowed_lsp_actions if config.subagents.allow_lsp_tools else ()
     actions = lsp_actions_in_reach(allowed, is_child=True)
-    given: list[str] = []
-    withheld: list[WithheldTool] = []
     listed = DEFAULT_TOOLS if definition.tools is None else definition.tools
-    for tool in dict.fromkeys(listed):
-        reason = _why_not(tool, tools.get(tool), definition, config, trust)
-        if tool == "lsp" and not actions:
-            reason = reason or "subagents.allowLspTools allows no action"
-        if reason:
-            withheld.append(WithheldTool(tool, reason))
-        else:
-            given.append(tool)
+    why_not = {one: _why_not(one, tools.get(one), definition, config, trust) for one in listed}
+    if "lsp" in why_not and not actions:
+        why_not["lsp"] = why_not["lsp"] or "subagents.allowLspTools allows no action"
+    given = tuple(tool for tool, reason in why_not.items() if not reason)
     return Permit(
-        tools=tuple(given),
+        tools=given,
         readonly=not any(tools[tool].writes for tool in given),
         lsp_actions=actions if "lsp" in given else (),
-        withheld=tuple(withheld),
+        withheld=tuple(WithheldTool(tool, reason) for tool, reason in why_not.items() if reason),
     )
 
 
@@ -94,10 +78,7 @@ def _why_not(
 
 
 def lsp_actions_in_reach(listed: Iterable[str], *, is_child: bool) -> tuple[str, ...]:
-    """Return which of the listed `lsp` actions may be used.
-
-    rename, codeAction and restart are in no child's reach, whatever lists them.
-    """
+    """Return which listed `lsp` actions may be used; no child gets the privileged ones."""
     reach = READ_ONLY_LSP_ACTIONS if is_child else READ_ONLY_LSP_ACTIONS + PRIVILEGED_LSP_ACTIONS
     return tuple(action for action in listed if action in reach)
 

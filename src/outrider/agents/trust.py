@@ -65,11 +65,7 @@ def may_run(
 
 
 def is_trusted(folder: Path, env: Mapping[str, str], config: Config) -> bool:
-    """Return whether the user trusts the project of `folder`: it is in a trusted folder.
-
-    `~` stands for HOME. A relative entry would trust whatever the working directory happens to
-    be, so it is ignored.
-    """
+    """Return whether the project of `folder` is in one of the folders that the user trusts."""
     entries = config.subagents.trusted_projects
     root = project_root(folder, env) if entries else None
     if root is None:
@@ -77,6 +73,7 @@ def is_trusted(folder: Path, env: Mapping[str, str], config: Config) -> bool:
     real, own_home = Path(os.path.realpath(root)), home(env)
     for entry in entries:
         trusted = own_home / entry[2:] if entry == "~" or entry.startswith("~/") else Path(entry)
+        # A relative entry would trust whatever the working directory happens to be.
         if trusted.is_absolute() and real.is_relative_to(os.path.realpath(trusted)):
             return True
     return False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from outrider.agents.definitions import AgentDefinition
-from outrider.agents.discovery import main_agent
+from outrider.agents.discovery import builtin_agent
 from outrider.agents.permissions import permit
 from outrider.agents.trust import Trust
 from outrider.delegation import profiles
@@ -128,7 +128,7 @@ class MainSession:
         return run
 
     def _prepared(self, text: str) -> Prepared:
-        project, agent = self.project(), main_agent()
+        project, agent = self.project(), builtin_agent("main")
         if not text.strip():
             raise invalid("The question is empty. Say what you want to know or have done.")
         request = Request(agent.name, text, cwd=self.cwd, definition=agent)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outrider.agents.discovery import general_agent
+from outrider.agents.discovery import builtin_agent
 from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import SingleResult, ToolResult, refused
@@ -177,7 +177,7 @@ class SubAgentManager:
             task=state.sub_agent_prompt,
             output_schema=state.output_schema,
             cwd=self._cwd,
-            definition=general_agent() if agent == "general" and not state.agent else None,
+            definition=builtin_agent("general") if agent == "general" and not state.agent else None,
         )
 
 

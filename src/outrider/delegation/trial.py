@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from outrider.agents.discovery import general_agent
+from outrider.agents.discovery import builtin_agent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
 from outrider.models.resolution import is_embedded
@@ -20,7 +20,7 @@ TIMEOUT_MS = 60_000
 def try_delegation(model: str, **variables: str) -> float:
     """Return how many milliseconds a small task takes; raises `ToolFault` where it fails."""
     # A model that is only asked whether it answers needs no tools.
-    asked = None if is_embedded(model) else replace(general_agent(), tools=())
+    asked = None if is_embedded(model) else replace(builtin_agent("general"), tools=())
     task = "Answer with the word yes." if asked else "Where does the stethoscope hang?"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")}
     begun = time.monotonic()

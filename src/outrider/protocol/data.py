@@ -56,9 +56,14 @@ def from_json(cls: type[T], data: object) -> T:
         raise ValueError(f"{cls.__name__}: {error}") from None
 
 
+def as_object(value: Any) -> dict[str, Any]:
+    """Return a JSON object as it is, and an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def member(value: Any, name: str) -> Any:
     """Return an entry of what should be an object; None where it isn't one, or has none."""
-    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
+    return as_object(value).get(name)
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None), dict})

@@ -16,6 +16,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from outrider.protocol import jsonl
+from outrider.protocol.data import as_object
 from outrider.protocol.envelope import ToolCode
 from outrider.protocol.results import SingleResult
 
@@ -29,8 +30,7 @@ KINDS = {
 MAX_FILE_BYTES = 2 << 20
 MAX_WORDS = 200
 MAX_SUBJECTS = 20
-_NOT_ASKED = (ToolCode.NOT_AVAILABLE, ToolCode.NOT_AUTHORISED)
-"""How a search provider ends that has no key, or a wrong one."""
+_NOT_ASKED = (ToolCode.NOT_AVAILABLE, ToolCode.NOT_AUTHORISED)  # no key, or a wrong one
 _FIELDS: dict[str, Any] = {
     "at": int | float,
     "kind": str,
@@ -47,18 +47,15 @@ class ActivityLog:
     """The activity of all processes that share a state folder, in two files at most."""
 
     def __init__(self, state: Path) -> None:
-        self._path = state / "activity.jsonl"
+        self._path, self._older = state / "activity.jsonl", state / "activity.1.jsonl"
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line. A disk that is full, or a folder that is closed, costs only the line."""
         data = jsonl.encode({"at": round(time.time(), 3), **line}) + b"\n"
         with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                descriptor = os.open(self._path, flags, 0o600)
-            except FileNotFoundError:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                descriptor = os.open(self._path, flags, 0o600)
+            descriptor = os.open(self._path, flags, 0o600)
             try:
                 os.write(descriptor, data)  # in one piece: other processes append as well
                 if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
@@ -76,33 +73,25 @@ class ActivityLog:
             with suppress(OSError):
                 for line in path.read_bytes().splitlines():
                     with suppress(ValueError, RecursionError):
-                        data = _object(jsonl.decode(line))
+                        data = as_object(jsonl.decode(line))
                         if all(isinstance(data.get(name), kind) for name, kind in _FIELDS.items()):
                             found.append(data)
         return found
 
-    @property
-    def _older(self) -> Path:
-        return self._path.with_name("activity.1.jsonl")
-
 
 def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> dict[str, Any]:
-    """Return the line of a call of one of `KINDS`, as masked as its arguments and envelope are.
-
-    Without an envelope it is a call that was never answered. `others` are the search providers
-    that were asked in vain, with their codes.
-    """
-    answer = _object(envelope)
-    data, meta = _object(answer.get("data")), _object(answer.get("meta"))
+    """Return the line of a call of one of `KINDS`; without an envelope it was never answered."""
+    answer = as_object(envelope)
+    data, meta = as_object(answer.get("data")), as_object(answer.get("meta"))
     lists = (data.get(name) for name in ("pages", "queries", "searches", "results"))
-    entries = [_object(one) for entries in lists for one in _list(entries)]
-    others = [_object(other) for one in entries for other in _list(one.get("others"))]
+    entries = [as_object(one) for entries in lists for one in _list(entries)]
+    others = [as_object(other) for one in entries for other in _list(one.get("others"))]
     sizes = ([one.get("bytes"), one.get("characters"), 0] for one in (data, *entries))
     return {
         "kind": KINDS[tool],
         "tool": tool,
         "run": run_id,
-        "what": _subjects(_object(args)),
+        "what": _subjects(as_object(args)),
         "provider": _first(str, (one.get("provider") for one in (data, *entries))),
         "others": {str(one.get("provider")): _first(int, [one.get("code")]) for one in others},
         "code": _first(int, [answer.get("code")]),
@@ -164,7 +153,7 @@ def _sums(lines: list[Any]) -> dict[str, Any]:
 def _providers(lines: list[Any]) -> dict[str, Any]:
     """Return the sums of each provider: the calls that it answered, and those it failed."""
     named: list[tuple[str, Any]] = [(one["provider"], one) for one in lines if one.get("provider")]
-    for name, code in (other for line in lines for other in _object(line.get("others")).items()):
+    for name, code in (other for line in lines for other in as_object(line.get("others")).items()):
         named += [(name, {"code": code})] if code not in _NOT_ASKED else []
     return {name: _sums(found) for name, found in _grouped(named)}
 
@@ -189,10 +178,6 @@ def _subjects(args: dict[str, Any]) -> list[str]:
 
 def _first(kind: type | tuple[type, ...], values: Iterable[Any]) -> Any:
     return next((one for one in values if isinstance(one, kind)), None)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _list(value: Any) -> list[Any]:

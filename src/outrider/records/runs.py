@@ -12,11 +12,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from outrider.processes.reaping import libc, marked_processes
 from outrider.protocol import jsonl
 from outrider.protocol.brief import RUN_VARIABLE
+from outrider.protocol.data import as_object
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.keys import RunsConfig
 
@@ -56,6 +57,7 @@ class RunRecorder:
     @classmethod
     def create(cls, runs: Path) -> Self:
         """Return the recorder of a new run with a unique id; raises `OSError`."""
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             folder = runs / os.urandom(4).hex()
             try:
@@ -63,23 +65,18 @@ class RunRecorder:
                 return cls(folder)
             except FileExistsError:
                 continue
-            except FileNotFoundError:  # the first run of this user
-                runs.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
 
     @classmethod
     def reopen(cls, folder: Path) -> Self:
-        """Return the recorder of a run that goes on; raises `BlockingIOError` while it runs.
-
-        Until there is a new result, the run has none: the old one said how the last turn ended.
-        """
+        """Return the recorder of a run that goes on; raises `BlockingIOError` while it runs."""
         run = cls(folder, waits=False)
         with open(run.session_file, "rb") as session:
             session.seek(max(0, session.seek(0, os.SEEK_END) - 1))
             run._line_end = b"" if session.read() in (b"", b"\n") else b"\n"  # one that was cut
-        for name in (RESULT, OUTPUT):
+        for name in (RESULT, OUTPUT):  # they say how the last turn ended
             (folder / name).unlink(missing_ok=True)
         return run
 
@@ -178,13 +175,10 @@ class RecordedRun:
     id: str
     folder: Path
     started: float
-    state: str
-    """Its outcome; without a result `running`, or `interrupted`."""
-    opening: Mapping[str, Any]
-    """The first line of its transcript."""
-    result: Mapping[str, Any]
-    """Its tool result, and in `details` the child's part of it; empty while there is none."""
-    details: Mapping[str, Any]
+    state: str  # its outcome; without a result `running`, or `interrupted`
+    opening: Mapping[str, Any]  # the first line of its transcript
+    result: Mapping[str, Any]  # empty while there is none
+    details: Mapping[str, Any]  # the child's part of the result
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -214,15 +208,12 @@ def recorded_runs(runs: Path) -> list[RecordedRun]:
 
 
 def find_run(runs: Path, name: str) -> RecordedRun:
-    """Return the run whose id is `name`, or starts with it; raises `Refusal`.
-
-    `last` and `-1` stand for the newest one, `-2` for the one before it.
-    """
+    """Return the run whose id is or starts with `name`; `last` and `-1` are the newest one."""
     problem = f"No run {name!r}. `outrider runs` lists the recorded ones."
     if back := re.fullmatch(r"-([1-9]\d{0,8})", "-1" if name == "last" else name):
         if newest := recorded_runs(runs)[int(back[1]) - 1 :]:
             return newest[0]
-        problem = f"There is no run {name!r}: there are too few."
+        problem = f"No run {name!r}: too few runs are recorded."
     elif matching := [one for one in _folders(runs) if name and one.name.startswith(name)]:
         if len(matching) == 1:
             return _read(matching[0])
@@ -274,7 +265,7 @@ def _read_object(path: Path, *, first_line: bool = False) -> Mapping[str, Any]:
             data: object = jsonl.decode(file.readline() if first_line else file.read())
     except (OSError, ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    return as_object(data)
 
 
 def _is_running(folder: Path) -> bool:
@@ -288,11 +279,8 @@ def _is_running(folder: Path) -> bool:
 
 
 def prune(runs: Path, keep: RunsConfig) -> int:
-    """Remove runs that are too old, then the oldest while there are too many bytes.
-
-    Returns how many were removed. A run's age counts from its last write. No file is opened
-    except those of runs to remove: there may be very many.
-    """
+    """Remove runs last written too long ago, then the oldest ones; return how many were removed."""
+    # No file is opened except those of runs to remove: there may be very many.
     found: list[tuple[float, int, Path]] = []
     for folder in _folders(runs):
         with suppress(FileNotFoundError), os.scandir(folder) as entries:  # just pruned by another

@@ -1,7 +1,4 @@
-"""The effective configuration, read from its files, the environment and the caller's flags.
-
-A file that isn't JSON could say anything, so it is refused and never taken for an empty one.
-"""
+"""The effective configuration. A file that isn't JSON is refused, never taken for an empty one."""
 
 import json
 import os

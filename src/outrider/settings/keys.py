@@ -31,8 +31,7 @@ READ_ONLY_LSP_ACTIONS = (
     "workspace-diagnostics", "servers", "implementation", "type-definition", "workspace-symbols",
     "incoming-calls", "outgoing-calls",
 )  # fmt: skip
-PRIVILEGED_LSP_ACTIONS = ("rename", "codeAction", "restart")
-"""Never open to a child, whatever the configuration says."""
+PRIVILEGED_LSP_ACTIONS = ("rename", "codeAction", "restart")  # never open to a child
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +71,7 @@ class SubagentsConfig:
     report_back_attempts: int = _key(3, "Reports tried before `schema_failed`.", minimum=1)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     project_agent_policy: str = _key(
-        "confirm",
-        "Whether agents defined by a repository may run.",
-        choices=("allow", "confirm", "deny"),
+        "confirm", "Whether a repository's agents may run.", choices=("allow", "confirm", "deny")
     )
     non_interactive_policy: str = _key(
         "allow", "What `confirm` means when nobody can be asked.", choices=("allow", "deny")
@@ -84,9 +81,7 @@ class SubagentsConfig:
     )
     disabled: tuple[str, ...] = _key((), "Agents to switch off.", project=ProjectRule.ADD)
     mask_tool_results: str = _key(
-        "readonly",
-        "Which children get tool results with secrets masked.",
-        choices=("readonly", "always", "never"),
+        "readonly", "Children with masked tool results.", choices=("readonly", "always", "never")
     )
     tools: tuple[str, ...] = _key(
         ("subagent",), "Tools a host offers to its model.", choices=("subagent", "Task", "Explore")
@@ -105,9 +100,7 @@ class FilesConfig:
 class ToolsConfig:
     """Tools of the user's own."""
 
-    modules: tuple[str, ...] = _key(
-        (), "Python modules with your own tools.", project=ProjectRule.NEVER
-    )
+    modules: tuple[str, ...] = _key((), "Modules with your own tools.", project=ProjectRule.NEVER)
 
 
 SEARCH_PROVIDERS = ("tavily", "brave", "serper", "exa", "searxng", "duckduckgo")
@@ -129,9 +122,7 @@ class WebConfig:
         (), "Private hosts that web tools may reach, as `host` or `host:port`."
     )
     use_proxy: bool = _key(False, "Use the proxy set in the environment.")
-    respect_robots: bool = _key(
-        False, "Honour `robots.txt` when fetching.", project=ProjectRule.NEVER
-    )
+    respect_robots: bool = _key(False, "Honour `robots.txt`.", project=ProjectRule.NEVER)
     timeout_ms: int = _key(30_000, "Time limit for one request, including redirects.", minimum=1)
     max_bytes: int = _key(10_485_760, "Maximum bytes of one response, decompressed.", minimum=1024)
     max_concurrent: int = _key(8, "Maximum concurrent requests.", minimum=1)
@@ -173,9 +164,7 @@ class LspConfig:
     """Language servers: which, and how long they may take."""
 
     enabled: bool = _key(True, "Enable language servers.")
-    servers: dict[str, Any] = _key(  # noqa: RUF009
-        {}, "Your own language servers.", entries=ServerConfig
-    )
+    servers: dict[str, Any] = _key({}, "Your own language servers.", entries=ServerConfig)  # noqa: RUF009
     preferred: dict[str, str] = _key({}, "Preferred server, by language.")  # noqa: RUF009
     request_timeout_ms: int = _key(15_000, "Time limit for one request to a server.", minimum=1)
     start_timeout_ms: int = _key(30_000, "Time limit for a server to start and load.", minimum=1)
@@ -214,9 +203,7 @@ class McpConfig:
     """The MCP server."""
 
     reply_within_ms: int = _key(
-        50_000,
-        "When a host that takes no progress gets a handle for a run that is still going.",
-        minimum=1,
+        50_000, "Time until a host that takes no progress gets a handle for its run.", minimum=1
     )
     result_bytes: int = _key(16_000, "Maximum bytes of one tool result.", minimum=1024)
 
@@ -259,8 +246,7 @@ class Key:
     minimum: float = 0
     choices: tuple[str, ...] = ()
     project: ProjectRule = ProjectRule.LOWER
-    entries: type = str
-    """What the entries of a table are: texts, or what a dataclass describes."""
+    entries: type = str  # what a table holds: texts, or what a dataclass describes
 
 
 def _walk(section: Any, path: tuple[str, ...]) -> Iterator[Key]:

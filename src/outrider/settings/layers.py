@@ -1,8 +1,6 @@
-"""How the layers of settings merge: default, user, project, environment, flag.
+"""How the layers of settings merge; a repository's file can only switch off and lower."""
 
-A repository's file can only switch off and lower: see `narrowed`.
-"""
-
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -68,10 +66,8 @@ def parse_value(key: Key, text: str) -> Any:
         return check(key, text)
     if key.kind is tuple and not text.startswith("["):
         return check(key, [part.strip() for part in text.split(",") if part.strip()])
-    from json import loads
-
     try:
-        value = loads(text.lower() if key.kind is bool else text)
+        value = json.loads(text.lower() if key.kind is bool else text)
     except ValueError:
         value = text
     return check(key, value)
@@ -113,8 +109,7 @@ class Layer:
 
     def is_strict(self, name: str) -> bool:
         """Whether a bad value of a key ends the call, instead of a warning and the default."""
-        is_known_variable = self.origin is Origin.ENVIRONMENT and name in KEYS
-        return self.origin is Origin.FLAG or is_known_variable
+        return self.origin is Origin.FLAG or (self.origin is Origin.ENVIRONMENT and name in KEYS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,11 +53,8 @@ def runs_folder(env: Mapping[str, str]) -> Path:
 
 def user_agent_folders(env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders of the user's agents; they may not exist; earlier wins."""
-    return (
-        _xdg(env, "XDG_CONFIG_HOME", ".config") / "agents",
-        home(env) / ".pi/agent/agents",
-        home(env) / ".claude/agents",
-    )
+    config, own_home = _xdg(env, "XDG_CONFIG_HOME", ".config"), home(env)
+    return config / "agents", own_home / ".pi/agent/agents", own_home / ".claude/agents"
 
 
 def git_root(cwd: Path) -> Path | None:
@@ -95,10 +92,7 @@ def agent_levels(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def project_root(cwd: Path, env: Mapping[str, str]) -> Path | None:
-    """Return the top folder of the project, or None if the working directory is HOME.
-
-    Without git that is the folder with the project's agents.
-    """
+    """Return the top folder of the project (without git, the one with its agents); None in HOME."""
     if git_root(cwd) is None:
         for folder in project_agent_folders(cwd, env)[:1]:
             return next(one for one in agent_levels(cwd, env) if folder.is_relative_to(one))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outrider.protocol.data import as_object, member
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.schemas.values import is_object
 from outrider.settings.places import home
@@ -29,12 +30,9 @@ class Host:
     title: str
     file: str
     key: str
-    own: str = ""
-    """Its command that adds or removes a server; without one its file is edited."""
-    dashes_at: int = 0
-    """Before which word of the server's command it wants `--`."""
-    is_pasted: bool = False
-    """Whether the user edits the file."""
+    own: str = ""  # its command that adds or removes a server; else its file is edited
+    dashes_at: int = 0  # before which word of the server's command it wants `--`
+    is_pasted: bool = False  # whether the user edits the file
 
     @property
     def path(self) -> Path:
@@ -86,7 +84,7 @@ class Host:
             shutil.copy2(path, new)  # with its mode: it may hold keys
         elif verb == "remove":
             return
-        servers = {**_object_at(data, self.key), NAME: self.entry()}
+        servers = as_object(data.get(self.key)) | {NAME: self.entry()}
         if verb == "remove":
             del servers[NAME]
         new.write_text(json.dumps({**data, self.key: servers}, indent=2) + "\n")
@@ -119,17 +117,10 @@ def registered() -> Iterator[tuple[Host, list[str]]]:
         with suppress(OSError, ValueError, TypeError):  # a file may hold anything
             text = host.path.read_text()
             read = tomllib.loads(text) if host.path.suffix == ".toml" else json.loads(text)
-            if entry := _object_at(read, host.key, NAME):
+            if entry := as_object(member(member(read, host.key), NAME)):
                 command = entry.get("command", [])
                 whole = [command] if isinstance(command, str) else command
                 yield host, [*whole, *entry.get("args", [])]
-
-
-def _object_at(value: object, *keys: str) -> dict[str, Any]:
-    """Return the object below these keys; an empty one where there is none."""
-    for key in keys:
-        value = value.get(key) if is_object(value) else None
-    return value if is_object(value) else {}
 
 
 def problem_of(command: list[str]) -> str | None:

@@ -47,14 +47,10 @@ def flag(name: str, meaning: str, **options: Any) -> tuple[tuple[str, ...], dict
 
 
 CWD = argument("--cwd", metavar="DIR", help="use DIR instead of the current folder")
-"""What all commands take that look at a project."""
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser of a command's arguments, as its module has them in `EXAMPLES` and `ARGUMENTS`.
-
-    It raises `Refusal` instead of printing usage and exiting.
-    """
+    """A parser for a command's module; it raises `Refusal` instead of printing usage."""
 
     def __init__(self, command: str, summary: str, module: Any) -> None:
         super().__init__(

@@ -1,6 +1,6 @@
-"""Rows in columns, for a terminal of any width.
+"""Reports, and their tables in columns for a terminal of any width.
 
-Columns that can be spared go first; where that isn't enough, a row is broken into several lines.
+Optional columns go first; where that isn't enough, a row is broken into several lines.
 Rows may have what files, models and runs say: every cell is cleaned when it is drawn.
 """
 
@@ -11,13 +11,10 @@ from typing import Any, cast
 
 from outrider.surfaces.text import as_text, clean_line, fit, pad, width, wrapped
 
-MIN_TEXT_COLUMNS = 16
-"""The room that the last column needs; with less, a row is broken into several lines."""
+MIN_TEXT_COLUMNS = 16  # with less for the last column, a row is broken into several lines
 Row = Mapping[str, Any]
-Paint = Callable[[str, str | None], str]
-"""Returns a text in a colour, where there is one."""
-Cell = list[tuple[str, str | None]]
-"""The lines of a cell, clean, each with its colour."""
+Paint = Callable[[str, str | None], str]  # returns a text in a colour, where there is one
+Cell = list[tuple[str, str | None]]  # the lines of a cell, clean, each with its colour
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +22,10 @@ class Column:
     """One column: its heading, and what it shows of a row."""
 
     heading: str = ""
-    entry: str | Callable[[Row], Any] = ""
-    """The name of a row's entry, if it isn't the heading, or a function; a list gives lines."""
+    entry: str | Callable[[Row], Any] = ""  # by default the heading; a list gives lines
     colour: str | Callable[[Row], str | None] | None = None
     form: Callable[[Any], str] = as_text
-    optional: bool = False
-    """Left out where there is little room, the last one first."""
+    optional: bool = False  # left out where there is little room, the last one first
 
     def cell(self, row: Row) -> Cell:
         """Return the lines for a row; the first one is in the column's colour."""
@@ -48,8 +43,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: Sequence[Row]
     title: str = ""
-    wraps: bool = False
-    """Whether the last column goes on in further lines where the room ends; else it is cut."""
+    wraps: bool = False  # the last column goes on in further lines instead of being cut
 
     def lines(self, room: int | None, paint: Paint) -> Iterator[str]:
         """Yield the rows for so many columns; without a limit they are whole, and no headings."""
@@ -90,3 +84,25 @@ class Table:
             for text, colour in cell
             for line in (wrapped(text, room) if self.wraps else [fit(text, room)])
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Data for programs, and the tables that people see of it on a terminal or in a panel."""
+
+    data: Mapping[str, Any]
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()  # warnings, and what to do where there is nothing to show
+
+    def drawn(self, room: int | None = None, paint: Paint = lambda text, _: text) -> Iterator[str]:
+        """Yield the lines for a terminal of so many columns; for a pipe without a limit."""
+        for number, table in enumerate(table for table in self.tables if table.rows):
+            if room is not None and table.title:
+                yield from [""] * (number > 0)
+                yield paint(fit(clean_line(table.title), room), "bold")
+            yield from (line.rstrip() for line in table.lines(room, paint))
+
+    def lines(self, room: int) -> list[str]:
+        """Return the lines of a panel of so many columns, with the notes at its end."""
+        notes = (line for note in self.notes for line in wrapped(clean_line(note), room))
+        return [*self.drawn(room), *notes]

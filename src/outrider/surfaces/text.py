@@ -12,18 +12,13 @@ from outrider.protocol.text import one_line
 
 # All control characters but tab and newline, line separators, and what reorders text (bidi).
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_VISIBLE = {**{code: 0x2400 + code for code in range(0x20)}, 0x7F: 0x2421}
 
 
 def clean(text: str) -> str:
     """Return `text` with every character that could control a terminal as a visible one."""
-    return _CONTROL.sub(_visible, text.replace("\r\n", "\n"))
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else "\ufffd"
+    unix = text.replace("\r\n", "\n")
+    return _CONTROL.sub(lambda match: chr(_VISIBLE.get(ord(match[0]), 0xFFFD)), unix)
 
 
 def escape_json(text: str) -> str:
@@ -37,10 +32,7 @@ def clean_line(text: str) -> str:
 
 
 def quoted(text: str, most: int) -> str:
-    """Return `text` cleaned and indented, so that no line of it looks like one of ours.
-
-    Of one that is longer than `most` characters, it is told how much isn't shown.
-    """
+    """Return `text` cleaned and indented, so that no line looks like ours; a cut is mentioned."""
     cleaned = clean(text)
     more = len(cleaned) - most
     hidden = f"\n[{more:,} MORE CHARACTERS ARE NOT SHOWN]" if more > 0 else ""
@@ -65,9 +57,7 @@ def _columns(char: str) -> int:
 
 def fit(text: str, columns: int) -> str:
     """Return as much of `text` as fits into `columns`, ending in `…` where it was cut."""
-    if width(text) <= columns:
-        return text
-    return f"{_start(text, columns - 1)}…"
+    return text if width(text) <= columns else f"{_start(text, columns - 1)}…"
 
 
 def _start(text: str, columns: int) -> str:

@@ -68,13 +68,12 @@ class Chat:
         """Return the session that the arguments ask for; raises `Refusal`."""
         from outrider.surfaces.chat.session import ChatSession
 
-        arguments = self._arguments
-        session = ChatSession(arguments, self._flags, keeps_answer=True)
+        session = ChatSession(self._arguments, self._flags, keeps_answer=True)
         project = session.main.project()
         self._has_toolkit = project.config.commands.enabled
         self._prompt.words.agents = tuple(project.discovery.agents)
-        if arguments.resume or arguments.go_on:
-            run = session.main.resume(arguments.resume)
+        if self._arguments.resume or self._arguments.go_on:
+            run = session.main.resume(self._arguments.resume)
             task = clean_line(str(run.opening.get("task")))
             self._prompt.greeting = f"continuing session {run.id}: {task}"
         return session

@@ -1,5 +1,8 @@
 """Asking the person whether the main agent may write, or run a command."""
 
+import asyncio
+import os
+import sys
 import termios
 from contextlib import suppress
 from typing import Any
@@ -7,7 +10,6 @@ from typing import Any
 from outrider.delegation.main_session import Decision
 from outrider.schemas.values import is_object
 from outrider.surfaces.terminal.progress import View
-from outrider.surfaces.terminal.questions import read_line
 from outrider.surfaces.text import as_text, clean_line, quoted
 
 MAX_SHOWN = 4_000
@@ -24,3 +26,15 @@ async def ask_permission(view: View, name: str, args: Any) -> Decision:
             termios.tcflush(0, termios.TCIFLUSH)
         said = await read_line(f"main wants to use {clean_line(name)}:\n{shown}\n{CHOICES}")
     return ANSWERS.get(said.strip().lower(), "no")
+
+
+async def read_line(question: str) -> str:
+    """Return the line that a person types after the question."""
+    print(question, end="", file=sys.stderr, flush=True)
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(0, typed.set)
+    try:
+        await typed.wait()
+        return os.read(0, 4096).decode(errors="replace")
+    finally:
+        loop.remove_reader(0)

@@ -1,7 +1,4 @@
-"""The prompt of `chat`: history, completion, several lines, pastes of any size.
-
-It imports nothing heavy: how soon it takes the first key is measured.
-"""
+"""The prompt of `chat`. It imports nothing heavy: how soon it takes the first key is measured."""
 
 import asyncio
 import os
@@ -25,8 +22,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from outrider.surfaces.reports import REPORTS, parser_for
 from outrider.surfaces.terminal import output
 
-MAX_PASTE_SHOWN = 1_000
-"""A longer paste stands in the prompt as a mark, and is sent whole."""
+MAX_PASTE_SHOWN = 1_000  # a longer paste stands in the prompt as a mark, and is sent whole
 MAX_PATHS = 50
 MAX_HISTORY_BYTES = 1 << 20
 COMMANDS = {
@@ -119,7 +115,7 @@ class Prompt:
     async def read(self) -> str:
         """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
         if self._session is None:
-            from outrider.surfaces.terminal.questions import read_line
+            from outrider.surfaces.chat.permission import read_line
 
             if not (line := await read_line("> ")):
                 raise EOFError

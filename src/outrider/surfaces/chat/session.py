@@ -35,10 +35,7 @@ class ChatSession:
             self.view.show_start(prepared, run_id)
 
     async def turn(self, text: str, signals: Sequence[signal.Signals]) -> ToolResult:
-        """Return how a turn ended, or was stopped by a signal.
-
-        SIGINT stops the subagents first, the turn second, the program third.
-        """
+        """Return how a turn ended. SIGINT stops the subagents, then the turn, then the program."""
         loop, interrupts = asyncio.get_running_loop(), 0
 
         def stop(number: signal.Signals) -> None:

@@ -1,4 +1,1 @@
-"""The command line: a module for each command, with `EXAMPLES`, `ARGUMENTS` and `execute`.
-
-`execute` returns the exit code; None stands for 0.
-"""
+"""The command line: a module for each command, whose `execute` returns the exit code or None."""

@@ -1,7 +1,4 @@
-"""`outrider completion`: what a shell asks when Tab is pressed, answered from the parsers.
-
-The scripts for the shells are the files of the same name beside this one.
-"""
+"""`outrider completion`: answers Tab from the parsers; the shells' scripts are beside this file."""
 
 from argparse import REMAINDER, SUPPRESS, Namespace
 from collections.abc import Mapping, Sequence

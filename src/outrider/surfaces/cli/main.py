@@ -140,8 +140,6 @@ def _report_bug(error: Exception) -> int:
         import traceback
 
         traceback.print_exception(error)
-    output.say(
-        f"this is a bug in Outrider: {type(error).__name__}: {error}. "
-        "'python -X dev -m outrider …' shows the traceback."
-    )
+    hint = "'python -X dev -m outrider …' shows the traceback."
+    output.say(f"this is a bug in Outrider: {type(error).__name__}: {error}. {hint}")
     return exit_codes.EXIT_FAILED

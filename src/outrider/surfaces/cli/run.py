@@ -9,6 +9,7 @@ from contextlib import closing
 from difflib import get_close_matches
 from functools import partial
 
+from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.project import open_project
@@ -21,7 +22,7 @@ from outrider.surfaces.cli.task_input import schema_from, whole_task
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
 from outrider.surfaces.terminal.progress import View, summary
-from outrider.surfaces.terminal.questions import confirm
+from outrider.surfaces.text import clean_line
 
 EXAMPLES = """\
 examples:
@@ -101,7 +102,7 @@ async def _perform(
     caller = Caller(
         env=os.environ,
         flags=flags,
-        confirm=confirm if can_ask else None,
+        confirm=_confirm if can_ask else None,
         on_event=watch,
         on_update=on_update,
         on_start=on_start,
@@ -111,6 +112,15 @@ async def _perform(
     if signal.SIGINT in caught:  # with asyncio's, the first Ctrl-C wouldn't end a wait for input
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return await perform(request, caller)
+
+
+async def _confirm(_agent: AgentDefinition, reason: str) -> bool:
+    """Ask whether an agent may run, and return whether the answer is yes."""
+    print(f"{clean_line(reason)}. Run it? [y/N] ", end="", file=sys.stderr, flush=True)
+    said = sys.stdin.readline()
+    if not said.endswith("\n"):
+        output.end_line()
+    return said.strip().lower() in ("y", "yes")
 
 
 def stop_signals() -> list[signal.Signals]:

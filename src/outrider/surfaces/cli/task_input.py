@@ -13,15 +13,11 @@ from outrider.surfaces.terminal import output
 from outrider.surfaces.text import count
 
 MAX_ADDED_BYTES = 1 << 20
-STDIN_WAIT_SECONDS = 2.0
-"""How long a pipe may say nothing before it counts as one that nobody writes to."""
+STDIN_WAIT_SECONDS = 2.0  # a pipe that is silent for longer has nobody who writes to it
 
 
 def whole_task(task: str, files: Sequence[str]) -> str:
-    """Return the task with what is piped in and the files that are named; raises `Refusal`.
-
-    Each of them is quoted as data, and told on stderr. `-` for a task reads it from stdin.
-    """
+    """Return the task, read from stdin for `-`, with files and a pipe quoted; raises `Refusal`."""
     parts = [_read_task() if task == "-" else task]
     for path in files:
         parts.append(_add(_read(path, "--file"), path))

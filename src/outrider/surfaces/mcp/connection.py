@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from itertools import count
 from urllib.parse import unquote, urlsplit
 
+from outrider.protocol.data import as_object
 from outrider.surfaces.mcp import wire
-from outrider.surfaces.mcp.wire import Client, ClientSession, Json, RequestId, RpcError, as_object
+from outrider.surfaces.mcp.wire import Client, ClientSession, Json, RequestId, RpcError
 
-MAX_UNREAD_BYTES = 1 << 20
-"""How much may wait for a client that doesn't read before progress is left out."""
-MAX_WAIT_SECONDS = 2.0
-"""How long a client may take to name its roots, and to read its last answers."""
-WRITE_BYTES = 4096
-"""What a pipe takes without blocking once it is writable (PIPE_BUF)."""
+MAX_UNREAD_BYTES = 1 << 20  # with more waiting for a client to read, progress is left out
+MAX_WAIT_SECONDS = 2.0  # for a client to name its roots, and to read its last answers
+WRITE_BYTES = 4096  # what a pipe takes without blocking once it is writable (PIPE_BUF)
 
 
 class _InputRequired(Exception):
@@ -86,15 +84,15 @@ Handlers = Mapping[str, Callable[[ClientRequest], Awaitable[Json]]]
 class ClientConnection:
     """Answers a client with handlers, by method, until it has gone or `closed` is set."""
 
+    _loop: asyncio.AbstractEventLoop
+
     def __init__(self, session: ClientSession, handlers: Handlers, stdin: int, stdout: int) -> None:
         self.closed = asyncio.Event()
-        self.outgoing = bytearray()
-        """What waits for the client to read it."""
+        self.outgoing = bytearray()  # what waits for the client to read it
         self.numbers = count(1)  # for progress, which has to grow, and for our own requests
         self._session = session
         self._handlers = {**handlers, "subscriptions/listen": self._listen}
         self._stdin, self._stdout = stdin, stdout
-        self._loop = asyncio.get_running_loop()
         self._incoming = bytearray()
         self._running: dict[RequestId, asyncio.Task[None]] = {}
         self._asked: dict[str, asyncio.Future[Json | None]] = {}
@@ -103,6 +101,7 @@ class ClientConnection:
 
     async def serve(self, pending: bytes = b"") -> None:
         """Answer, beginning with what was read already; end what is under way in the end."""
+        self._loop = asyncio.get_running_loop()
         self._feed(pending)
         self._loop.add_reader(self._stdin, self._on_readable)
         await self.closed.wait()
@@ -167,7 +166,7 @@ class ClientConnection:
         elif method == "notifications/roots/list_changed":
             self._roots = None
         elif request_id in self._running:
-            raise RpcError(wire.INVALID_REQUEST, f"The id {request_id!r} is in use.")
+            raise RpcError(wire.INVALID_REQUEST, f"The request id {request_id!r} is in use.")
         elif request_id is not None:
             task = self._running[request_id] = self._loop.create_task(self._answer(message))
             task.add_done_callback(lambda _: self._running.pop(request_id, None))
@@ -181,7 +180,7 @@ class ClientConnection:
         except RpcError as error:
             answer = error.answer
         except Exception as error:
-            fault = f"A fault in Outrider: {type(error).__name__}: {error}"
+            fault = f"This is a bug in Outrider: {type(error).__name__}: {error}"
             answer = RpcError(wire.INTERNAL_ERROR, fault).answer
         self.send({"id": message["id"], **answer})
 
@@ -190,7 +189,7 @@ class ClientConnection:
         client = self._session.client_of(method, params)
         result = self._session.opening(client, method)
         if result is None and method not in self._handlers:
-            raise RpcError(wire.METHOD_NOT_FOUND, f"There is no method {method!r} here.")
+            raise RpcError(wire.METHOD_NOT_FOUND, f"Unknown method {method!r}.")
         if result is None:
             request = ClientRequest(message["id"], params, client, self)
             result = await self._handlers[method](request)

@@ -1,14 +1,11 @@
-"""What the server offers in a folder: its tools, and when to delegate to whom.
-
-Hosts go on without the tools of a server that is late, so this needs nothing of delegation itself.
-"""
+"""The tools offered in a folder. Hosts don't wait for a late server, so this loads very little."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition, Source
-from outrider.agents.discovery import builtin_agents, discover, general_agent
+from outrider.agents.discovery import builtin_agent, builtin_agents, discover
 from outrider.agents.permissions import permit
 from outrider.agents.trust import Clearance, Trust, is_trusted, may_run
 from outrider.delegation.delegation_policy import delegation_policy
@@ -19,8 +16,7 @@ from outrider.settings.files import load_settings
 from outrider.settings.keys import DEFAULTS, Config
 from outrider.surfaces.mcp.wire import Client, Json
 
-MAX_DESCRIPTION_BYTES = 1100
-"""About 250 tokens."""
+MAX_DESCRIPTION_BYTES = 1100  # about 250 tokens
 MAX_AGENT_CHARACTERS = 90
 READER = "subagent_result"
 WHEN = (
@@ -80,10 +76,8 @@ class Offer:
         """Return the tools for a client, as `tools/list` has them."""
         config, agents, _ = self._read(can_ask=client.can_ask)
         names = [agent.name for agent in agents]
-        hints = {
-            "readOnlyHint": not any(_may_write(one, config) for one in (*agents, general_agent())),
-            "openWorldHint": config.web.enabled,
-        }
+        writers = [one for one in (*agents, builtin_agent("general")) if _may_write(one, config)]
+        hints = {"readOnlyHint": not writers, "openWorldHint": config.web.enabled}
         tools = [
             {
                 "name": tool.name,

@@ -1,7 +1,4 @@
-"""What a host gets of a run: the same in text and in structure, since hosts drop one or the other.
-
-A child's words are quoted as that child's, and bounded; the rest is read page by page.
-"""
+"""What a host gets of a run, in text and in structure alike: hosts drop one or the other."""
 
 import os
 from collections.abc import Iterator
@@ -21,16 +18,7 @@ from outrider.surfaces.mcp.wire import Json
 from outrider.surfaces.text import count
 
 MAX_FAULTS = 10
-GOES_ON = ("running", "waiting")
-"""What a run is called that hasn't ended, or not begun."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOn:
-    """The arguments that get the rest."""
-
-    run_id: str
-    offset: int | None = None
+GOES_ON = ("running", "waiting")  # what a run is called that hasn't ended, or not begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +33,7 @@ class CallAnswer:
     structured_output: Any = None
     has_structured_output: bool = False
     error: ErrorInfo | None = None
-    read_on: ReadOn | None = None
+    read_on: Json | None = None  # the arguments that get the rest
 
 
 def call_result(details: Details, max_bytes: int, offset: int = 0) -> Json:
@@ -53,17 +41,15 @@ def call_result(details: Details, max_bytes: int, offset: int = 0) -> Json:
     if not details.results:
         return _in_both_forms(CallAnswer("refused", error=details.error))
     run, error = details.results[0], details.error
-    answer = CallAnswer(run.outcome, run.agent, details.run_id, run.usage)
-    answer = _with_page(answer, run.output, max_bytes, offset)
-    if run.has_structured_output and offset == 0 and answer.read_on is None:
-        structured = run.structured_output
-        answer = replace(
-            answer, answer=None, structured_output=structured, has_structured_output=True
-        )
     if error is not None:
         faults = [f"{fault['path']}: {fault['message']}" for fault in run.schema_faults or ()]
         error = replace(error, message="; ".join([error.message, *faults[:MAX_FAULTS]]))
-    return _in_both_forms(replace(answer, error=error))
+    answer = CallAnswer(run.outcome, run.agent, details.run_id, run.usage, error=error)
+    answer = _with_page(answer, run.output, max_bytes, offset)
+    if run.has_structured_output and offset == 0 and answer.read_on is None:
+        reported = {"structured_output": run.structured_output, "has_structured_output": True}
+        answer = replace(answer, answer=None, **reported)
+    return _in_both_forms(answer)
 
 
 def recorded_result(run_id: str, max_bytes: int, offset: int = 0) -> Json:
@@ -79,16 +65,15 @@ def recorded_result(run_id: str, max_bytes: int, offset: int = 0) -> Json:
 
 def handle(run_id: str) -> Json:
     """Return the answer for a run that goes on; without an id it hasn't begun."""
-    if not run_id:
-        return _in_both_forms(CallAnswer("waiting"))
-    return _in_both_forms(CallAnswer("running", run_id=run_id, read_on=ReadOn(run_id)))
+    running = CallAnswer("running", run_id=run_id, read_on={"runId": run_id})
+    return _in_both_forms(running if run_id else CallAnswer("waiting"))
 
 
 def _with_page(answer: CallAnswer, output: str, max_bytes: int, offset: int) -> CallAnswer:
     """Return an answer with the part of the output from `offset` on, and where the next begins."""
     page = output[offset:].encode()[:max_bytes].decode(errors="ignore")
     end = offset + len(page)
-    more = ReadOn(answer.run_id or "", end) if end < len(output) else None
+    more = {"runId": answer.run_id, "offset": end} if end < len(output) else None
     return replace(answer, answer=_quoted(page, answer) if page else None, read_on=more)
 
 
@@ -127,4 +112,4 @@ def _facts(answer: CallAnswer) -> Iterator[str]:
     if answer.outcome in GOES_ON:
         yield "it goes on: the same call again joins it and starts no other"
     if answer.read_on is not None:
-        yield f"for more: {READER} {jsonl.encode(to_json(answer.read_on)).decode()}"
+        yield f"for more: {READER} {jsonl.encode(answer.read_on).decode()}"

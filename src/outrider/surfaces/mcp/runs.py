@@ -29,27 +29,19 @@ from outrider.surfaces.text import as_text, clean_line, fit
 PROGRESS_EVERY_SECONDS = 10.0
 TIDY_AFTER_SECONDS = 1.0
 MAX_PROGRESS_TEXT = 120
-MAX_HANDLES = 64
-"""How many handles of runs that have ended are kept for those who ask again."""
-DEAF_CLIENTS = ("claude-ai",)
-"""Clients that give a token for progress, and give up in time all the same."""
-
-
-Key = tuple[Path, str, Json]
-"""A folder, a tool and its arguments."""
+MAX_HANDLES = 64  # of runs that have ended, kept for those who ask again
+DEAF_CLIENTS = ("claude-ai",)  # they give a token for progress, and give up all the same
+Key = tuple[Path, str, Json]  # a folder, a tool and its arguments
 
 
 @dataclass(eq=False)
 class Run:
     """A delegation under way."""
 
-    key: Key
-    """The request that joins it."""
-    id: str = ""
-    """Empty while it waits for admission."""
+    key: Key  # the request that joins it
+    id: str = ""  # empty while it waits for admission
     doing: str = "waiting for other subagents to end"
-    has_handle: bool = False
-    """Whether a client was told that it goes on, and may ask for it again."""
+    has_handle: bool = False  # a client was told that it goes on, and may ask for it again
     watchers: set[ClientRequest] = field(default_factory=set[ClientRequest])
     task: "asyncio.Task[Details | None]" = field(init=False)
 
@@ -69,10 +61,6 @@ class Run:
         for request in self.watchers:
             request.progress(self.doing)
 
-    def stop(self) -> None:
-        """End it; its record has what there is so far."""
-        self.task.cancel()
-
     async def ended(self, request: ClientRequest, seconds: float) -> bool:
         """Wait so long, with progress on the way; return whether it has ended."""
         give_up = time.monotonic() + seconds
@@ -86,10 +74,7 @@ class Run:
         return self.task.done()
 
     async def perform(self, caller: Caller, project: Project) -> Details | None:
-        """Do it, and return the details of its result; with a handle, only its record has them.
-
-        A client may never ask again, and a server that lives long must not keep all that was said.
-        """
+        """Do it, and return the details of its result; with a handle, only its record has them."""
         folder, name, arguments = self.key
         caller = replace(caller, on_start=self.on_start, on_event=self.on_event)
         tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder))
@@ -97,11 +82,12 @@ class Run:
             result = await perform(tool.request(arguments), caller, project)
         except Refusal as refusal:
             result = refused(refusal)
-        except asyncio.CancelledError:  # by `stop`
-            if self.id:
+        except asyncio.CancelledError:
+            if self.id:  # its record has what there is so far
                 return None
             why = "It was stopped before a child was started."
             result = refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
+        # A client may never ask again, and a server lives long: it doesn't keep all that was said.
         return None if self.has_handle and self.id else result.details
 
 
@@ -110,8 +96,7 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
-        self._timers: tuple[asyncio.TimerHandle, ...] = ()
-        """What is done when nothing has been delegated for a while."""
+        self._timers: tuple[asyncio.TimerHandle, ...] = ()  # for when nothing is delegated
 
     async def call(
         self, request: ClientRequest, name: str, arguments: Json, project: Project, caller: Caller
@@ -124,7 +109,7 @@ class Runs:
             run.has_handle = not await run.ended(request, patience(request, config))
         except asyncio.CancelledError:
             if not run.has_handle:
-                run.stop()
+                run.task.cancel()
             raise
         if run.has_handle:
             return handle(run.id)
@@ -163,7 +148,7 @@ class Runs:
     async def close(self) -> None:
         """End all runs, and return when their children are gone."""
         for run in self._runs:
-            run.stop()
+            run.task.cancel()
         await asyncio.gather(*(run.task for run in self._runs), return_exceptions=True)
 
 

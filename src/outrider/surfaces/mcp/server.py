@@ -11,6 +11,7 @@ from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.perform import Caller
 from outrider.delegation.project import open_project
 from outrider.delegation.request import invalid
+from outrider.protocol.data import as_object
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import refused
 from outrider.settings.keys import Config
@@ -18,21 +19,15 @@ from outrider.surfaces.mcp.connection import ClientConnection, ClientRequest
 from outrider.surfaces.mcp.offer import READER, Offer
 from outrider.surfaces.mcp.results import call_result, handle, recorded_result
 from outrider.surfaces.mcp.runs import Runs, patience
-from outrider.surfaces.mcp.wire import INVALID_PARAMS, ClientSession, Json, RpcError, as_object
+from outrider.surfaces.mcp.wire import INVALID_PARAMS, ClientSession, Json, RpcError
 from outrider.surfaces.reports import REPORTS
 
-LOOK_EVERY_SECONDS = 2.0
-"""How often it is looked whether agent files have changed."""
+LOOK_EVERY_SECONDS = 2.0  # how often it is looked whether agent files have changed
 REPORT = """\
 import sys
 from outrider.surfaces.reports import report
 print(*report(sys.argv[1], sys.argv[2:]).lines(100), sep="\\n")
 """
-
-
-async def serve(session: ClientSession, offer: Offer, pending: bytes, stdout: int) -> None:
-    """Serve a client that has been greeted, beginning with what it sent meanwhile."""
-    await McpServer(session, offer, stdout).serve(pending)
 
 
 class McpServer:
@@ -73,7 +68,7 @@ class McpServer:
             project = open_project(Path(await request.root() or self._offer.folder))
             config = project.config
             if not config.subagents.enabled or name not in (READER, *config.subagents.tools):
-                raise RpcError(INVALID_PARAMS, f"There is no tool {name!r} here.")
+                raise RpcError(INVALID_PARAMS, f"There is no tool {name!r}.")
             if name == READER:
                 return await self._read_on(request, arguments, config)
             confirm = partial(self._confirm, request) if request.client.can_ask else None
@@ -100,13 +95,13 @@ class McpServer:
         """Return a page of a run's answer, when it has ended; a handle where it hasn't in time."""
         run_id = str(given.get("runId"))
         if not re.fullmatch("[0-9a-f]{8}", run_id):
-            raise invalid("runId has to be the id of a run: eight digits and letters.")
+            raise invalid(f"runId must be a run id, eight hexadecimal digits, not {run_id[:60]!r}.")
         limit = min(_number(given, "limit", config.mcp.result_bytes), config.limits.result_bytes)
         wait_ms = _number(given, "waitMs", config.mcp.reply_within_ms)
         if run := self._runs.find(run_id):
             seconds = min(wait_ms / 1000, patience(request, config))
             if given.get("stop") is True:
-                run.stop()
+                run.task.cancel()
                 seconds = float("inf")
             if not await run.ended(request, seconds):
                 return handle(run_id)
@@ -123,7 +118,7 @@ class McpServer:
         """Return a report, made in a process of its own: it loads much, and may take long."""
         name = str(request.params.get("name"))
         if name not in REPORTS or not self._offer.has_prompts():
-            raise RpcError(INVALID_PARAMS, f"There is no prompt {name!r} here.")
+            raise RpcError(INVALID_PARAMS, f"There is no prompt {name!r}.")
         words = str(as_object(request.params.get("arguments")).get("options", "")).split()
         making = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-c", REPORT, name, *words),
@@ -144,5 +139,5 @@ class McpServer:
 def _number(given: Json, name: str, default: int) -> int:
     value = given.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise invalid(f"{name} has to be a whole number from 0 on.")
+        raise invalid(f"{name} must be a whole number, 0 or more.")
     return value

@@ -20,9 +20,9 @@ def main() -> int:
             _load_asyncio()
             from asyncio import run
 
-            from outrider.surfaces.mcp.server import serve
+            from outrider.surfaces.mcp.server import McpServer
 
-            run(serve(session, offer, pending, stdout))
+            run(McpServer(session, offer, stdout).serve(pending))
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     return 0

@@ -9,9 +9,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from select import select
-from typing import Any, cast
+from typing import Any
 
 from outrider import __version__
+from outrider.protocol.data import as_object
 from outrider.protocol.errors import OutriderError
 
 HANDSHAKE_VERSIONS = ("2025-06-18", "2025-11-25")
@@ -34,11 +35,6 @@ class RpcError(OutriderError):
     def __init__(self, code: int, message: str, **data: Any) -> None:
         super().__init__(message)
         self.answer: Json = {"error": {"code": code, "message": message, "data": data}}
-
-
-def as_object(value: object) -> Json:
-    """Return a JSON object as it is, and an empty one for anything else."""
-    return cast("Json", value) if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -74,8 +70,7 @@ class ClientSession:
 
     describe: Callable[[], Json]
     list_tools: Callable[[Client], list[Json]]
-    client: Client | None = None
-    """Who sent `initialize`."""
+    client: Client | None = None  # who sent `initialize`
 
     def client_of(self, method: str, params: Json) -> Client:
         """Return who sent a request: what it says itself, else what `initialize` said."""
@@ -93,7 +88,7 @@ class ClientSession:
             raise RpcError(INVALID_REQUEST, "Send `initialize` first.")
         if version not in (None, STATELESS_VERSION):
             known = {"supported": [STATELESS_VERSION], "requested": version}
-            raise RpcError(UNSUPPORTED_VERSION, "This version isn't spoken here.", **known)
+            raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version.", **known)
         capabilities, info = meta.get(f"{META}clientCapabilities"), meta.get(f"{META}clientInfo")
         return Client(STATELESS_VERSION, as_object(capabilities), as_object(info))
 
@@ -111,7 +106,7 @@ class ClientSession:
 def read_message(line: bytes) -> Json:
     """Return the message on a line; raises `RpcError`."""
     if len(line) > MAX_MESSAGE_BYTES:
-        raise RpcError(PARSE_ERROR, f"A message has at most {MAX_MESSAGE_BYTES:,} bytes.")
+        raise RpcError(PARSE_ERROR, f"A message can have at most {MAX_MESSAGE_BYTES:,} bytes.")
     try:
         message: object = json.loads(line)
     except (ValueError, RecursionError):
@@ -119,9 +114,9 @@ def read_message(line: bytes) -> Json:
     known = as_object(message)
     is_either = isinstance(known.get("method"), str) or {"result", "error"} & set(known)
     if type(known.get("id", 0)) not in (int, str) or not is_either:
-        raise RpcError(INVALID_REQUEST, "A message has a method or a result, and a proper id.")
+        raise RpcError(INVALID_REQUEST, "Not a JSON-RPC request, notification or response.")
     if not isinstance(known.get("params", {}), dict):
-        raise RpcError(INVALID_PARAMS, "The params of a request are a JSON object.")
+        raise RpcError(INVALID_PARAMS, "`params` must be a JSON object.")
     return known
 
 
@@ -131,11 +126,7 @@ def as_line(message: Json) -> bytes:
 
 
 def greet(session: ClientSession, stdin: int, stdout: int) -> bytes | None:
-    """Answer what a client opens with before more is loaded; return what was read beyond that.
-
-    It ends when the client wants something else, or has its tools and is silent. None says that
-    the client has gone.
-    """
+    """Answer what a client opens with; return what it sent beyond that, None if it has gone."""
     pending, has_tools = b"", False
     while len(pending) < READ_BYTES:
         line, newline, rest = pending.partition(b"\n")

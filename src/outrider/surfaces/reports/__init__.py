@@ -1,13 +1,10 @@
-"""What a person can ask about Outrider, on the command line and in other surfaces.
-
-A module for each report, with `EXAMPLES`, `ARGUMENTS` and `report`.
-"""
+"""Reports for every surface: a module for each, with `EXAMPLES`, `ARGUMENTS` and `report`."""
 
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Report
 
 if TYPE_CHECKING:  # who only names the reports doesn't load `argparse`
     from outrider.surfaces.parser import CommandParser

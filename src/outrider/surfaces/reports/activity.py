@@ -7,8 +7,7 @@ from typing import Any
 from outrider.records.activity import ActivityLog, activity_summary
 from outrider.settings.places import state_home
 from outrider.surfaces.reports.logs import NOTHING
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Row, Table
+from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import count, duration
 
 EXAMPLES = """\

@@ -1,15 +1,19 @@
-"""The report `agents`: who can be delegated to here, and what each of them gets."""
+"""The report `agents`: who can be delegated to here, what each of them gets, and a new one."""
 
+import os
 from argparse import Namespace
 from dataclasses import asdict
 
+from outrider.agents.definitions import AGENT_FIELDS, is_agent_name, normal_name
 from outrider.agents.trust import Clearance
 from outrider.delegation.delegation_policy import policy_for
+from outrider.delegation.preparation import find_agent
 from outrider.delegation.project import Project, open_project
+from outrider.delegation.request import invalid
+from outrider.protocol.catalogue import DEFAULT_TOOLS
+from outrider.settings import places
 from outrider.surfaces.parser import CWD, argument, bad_call
-from outrider.surfaces.reports.one_agent import agent_report, write_new_agent
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Row, Table
+from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import warnings_of, withheld_from
 
 EXAMPLES = """\
@@ -25,7 +29,18 @@ ARGUMENTS = (
     argument("name", metavar="AGENT", nargs="*", help="show this one; 'new NAME' creates one"),
     CWD,
 )
-
+TEMPLATE = """\
+---
+{fields}
+---
+Describe here what the agent does, what it looks at and how it reports.
+Name the files and lines that support each finding, and say what you are unsure of.
+"""
+EXAMPLE_VALUES = {
+    "description": "Say in one line when to delegate to this agent.",
+    "readonly": "true",
+    "tools": ", ".join(DEFAULT_TOOLS),
+}
 STATES = {Clearance.RUN: "", Clearance.ASK: ", asks first", Clearance.REFUSE: ", off"}
 
 
@@ -35,7 +50,7 @@ def report(arguments: Namespace) -> Report:
         case []:
             return _all(open_project(arguments.cwd))
         case [name]:
-            return agent_report(name, open_project(arguments.cwd))
+            return _one(name, open_project(arguments.cwd))
         case ["new", name]:
             return write_new_agent(name)
         case _:
@@ -61,6 +76,39 @@ def _all(project: Project) -> Report:
     faults = [{"fault": text} for text in (*discovery.lost, *map(str, discovery.diagnostics))]
     tables = Table(AGENT, agents, wraps=True), Table(FAULT, faults, wraps=True)
     return Report(data, tables, warnings_of(warnings))
+
+
+def _one(name: str, project: Project) -> Report:
+    """Return all that is known of an agent; raises `Refusal` where there is none."""
+    definition = find_agent(name, project.discovery)
+    agent = {**project.about(definition), "systemPrompt": definition.system_prompt}
+    shown = {**agent, "tools": ", ".join(agent["tools"]), "withheld": withheld_from(agent)}
+    shown["systemPrompt"] = definition.system_prompt.splitlines()
+    rows = [{"name": name, "value": value} for name, value in shown.items() if value is not None]
+    tables = (Table((Column("", "name", "cyan"), Column("", "value")), rows, wraps=True),)
+    return Report({"agent": agent}, tables)
+
+
+def write_new_agent(given: str) -> Report:
+    """Write the file of a new agent of the user's; raises `Refusal` where there is one."""
+    name = normal_name(given)
+    if not is_agent_name(name):
+        raise bad_call(f"{name!r} isn't a valid name. {AGENT_FIELDS[0][2]}", "agents")
+    path = places.user_agent_folders(os.environ)[0] / f"{name}.md"
+    values = {"name": name, **EXAMPLE_VALUES}
+    lines = (
+        f"# {meaning}\n{field}: {values[field]}" if field in values else f"# {meaning}\n# {field}:"
+        for field, _, meaning in AGENT_FIELDS
+    )
+    text = TEMPLATE.format(fields="\n".join(lines))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise invalid(f"Can't write {path}: {error.strerror}.") from None
+    row, note = {"name": name, "path": str(path)}, f"edit it, then run: outrider agents {name}"
+    return Report(row, (Table((Column("", "path"),), [row], wraps=True),), (note,))
 
 
 def _lines(agent: Row) -> list[str]:

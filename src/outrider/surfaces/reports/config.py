@@ -9,8 +9,7 @@ from outrider.settings import places
 from outrider.settings.files import load_settings
 from outrider.settings.layers import Origin, effective
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Table
+from outrider.surfaces.table import Column, Report, Table
 from outrider.surfaces.text import warnings_of
 
 EXAMPLES = """\
@@ -40,11 +39,7 @@ def report(arguments: Namespace) -> Report:
         for key, value in effective(settings.config)
     }
     project = places.project_config_file(folder, os.environ)
-    files = {
-        "user": str(places.user_config_file(os.environ)),
-        "project": str(project) if project else None,
-    }
+    files = {"user": str(places.user_config_file(os.environ)), "project": project and str(project)}
     data = {"values": values, "files": files, "warnings": settings.warnings}
     rows = [{"key": name, **entry} for name, entry in values.items()]
-    notes = warnings_of(settings.warnings)
-    return Report(data, (Table(COLUMNS, rows),), notes)
+    return Report(data, (Table(COLUMNS, rows),), warnings_of(settings.warnings))

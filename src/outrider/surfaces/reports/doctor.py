@@ -1,7 +1,4 @@
-"""The report `doctor`: tries everything that a delegation needs, and tells what it found.
-
-All checks run at the same time, each for a bounded time; one that fails itself is a finding too.
-"""
+"""The report `doctor`: tries everything a delegation needs, at the same time and within limits."""
 
 import asyncio
 import os
@@ -35,8 +32,7 @@ from outrider.settings.layers import Settings, effective
 from outrider.surfaces import mcp_hosts
 from outrider.surfaces.parser import CWD, flag
 from outrider.surfaces.reports import modules
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Row, Table
+from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import as_text, count, duration, withheld_from
 from outrider.surfaces.tool_calls import search_once
 from outrider.tools.documents.start_converter import try_converter

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from outrider.surfaces.parser import argument
 from outrider.surfaces.reports import REPORTS
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Table
+from outrider.surfaces.table import Column, Report, Table
 
 EXAMPLES = "examples:\n  outrider help\n  outrider help run\n"
 ARGUMENTS = (argument("name", metavar="COMMAND", nargs="?", help="show the help for COMMAND"),)

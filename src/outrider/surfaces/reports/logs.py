@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from outrider.records.activity import ActivityLog
 from outrider.settings.places import state_home
 from outrider.surfaces.parser import argument, flag, number
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Row, Table
+from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import duration, local_time
 
 EXAMPLES = """\

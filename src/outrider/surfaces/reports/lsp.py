@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from outrider.delegation.project import Project, open_project
 from outrider.settings.layers import effective
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Row, Table
+from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import as_text, warnings_of
 from outrider.tools.lsp.known_servers import ServerDescription, configured, program_for
 from outrider.workspaces.trusted_programs import TrustedPrograms

@@ -9,8 +9,7 @@ from outrider.models.known_providers import EMBEDDED
 from outrider.models.local_servers import WELL_KNOWN, probe_local_servers
 from outrider.models.resolution import ModelChoice
 from outrider.surfaces.parser import CWD
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Table
+from outrider.surfaces.table import Column, Report, Table
 from outrider.surfaces.text import warnings_of
 
 EXAMPLES = """\

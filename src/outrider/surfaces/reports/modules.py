@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from outrider.agents.definitions import Source
-from outrider.agents.discovery import general_agent
+from outrider.agents.discovery import builtin_agent
 from outrider.delegation.project import Project, open_project
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.catalogue import CATALOGUE
@@ -14,8 +14,7 @@ from outrider.settings.keys import SEARCH_PROVIDERS
 from outrider.surfaces.mcp_hosts import HOSTS, registered
 from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.lsp import COLUMNS, language_servers
-from outrider.surfaces.reports.report import Report
-from outrider.surfaces.table import Column, Row, Table
+from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import warnings_of
 from outrider.tools.documents.start_converter import converter_state
 from outrider.tools.loading import load_tools
@@ -48,7 +47,7 @@ def _tools(project: Project) -> Iterator[Row]:
     """Yield every tool as a user's agent that lists all of them would get it."""
     own, problems = load_tools(project.config.tools.modules)
     names = (*CATALOGUE, *(tool.name for tool in own))
-    agent = replace(general_agent(), tools=names, readonly=False, source=Source.USER)
+    agent = replace(builtin_agent("general"), tools=names, readonly=False, source=Source.USER)
     withheld = {one.tool: one.reason for one in project.permit(agent, interactive=True)[0].withheld}
     for name in names:
         on = "built in" if name in CATALOGUE else "your own tool"

@@ -24,8 +24,7 @@ def _moment(given: str) -> float:
     try:
         return time.time() - milliseconds(given, "s") / 1000
     except SettingError:
-        problem = f"{given!r} is not a time: write 90m, 2d or 2026-11-16"
-        raise ArgumentTypeError(problem) from None
+        raise ArgumentTypeError(f"{given!r} is not a time: write 90m, 2d or 2026-11-16") from None
 
 
 FILTERS = (

@@ -6,9 +6,8 @@ from argparse import Namespace
 from outrider.records.runs import recorded_runs
 from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument, flag, number
-from outrider.surfaces.reports.report import Report
 from outrider.surfaces.reports.run_filters import FILTERS, delete, filtered_runs, is_filtered
-from outrider.surfaces.table import Column, Table
+from outrider.surfaces.table import Column, Report, Table
 from outrider.surfaces.text import duration, local_time
 
 EXAMPLES = """\

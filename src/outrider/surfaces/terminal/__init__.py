@@ -1,1 +1,1 @@
-"""What the command line and the chat share: writing, drawing and asking on a terminal."""
+"""What the command line and the chat share: writing and drawing on a terminal."""

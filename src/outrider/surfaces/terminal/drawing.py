@@ -1,7 +1,4 @@
-"""What is drawn on a terminal: answers, and what moves at its bottom while agents are at work.
-
-Nothing in the Markdown of a model is hidden: no address of a link, no HTML.
-"""
+"""What is drawn on a terminal: answers, and what moves at its bottom while agents are at work."""
 
 import asyncio
 import os
@@ -24,8 +21,7 @@ from rich.text import Text
 from outrider.surfaces.text import clean
 
 REFRESH_SECONDS = 0.1
-MAX_DRAWN = 4_000
-"""How many characters of an unfinished answer are drawn: as many as a screen holds."""
+MAX_DRAWN = 4_000  # characters of an unfinished answer: as many as a screen holds
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 Drawn = tuple[str, str] | SegmentLines
 # What doesn't break lines anew on a resize cuts them off; then nothing has to be done.
@@ -36,7 +32,7 @@ _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "ta
 
 
 class Answer(Markdown):
-    """A text as Markdown to draw; it can't control the terminal."""
+    """A text as Markdown to draw. It can't control the terminal, and hides no link and no HTML."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False, justify="default")
@@ -49,17 +45,12 @@ def console(file: TextIO) -> Console:
 
 
 class Moving:
-    """Lines at the bottom of a terminal, drawn anew ten times a second; others go above them.
-
-    `render` returns lines with their styles, or what else can be drawn; it is given a spinner.
-    What is typed meanwhile is not shown.
-    """
+    """Lines at the bottom of a terminal, drawn ten times a second; typed text isn't shown."""
 
     def __init__(self, file: TextIO, render: Callable[[str], Sequence[Drawn]]) -> None:
         self.console = console(file)
         self._render = render
         self._live: Live | None = None
-        self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._mode: list[Any] | None = None
         self._answered = ("", 0, SegmentLines(()))
@@ -67,7 +58,6 @@ class Moving:
 
     def start(self) -> None:
         """Begin to draw."""
-        self._begun = time.monotonic()
         with suppress(OSError, termios.error):
             self._mode = mode = termios.tcgetattr(2)
             self._set_mode([*mode[:3], mode[3] & ~termios.ECHO, *mode[4:]])
@@ -129,8 +119,7 @@ class Moving:
         self._timer = asyncio.get_running_loop().call_later(REFRESH_SECONDS, self._tick)
 
     def _group(self) -> Group:
-        ticks = int((time.monotonic() - self._begun) / REFRESH_SECONDS)
-        drawn = self._render(SPINNER[ticks % len(SPINNER)])
+        drawn = self._render(SPINNER[int(time.monotonic() / REFRESH_SECONDS) % len(SPINNER)])
         self._width = self.console.width
         self._sizes = [min(size, self._width) for one in drawn for size in _sizes(one)]
         return Group(*(_line(*one) if isinstance(one, tuple) else one for one in drawn))

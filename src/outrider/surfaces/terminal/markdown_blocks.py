@@ -10,8 +10,7 @@ class Streamed:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._last: list[str] = []
-        """The pieces of the line that isn't whole yet."""
+        self._last: list[str] = []  # the pieces of the line that isn't whole yet
         self._seen = 0
         self._fence = ""
 
@@ -36,16 +35,13 @@ class Streamed:
         for number in range(self._seen, len(self._lines)):
             line = self._lines[number]
             if mark := _FENCE.match(line):
-                self._fence = self._inside(mark[1])
+                if not self._fence:
+                    self._fence = mark[1]
+                elif mark[1].startswith(self._fence):  # a shorter one is part of the code
+                    self._fence = ""
             elif not self._fence and not line.strip():
                 blocks.append("".join(self._lines[begin : number + 1]))
                 begin = number + 1
         del self._lines[:begin]
         self._seen = len(self._lines)
         return blocks
-
-    def _inside(self, mark: str) -> str:
-        """Return the fence that code is within behind this one; a shorter one is part of it."""
-        if not self._fence:
-            return mark
-        return "" if mark.startswith(self._fence) else self._fence

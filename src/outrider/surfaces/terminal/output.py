@@ -1,8 +1,4 @@
-"""Writing to people and programs: plain text in a pipe, some colour on a terminal.
-
-The answer goes to stdout, everything else to stderr. When the reader of stdout has gone, the
-command ends without an error message.
-"""
+"""Writing to people and programs: the answer goes to stdout, everything else to stderr."""
 
 import os
 import select
@@ -18,7 +14,7 @@ from outrider.protocol import jsonl
 from outrider.protocol.envelope import Envelope, is_success
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.exit_codes import EXIT_FAILED
-from outrider.surfaces.reports.report import Report
+from outrider.surfaces.table import Report
 from outrider.surfaces.text import clean, clean_line, escape_json, warnings_of
 
 _COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 CHOSEN = ("flag", "agent file", "configuration")
 MAX_SILENCE_SECONDS = 15
 MAX_LINE = 200
-MAX_TAIL = 100_000
-"""How many characters of an answer are kept to draw its end."""
+MAX_TAIL = 100_000  # how many characters of an answer are kept to draw its end
 MAX_STEPS = 5
-MAX_STEP = 30
-"""How many columns a row has for what its agent does: the rest of it has to be seen too."""
+MAX_STEP = 30  # columns for what an agent does: the rest of its row has to be seen too
 MAX_ARGUMENTS = 500
 # The argument that says most about a call, in this order; without one, all are shown.
 MAIN_ARGUMENTS = ("pattern", "about", "command", "agent", "query", "url", "path")
@@ -61,13 +59,10 @@ class Row:
 
 
 class View:
-    """Follows an agent and its subagents: in moving lines on a terminal, which disappear.
-
-    A pipe or a log gets a line for each turn and each retry, and one now and then. The answer is
-    drawn while it comes; `keeps_answer` leaves it there, where nobody else prints it.
-    """
+    """Follows agents at work: in moving lines on a terminal, in a line for each turn elsewhere."""
 
     def __init__(self, *, keeps_answer: bool = False) -> None:
+        """`keeps_answer` says to leave the answer on the screen: nobody else prints it."""
         self._keeps_answer = keeps_answer
         self._rows: dict[str, Row] = {}
         self._answer, self._tail = Streamed(), ""
