@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from cli_door import Door
-from outrider.protocol.catalogue import CATALOGUE
+from outrider.protocol.tool_catalogue import CATALOGUE
 from outrider.testing import ScriptedModel, answer, fail
 from outrider.tools.lsp.known_servers import SERVERS
 from web_servers import serving

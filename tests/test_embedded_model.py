@@ -25,7 +25,7 @@ from outrider.models.cost import cost_of
 from outrider.models.embedded.model import respond
 from outrider.models.embedded.task import understand
 from outrider.models.failures import cut_failure
-from outrider.protocol.catalogue import DEFAULT_TOOLS
+from outrider.protocol.tool_catalogue import DEFAULT_TOOLS
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools

@@ -23,7 +23,7 @@ SIZES = {
         1_200,
     ),
     "MCP on stdio, in place of the SDK": (
-        "surfaces/mcp/connection.py surfaces/mcp/wire.py",
+        "surfaces/mcp/connection.py surfaces/mcp/handshake.py",
         "",
         400,
     ),

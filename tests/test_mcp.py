@@ -27,7 +27,7 @@ from outrider.protocol.results import refused
 from outrider.settings.keys import Config
 from outrider.surfaces.mcp import runs
 from outrider.surfaces.mcp.connection import ClientRequest
-from outrider.surfaces.mcp.wire import Client as ClientFacts
+from outrider.surfaces.mcp.handshake import Client as ClientFacts
 from outrider.testing import ScriptedModel, answer, silence_after, tool_call
 
 TASK = {"agent": "explorer", "task": "Where is main?"}

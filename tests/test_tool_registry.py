@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
-from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
 from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.protocol.tool_catalogue import CATALOGUE, CatalogueEntry
 from outrider.tools import build_error_response, build_success_response, tool
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor

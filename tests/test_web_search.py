@@ -13,9 +13,9 @@ import pytest
 from outrider.child.main import tool_executor
 from outrider.masking import Masker
 from outrider.protocol.brief import Brief
-from outrider.protocol.catalogue import CATALOGUE, SEARCH_KEYS
 from outrider.protocol.data import to_json
 from outrider.protocol.envelope import ToolCode
+from outrider.protocol.tool_catalogue import CATALOGUE, SEARCH_KEYS
 from outrider.settings.keys import SEARCH_PROVIDERS, WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         sub_agent_profile as sub_agent_profile,
     )
     from outrider.delegation.project import Project as Project, open_project as open_project
-    from outrider.protocol.catalogue import REPORT_BACK as REPORT_BACK
     from outrider.protocol.errors import (
         SUBAGENT_ERROR_CODES as SUBAGENT_ERROR_CODES,
         ErrorCode as ErrorCode,
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
         ToolResult as ToolResult,
         WithheldTool as WithheldTool,
     )
+    from outrider.protocol.tool_catalogue import REPORT_BACK as REPORT_BACK
     from outrider.protocol.usage import Usage as Usage
     from outrider.settings.keys import Config as Config
     from outrider.settings.layers import Settings as Settings
@@ -81,7 +81,7 @@ _MODULES = {
         "offered_tools register_sub_agent sub_agent_profile"
     ),
     "delegation.project": "Project open_project",
-    "protocol.catalogue": "REPORT_BACK",
+    "protocol.tool_catalogue": "REPORT_BACK",
     "protocol.errors": "SUBAGENT_ERROR_CODES ErrorCode OutriderError",
     "protocol.events": (
         "MessageEndEvent MessageUpdateEvent RetryEvent SessionEvent TaskFinishEvent "

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 
 from outrider.agents.frontmatter import Diagnostic, Field, Notes, parse_frontmatter
-from outrider.protocol import catalogue
+from outrider.protocol import tool_catalogue
 
 AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("name", True, "Name: up to 64 letters (of any script), digits, `.`, `_` and `-`."),
@@ -177,8 +177,8 @@ def _tools(field: Field, notes: Notes) -> tuple[str, ...]:
 
 
 def _tool(written: str, line: int, notes: Notes) -> str | None:
-    name, shown = catalogue.canonical(written), repr(written[:60])
-    if name in catalogue.NEVER_GIVEN:
+    name, shown = tool_catalogue.canonical(written), repr(written[:60])
+    if name in tool_catalogue.NEVER_GIVEN:
         notes.warn(line, f"tool {shown} is never given to agents; ignored")
     elif not _TOOL.fullmatch(written):
         rule = (
@@ -186,8 +186,8 @@ def _tool(written: str, line: int, notes: Notes) -> str | None:
         )
         notes.warn(line, f"tool {shown} isn't a plain name ({rule}); ignored")
         return None
-    elif not catalogue.is_own(name):
-        near = catalogue.nearest(name)
+    elif not tool_catalogue.is_own(name):
+        near = tool_catalogue.nearest(name)
         hint = _suggestion([near]) if near else "; ignored unless one of your modules provides it"
         notes.warn(line, f"unknown tool {shown}{hint}")
     return name

@@ -3,14 +3,15 @@ repository defines gets no network tool unless the user's own configuration trus
 and no tool that writes where nobody could be asked.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outrider.agents.definitions import AgentDefinition, Source
+from outrider.agents.lsp_permissions import lsp_actions_in_reach
 from outrider.agents.trust import Trust
-from outrider.protocol.catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.protocol.results import WithheldTool
-from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS, Config, value_of
+from outrider.protocol.tool_catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
+from outrider.settings.keys import Config, value_of
 
 _UNTRUSTED = "the repository that defines the agent isn't in subagents.trustedProjects"
 
@@ -75,17 +76,3 @@ def _why_not(
     if entry.writes and trust is Trust.UNASKED:
         return f"nobody could be asked, and {_UNTRUSTED}"
     return _UNTRUSTED if entry.network and trust is not Trust.TRUSTED else None
-
-
-def lsp_actions_in_reach(listed: Iterable[str], *, is_child: bool) -> tuple[str, ...]:
-    """Return which listed `lsp` actions may be used; no child gets the privileged ones."""
-    reach = READ_ONLY_LSP_ACTIONS if is_child else READ_ONLY_LSP_ACTIONS + PRIVILEGED_LSP_ACTIONS
-    return tuple(action for action in listed if action in reach)
-
-
-def why_no_lsp_action(action: str, allowed: Sequence[str]) -> str:
-    """Return why an `lsp` action is refused, in words for the one who asked."""
-    why = "subagents.allowedLspActions doesn't list it"
-    if action in PRIVILEGED_LSP_ACTIONS:
-        why = "it is never open to a child, and to others by lsp.tool.allowMutatingActions"
-    return f"{action} is not allowed: {why}. Allowed: {', '.join(allowed)}"

@@ -21,9 +21,9 @@ from outrider.models.building import request_settings
 from outrider.models.cost import cost_of, fullness
 from outrider.models.failures import Failure, classify, cut_failure
 from outrider.models.local_servers import own_endpoint
-from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.events import DroppedEvent, MessageUpdateEvent, RetryEvent
 from outrider.protocol.outcomes import FailureKind
+from outrider.protocol.tool_catalogue import REPORT_BACK
 from outrider.protocol.usage import Usage
 
 SIGN_OF_LIFE_SECONDS = 1.0

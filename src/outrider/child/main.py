@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from pydantic_ai.models import Model
 
-from outrider.agents.permissions import lsp_actions_in_reach
+from outrider.agents.lsp_permissions import lsp_actions_in_reach
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.exhaustion import on_loop_error
@@ -31,9 +31,9 @@ from outrider.models.failures import ModelUnavailable
 from outrider.processes.reaping import call_oneself, child_name, is_broken, seal
 from outrider.protocol.brief import Brief, Start
 from outrider.protocol.budget import Budget
-from outrider.protocol.catalogue import is_own, reach_network, run_commands
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
+from outrider.protocol.tool_catalogue import is_own, reach_network, run_commands
 from outrider.settings.keys import ConvertConfig, LspConfig, WebConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor

@@ -7,13 +7,13 @@ Nothing is filled in, guessed or relaxed; a report is valid as it stands, or it 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
     build_error_response,
     build_success_response,
 )
+from outrider.protocol.tool_catalogue import REPORT_BACK
 from outrider.schemas.arguments import CallArguments, read_arguments
 from outrider.schemas.output_schema import CompiledSchema, Fault, JudgedReport, load_schema
 

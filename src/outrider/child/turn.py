@@ -24,7 +24,6 @@ from outrider.child.report_back import (
 )
 from outrider.models.failures import Failure
 from outrider.protocol.budget import Budget
-from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
@@ -41,6 +40,7 @@ from outrider.protocol.events import (
     TurnEndEvent,
     TurnStartEvent,
 )
+from outrider.protocol.tool_catalogue import REPORT_BACK
 from outrider.schemas.arguments import CallArguments, read_arguments
 from outrider.schemas.output_schema import JudgedReport
 from outrider.tools.executor import ToolExecutor, ToolOutcome

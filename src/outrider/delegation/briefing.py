@@ -5,9 +5,9 @@ import sys
 
 from outrider.delegation.preparation import Prepared
 from outrider.protocol.brief import Brief, BudgetLimits
-from outrider.protocol.catalogue import REPORT_BACK, reach_network
 from outrider.protocol.data import to_json
 from outrider.protocol.jsonl import without_surrogates
+from outrider.protocol.tool_catalogue import REPORT_BACK, reach_network
 from outrider.records.runs import RunRecorder
 
 MAX_TURN_MS = 86_400_000

@@ -9,7 +9,7 @@ from outrider.delegation.depth import current_depth
 from outrider.delegation.preparation import Prepared
 from outrider.processes.hiding import hide_environment
 from outrider.protocol.brief import RUN_VARIABLE
-from outrider.protocol.catalogue import keys_of, run_commands
+from outrider.protocol.tool_catalogue import keys_of, run_commands
 
 
 def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:

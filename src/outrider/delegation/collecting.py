@@ -6,10 +6,10 @@ from outrider.delegation.event_masking import MaskedEvent
 from outrider.delegation.output_limits import Flooded
 from outrider.models.resolution import shown_model
 from outrider.protocol import events
-from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.envelope import is_success
 from outrider.protocol.receipt import Receipt
 from outrider.protocol.results import Streaming
+from outrider.protocol.tool_catalogue import REPORT_BACK
 from outrider.protocol.usage import Usage
 from outrider.records.activity import KINDS, ActivityLog, of_call
 from outrider.records.runs import RunRecorder

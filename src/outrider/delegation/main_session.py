@@ -25,12 +25,12 @@ from outrider.delegation.request import Request, check_input, invalid
 from outrider.delegation.session_history import history_of
 from outrider.protocol import envelope
 from outrider.protocol.brief import HostTool, MainTurn
-from outrider.protocol.catalogue import CATALOGUE, run_commands
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import Refusal
 from outrider.protocol.events import Event, ParentRequestEvent
 from outrider.protocol.jsonl import without_surrogates
 from outrider.protocol.results import ToolResult, refused
+from outrider.protocol.tool_catalogue import CATALOGUE, run_commands
 from outrider.records.runs import RecordedRun, RunRecorder, find_run, recorded_runs
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS
 from outrider.settings.places import runs_folder

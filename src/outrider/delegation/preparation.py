@@ -23,8 +23,8 @@ from outrider.delegation.request import (
 )
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.brief import MainTurn
-from outrider.protocol.catalogue import DEFAULT_TOOLS
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.tool_catalogue import DEFAULT_TOOLS
 from outrider.runtimes.capabilities import RuntimeKind, runtime_kind
 from outrider.settings.keys import Config
 

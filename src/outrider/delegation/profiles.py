@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outrider.agents.discovery import builtin_agent
-from outrider.protocol.catalogue import REPORT_BACK
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import SingleResult, ToolResult, refused
+from outrider.protocol.tool_catalogue import REPORT_BACK
 from outrider.settings.keys import Config
 
 if TYPE_CHECKING:  # a host lists its tools before it loads what they need

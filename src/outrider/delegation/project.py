@@ -21,8 +21,8 @@ from outrider.delegation.request import working_directory
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
 from outrider.models.resolution import ModelChoice, other_choices
-from outrider.protocol.catalogue import CATALOGUE, is_own
 from outrider.protocol.data import to_json
+from outrider.protocol.tool_catalogue import CATALOGUE, is_own
 from outrider.runtimes.capabilities import ModelWishes, runtime_kind
 from outrider.settings import places
 from outrider.settings.files import load_settings

@@ -10,8 +10,8 @@ from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.protocol import jsonl
-from outrider.protocol.catalogue import is_own
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.tool_catalogue import is_own
 from outrider.schemas.output_schema import SchemaError, load_schema
 
 MAX_TASK_BYTES = 4 << 20

@@ -81,7 +81,9 @@ class SubagentsConfig:
     )
     disabled: tuple[str, ...] = _key((), "Agents to switch off.", project=ProjectRule.ADD)
     mask_tool_results: str = _key(
-        "readonly", "Children with masked tool results.", choices=("readonly", "always", "never")
+        "readonly",
+        "Which children get tool results with secrets masked.",
+        choices=("readonly", "always", "never"),
     )
     tools: tuple[str, ...] = _key(
         ("subagent",), "Tools a host offers to its model.", choices=("subagent", "Task", "Explore")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module, metadata
 
-from outrider.protocol.catalogue import CATALOGUE, is_own
+from outrider.protocol.tool_catalogue import CATALOGUE, is_own
 from outrider.tools.registry import Tool, collect_tools
 
 ENTRY_POINT_GROUP = "outrider.tools"

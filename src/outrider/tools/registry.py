@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol, TypeVar, cast
 
-from outrider.protocol.catalogue import CATALOGUE, CatalogueEntry
+from outrider.protocol.tool_catalogue import CATALOGUE, CatalogueEntry
 from outrider.tools.context import ChildSession, ToolContext
 from outrider.tools.formatting import Formatter, Keep
 from outrider.tools.signatures import Signature, describe, read_signature

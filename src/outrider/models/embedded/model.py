@@ -33,8 +33,8 @@ from outrider.models.embedded.planning import next_calls
 from outrider.models.embedded.report import ABOUT, embedded_report
 from outrider.models.embedded.task import understand
 from outrider.models.known_providers import EMBEDDED
-from outrider.protocol.catalogue import REPORT_BACK, SUBAGENT
 from outrider.protocol.envelope import is_success
+from outrider.protocol.tool_catalogue import REPORT_BACK, SUBAGENT
 
 NO_CODE = (
     "There is no code in this folder, so there is nothing to look up. The embedded model finds and "

@@ -14,8 +14,8 @@ from itertools import count
 from urllib.parse import unquote, urlsplit
 
 from outrider.protocol.data import as_object
-from outrider.surfaces.mcp import wire
-from outrider.surfaces.mcp.wire import Client, ClientSession, Json, RequestId, RpcError
+from outrider.surfaces.mcp import handshake
+from outrider.surfaces.mcp.handshake import Client, ClientSession, Json, RequestId, RpcError
 
 MAX_UNREAD_BYTES = 1 << 20  # with more waiting for a client to read, progress is left out
 MAX_WAIT_SECONDS = 2.0  # for a client to name its roots, and to read its last answers
@@ -118,7 +118,7 @@ class ClientConnection:
     def _on_readable(self) -> None:
         data = b""
         with suppress(OSError):
-            data = os.read(self._stdin, wire.READ_BYTES)
+            data = os.read(self._stdin, handshake.READ_BYTES)
         self._feed(data)
         if not data:
             self.closed.set()
@@ -129,17 +129,17 @@ class ClientConnection:
             whole, self._incoming = bytes(self._incoming + line), bytearray()
             try:
                 if whole.strip():
-                    self._take(wire.read_message(whole))
+                    self._take(handshake.read_message(whole))
             except RpcError as error:
                 self.send({"id": None, **error.answer})
         self._incoming += rest
-        del self._incoming[wire.MAX_MESSAGE_BYTES + 1 :]  # enough to know that it is too long
+        del self._incoming[handshake.MAX_MESSAGE_BYTES + 1 :]  # enough to know that it is too long
 
     def send(self, message: Json) -> None:
         """Send one message."""
         if not self.outgoing:
             self._loop.add_writer(self._stdout, self._on_writable)
-        self.outgoing += wire.as_line(message)
+        self.outgoing += handshake.as_line(message)
 
     def _on_writable(self) -> None:
         try:
@@ -166,7 +166,7 @@ class ClientConnection:
         elif method == "notifications/roots/list_changed":
             self._roots = None
         elif request_id in self._running:
-            raise RpcError(wire.INVALID_REQUEST, f"The request id {request_id!r} is in use.")
+            raise RpcError(handshake.INVALID_REQUEST, f"The request id {request_id!r} is in use.")
         elif request_id is not None:
             task = self._running[request_id] = self._loop.create_task(self._answer(message))
             task.add_done_callback(lambda _: self._running.pop(request_id, None))
@@ -181,7 +181,7 @@ class ClientConnection:
             answer = error.answer
         except Exception as error:
             fault = f"This is a bug in Outrider: {type(error).__name__}: {error}"
-            answer = RpcError(wire.INTERNAL_ERROR, fault).answer
+            answer = RpcError(handshake.INTERNAL_ERROR, fault).answer
         self.send({"id": message["id"], **answer})
 
     async def _result(self, method: str, message: Json) -> Json:
@@ -189,7 +189,7 @@ class ClientConnection:
         client = self._session.client_of(method, params)
         result = self._session.opening(client, method)
         if result is None and method not in self._handlers:
-            raise RpcError(wire.METHOD_NOT_FOUND, f"Unknown method {method!r}.")
+            raise RpcError(handshake.METHOD_NOT_FOUND, f"Unknown method {method!r}.")
         if result is None:
             request = ClientRequest(message["id"], params, client, self)
             result = await self._handlers[method](request)
@@ -213,7 +213,7 @@ class ClientConnection:
 
     async def _listen(self, request: ClientRequest) -> Json:
         """Keep a client of the stateless era informed, until it cancels this."""
-        about = {"_meta": {f"{wire.META}subscriptionId": request.id}}
+        about = {"_meta": {f"{handshake.META}subscriptionId": request.id}}
         wanted = as_object(request.params.get("notifications")).get("toolsListChanged") is True
         told = {"notifications": {"toolsListChanged": True} if wanted else {}}
         self.notify("notifications/subscriptions/acknowledged", {**about, **told})

@@ -14,7 +14,7 @@ from outrider.protocol.errors import Refusal
 from outrider.protocol.text import one_line, printable
 from outrider.settings.files import load_settings
 from outrider.settings.keys import DEFAULTS, Config
-from outrider.surfaces.mcp.wire import Client, Json
+from outrider.surfaces.mcp.handshake import Client, Json
 
 MAX_DESCRIPTION_BYTES = 1100  # about 250 tokens
 MAX_AGENT_CHARACTERS = 90

@@ -13,8 +13,8 @@ from outrider.protocol.results import Details, ErrorInfo
 from outrider.protocol.usage import Usage
 from outrider.records.runs import OUTPUT, find_run
 from outrider.settings.places import runs_folder
+from outrider.surfaces.mcp.handshake import Json
 from outrider.surfaces.mcp.offer import READER
-from outrider.surfaces.mcp.wire import Json
 from outrider.surfaces.text import count
 
 MAX_FAULTS = 10

@@ -22,8 +22,8 @@ from outrider.protocol.results import Details, refused
 from outrider.runtimes.native.fork_client import hosted_fork_server
 from outrider.settings.keys import Config
 from outrider.surfaces.mcp.connection import ClientRequest
+from outrider.surfaces.mcp.handshake import Json
 from outrider.surfaces.mcp.results import call_result, handle, recorded_result
-from outrider.surfaces.mcp.wire import Json
 from outrider.surfaces.text import as_text, clean_line, fit
 
 PROGRESS_EVERY_SECONDS = 10.0

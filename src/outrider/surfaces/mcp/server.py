@@ -16,10 +16,10 @@ from outrider.protocol.errors import Refusal
 from outrider.protocol.results import refused
 from outrider.settings.keys import Config
 from outrider.surfaces.mcp.connection import ClientConnection, ClientRequest
+from outrider.surfaces.mcp.handshake import INVALID_PARAMS, ClientSession, Json, RpcError
 from outrider.surfaces.mcp.offer import READER, Offer
 from outrider.surfaces.mcp.results import call_result, handle, recorded_result
 from outrider.surfaces.mcp.runs import Runs, patience
-from outrider.surfaces.mcp.wire import INVALID_PARAMS, ClientSession, Json, RpcError
 from outrider.surfaces.reports import REPORTS
 
 LOOK_EVERY_SECONDS = 2.0  # how often it is looked whether agent files have changed

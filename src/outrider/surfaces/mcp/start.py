@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+from outrider.surfaces.mcp.handshake import ClientSession, greet
 from outrider.surfaces.mcp.offer import Offer
-from outrider.surfaces.mcp.wire import ClientSession, greet
 
 
 def main() -> int:

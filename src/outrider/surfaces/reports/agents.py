@@ -10,7 +10,7 @@ from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.preparation import find_agent
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import invalid
-from outrider.protocol.catalogue import DEFAULT_TOOLS
+from outrider.protocol.tool_catalogue import DEFAULT_TOOLS
 from outrider.settings import places
 from outrider.surfaces.parser import CWD, argument, bad_call
 from outrider.surfaces.table import Column, Report, Row, Table

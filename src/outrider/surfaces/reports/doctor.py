@@ -21,9 +21,9 @@ from outrider.models.resolution import ModelChoice, is_embedded, needs
 from outrider.processes.confinement import why_no_network_namespace
 from outrider.processes.reaping import command_line
 from outrider.processes.threads import in_thread
-from outrider.protocol.catalogue import CATALOGUE
 from outrider.protocol.envelope import ToolFault
 from outrider.protocol.errors import Refusal
+from outrider.protocol.tool_catalogue import CATALOGUE
 from outrider.records.runs import left_over
 from outrider.runtimes.pi.choices import INSTALL
 from outrider.settings import places

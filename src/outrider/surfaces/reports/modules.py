@@ -9,7 +9,7 @@ from outrider.agents.definitions import Source
 from outrider.agents.discovery import builtin_agent
 from outrider.delegation.project import Project, open_project
 from outrider.models.resolution import ModelChoice
-from outrider.protocol.catalogue import CATALOGUE
+from outrider.protocol.tool_catalogue import CATALOGUE
 from outrider.settings.keys import SEARCH_PROVIDERS
 from outrider.surfaces.mcp_hosts import HOSTS, registered
 from outrider.surfaces.parser import CWD

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
-from outrider.agents.permissions import why_no_lsp_action
+from outrider.agents.lsp_permissions import why_no_lsp_action
 from outrider.settings.keys import LspConfig
 from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.lsp import known_servers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from outrider.masking import Masker
-from outrider.protocol.catalogue import SEARCH_KEYS
+from outrider.protocol.tool_catalogue import SEARCH_KEYS
 from outrider.settings.keys import WebConfig
 from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.web.leaks import OutgoingGuard
