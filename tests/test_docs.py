@@ -23,6 +23,8 @@ NOT_RUN = {"markdown", "mermaid", "diff", "text"}
 RUN_BY_CI = {
     "python3 dev test": (".ci/run", "python3 dev test"),
     "python3 dev test --quick": ("dev", '"--quick"'),
+    "python3 dev test --all": (".ci/run", "python3 dev test --all"),
+    ".ci/run": (".ci/run", "python3 dev test --all"),
     "pip install .": ("dev", "pip_install(place"),
     "pipx install .": ("dev", '"pipx", "install"'),
     "uvx --from . outrider doctor": ("dev", '"uvx", "--from"'),

@@ -274,14 +274,6 @@ def test_a_session_that_cannot_be_masked_is_not_kept(tmp_path: Path) -> None:
         assert not kept.exists()
 
 
-async def test_an_older_pi_is_not_run_beside_a_repositorys_settings(world: Path) -> None:
-    use(installed_pi("0.73.1"))
-    (world / ".pi").mkdir()
-    (world / ".pi/settings.json").write_text('{"shellPath": "./evil"}')
-    run = single(await subagent("finder", "Look.", model="mine:scripted"))
-    assert run.outcome == "failed" and "would follow" in (run.error or "")
-
-
 async def test_its_files_have_no_name_and_its_session_stays_masked(newest: Pi, world: Path) -> None:
     (world / "key.txt").write_text(f"OPENAI_API_KEY={KEY}\n")
     found: dict[str, Any] = {}
@@ -328,30 +320,18 @@ def test_a_parent_killed_with_sigkill_takes_pi_along_and_leaves_no_file(
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-@pytest.mark.parametrize(
-    ("answers", "outcome", "value"),
-    [
-        (['{"n": 1}'], "completed", {"n": 1}),
-        (["I think it is 2.", '```json\n{"n": 2}\n```'], "completed", {"n": 2}),
-        (['{"n": "x"}', '{"n": "y"}'], "schema_failed", None),
-    ],
-)
 async def test_an_answer_has_to_fit_the_schema_at_the_second_attempt(
-    newest: Pi, world: Path, answers: list[str], outcome: str, value: Any
+    newest: Pi, world: Path
 ) -> None:
-    with ScriptedModel([answer(text) for text in answers]) as server:
+    with ScriptedModel([answer("I think it is 2."), answer('```json\n{"n": 2}\n```')]) as server:
         write_models(Path(os.environ["HOME"]), {"mine": server.base_url})
         result = await subagent("finder", "How many?", model="mine:scripted", output_schema=SCHEMA)
     run = single(result)
-    assert (run.outcome, run.structured_output) == (outcome, value)
-    assert run.usage.turns == len(answers) == len(server.requests)
+    assert (run.outcome, run.structured_output) == ("completed", {"n": 2})
+    assert run.usage.turns == len(server.requests) == 2
     assert '"required": ["n"]' in str(server.requests[0].messages[0]["content"])
-    if len(answers) == 2:  # in the same session, with what was wrong
-        said = json.dumps(server.requests[1].messages)
-        assert "How many?" in said and "can't be delivered" in said
-    if outcome != "completed":
-        assert run.schema_faults is not None and run.schema_faults[0]["path"] == "$.n"
-        assert run.last_report == {"n": "y"}
+    said = json.dumps(server.requests[1].messages)  # in the same session, with what was wrong
+    assert "How many?" in said and "can't be delivered" in said
 
 
 async def test_without_pi_the_result_says_how_to_install_it(world: Path) -> None:

@@ -1,0 +1,146 @@
+"""How pi is called and heard, with a program that speaks as it does: `test_pi.py` has pi itself."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outrider import subagent
+from outrider.protocol.outcomes import Outcome
+from outrider.protocol.results import SingleResult
+from pi_door import write_agent
+
+KEY = "sk-proj-Zx81kQpR0aB7dEfGh2JkLmN4oPqRsTuV"
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+PROGRAM = """#!{python} -S
+import json, sys
+from pathlib import Path
+
+def content(option):
+    return Path(arguments[arguments.index(option) + 1]).read_text()
+
+arguments = sys.argv[1:]
+files = [one[1:] for one in arguments if one.startswith("@")]
+calls = Path(__file__).with_name("calls.jsonl")
+texts = json.loads(Path(__file__).with_name("texts.json").read_text())
+text = texts[len(calls.read_text().splitlines()) if calls.exists() else 0]
+call = {{"arguments": arguments, "prompt": content("--system-prompt")}}
+call |= {{"files": [Path(file).read_text() for file in files]}}
+with calls.open("a") as file:
+    file.write(json.dumps(call) + "\\n")
+with open(arguments[arguments.index("--session") + 1], "a") as session:
+    session.write(json.dumps({{"task": arguments[-1]}}) + "\\nhalf a li")
+if text is None:
+    sys.exit(3)
+message = {{"role": "assistant", "content": [{{"type": "text", "text": text}}]}}
+message["usage"] = {{"input": 7, "output": 3}}
+for event in (
+    {{"type": "turn_start"}},
+    {{"type": "message_start", "message": {{**message, "content": [], "stopReason": "pending"}}}},
+    {{"type": "message_end", "message": {{**message, "stopReason": "stop"}}}},
+    {{"type": "turn_end"}},
+    {{"type": "agent_end", "messages": []}},
+):
+    print(json.dumps(event, separators=(",", ":")), flush=True)
+"""
+
+
+class Pi:
+    """A program `pi` that gives these answers, and a note of how it was called for each."""
+
+    def __init__(self, folder: Path, *texts: str | None, version: str = "0.87.1") -> None:
+        self.folder = folder
+        folder.mkdir()
+        about = {"name": "@some/pi-coding-agent", "version": version}
+        (folder / "package.json").write_text(json.dumps(about))
+        (folder / "texts.json").write_text(json.dumps(texts))
+        (folder / "pi").write_text(PROGRAM.format(python=sys.executable))
+        (folder / "pi").chmod(0o755)
+        os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+        write_agent(Path(os.environ["HOME"]), "finder", "tools: read, ls, lsp")
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        lines = (self.folder / "calls.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+async def run(task: str, schema: Any = None) -> SingleResult:
+    result = await subagent("finder", task, schema, model="mine:scripted")
+    assert len(result.details.results) == 1, result.text
+    return result.details.results[0]
+
+
+async def test_pi_is_told_its_role_tools_model_and_task(world: Path, tmp_path: Path) -> None:
+    pi = Pi(tmp_path / "pi", "It is here.")
+    ended = await run("Find it.")
+    assert (ended.outcome, ended.output) == (Outcome.COMPLETED, "It is here.")
+    assert (ended.usage.input, ended.usage.output, ended.usage.turns) == (7, 3, 1)
+    [call] = pi.calls
+    given = call["arguments"]
+    assert "You find things." in call["prompt"]
+    assert given[given.index("--tools") + 1] == "read,ls"
+    assert given[-1] == "Task: Find it."
+    assert "--no-approve" in given and "--no-extensions" in given
+    assert [one.reason for one in ended.withheld] == ["pi has no such tool"]
+
+
+async def test_the_session_of_pi_is_kept_masked_also_where_it_was_cut(
+    world: Path, tmp_path: Path
+) -> None:
+    Pi(tmp_path / "pi", "Seen.")
+    ended = await run(f"Use OPENAI_API_KEY={KEY}")
+    kept = Path(ended.session_file or "").with_name("pi-session.jsonl")
+    assert "[masked:" in kept.read_text() and kept.read_text().endswith("half a li\n")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert all(KEY not in path.read_text() for path in kept.parent.iterdir() if path.is_file())
+
+
+async def test_a_long_task_comes_as_a_file(world: Path, tmp_path: Path) -> None:
+    pi = Pi(tmp_path / "pi", "Read.")
+    task = "Find it. " + "x" * 100_000 + " END"
+    assert (await run(task)).outcome is Outcome.COMPLETED
+    assert pi.calls[0]["files"] == [task]
+
+
+@pytest.mark.parametrize(
+    ("texts", "outcome", "value"),
+    [
+        (["It is 2.", '```json\n{"n": 2}\n```'], Outcome.COMPLETED, {"n": 2}),
+        (['{"n": "x"}', '{"n": "y"}'], Outcome.SCHEMA_FAILED, None),
+    ],
+)
+async def test_an_answer_that_does_not_fit_the_schema_is_asked_for_once_more(
+    world: Path, tmp_path: Path, texts: list[str], outcome: Outcome, value: Any
+) -> None:
+    pi = Pi(tmp_path / "pi", *texts)
+    ended = await run("How many?", SCHEMA)
+    assert (ended.outcome, ended.structured_output) == (outcome, value)
+    first, second = pi.calls
+    assert '"required": ["n"]' in first["prompt"]
+    assert "can't be delivered" in second["arguments"][-1]
+    if value is None:
+        assert ended.last_report == {"n": "y"} and ended.schema_faults
+
+
+async def test_a_pi_that_only_ends_has_failed(world: Path, tmp_path: Path) -> None:
+    Pi(tmp_path / "pi", None)
+    ended = await run("Find it.")
+    assert ended.outcome is Outcome.FAILED and ended.exit_code != 0
+    assert not ended.output
+
+
+async def test_an_older_pi_is_not_run_beside_a_repository_s_settings(
+    world: Path, tmp_path: Path
+) -> None:
+    pi = Pi(tmp_path / "pi", "Old.", version="0.73.1")
+    assert (await run("Find it.")).outcome is Outcome.COMPLETED
+    assert "--no-approve" not in pi.calls[0]["arguments"]
+    (world / ".pi").mkdir()
+    (world / ".pi/settings.json").write_text('{"shellPath": "./evil"}')
+    ended = await run("Find it.")
+    assert ended.outcome is Outcome.FAILED and "would follow" in (ended.error or "")
+    assert len(pi.calls) == 1
