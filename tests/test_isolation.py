@@ -145,6 +145,7 @@ import os, subprocess, sys
 from outrider import subagent_sync
 
 os.environ["CHANGED_API_TOKEN"] = "a new value"
+del os.environ["DROPPED_API_TOKEN"]
 for _ in range(2):
     may_write = {"subagents.allowWrite": True, "subagents.trustedProjects": ["/"]}
     result = subagent_sync("writer", "Look.", model=sys.argv[1], config=may_write)
@@ -165,6 +166,7 @@ def test_a_command_cannot_read_the_keys_of_the_program_that_delegates(world: Pat
     with ScriptedModel([look, answer("Ran.")] * 2) as server:
         env = {**os.environ, **COLD, **server.environment}
         env |= {"SOME_API_TOKEN": canary, "CHANGED_API_TOKEN": f"{canary}-too"}
+        env |= {"DROPPED_API_TOKEN": f"{canary}-as-well"}
         command = [sys.executable, "-c", EMBEDDING, server.model]
         subprocess.run(command, env=env, cwd=world, check=True, timeout=110)
     for number in (1, 3):

@@ -329,19 +329,91 @@ async def test_a_provider_that_asks_for_patience_gets_it_from_all() -> None:
         assert time.monotonic() >= until
 
 
-async def test_who_waits_for_a_provider_holds_no_place_and_keeps_their_turn() -> None:
+async def test_who_waits_for_a_provider_holds_no_place() -> None:
     admission, order = ProcessAdmission(), []
     admission.pause("busy", 3_600)
+    admission.pause("busy", 0.001)  # a shorter one doesn't end it
 
     async def visit(name: str, provider: str) -> None:
         async with admission.enter(1, provider):
             order.append(name)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
 
     patient = asyncio.ensure_future(visit("patient", "busy"))
     await asyncio.gather(*(visit(str(number), "idle") for number in range(3)))
     assert order == ["0", "1", "2"] and not patient.done()
     patient.cancel()
+
+
+async def test_who_slept_out_a_pause_comes_before_those_who_came_later() -> None:
+    admission, order = ProcessAdmission(), []
+
+    async def visit(name: str, provider: str) -> None:
+        async with admission.enter(1, provider):
+            order.append(name)
+
+    async with admission.enter(1, "idle"):
+        admission.pause("busy", 0.02)
+        visits = [asyncio.ensure_future(visit("first", "busy"))]
+        visits += [asyncio.ensure_future(visit("second", "idle"))]
+        while len(admission._queue) < 2:
+            await asyncio.sleep(0.01)
+    await asyncio.gather(*visits)
+    assert order == ["first", "second"]
+
+
+async def test_who_slept_and_has_room_does_not_wait_for_one_with_a_lower_limit() -> None:
+    admission = ProcessAdmission()
+    admission.pause("busy", 0.02)
+
+    async def visit(limit: int, provider: str) -> None:
+        async with admission.enter(limit, provider):
+            pass
+
+    async with admission.enter(1, "idle"):
+        first = asyncio.ensure_future(visit(2, "busy"))
+        await asyncio.sleep(0)
+        modest = asyncio.ensure_future(visit(1, "idle"))
+        await first
+    await modest
+
+
+async def test_who_is_told_of_a_pause_and_gives_up_gives_back_no_place() -> None:
+    admission, inside = ProcessAdmission(), []
+
+    async def visit(provider: str) -> None:
+        async with admission.enter(1, provider):
+            inside.append(provider)
+            await asyncio.Event().wait()
+
+    async with admission.enter(1, "busy"):
+        waiter = asyncio.ensure_future(visit("busy"))
+        await asyncio.sleep(0)
+        admission.pause("busy", 3_600)
+    waiter.cancel()
+    await asyncio.wait({waiter})
+    two = [asyncio.ensure_future(visit("idle")) for _ in range(2)]
+    while not inside or len(admission._queue) < 1:
+        await asyncio.sleep(0)
+    assert inside == ["idle"]
+    for one in two:
+        one.cancel()
+    await asyncio.wait(two)
+
+
+async def test_one_with_a_low_limit_who_waits_for_a_provider_holds_nobody_back() -> None:
+    admission = ProcessAdmission()
+
+    async def visit(limit: int, provider: str) -> None:
+        async with admission.enter(limit, provider):
+            pass
+
+    async with admission.enter(1, "busy"):
+        paused = asyncio.ensure_future(visit(1, "busy"))
+        await asyncio.sleep(0)
+        admission.pause("busy", 3_600)
+        await visit(8, "idle")
+    paused.cancel()
 
 
 async def test_a_pause_that_begins_while_somebody_waits_lets_the_others_pass() -> None:

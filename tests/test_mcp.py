@@ -19,15 +19,17 @@ from mcp import Client, MCPError, StdioServerParameters
 from cli_door import Door, wait_until
 from conftest import unmeasured_environment
 from npm import installed
+from outrider import subagent
 from outrider.delegation import perform
-from outrider.delegation.perform import Caller
 from outrider.delegation.project import open_project
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.results import refused
+from outrider.records.runs import RESULT
 from outrider.settings.keys import Config
 from outrider.surfaces.mcp import runs
 from outrider.surfaces.mcp.connection import ClientRequest
 from outrider.surfaces.mcp.handshake import Client as ClientFacts
+from outrider.surfaces.mcp.results import call_result, recorded_result
 from outrider.testing import ScriptedModel, answer, silence_after, tool_call
 
 TASK = {"agent": "explorer", "task": "Where is main?"}
@@ -356,7 +358,7 @@ async def test_a_client_that_gave_a_token_hears_something_while_nothing_happens(
     request, told = request_with(progressToken="t")
     run = runs.Run((Path(), "subagent", {}))
     run.task = asyncio.create_task(asyncio.sleep(60))
-    waiting = asyncio.create_task(run.ended(request, float("inf")))
+    waiting = asyncio.create_task(run.wait_for_end(request, float("inf")))
     while len(told) < 3:
         await asyncio.sleep(0.001)
     assert {one["progressToken"] for one in told} == {"t"}
@@ -381,13 +383,16 @@ def hold_calls(monkeypatch, tmp_path, **settings):
             await go_on.wait()
         return refused(Refusal(ErrorCode.UNKNOWN_AGENT, "Nobody."))
 
-    monkeypatch.setattr(perform, "perform_prepared", wait)
+    monkeypatch.setattr(perform, "perform_recorded", wait)
     project = open_project(tmp_path, {**os.environ, **settings})
     all_runs, (request, _) = runs.Runs(), request_with()
 
     async def delegate(task, **more):
         arguments = {"agent": "explorer", "task": task, **more}
-        return await all_runs.call(request, "subagent", arguments, project, Caller(project.env))
+        try:
+            return await all_runs.call(request, "subagent", arguments, project, None)
+        except Refusal as refusal:
+            return call_result(refused(refusal).details, 0)
 
     return delegate, begun, go_on
 
@@ -432,3 +437,14 @@ async def test_the_fork_server_ends_when_the_last_run_is_long_over(tmp_path, wor
     go_on.set()
     await long_one
     await asyncio.wait_for(killed.wait(), 60)
+
+
+@pytest.mark.parametrize("change", [{"outcome": "landed"}, {"exitCode": None}])
+async def test_the_record_of_another_version_is_shown_as_far_as_it_goes(world, change):
+    result = await subagent("explorer", "Where is main?", model="embedded")
+    file = Path(result.result.session_file).parent / RESULT
+    data = json.loads(file.read_text())
+    data["details"]["results"][0] |= change
+    file.write_text(json.dumps(data))
+    shown = recorded_result(result.details.run_id, 10_000)
+    assert "embedded model" in shown["structuredContent"]["answer"]

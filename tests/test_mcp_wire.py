@@ -282,3 +282,40 @@ print(*sys.modules, file=sys.stderr)
     heavy = {"asyncio", "argparse", "orjson", "jsonschema_rs", "pydantic", "rich", "mcp", "ssl"}
     assert not heavy & loaded
     assert "outrider.delegation.perform" not in loaded
+
+
+def ask_for_local_agent(door, model, **environ):
+    """Return a client whose call waits for the person's answer, the call, and the question."""
+    door.write_agent("local", "description: Of this repository.")
+    client = RawClient(door, environment(model, **environ))
+    client.initialize(elicitation={})
+    call = client.begin("subagent", {"agent": "local", "task": "Go."})
+    return client, call, client.receive()
+
+
+def test_an_error_as_the_answer_to_a_question_is_no_yes(door):
+    with ScriptedModel([answer("Done.")]) as model:
+        client, call, question = ask_for_local_agent(door, model)
+        said = {"id": question["id"], "error": {"code": -1, "message": "dismissed"}}
+        client.send_line(json.dumps({"jsonrpc": "2.0", **said}).encode())
+        assert client.wait_for(id=call)["result"]["structuredContent"]["outcome"] == "refused"
+        assert client.close() == 0 and not model.requests
+
+
+def test_the_time_that_a_person_takes_to_answer_does_not_count(door):
+    """A handle for a run that hasn't begun would say that it waits for others."""
+    with ScriptedModel([answer("Done.")]) as model:
+        at_once = {"OUTRIDER_MCP__REPLY_WITHIN_MS": "1"}
+        client, call, question = ask_for_local_agent(door, model, **at_once)
+        assert client.ask("ping")["result"] == {}
+        said = {"id": question["id"], "result": {"action": "decline"}}
+        client.send_line(json.dumps({"jsonrpc": "2.0", **said}).encode())
+        assert client.wait_for(id=call)["result"]["structuredContent"]["outcome"] == "refused"
+        assert client.close() == 0
+
+
+def test_the_state_of_a_stateless_client_that_is_not_ours_is_refused(fresh):
+    roots = {"io.modelcontextprotocol/clientCapabilities": {"roots": {}}}
+    params = {"name": "subagent", "arguments": TASK, "_meta": STATELESS | roots}
+    params["requestState"] = "nonsense"
+    assert fresh.ask("tools/call", **params)["error"]["code"] == -32602

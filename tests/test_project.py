@@ -115,3 +115,28 @@ async def test_a_project_that_is_open_is_not_opened_again_for_a_delegation(
     monkeypatch.setattr(preparation, "open_project", fail)
     request = Request("explorer", "Where is main?", model="embedded", cwd=world)
     assert (await perform(request, Caller(opened.env), opened)).completed
+
+
+async def test_an_environment_that_its_owner_changes_later_is_read_again(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project, "SETTLED_SECONDS", -1)
+    env, secret = dict(os.environ), "hunter2-and-some-very-long-secret-9f8e7d6c5b"
+    request = Request("explorer", f"Where is {secret}?", model="embedded")
+    await perform(request, Caller(env))
+    env |= {"MY_SERVICE_TOKEN": secret, "OUTRIDER_SUBAGENTS__MAX_CONCURRENT": "3"}
+    result = await perform(request, Caller(env))
+    assert result.result is not None and secret not in result.result.task
+    assert open_project(world, env).config.subagents.max_concurrent == 3
+
+
+def test_many_projects_that_are_opened_at_once_are_one_probe_for_local_servers(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probes = []
+    monkeypatch.setattr(project, "_probed", {})
+    monkeypatch.setattr(project, "PROBED_SECONDS", 3_600)
+    monkeypatch.setattr(project, "probe_local_servers", lambda *asked: probes.append(asked))
+    for _ in range(3):
+        assert open_project(world).choice().model == "embedded"
+    assert len(probes) == 1

@@ -168,21 +168,6 @@ async def test_a_repositorys_agent_is_not_run_against_a_no(with_project_agent: P
     assert len(asked) == 1 and "local.md" in asked[0]
 
 
-@pytest.mark.parametrize("policy", ["allow", "deny"])
-async def test_where_a_question_has_no_answer_the_policy_decides(
-    with_project_agent: Path, policy: str
-) -> None:
-    async def nobody(_agent: AgentDefinition, _question: str) -> None:
-        return None
-
-    flags = {"subagents.nonInteractivePolicy": policy}
-    caller = Caller(os.environ, flags=flags, confirm=nobody)
-    result = await perform(Request("local", "x", model="embedded"), caller)
-    assert result.completed is (policy == "allow")
-    if policy == "deny":
-        assert_refused(result, ErrorCode.SUBAGENT_DISABLED, "nonInteractivePolicy")
-
-
 async def test_a_state_folder_that_cannot_be_written_is_a_failure_in_words(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

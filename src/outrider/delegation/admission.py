@@ -51,7 +51,7 @@ class ProcessAdmission:
         while not is_admitted:
             if left := self._pause_left(provider):
                 await asyncio.sleep(left)
-            is_admitted = await self._queued(ticket, limit, provider)
+            is_admitted = await self._wait_for_place(ticket, limit, provider)
         try:
             yield
         finally:
@@ -65,7 +65,7 @@ class ProcessAdmission:
     def _pause_left(self, provider: str) -> float:
         return max(0.0, self._pauses.get(provider, 0.0) - time.monotonic())
 
-    async def _queued(self, ticket: int, limit: int, provider: str) -> bool:
+    async def _wait_for_place(self, ticket: int, limit: int, provider: str) -> bool:
         """Return whether there is a place now; false where the provider has paused meanwhile."""
         with self._lock:
             if not self._queue and self._admitted < limit:
@@ -87,12 +87,13 @@ class ProcessAdmission:
         told: list[tuple[Future[bool], bool]] = []
         with self._lock:
             self._admitted -= leaving
-            while self._queue and (
-                self._queue[0][1].cancelled() or self._admitted < self._queue[0][2]
-            ):
-                _, place, _, provider = heapq.heappop(self._queue)
+            while self._queue:
+                _, place, limit, provider = self._queue[0]
+                is_free = not self._pause_left(provider)
+                if is_free and self._admitted >= limit and not place.cancelled():
+                    break
+                heapq.heappop(self._queue)
                 if place.set_running_or_notify_cancel():
-                    is_free = not self._pause_left(provider)
                     self._admitted += is_free
                     told.append((place, is_free))
         for place, is_free in told:
@@ -103,7 +104,7 @@ class ProcessAdmission:
 _admissions: dict[int, ProcessAdmission] = {}
 
 
-def process_admission() -> ProcessAdmission:
+def process_admission() -> Admission:
     """Return the admission of this process."""
     return _admissions.setdefault(os.getpid(), ProcessAdmission())
 

@@ -3,8 +3,6 @@
 A child has the key of its own provider, and no other secret.
 """
 
-import os
-
 from outrider.delegation.depth import current_depth
 from outrider.delegation.preparation import Prepared
 from outrider.processes.hiding import hide_environment
@@ -33,4 +31,4 @@ def child_environment(prepared: Prepared, run_id: str) -> dict[str, str]:
 def hide_secrets(prepared: Prepared) -> None:
     """Keep our secrets from the commands of a child that runs any."""
     if run_commands(prepared.permit.tools):
-        hide_environment(frozenset(os.environ.keys() - prepared.project.plain_env.keys()))
+        hide_environment(frozenset(prepared.project.plain_env))

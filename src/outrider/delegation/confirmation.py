@@ -8,8 +8,8 @@ from outrider.agents.trust import Clearance
 from outrider.delegation.project import Project
 from outrider.protocol.errors import ErrorCode, Refusal
 
-Confirm = Callable[[AgentDefinition, str], Awaitable[bool | None]]
-"""Asks the user whether a repository's agent may run, and says why; None: nobody has answered."""
+Confirm = Callable[[AgentDefinition, str], Awaitable[bool]]
+"""Asks the user whether a repository's agent may run, and says why."""
 
 
 async def ask_for_permit(
@@ -22,10 +22,7 @@ async def ask_for_permit(
     given, problems = project.permit(definition, interactive=confirm is not None)
     clearance, reason = project.clearance(definition, given, interactive=confirm is not None)
     if confirm is not None and clearance is Clearance.ASK:
-        answer = await confirm(definition, reason)
-        if answer is None:  # then the policy decides
-            return await ask_for_permit(project, definition, None)
-        clearance = Clearance.RUN if answer else Clearance.ASK
+        clearance = Clearance.RUN if await confirm(definition, reason) else Clearance.ASK
     if clearance is not Clearance.RUN:
         refused = "was not confirmed" if clearance is Clearance.ASK else "may not run"
         refusal = f"The agent {definition.name} {refused}: {reason}."

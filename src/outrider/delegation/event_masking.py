@@ -1,4 +1,4 @@
-"""The gate: what a child sends is masked here, once, where it enters the parent.
+"""What a child sends is masked here, once, where it enters the parent.
 
 Everything behind it (record, display, stream, result) takes the masked form and never the other.
 """

@@ -18,7 +18,7 @@ from outrider.agents.trust import Trust
 from outrider.delegation import profiles
 from outrider.delegation.delegation_policy import policy_for
 from outrider.delegation.depth import check_depth
-from outrider.delegation.perform import Caller, perform_prepared, recording
+from outrider.delegation.perform import Caller, perform_recorded, recording
 from outrider.delegation.preparation import Prepared, assemble
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import Request, check_input, invalid
@@ -91,7 +91,7 @@ class MainSession:
         try:
             prepared = self._prepared(text)
             with recording(prepared, caller.env, self._open_record) as run:
-                return await perform_prepared(_with_history(prepared, run), caller, run)
+                return await perform_recorded(_with_history(prepared, run), caller, run)
         except Refusal as refusal:
             return refused(refusal)
 
@@ -225,6 +225,6 @@ class MainSession:
 
 def _with_history(prepared: Prepared, run: RunRecorder) -> Prepared:
     """Return the turn with what was said before, which is whole while this process has `run`."""
-    turn = prepared.main_turn or MainTurn()
-    past = history_of(Path(run.session_file))
-    return replace(prepared, main_turn=replace(turn, history=past))
+    assert prepared.main_turn is not None
+    turn = replace(prepared.main_turn, history=history_of(Path(run.session_file)))
+    return replace(prepared, main_turn=turn)

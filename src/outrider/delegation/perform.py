@@ -57,9 +57,8 @@ class Caller:
     """A command that ends with its result, and shares the user's fork server with the next."""
 
     def __post_init__(self) -> None:
-        if type(self.env) is not dict:
-            # `os.environ` decodes a variable each time that it is looked at.
-            object.__setattr__(self, "env", dict(self.env))
+        # Copied: it may change later, and `os.environ` decodes a variable at each look.
+        object.__setattr__(self, "env", dict(self.env))
 
 
 async def perform(
@@ -73,10 +72,18 @@ async def perform(
     env, flags, confirm = caller.env, caller.flags, caller.confirm
     try:
         prepared = await prepare(request, env=env, flags=flags, confirm=confirm, project=project)
-        most = max_children(prepared.config.subagents.max_concurrent)
+    except Refusal as refusal:
+        return refused(refusal)
+    return await perform_prepared(prepared, caller)
+
+
+async def perform_prepared(prepared: Prepared, caller: Caller) -> ToolResult:
+    """Return the result of a prepared delegation, which waits for its turn first."""
+    most = max_children(prepared.config.subagents.max_concurrent)
+    try:
         async with process_admission().enter(most, prepared.provider):
-            with recording(prepared, env) as run:
-                return await perform_prepared(prepared, caller, run)
+            with recording(prepared, caller.env) as run:
+                return await perform_recorded(prepared, caller, run)
     except Refusal as refusal:
         return refused(refusal)
 
@@ -102,8 +109,8 @@ def recording(
             threading.Thread(target=prune, args=(runs, prepared.config.runs)).start()
 
 
-async def perform_prepared(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
-    """Return the result of a run that nothing stands in the way of any more."""
+async def perform_recorded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
+    """Return the result of a run whose turn it is, and whose record is open."""
     hide_secrets(prepared)
     run.add_event(_opening(prepared, run))
     activity = ActivityLog(run.folder.parents[1])

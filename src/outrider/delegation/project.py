@@ -7,9 +7,8 @@ changes.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,8 @@ from outrider.settings.keys import Config
 from outrider.settings.layers import Settings
 
 MAX_KEPT_PROJECTS = 8
+PROBED_SECONDS = 1.0
+"""How long the answer of a probe for local servers counts."""
 SETTLED_SECONDS = 2.0
 """How old a change must be: within a clock tick, another one would leave the same time stamp."""
 
@@ -52,7 +53,6 @@ class Project:
     """What every child gets of it."""
     trusted: bool
     """Whether the user's own settings trust the repository."""
-    _local_servers: Callable[..., LocalServer | None]
 
     @property
     def config(self) -> Config:
@@ -92,7 +92,7 @@ class Project:
     def choice(self, agent: AgentDefinition | None = None, flag: str | None = None) -> ModelChoice:
         """Return the model that answers for `agent`, or for one that names none."""
         named = agent.model if agent else None
-        wishes = ModelWishes(flag, named, self.config.model, self.env, self._local_servers)
+        wishes = ModelWishes(flag, named, self.config.model, self.env, _probe_once_a_moment)
         return runtime_kind(agent.runtime if agent else NATIVE).choose_model(wishes)
 
     def choices(self) -> list[ModelChoice]:
@@ -136,7 +136,7 @@ def open_project(
     key = (str(folder), repr(flags))
     kept, stamps = _kept.get(key) or (None, {})
     if kept is None or kept.env != env or stamps != _stamps(stamps):
-        kept = _read(folder, env, load_settings(folder, env, flags))
+        kept = _read(folder, dict(env), load_settings(folder, env, flags))
         _keep(key, kept)
     return _opened(kept)
 
@@ -161,17 +161,24 @@ def _read(folder: Path, env: Mapping[str, str], settings: Settings) -> Project:
         plain_env=plain,
         child_env=kept | proxies,
         trusted=False,
-        _local_servers=probe_local_servers,
     )
 
 
 def _opened(read: Project) -> Project:
     """Return a project with what can change without any file of it changing."""
-    return replace(
-        read,
-        trusted=is_trusted(read.folder, read.env, read.config),
-        _local_servers=cache(probe_local_servers),  # asked once, however many agents there are
-    )
+    return replace(read, trusted=is_trusted(read.folder, read.env, read.config))
+
+
+_probed: dict[tuple[Any, ...], tuple[float, LocalServer | None]] = {}
+
+
+def _probe_once_a_moment(*asked: Any) -> LocalServer | None:
+    """Return what a probe found: one is enough for many agents, or for calls that come at once."""
+    at, found = _probed.get(asked, (-PROBED_SECONDS, None))
+    if time.monotonic() - at >= PROBED_SECONDS:
+        found = probe_local_servers(*asked)
+        _probed[asked] = time.monotonic(), found
+    return found
 
 
 Stamps = dict[tuple[str, bool], tuple[int, ...]]

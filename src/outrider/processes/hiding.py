@@ -14,8 +14,8 @@ _ENV_START = 47
 
 
 @cache  # as reading it all takes time, and there is nothing new to see
-def hide_environment(names: frozenset[str]) -> None:
-    """Overwrite these variables where others can see them; this process still has them."""
+def hide_environment(shown: frozenset[str]) -> None:
+    """Overwrite all other variables where others can see them; this process still has them."""
     seal()
     if not HAS_PROC:
         return
@@ -26,7 +26,7 @@ def hide_environment(names: frozenset[str]) -> None:
     at = start
     for entry in ctypes.string_at(start, end - start).split(b"\0"):
         name, _, value = entry.partition(b"=")
-        if os.fsdecode(name) in names:
+        if os.fsdecode(name) not in shown:
             if (current := os.environ.get(os.fsdecode(name))) is not None:
                 # A copy, which the C library finds from now on.
                 os.putenv(os.fsdecode(name), current)

@@ -53,7 +53,10 @@ class ClientRequest:
         """
         if not self.client.is_stateless:
             return await self.connection.ask(method, params)
-        answers = as_object(json.loads(str(self.params.get("requestState", "{}"))))
+        try:
+            answers = as_object(json.loads(str(self.params.get("requestState", "{}"))))
+        except (ValueError, RecursionError):
+            raise RpcError(handshake.INVALID_PARAMS, "requestState isn't ours.") from None
         answers |= as_object(self.params.get("inputResponses"))
         if key in answers:
             return as_object(answers[key])
@@ -84,8 +87,6 @@ Handlers = Mapping[str, Callable[[ClientRequest], Awaitable[Json]]]
 class ClientConnection:
     """Answers a client with handlers, by method, until it has gone or `closed` is set."""
 
-    _loop: asyncio.AbstractEventLoop
-
     def __init__(self, session: ClientSession, handlers: Handlers, stdin: int, stdout: int) -> None:
         self.closed = asyncio.Event()
         self.outgoing = bytearray()  # what waits for the client to read it
@@ -99,9 +100,12 @@ class ClientConnection:
         self._listeners: dict[RequestId, Json] = {}
         self._roots: asyncio.Task[Json | None] | None = None
 
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
     async def serve(self, pending: bytes = b"") -> None:
         """Answer, beginning with what was read already; end what is under way in the end."""
-        self._loop = asyncio.get_running_loop()
         self._feed(pending)
         self._loop.add_reader(self._stdin, self._on_readable)
         await self.closed.wait()

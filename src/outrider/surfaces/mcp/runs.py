@@ -8,11 +8,12 @@ import asyncio
 import gc
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from outrider.delegation.perform import Caller, perform
-from outrider.delegation.preparation import Prepared
+from outrider.delegation.confirmation import Confirm
+from outrider.delegation.perform import Caller, perform_prepared
+from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
 from outrider.delegation.project import Project
 from outrider.processes.reaping import libc
@@ -39,7 +40,7 @@ class Run:
     """A delegation under way."""
 
     key: Key  # the request that joins it
-    id: str = ""  # empty while it waits for admission
+    id: str = ""  # empty while it waits for its turn
     doing: str = "waiting for other subagents to end"
     has_handle: bool = False  # a client was told that it goes on, and may ask for it again
     watchers: set[ClientRequest] = field(default_factory=set[ClientRequest])
@@ -61,7 +62,7 @@ class Run:
         for request in self.watchers:
             request.progress(self.doing)
 
-    async def ended(self, request: ClientRequest, seconds: float) -> bool:
+    async def wait_for_end(self, request: ClientRequest, seconds: float) -> bool:
         """Wait so long, with progress on the way; return whether it has ended."""
         give_up = time.monotonic() + seconds
         self.watchers.add(request)
@@ -73,15 +74,11 @@ class Run:
             self.watchers.discard(request)
         return self.task.done()
 
-    async def perform(self, caller: Caller, project: Project) -> Details | None:
+    async def perform(self, prepared: Prepared) -> Details | None:
         """Do it, and return the details of its result; with a handle, only its record has them."""
-        folder, name, arguments = self.key
-        caller = replace(caller, on_start=self.on_start, on_event=self.on_event)
-        tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(folder))
+        caller = Caller(prepared.project.env, on_start=self.on_start, on_event=self.on_event)
         try:
-            result = await perform(tool.request(arguments), caller, project)
-        except Refusal as refusal:
-            result = refused(refusal)
+            result = await perform_prepared(prepared, caller)
         except asyncio.CancelledError:
             if self.id:  # its record has what there is so far
                 return None
@@ -99,14 +96,28 @@ class Runs:
         self._timers: tuple[asyncio.TimerHandle, ...] = ()  # for when nothing is delegated
 
     async def call(
-        self, request: ClientRequest, name: str, arguments: Json, project: Project, caller: Caller
+        self,
+        request: ClientRequest,
+        name: str,
+        arguments: Json,
+        project: Project,
+        confirm: Confirm | None,
     ) -> Json:
-        """Return the result of a tool that delegates, or a handle where that takes too long."""
+        """Return the result of a tool that delegates, or a handle where that takes too long.
+
+        Raises `Refusal`. The person is asked, and all is decided, before there is a run.
+        """
         key, config = (project.folder, name, arguments), project.config
         joined = [run for run in self._runs if run.has_handle and run.key == key]
-        run = joined[0] if joined else self._begin(Run(key), caller, project)
+        if joined:
+            run = joined[0]
+        else:
+            tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(project.folder))
+            asked, env = tool.request(arguments), project.env
+            prepared = await prepare(asked, env=env, confirm=confirm, project=project)
+            run = self._begin(Run(key), prepared)
         try:
-            run.has_handle = not await run.ended(request, patience(request, config))
+            run.has_handle = not await run.wait_for_end(request, patience(request, config))
         except asyncio.CancelledError:
             if not run.has_handle:
                 run.task.cancel()
@@ -126,12 +137,12 @@ class Runs:
         with suppress(ValueError):  # two may have waited for it
             self._runs.remove(run)
 
-    def _begin(self, run: Run, caller: Caller, project: Project) -> Run:
-        run.task = asyncio.create_task(run.perform(caller, project))
+    def _begin(self, run: Run, prepared: Prepared) -> Run:
+        run.task = asyncio.create_task(run.perform(prepared))
         self._runs.append(run)
         for timer in self._timers:
             timer.cancel()
-        keep_minutes = project.config.warm.keep_minutes
+        keep_minutes = prepared.config.warm.keep_minutes
         run.task.add_done_callback(lambda _: self._on_end(run, keep_minutes))
         return run
 

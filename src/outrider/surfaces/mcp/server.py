@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition
-from outrider.delegation.perform import Caller
 from outrider.delegation.project import open_project
 from outrider.delegation.request import invalid
 from outrider.protocol.data import as_object
@@ -72,22 +71,17 @@ class McpServer:
             if name == READER:
                 return await self._read_on(request, arguments, config)
             confirm = partial(self._confirm, request) if request.client.can_ask else None
-            caller = Caller(project.env, confirm=confirm)
-            return await self._runs.call(request, name, arguments, project, caller)
+            return await self._runs.call(request, name, arguments, project, confirm)
         except Refusal as refusal:
             return call_result(refused(refusal).details, 0)
 
-    async def _confirm(
-        self, request: ClientRequest, agent: AgentDefinition, reason: str
-    ) -> bool | None:
-        """Ask the person about a repository's agent, once; None where the client has no answer."""
+    async def _confirm(self, request: ClientRequest, agent: AgentDefinition, reason: str) -> bool:
+        """Ask the person about a repository's agent, once; anything but a yes means no."""
         if agent not in self._confirmed:
             form: Json = {"type": "object", "properties": {}}
             question = {"message": f"{reason}. Let it run?", "requestedSchema": form}
             answer = await request.ask("confirm", "elicitation/create", question)
-            if answer is None:
-                return None
-            if answer.get("action") == "accept":
+            if as_object(answer).get("action") == "accept":
                 self._confirmed.add(agent)
         return agent in self._confirmed
 
@@ -103,7 +97,7 @@ class McpServer:
             if given.get("stop") is True:
                 run.task.cancel()
                 seconds = float("inf")
-            if not await run.ended(request, seconds):
+            if not await run.wait_for_end(request, seconds):
                 return handle(run_id)
             self._runs.forget(run)
         return recorded_result(run_id, limit, _number(given, "offset", 0))
