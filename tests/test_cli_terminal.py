@@ -37,7 +37,7 @@ def test_live_view_shows_turns_tool_calls_tokens_and_time_then_only_the_answer_s
     slowly = answer("It is in watch.py.", chunk_size=6, delay=1)
     with ScriptedModel([calls, slowly]) as server:
         terminal = start(door, server)
-        terminal.see(r"⠋ explorer · starting · 0 tokens · 0:00")
+        terminal.see(r"[⠋-⠿] explorer · starting · 0 tokens · \d+:\d\d")
         terminal.see(r"grep idle_timeout")
         terminal.see(r"explorer · turn 2 · grep idle_timeout · 1,2\d\d tokens · \d+:\d\d")
         code = terminal.end()

@@ -67,7 +67,7 @@ async def test_a_server_that_crashes_at_its_start_says_why_and_is_not_started_fo
             assert code == 2001 and "exit code 1" in message
             assert "cannot find my licence" in message and "\x1b" not in message
         code, message = await lsp.fault("definition", **ASKED)
-        assert code == 2004 and "isn't started again" in message
+        assert code == 2004 and "won't be restarted" in message
 
 
 async def test_a_server_that_crashes_at_a_question_serves_the_next_one_anew(tree):

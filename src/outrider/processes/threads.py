@@ -1,6 +1,5 @@
 """Blocking work in threads: a call doesn't block the child, and what is given up stops itself."""
 
-import asyncio
 import contextvars
 import functools
 import threading
@@ -20,6 +19,8 @@ def in_thread(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
 
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
+        import asyncio  # late: `outrider.tools` is imported by programs that need none of it
+
         result: Future[Any] = Future()
         result.set_running_or_notify_cancel()  # from now on it can't be cancelled
         call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
