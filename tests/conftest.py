@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import psutil
 import pytest
@@ -208,9 +209,12 @@ def unmeasured_environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def untraced() -> Iterator[None]:
-    """No coverage in this process: for a test that is nothing but long loops of ours."""
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No coverage, which doubles the time: for tests of what other tests run too."""
     trace = sys.gettrace()
+    for name in MEASURING:
+        monkeypatch.delenv(name, raising=False)
     sys.settrace(None)
-    yield
+    with patch.dict(MEASURING, clear=True):
+        yield
     sys.settrace(trace)

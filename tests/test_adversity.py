@@ -42,7 +42,10 @@ from outrider.testing import (
 DOER = "---\nname: doer\ntools: bash\n---\nDo it.\n"
 TOKEN = "ghp_" + "A1b2C3d4E5" * 4
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the guardian is whole on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the guardian is whole on Linux"),
+    pytest.mark.usefixtures("unmeasured"),
+]
 
 
 @pytest.fixture

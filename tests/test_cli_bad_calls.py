@@ -9,6 +9,8 @@ import pytest
 from cli_door import Door
 from outrider.surfaces.cli.main import COMMANDS, GROUPS
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 TASK_LIMIT = 4 << 20
 INVALID = "INVALID_INPUT"
 

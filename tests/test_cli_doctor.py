@@ -14,6 +14,8 @@ from outrider.testing import ScriptedModel, answer, fail
 from outrider.tools.lsp.known_servers import SERVERS
 from web_servers import serving
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 STATUSES = ("fail", "warn", "ok")
 LEFT_RUN = f"{os.getpid():08x}"  # no other test run on this machine has it
 

@@ -8,6 +8,8 @@ import pytest
 from cli_door import PATIENCE_SECONDS, Door
 from outrider.testing import ScriptedModel, silence, silence_after
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 # Long enough for its beginning to be let through: the last words could be half a secret.
 TEXT = "So far, so good. " * 50
 

@@ -14,6 +14,8 @@ from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.registry import Tool
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 by_name = pytest.mark.parametrize("tool", FILE_TOOLS, ids=lambda tool: tool.name)
 patient = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -9,6 +9,8 @@ from file_tools import FileTools
 from outrider.masking import Masker
 from outrider.tools.files.ranked.words import stem, understood
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 MASK = Masker(secrets=("s3cr3t-horse-battery",), only_secrets=True)
 MAX_TOKENS = 1_200
 SECRET = "zebrafish-Qx7vN2mKp9Lw4RtY8sDf"

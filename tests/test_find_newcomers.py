@@ -7,8 +7,12 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from outrider.tools.context import ToolContext
 from outrider.tools.files.find import find
+
+pytestmark = pytest.mark.usefixtures("unmeasured")
 
 QUESTIONS = json.loads(Path(__file__).with_name("newcomer_questions.json").read_text())
 MIN_RIGHT = 34

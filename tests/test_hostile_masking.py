@@ -7,7 +7,7 @@ import pytest
 
 from test_masking import MASKER, PEM, streamed, upper
 
-pytestmark = pytest.mark.usefixtures("untraced")
+pytestmark = pytest.mark.usefixtures("unmeasured")
 
 HOSTILE = [
     "a", "password=", 'password="', "password: x1 ", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----",

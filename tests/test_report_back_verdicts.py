@@ -278,14 +278,14 @@ def holds(finish: TaskFinishEvent, schema: Any, given: Sequence[Any]) -> None:
         assert finish.schema_faults
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.usefixtures("unmeasured")
 @settings(STEADY, max_examples=150)
 @given(schemas, st.lists(values, min_size=1, max_size=4))
 def test_any_schema_with_any_values(loop: asyncio.Runner, schema: Any, given: list[Any]) -> None:
     holds(loop.run(executor(schema, reports(schema, given)).run()), schema, given)
 
 
-@pytest.mark.usefixtures("untraced")
+@pytest.mark.usefixtures("unmeasured")
 @settings(STEADY, max_examples=80)
 @given(st.data(), fair, fair)
 def test_values_made_to_fit_and_values_made_for_another_schema(

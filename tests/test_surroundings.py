@@ -27,7 +27,10 @@ from outrider.runtimes.native.fork_client import (
 from outrider.runtimes.native.links import Links, StartFailed
 from outrider.testing import ModelRequest, ScriptedModel, Step, answer, tool_call
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are warm on Linux only")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="children are warm on Linux only"),
+    pytest.mark.usefixtures("unmeasured"),
+]
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 DIGEST = "from outrider.processes.surroundings import surroundings; print(surroundings())"
 OTHER_USER = 54321
