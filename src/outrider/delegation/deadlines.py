@@ -30,6 +30,8 @@ class Deadlines:
         """Take in that the child sent something."""
         self._active_at = now
         match event:
+            case events.MessageUpdateEvent():
+                pass  # the most frequent one is done with first
             case events.RetryEvent():
                 self._busy_until["retry"] = now + event.delay_ms / 1000
             case events.MessageEndEvent():

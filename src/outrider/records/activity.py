@@ -47,15 +47,18 @@ class ActivityLog:
     """The activity of all processes that share a state folder, in two files at most."""
 
     def __init__(self, state: Path) -> None:
-        self._path, self._older = state / "activity.jsonl", state / "activity.1.jsonl"
+        self._path = state / "activity.jsonl"
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line. A disk that is full, or a folder that is closed, costs only the line."""
         data = jsonl.encode({"at": round(time.time(), 3), **line}) + b"\n"
         with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                descriptor = os.open(self._path, flags, 0o600)
+            except FileNotFoundError:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                descriptor = os.open(self._path, flags, 0o600)
             try:
                 os.write(descriptor, data)  # in one piece: other processes append as well
                 if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
@@ -77,6 +80,10 @@ class ActivityLog:
                         if all(isinstance(data.get(name), kind) for name, kind in _FIELDS.items()):
                             found.append(data)
         return found
+
+    @property
+    def _older(self) -> Path:
+        return self._path.with_name("activity.1.jsonl")
 
 
 def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> dict[str, Any]:

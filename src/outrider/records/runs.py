@@ -57,7 +57,6 @@ class RunRecorder:
     @classmethod
     def create(cls, runs: Path) -> Self:
         """Return the recorder of a new run with a unique id; raises `OSError`."""
-        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             folder = runs / os.urandom(4).hex()
             try:
@@ -65,6 +64,8 @@ class RunRecorder:
                 return cls(folder)
             except FileExistsError:
                 continue
+            except FileNotFoundError:  # the first run of this user
+                runs.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
