@@ -12,8 +12,6 @@ import jsonschema
 import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
-from hypothesis.internal.conjecture import utils as conjecture
-from hypothesis_jsonschema import from_schema
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from outrider.child.conversation import Conversation, ModelReply
@@ -129,26 +127,6 @@ schemas = st.builds(
 )
 
 
-class Many(conjecture.many):
-    """Gives hypothesis-jsonschema 0.23 the `more()` that it calls and Hypothesis has dropped."""
-
-    def more(self) -> bool:
-        if not hasattr(self, "steps"):
-            self.steps = iter(self.__enter__())
-        for _ in self.steps:
-            return True
-        self.__exit__(None, None, None)
-        return False
-
-
-@pytest.fixture(autouse=True, scope="module")
-def object_values():
-    with pytest.MonkeyPatch.context() as patch:
-        if not hasattr(conjecture.many, "more"):
-            patch.setattr(conjecture, "many", Many)
-        yield
-
-
 STEADY = settings(
     deadline=None,
     derandomize=True,
@@ -163,37 +141,45 @@ def plain_verdict(schema: Any, value: Any) -> bool:
     return judge(schema).is_valid(value)
 
 
-fair_leaves = st.sampled_from(
-    [
-        {"type": "integer", "minimum": 2, "maximum": 9},
-        {"type": "number", "exclusiveMinimum": 0},
-        {"type": "string", "minLength": 1, "maxLength": 3},
-        {"type": "string", "pattern": "^a[0-9]{1,3}$"},
-        {"type": ["boolean", "null"]},
-        {"enum": ["STRING", 1, None, {"type": "NULL"}]},
-        {"const": [10**25]},
-    ]
+def fitting(schema: Any, *values: Any) -> st.SearchStrategy[tuple[Any, Any]]:
+    """A schema with each of the values that fit it."""
+    return st.sampled_from([(schema, value) for value in values])
+
+
+pair_leaves = (
+    fitting({"type": "integer", "minimum": 2, "maximum": 9}, 2, 5, 9)
+    | fitting({"type": "number", "exclusiveMinimum": 0}, 0.5, 3, 10**25)
+    | fitting({"type": "string", "minLength": 1, "maxLength": 3}, "a", "STR", "ü\u2028z")
+    | fitting({"type": "string", "pattern": "^a[0-9]{1,3}$"}, "a1", "a987")
+    | fitting({"type": ["boolean", "null"]}, True, False, None)
+    | fitting({"enum": ["STRING", 1, None, {"type": "NULL"}]}, "STRING", {"type": "NULL"})
+    | fitting({"const": [10**25]}, [10**25])
 )
 
 
-def fair_holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def pair_holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     fields = st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=3)
-    objects = st.builds(
-        lambda fields, is_open: {
-            "type": "object",
-            "properties": fields,
-            "required": sorted(fields)[:2],
-            "additionalProperties": is_open,
-        },
-        fields,
-        st.booleans(),
-    )
-    arrays = inner.map(lambda item: {"type": "array", "items": item, "maxItems": 3})
-    choices = st.lists(inner, min_size=2, max_size=3).map(lambda several: {"anyOf": several})
-    return objects | arrays | choices
+    several = st.lists(inner, min_size=2, max_size=3)
+    return st.builds(object_of, fields, st.booleans()) | inner.map(array_of) | several.map(any_of)
 
 
-fair = st.recursive(fair_leaves, fair_holders, max_leaves=5)
+def object_of(fields: dict[str, Any], is_open: bool) -> tuple[Any, Any]:
+    properties = {name: schema for name, (schema, _) in fields.items()}
+    schema = {"type": "object", "properties": properties, "required": sorted(fields)[:2]}
+    value = {name: value for name, (_, value) in fields.items()}
+    return {**schema, "additionalProperties": is_open}, value
+
+
+def array_of(item: tuple[Any, Any]) -> tuple[Any, Any]:
+    return {"type": "array", "items": item[0], "maxItems": 3}, [item[1]] * 2
+
+
+def any_of(several: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    return {"anyOf": [schema for schema, _ in several]}, several[-1][1]
+
+
+pairs = st.recursive(pair_leaves, pair_holders, max_leaves=5)
+"""Schemas, each with a value that fits it."""
 
 
 # --- tasks in this process ------------------------------------------------------------------------
@@ -287,13 +273,13 @@ def test_any_schema_with_any_values(loop: asyncio.Runner, schema: Any, given: li
 
 @pytest.mark.usefixtures("unmeasured")
 @settings(STEADY, max_examples=80)
-@given(st.data(), fair, fair)
+@given(pairs, pairs)
 def test_values_made_to_fit_and_values_made_for_another_schema(
-    loop: asyncio.Runner, data: st.DataObject, schema: Any, other: Any
+    loop: asyncio.Runner, pair: tuple[Any, Any], other: tuple[Any, Any]
 ) -> None:
-    fitting, foreign = data.draw(from_schema(schema)), data.draw(from_schema(other))
-    assert is_judged_alike(schema, fitting)
-    for sent in ([fitting], [foreign], [foreign, fitting]):
+    (schema, good), (_, foreign) = pair, other
+    assert is_judged_alike(schema, good)
+    for sent in ([good], [foreign], [foreign, good]):
         holds(loop.run(executor(schema, reports(schema, sent)).run()), schema, sent)
 
 
@@ -302,10 +288,9 @@ def drawn(count: int) -> list[tuple[Any, list[Any]]]:
     made: list[tuple[Any, list[Any]]] = []
 
     @settings(STEADY, max_examples=count * 2, phases=[Phase.generate])
-    @given(st.data(), fair, fair)
-    def collect(data: st.DataObject, schema: Any, other: Any) -> None:
-        one, two = (data.draw(from_schema(of)) for of in (other, schema))
-        made.append((schema, [one, two] if len(made) % 2 else [one]))
+    @given(pairs, pairs)
+    def collect(pair: tuple[Any, Any], other: tuple[Any, Any]) -> None:
+        made.append((pair[0], [other[1], pair[1]] if len(made) % 2 else [other[1]]))
 
     collect()
     return made[-count:]
