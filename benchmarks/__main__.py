@@ -7,6 +7,7 @@ that. With `--publish`, so is a run of some parts; the other parts keep their fi
 import argparse
 import datetime
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the arguments say; the exit code is 1 if a part failed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the drivers on the way
     options = _options(arguments)
     if options.page:
         publish(json.loads(LATEST.read_text()))

@@ -1,5 +1,6 @@
 """One scripted model server and the drivers of some contestants, side by side."""
 
+import random
 import re
 import secrets
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 from benchmarks.contestants import CONTESTANTS, driver_environment
 from benchmarks.environments import ROOT, outrider_python
-from benchmarks.processes import Broken, Lines, end, processes_at_home
+from benchmarks.processes import Broken, Lines, descendants, end, processes_at_home
 
 START_LIMIT_SECONDS = 120
 ANSWER_LIMIT_SECONDS = 60
@@ -93,11 +94,13 @@ class Arena:
         """The contestants that still take part."""
         return list(self._drivers)
 
-    def rotated(self, turn: int) -> list[str]:
-        """Return them in an order that starts with another one each turn."""
-        names = self.present
-        cut = turn % len(names) if names else 0
-        return names[cut:] + names[:cut]
+    def processes(self, name: str) -> set[int]:
+        """Return the processes of a contestant: its driver, and what that has started."""
+        return processes_at_home(self.home(name)) | descendants(self.pid(name))
+
+    def shuffled(self, turn: int) -> list[str]:
+        """Return them in another order each turn: what one leaves running slows the next."""
+        return random.Random(turn).sample(self.present, len(self.present))
 
     def run(
         self, name: str, tasks: Sequence[Task], *, turns: int = 1, concurrent: int | None = None

@@ -84,7 +84,8 @@ def collect(size: int, folder: Path, result: int = SMALL_RESULT) -> None:
     lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
     masker = Masker(project="/home/someone/project", home="/home/someone", secrets=("k" * 20,))
     with RunRecorder.create(folder) as run:
-        gate, collector = EventMasker(masker), Collector(run, limits.events)
+        collector = Collector(run, limits.events)
+        gate = EventMasker(masker, collector.drop)
         for chunk in chunks(size, result):
             for line in lines.feed(chunk):
                 for masked in gate.events(line):

@@ -25,7 +25,6 @@ class Contestant:
     install: Callable[[], None] = lambda: None
     environment: Mapping[str, str] = field(default_factory=dict)
     most_at_once: int = 1_000
-    most_at_once_quick: int = 100
     child_mb: int = 1
     """A rough estimate, so that no measurement needs more memory than the machine has."""
     child_s: float = 0.02
@@ -64,7 +63,7 @@ def _pi(
         "BENCH_VERSION": environments.NODE_PACKAGES[packages[-1]][0].rpartition("@")[2],
         "PI_OFFLINE": "1",
     }
-    settings = {"most_at_once": 100, "most_at_once_quick": 10, "child_mb": 130, "child_s": 0.7}
+    settings = {"most_at_once": 10, "child_mb": 130, "child_s": 0.7}
     return Contestant(
         label,
         module,
@@ -78,40 +77,33 @@ def _pi(
 
 
 WARM = "outrider warm"
+SDK = "outrider warm, wire: sdk"
+ANTHROPIC = "outrider warm, Anthropic"
 COLD = "outrider cold"
+COLD_ANTHROPIC = "outrider cold, Anthropic"
 RUN = "outrider run"
 PI = "pi -p"
 PI_CHILD = "pi as a child"
 PI_SUBAGENTS = "pi-subagents"
 IN_PI = "outrider in pi"
+HARNESS = "pydantic-ai-harness"
+DEEPAGENTS = "deepagents"
 
 CONTESTANTS: dict[str, Contestant] = {
     contestant.name: contestant
     for contestant in (
-        _outrider("warm", WARM, child_mb=15, child_s=0.06),
-        _outrider(
-            "cold",
-            COLD,
-            most_at_once=100,
-            most_at_once_quick=10,
-            child_mb=90,
-            child_s=1.5,
-            queued=True,
-        ),
-        _outrider(
-            "run",
-            RUN,
-            most_at_once=100,
-            most_at_once_quick=10,
-            child_mb=40,
-            child_s=0.3,
-        ),
+        _outrider("warm", WARM, child_mb=8, child_s=0.03),
+        _outrider("sdk", SDK, child_mb=15, child_s=0.06),
+        _outrider("anthropic", ANTHROPIC, child_mb=25, child_s=0.1),
+        _outrider("cold", COLD, most_at_once=10, child_mb=90, child_s=1, queued=True),
+        _outrider("cold-anthropic", COLD_ANTHROPIC, most_at_once=1, child_mb=150, child_s=3),
+        _outrider("run", RUN, most_at_once=10, child_mb=40, child_s=0.3),
         _pi("print", PI),
         _pi("child", PI_CHILD),
         _pi("pi", IN_PI, module="outrider"),
         _pi("subagents", PI_SUBAGENTS, ("pi", "pi-subagents"), most_at_once=1, child_s=2.5),
-        _python_peer("pydantic-ai-harness"),
-        _python_peer("deepagents"),
+        _python_peer(HARNESS),
+        _python_peer(DEEPAGENTS),
         _python_peer("openai-agents"),
         _python_peer("smolagents"),
     )
@@ -142,6 +134,8 @@ def driver_environment(contestant: Contestant, home: Path, url: str) -> dict[str
         "BENCH_PROJECT": str(project),
         "OPENAI_BASE_URL": url,
         "OPENAI_API_KEY": "none-of-your-keys",
+        "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": "none-of-your-keys",
     }
 
 

@@ -1,4 +1,4 @@
-"""An environment for each peer under `.envs`, installed from the package registries."""
+"""An environment for each peer under `.envs`, installed with what is there: pip, uv or npm."""
 
 import importlib.util
 import os
@@ -35,7 +35,9 @@ def outrider_python() -> str:
     """Return an interpreter that has Outrider: this one, or that of a new environment."""
     if importlib.util.find_spec("outrider"):
         return sys.executable
-    return _python("outrider", ("-c", str(ROOT / "constraints.txt"), "-e", str(ROOT)))
+    pins = ROOT / "constraints.txt"
+    needed = (ROOT / "pyproject.toml").read_text() + pins.read_text()
+    return _python("outrider", ("-c", str(pins), "-e", str(ROOT)), needed)
 
 
 def peer_python(name: str) -> str:
@@ -47,7 +49,8 @@ def install_node_packages(name: str) -> None:
     """Install a Node package into its own environment, unless it is there."""
     wanted = NODE_PACKAGES[name]
     folder = ENVS / name
-    if _is_done(folder, wanted):
+    mark = "\n".join(wanted)
+    if _is_done(folder, mark):
         return
     npm = shutil.which("npm")
     if npm is None:
@@ -55,38 +58,66 @@ def install_node_packages(name: str) -> None:
     _say(name)
     folder.mkdir(parents=True, exist_ok=True)
     flags = ("--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-    _run(name, [npm, "install", *flags, "--prefix", str(folder), *wanted])
-    _mark_done(folder, wanted)
+    _run([npm, "install", *flags, "--prefix", str(folder), *wanted])
+    _mark_done(folder, mark)
 
 
-def _python(name: str, wanted: tuple[str, ...]) -> str:
+def _python(name: str, wanted: tuple[str, ...], needed: str = "") -> str:
+    """Return the interpreter of an environment; it is made anew if it or `needed` has changed."""
     folder = ENVS / name
-    python = folder / "bin" / "python"
-    if not _is_done(folder, wanted):
+    python = str(folder / "bin" / "python")
+    mark = "\n".join(wanted) + needed
+    if not _is_done(folder, mark):
         _say(name)
-        # Without pip: some systems' Python has pip but can't install it into an environment.
-        _run(name, [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)])
-        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
-        _run(name, [*pip, *wanted])
-        _run(name, [str(python), "-m", "compileall", "-q", str(folder / "lib")], may_fail=True)
-        _mark_done(folder, wanted)
-    return str(python)
+        new, install = _installer(str(folder), python)
+        _run(new)
+        _run([*install, *wanted])
+        _run([python, "-m", "compileall", "-q", str(folder / "lib")], may_fail=True)
+        _mark_done(folder, mark)
+    return python
+
+
+def _installer(folder: str, python: str) -> tuple[list[str], list[str]]:
+    """Return the command that makes an environment, and the one that installs into it.
+
+    An environment made by uv, pipx or `venv --without-pip` has no pip of its own.
+    """
+    base = sys._base_executable  # of an environment, the Python that made it
+    new = [base, "-m", "venv", "--clear", folder]
+    for each in (sys.executable, base):
+        if _has(each, "pip"):
+            # Without pip: some systems' Python has pip but can't install it into an environment.
+            return [*new, "--without-pip"], [each, "-m", "pip", "--python", python, "install", "-q"]
+    if uv := shutil.which("uv"):
+        made = [uv, "venv", "-q", "--clear", "--python", base, folder]
+        return made, [uv, "pip", "install", "-q", "--python", python]
+    if _has(base, "ensurepip"):
+        return new, [python, "-m", "pip", "install", "-q"]
+    raise NotInstalled(
+        "there is no pip, no uv and no ensurepip; put uv on PATH, or give this Python pip "
+        "(on Debian: apt install python3-venv)"
+    )
+
+
+def _has(python: str, module: str) -> bool:
+    command = [python, "-c", f"import {module}"]
+    return subprocess.run(command, cwd=ENVS.parent, capture_output=True).returncode == 0
 
 
 def _say(name: str) -> None:
     print(f"Installing {name} into its own environment (once) …", file=sys.stderr)
 
 
-def _is_done(folder: Path, wanted: tuple[str, ...]) -> bool:
-    mark = folder / "installed"
-    return mark.exists() and mark.read_text() == "\n".join(wanted)
+def _is_done(folder: Path, mark: str) -> bool:
+    done = folder / "installed"
+    return done.exists() and done.read_text() == mark
 
 
-def _mark_done(folder: Path, wanted: tuple[str, ...]) -> None:
-    (folder / "installed").write_text("\n".join(wanted))
+def _mark_done(folder: Path, mark: str) -> None:
+    (folder / "installed").write_text(mark)
 
 
-def _run(name: str, command: list[str], *, may_fail: bool = False) -> None:
+def _run(command: list[str], *, may_fail: bool = False) -> None:
     env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
         done = subprocess.run(

@@ -24,6 +24,9 @@ from benchmarks.environments import ENVS
 SOURCES = ENVS / "sources"
 PYPI = ("django==5.2.8", "celery==5.5.3", "scrapy==2.13.3", "zstandard==0.25.0", "libsass==0.23.0")
 NPM = ("rxjs@7.8.2", "three@0.181.0", "react-native@0.82.1")
+WRITTEN: dict[str, list[tuple[str, list[str]]]] = json.loads(
+    Path(__file__).with_name("find_written.json").read_text("utf-8")
+)
 INSTALLED = ("prompt_toolkit", "pydantic_ai")
 PER_KIND = 40
 MIN_WORDS = 5
@@ -71,7 +74,11 @@ class Question:
     kind: str
     text: str
     answer: str
-    said: str
+    said: str = ""
+
+    def is_answer(self, path: str) -> bool:
+        """Return whether a path is, or ends with, one that answers."""
+        return any(f"/{path}".endswith(f"/{one}") for one in self.answer.split(" | "))
 
 
 def words(text: str) -> list[str]:
@@ -101,32 +108,55 @@ def first_sentence(comment: str) -> str:
 
 def trees() -> Iterator[tuple[str, Path]]:
     """Yield the projects with their untouched sources, which the first call downloads."""
-    (SOURCES / "archives").mkdir(parents=True, exist_ok=True)
     for wanted in (*PYPI, *NPM):
-        name = re.split("[=@]", wanted)[0]
-        folder = SOURCES / name
-        if not folder.exists():
-            print(f"Downloading {wanted} (once) …", file=sys.stderr)
-            with tarfile.open(_download(wanted)) as opened:
-                opened.extractall(folder, filter="data")
-        yield name, folder
+        yield re.split("[=@]", wanted)[0], _unpacked(wanted)
     for name in INSTALLED:
         spec = find_spec(name)
         if spec and spec.origin:
             yield name, Path(spec.origin).parent
 
 
-def _download(wanted: str) -> Path:
-    name, version = re.split("=+|@", wanted)
-    kept = list((SOURCES / "archives").glob(f"{name}-{version}*"))
-    if not kept:
+def written() -> Iterator[tuple[str, Path, list[Question]]]:
+    """Yield the projects of the questions written by hand, their sources and the questions."""
+    for wanted, rows in WRITTEN.items():
+        asked = [
+            Question("English" if text.isascii() else "Chinese", text, " | ".join(right))
+            for text, right in rows
+        ]
+        yield re.split("[=@]", wanted)[0], _unpacked(wanted), asked
+
+
+def _unpacked(wanted: str) -> Path:
+    """Return the sources of a package, downloaded once: `name==1` of PyPI, `name@1` of npm, else
+    the Debian package of that name."""
+    folder, archives = SOURCES / re.split("[=@]", wanted)[0], SOURCES / "archives"
+    if folder.exists():
+        return folder
+    archives.mkdir(parents=True, exist_ok=True)
+    archive = _archive(archives, wanted)
+    if archive is None:
+        print(f"Downloading {wanted} (once) …", file=sys.stderr)
         command = ["npm", "pack", "--silent", wanted]
-        if wanted in PYPI:
+        if "==" in wanted:
             pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps")
             command = [*pip, "--no-binary", ":all:", wanted]
-        subprocess.run(command, cwd=SOURCES / "archives", check=True)
-        kept = list((SOURCES / "archives").glob(f"{name}-{version}*"))
-    return kept[0]
+        elif "@" not in wanted:
+            command = ["apt-get", "download", wanted]
+        subprocess.run(command, cwd=archives, check=True)
+        archive = _archive(archives, wanted)
+        assert archive is not None
+    if archive.suffix == ".deb":
+        subprocess.run(["dpkg-deb", "-x", archive, folder], check=True)
+    else:
+        with tarfile.open(archive) as opened:
+            opened.extractall(folder, filter="data")
+    return folder
+
+
+def _archive(archives: Path, wanted: str) -> Path | None:
+    name, *version = re.split("=+|@", wanted)
+    looks = f"{name.replace('.', '?')}-{version[0]}*" if version else f"{name}_*.deb"
+    return next(iter(sorted(archives.glob(looks))), None)
 
 
 def copied(name: str, origin: Path) -> tuple[Path, list[Question]]:

@@ -8,9 +8,9 @@ import json
 import os
 import sys
 import time
-from contextlib import suppress
 
 from outrider.child.fork_server import warm_up
+from outrider.models.wires import Wire
 
 
 def forked() -> float:
@@ -23,8 +23,7 @@ def forked() -> float:
         os._exit(0)
     os.read(reader, 1)
     seconds = time.monotonic() - start
-    with suppress(ChildProcessError):  # a warm process ignores SIGCHLD: the kernel reaps it
-        os.waitpid(pid, 0)
+    os.waitpid(pid, 0)
     os.close(reader)
     os.close(writer)
     return seconds
@@ -32,7 +31,7 @@ def forked() -> float:
 
 def main() -> None:
     """Warm up as the warm process does, then fork whenever asked to."""
-    warm_up("openai-chat")
+    warm_up(Wire.LEAN)
     forked()
     print(json.dumps({"ready": True}), flush=True)
     for _ in sys.stdin:

@@ -9,15 +9,11 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
-
-from pydantic_ai.messages import ModelMessage
-from pydantic_ai.models import StreamedResponse
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from outrider.child.main import run_task
+from outrider.models.endings import StopReason
+from outrider.models.messages import ModelAnswer, ModelCall
 from outrider.protocol.brief import Brief
 from outrider.protocol.budget import Budget
 from outrider.protocol.events import Event, TurnStartEvent
@@ -25,44 +21,46 @@ from outrider.protocol.outcomes import Outcome
 from outrider.settings.keys import BudgetConfig
 
 
-class FinishingModel(FunctionModel):
-    """A model that is a function, and reports a finish reason as real ones do."""
+class ReadingModel:
+    """A model in this process: it reads a small file in every turn but the last."""
 
-    @asynccontextmanager
-    async def request_stream(self, *args: Any, **options: Any) -> AsyncIterator[StreamedResponse]:
-        """Stream what the function says."""
-        async with super().request_stream(*args, **options) as stream:
-            stream.finish_reason = "stop"
-            yield stream
+    name = provider = "bench"
+    base_url = None
+    takes_schema = False
+
+    def __init__(self, turns: int) -> None:
+        self._turns = turns
+        self.starts: list[float] = []
+        """When each turn began."""
+
+    def emit(self, event: Event) -> None:
+        """Note the start of a turn."""
+        if isinstance(event, TurnStartEvent):
+            self.starts.append(time.monotonic())
+
+    async def stream(
+        self, _messages: object, _tools: object, _schema: object, answer: ModelAnswer
+    ) -> AsyncIterator[str]:
+        """Call the tool, or say the end."""
+        number = len(self.starts)
+        is_last = number >= self._turns
+        answer.endings = [StopReason.DONE if is_last else StopReason.CALLED]
+        if not is_last:
+            answer.calls = [ModelCall(f"call_{number}", "read", {"path": "note.txt"})]
+        yield "Done." if is_last else ""
 
 
 async def starts_of_turns(turns: int, folder: Path) -> list[float]:
-    """Return when each turn of a task began; every turn but the last reads a small file."""
+    """Return when each turn of a task began."""
     (folder / "note.txt").write_text("The note says: all is well.\n")
-    starts: list[float] = []
-
-    async def reply(
-        _messages: list[ModelMessage], _info: AgentInfo
-    ) -> AsyncIterator[str | DeltaToolCalls]:
-        number = len(starts)
-        if number >= turns:
-            yield "Done."
-        else:
-            call = DeltaToolCall("read", '{"path": "note.txt"}', tool_call_id=f"call_{number}")
-            yield {0: call}
-
-    def emit(event: Event) -> None:
-        if isinstance(event, TurnStartEvent):
-            starts.append(time.monotonic())
-
     limits = BudgetConfig(max_turns=turns + 1)
     brief = Brief(
         "00000000", "bench", "You.", "Go.", "bench", str(folder), tools=("read",), budget=limits
     )
-    model = FinishingModel(stream_function=reply)
-    finish = await run_task(brief, model, emit, Budget(limits), time.monotonic())
+    model = ReadingModel(turns)
+    finish = await run_task(brief, model, model.emit, Budget(limits), time.monotonic())
     assert finish.outcome is Outcome.COMPLETED, finish
-    return starts
+    return model.starts
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import gt
@@ -17,8 +18,22 @@ from pathlib import Path
 
 from benchmarks import environments
 from benchmarks.aims import FIRST_KEY, PROMPT_TOOLKIT
-from benchmarks.arena import START_LIMIT_SECONDS, Arena, Task, new_task
-from benchmarks.contestants import COLD, CONTESTANTS, IN_PI, PI, PI_CHILD, RUN, WARM
+from benchmarks.arena import START_LIMIT_SECONDS, Arena, Done, Task, new_task
+from benchmarks.contestants import (
+    ANTHROPIC,
+    COLD,
+    COLD_ANTHROPIC,
+    CONTESTANTS,
+    HARNESS,
+    IN_PI,
+    PI,
+    PI_CHILD,
+    PI_SUBAGENTS,
+    RUN,
+    SDK,
+    WARM,
+)
+from benchmarks.cpu_account import CpuAccount
 from benchmarks.environments import outrider_python
 from benchmarks.figures import percentile, window
 from benchmarks.first_key import first_key_seconds
@@ -29,7 +44,6 @@ from benchmarks.processes import (
     available_bytes,
     children_named,
     open_descriptors,
-    processes_at_home,
     unique_bytes,
 )
 from benchmarks.setting import Json, Scale, Setting, json_of
@@ -38,81 +52,113 @@ HISTORIES = (10, 50, 100, 200, 400)
 SETTLE_LIMIT_SECONDS = 10
 LOOP_ROUNDS = 5
 WARMING_ROUNDS = 5
+PAUSE_SECONDS = 0.1
+"""Between two tasks of different contestants, so that what the first leaves doing is done."""
 MEMORY = Path("/dev/shm")
 QUEUED = f"{WARM}, its queue of 8"
+LABELS = [WARM, QUEUED, *(name for name in CONTESTANTS if name != WARM)]
+BURSTING = [name for name in CONTESTANTS if name not in (COLD_ANTHROPIC, IN_PI, PI_SUBAGENTS)]
 
 
 def latency(setting: Setting) -> Json:
     """One task at a time, the contestants in turn: to its first request, and to its answer.
 
-    The yardstick in each round is a bare fork of a process as warm as Outrider's.
+    The yardsticks in each round are a bare fork of a process as warm as Outrider's, and a bare
+    Python.
     """
     found: dict[str, dict[str, list[float]]] = {"first": {}, "one": {}, "ten": {}}
-    forks: list[float] = []
+    bare: dict[str, list[float]] = {}
     with (
         setting.arena("latency") as arena,
         setting.yardstick("benchmarks.forking") as (forker, _),
     ):
         for turn in range(setting.scale.one_turn_rounds):
-            forks.append(round(forker.ask("fork", START_LIMIT_SECONDS)["seconds"] * 1000, 3))
-            for name in arena.rotated(turn):
+            _add(bare, "fork", forker.ask("fork", START_LIMIT_SECONDS)["seconds"])
+            _add(bare, "python", _seconds_of([outrider_python(), "-c", "pass"]))
+            for name in _in_turn(arena, turn):
+                time.sleep(PAUSE_SECONDS)
                 for done in arena.run(name, [new_task()]):
                     _add(found["first"], name, done.first_request_s)
                     _add(found["one"], name, done.total_s)
         for turn in range(setting.scale.ten_turns_rounds):
-            for name in arena.rotated(turn):
+            for name in _in_turn(arena, turn):
                 for done in arena.run(name, [new_task(turns=10)], turns=10):
                     _add(found["ten"], name, done.total_s)
-    return {"latency": found, "fork": forks}
+    return {"latency": found, **bare}
+
+
+def _in_turn(arena: Arena, turn: int, slow_s: float = 2) -> list[str]:
+    """Return who takes part in a round; those with slow children do in every third one only."""
+    names = arena.shuffled(turn)
+    return [name for name in names if CONTESTANTS[name].child_s < slow_s or turn % 3 == 0]
 
 
 def _add(found: dict[str, list[float]], name: str, seconds: float) -> None:
     found.setdefault(name, []).append(round(seconds * 1000, 3))
 
 
+def _seconds_of(command: Sequence[str], cwd: Path | None = None) -> float:
+    """Return how long a command takes, from its start to its end."""
+    start = time.monotonic()
+    subprocess.run(command, cwd=cwd, capture_output=True, check=True, timeout=60)
+    return time.monotonic() - start
+
+
 def at_once(setting: Setting) -> Json:
-    """Many tasks started at the same moment; each must return its own answer."""
+    """Many tasks started at the same moment, the contestants in turn; each must answer its own."""
+    names = [name for name in CONTESTANTS if name != COLD_ANTHROPIC]
     found: dict[str, Json] = {}
     left: Json = {}
-    with setting.arena("at-once") as arena:
+    with setting.arena("at-once", names) as arena:
         before = _held_by(arena, WARM)
         for number in setting.scale.at_once:
-            for name in arena.present:
-                if _is_too_much(name, number, setting.scale):
-                    continue
-                _measure_at_once(arena, name, number, setting.scale, found)
-                if name == WARM and name in arena.present:
-                    _measure_at_once(arena, name, number, setting.scale, found, QUEUED, 8)
-                    left = {"tasks": number}
+            rounds: dict[str, list[list[Done]]] = {}
+            for turn in range(setting.scale.rounds_at_once):
+                for name in arena.shuffled(turn):
+                    if turn < _rounds(name, number, setting.scale):
+                        _run_at_once(arena, name, number, rounds)
+            for label in sorted(rounds, key=LABELS.index):
+                found.setdefault(label, {})[str(number)] = _at_once_cell(rounds[label])
         if WARM in arena.present:
-            left |= _left_behind(arena, before)
+            left = {"tasks": number, **_left_behind(arena, before)}
     return {"at_once": found, "left": left}
 
 
-def _measure_at_once(arena, name, number, scale, found, label=None, concurrent=None) -> None:
-    expensive = CONTESTANTS[name].child_s > 0.2 or number >= 1_000
-    seconds: list[float] = []
-    waits: list[float] = []
-    for _ in range(1 if expensive and number > 1 else scale.rounds_at_once):
-        done = arena.run(name, [new_task() for _ in range(number)], concurrent=concurrent)
-        if not done:
-            return
-        seconds.append(max(d.start + d.total_s for d in done) - min(d.start for d in done))
-        waits += [d.total_s for d in done]
-    found.setdefault(label or name, {})[str(number)] = {
+def _rounds(name: str, number: int, scale: Scale) -> int:
+    """Return how often so many tasks are started: not at all if they are too many for it."""
+    if _is_too_much(name, number):
+        return 0
+    slow = CONTESTANTS[name].child_s > 0.2 and number > 1
+    many = number >= 1_000 and name not in (WARM, HARNESS)  # which an aim compares
+    return 1 if slow or many else scale.rounds_at_once
+
+
+def _run_at_once(arena: Arena, name: str, number: int, rounds: dict[str, list[list[Done]]]) -> None:
+    ways: list[tuple[str, int | None]] = [(name, None)]
+    if name == WARM and (number < 1_000 or QUEUED not in rounds):
+        ways.append((QUEUED, 8))
+    for label, concurrent in ways:
+        if done := arena.run(name, [new_task() for _ in range(number)], concurrent=concurrent):
+            rounds.setdefault(label, []).append(done)
+
+
+def _at_once_cell(rounds: Sequence[Sequence[Done]]) -> Json:
+    seconds = [max(d.start + d.total_s for d in r) - min(d.start for d in r) for r in rounds]
+    waits = [done.total_s for each in rounds for done in each]
+    number = len(rounds[0])
+    return {
         "throughput": round(number / statistics.median(seconds), 2),
+        "seconds": [round(each, 4) for each in seconds],
         "p50": round(percentile(waits, 50) * 1000, 2),
         "p99": round(percentile(waits, 99) * 1000, 2),
     }
 
 
-def _is_too_much(name: str, number: int, scale: Scale) -> bool:
+def _is_too_much(name: str, number: int) -> bool:
     contestant = CONTESTANTS[name]
-    most = contestant.most_at_once
-    if scale.quick:
-        most = min(most, contestant.most_at_once_quick)
     at_a_time = min(number, 8) if contestant.queued else number
-    return number > most or at_a_time * contestant.child_mb * MEGABYTE > available_bytes() * 0.8
+    needed = at_a_time * contestant.child_mb * MEGABYTE
+    return number > contestant.most_at_once or needed > available_bytes() * 0.8
 
 
 def _held_by(arena: Arena, name: str) -> tuple[int, int]:
@@ -120,7 +166,7 @@ def _held_by(arena: Arena, name: str) -> tuple[int, int]:
     if name not in arena.present:
         return 0, 0
     time.sleep(0.5)
-    return open_descriptors(arena.pid(name)), len(processes_at_home(arena.home(name)))
+    return open_descriptors(arena.pid(name)), len(arena.processes(name))
 
 
 def _left_behind(arena: Arena, before: tuple[int, int]) -> Json:
@@ -161,12 +207,36 @@ def _parent_cpu(setting: Setting) -> Json:
     return {"parent": {**copied, **found}}
 
 
+def cpu(setting: Setting) -> Json:
+    """The CPU time of a task in a burst: of its parent, its own processes and what started them."""
+    found: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        commands: dict[str, Sequence[str]] = {}
+        accounts: dict[str, CpuAccount] = {}
+        for name in (name for name in BURSTING if name in setting.commands):
+            accounts[name] = stack.enter_context(CpuAccount(name))
+            commands[name] = accounts[name].joined(setting.commands[name])
+        arena = stack.enter_context(replace(setting, commands=commands).arena("cpu"))
+        for turn in range(setting.scale.burst_rounds):
+            for name in _in_turn(arena, turn, slow_s=0.2):
+                number = _burst(name, setting.scale)
+                before = accounts[name].seconds()
+                if arena.run(name, [new_task() for _ in range(number)]):
+                    _add(found, name, (accounts[name].seconds() - before) / number)
+    bursts = {name: _burst(name, setting.scale) for name in BURSTING if name in found}
+    return {"cpu": {name: {"tasks": bursts[name], "ms": found[name]} for name in bursts}}
+
+
+def _burst(name: str, scale: Scale) -> int:
+    return min(scale.burst, CONTESTANTS[name].most_at_once)
+
+
 def memory(setting: Setting) -> Json:
     """How much memory each of many tasks takes while it waits for the model."""
     found: dict[str, Json] = {}
     with setting.arena("memory") as arena:
         for name in arena.present:
-            heavy = CONTESTANTS[name].child_mb > 20
+            heavy = CONTESTANTS[name].child_mb > 30
             number = setting.scale.heavy_held if heavy else setting.scale.held
             number = min(number, CONTESTANTS[name].most_at_once)
             _measure_memory(arena, name, number, found)
@@ -177,14 +247,14 @@ def memory(setting: Setting) -> Json:
 
 def _measure_memory(arena: Arena, name: str, number: int, found: dict[str, Json]) -> None:
     contestant = CONTESTANTS[name]
-    hold_ms = round(2_000 + 1_500 * number * contestant.child_s)
+    hold_ms = round(2_000 + 1_000 * number * contestant.child_s)
     tasks = [new_task(hold_ms=hold_ms) for _ in range(number)]
-    before = processes_at_home(arena.home(name))
+    before = arena.processes(name)
     driver_before = unique_bytes(arena.pid(name))
     try:
         arena.begin(name, tasks, concurrent=number)
         together = arena.wait_for_requests(tasks, hold_ms / 1000)
-        children = processes_at_home(arena.home(name)) - before
+        children = arena.processes(name) - before
         taken = [unique_bytes(pid) for pid in children]
         driver = unique_bytes(arena.pid(name)) - driver_before
         arena.finish(name, tasks)
@@ -195,6 +265,7 @@ def _measure_memory(arena: Arena, name: str, number: int, found: dict[str, Json]
         "tasks": number,
         "together": together,
         "child_mb": round(sum(taken) / number / MEGABYTE, 2) if contestant.isolated else None,
+        "processes": len(taken),
         "largest_mb": round(max(taken) / MEGABYTE, 2) if contestant.isolated and taken else None,
         "parent_mb": round(driver / number / MEGABYTE, 3),
     }
@@ -202,16 +273,17 @@ def _measure_memory(arena: Arena, name: str, number: int, found: dict[str, Json]
 
 def history(setting: Setting) -> Json:
     """What a turn costs as the conversation grows, timed by the model server, wire included."""
-    turns = setting.scale.history
     found: dict[str, Json] = {}
     for name in setting.commands:
-        if name in (PI, RUN) or name in setting.problems:
+        if name in (PI, RUN, COLD_ANTHROPIC) or name in setting.problems:
             continue
+        # Half as many for those without a process: their clients would take minutes.
+        turns = setting.scale.history // (1 if CONTESTANTS[name].isolated else 2)
         with setting.arena(f"history of {name}", [name]) as arena:
             if done := arena.run(name, [new_task(turns=turns)], turns=turns):
                 found[name] = _cost_of_turns(done[0].requests)
     rounds = [
-        _cost_of_turns(json_of("benchmarks.loop", str(turns), limit_seconds=300))
+        _cost_of_turns(json_of("benchmarks.loop", str(setting.scale.history), limit_seconds=300))
         for _ in range(LOOP_ROUNDS)
     ]
     loop = {point: min(costs[point] for costs in rounds) for point in rounds[0]}
@@ -228,7 +300,7 @@ def _cost_of_turns(times: Sequence[float]) -> dict[str, float]:
 def tool(setting: Setting) -> Json:
     """How much text a parent sends to its model in each turn so that it can delegate."""
     found: dict[str, Json] = {}
-    without_tool = (PI, PI_CHILD, IN_PI, RUN, COLD)
+    without_tool = (PI, PI_CHILD, IN_PI, RUN, COLD, COLD_ANTHROPIC, SDK, ANTHROPIC)
     names = [name for name in setting.commands if name not in without_tool]
     with setting.arena("tool", names) as arena:
         for name in arena.present:
@@ -258,10 +330,9 @@ def startup(setting: Setting) -> Json:
     found: dict[str, list[float]] = {}
     for turn in range(setting.scale.startup_rounds + 1):
         for name, command in commands.items():
-            start = time.monotonic()
-            subprocess.run(command, cwd=setting.folder, capture_output=True, check=True, timeout=60)
+            seconds = _seconds_of(command, setting.folder)
             if turn:  # the first run may have to compile
-                _add(found, name, time.monotonic() - start)
+                _add(found, name, seconds)
         key = first_key_seconds(outrider_python())
         if turn:
             _add(found, FIRST_KEY, key)
@@ -336,7 +407,7 @@ def killed(setting: Setting) -> Json:
     with setting.arena("killed", [WARM]) as arena:
         if WARM not in arena.present:
             return {}
-        arena.begin(WARM, tasks, concurrent=4)
+        arena.begin(WARM, tasks, concurrent=8)
         while not arena.has_finished(WARM, chance.uniform(*setting.scale.kill_every_s)):
             for pid in children_named(arena.pid(WARM), "outrider-warm"):
                 os.kill(pid, signal.SIGKILL)
@@ -360,9 +431,7 @@ def mcp(setting: Setting) -> Json:
     python = outrider_python()
     found: dict[str, list[float]] = {}
     for turn in range(setting.scale.startup_rounds + 1):
-        begun = time.monotonic()
-        subprocess.run([python, "-c", "pass"], check=True)
-        bare = time.monotonic() - begun
+        bare = _seconds_of([python, "-c", "pass"])
         first = first_answers_seconds(python)
         if turn:  # the first run may have to compile
             _add(found, "bare", bare)
@@ -382,6 +451,7 @@ PARTS = {
     "latency": Part(latency),
     "at-once": Part(at_once),
     "parent": Part(parent, (WARM,)),
+    "cpu": Part(cpu, BURSTING),
     "memory": Part(memory),
     "history": Part(history),
     "tool": Part(tool),

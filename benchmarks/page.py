@@ -4,28 +4,45 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks.aims import judged_aims, pi_reference
-from benchmarks.contestants import COLD, CONTESTANTS, WARM
+from benchmarks.contestants import ANTHROPIC, COLD, COLD_ANTHROPIC, CONTESTANTS, SDK, WARM
 from benchmarks.figures import NONE, TIMES, median, milliseconds, number, ratio, table, times
 
 Json = dict[str, Any]
 PLOTS = "../benchmarks/plots"
+GROWN = 200
+"""The length of a history that all are compared at."""
 
 OPENING = """\
 # Benchmarks
 
 Outrider and other agent runtimes get the same tasks and use the same scripted model server, which
-answers immediately, so the figures show what the runtimes themselves cost. The runtimes take turns,
-and each has its own home folder. To run the benchmarks:
+answers immediately, so the figures show what the runtimes themselves cost. In each round of a
+measurement the runtimes take turns, and each has its own home folder. To run the benchmarks:
 
 ```
-python3 -m benchmarks                          # everything, about 25 minutes; writes this page
+python3 -m benchmarks                          # everything, about 20 minutes; writes this page
 python3 -m benchmarks --quick                  # a smaller scale; prints the page only
 python3 -m benchmarks --only parent --publish  # one part; the others keep their figures
 python3 -m benchmarks --page                   # this page and its plots, from the last results
 ```
 
-The first run installs the other runtimes. Every figure on this page is generated. Times are medians
-unless a table says otherwise. Times depend on the machine, so look at the ratios.
+The first run installs the other runtimes: those in Python with pip or uv, those in JavaScript with
+npm. Every figure on this page is generated. Times are medians unless a table says otherwise; "best"
+is the best round. Times depend on the machine, so look at the ratios.
+
+Two commands of their own check promises instead of comparing runtimes:
+
+```
+python3 -m benchmarks.faults                   # 2,000 delegations under random faults, on Linux
+python3 -m benchmarks.run_listing              # the CPU time of `outrider runs` with 10,000 runs
+```
+
+`faults` prints how the delegations ended for each fault: errors, streams cut at any byte, stalls,
+odd finish reasons and usage, wrong reports, floods, and children that are killed, stopped or
+cancelled at random moments. It compares each result with what the server really sent, each record
+with its result, and looks for processes, files, descriptors and threads that are left over. The
+exit code is 1 if anything is wrong. `--count N` delegates less often, `--only FAULT` picks faults,
+and `--seed N` repeats the choices of a trial; the moments of a kill still vary.
 """
 
 COMPARABLE = """\
@@ -34,7 +51,8 @@ COMPARABLE = """\
 - `pydantic-ai-harness`, `deepagents`, `openai-agents` and `smolagents` run a subagent as a function
   in the parent's process. It shares the parent's memory, environment and secrets, and can't be
   killed, limited or confined on its own. Outrider and `pi` start a process for each task. The
-  in-process figures show what a task costs without one.
+  in-process figures show what a task costs without one. They use the SDK of OpenAI, so the row
+  with `wire: sdk` shows the price of isolation alone.
 - The in-process runtimes are called through their own delegation tool, without a parent model:
   `SubAgents`' `delegate_task`, deepagents' `task`, `Agent.as_tool`, a smolagents managed agent.
 - Each task reads one small file in every turn except the last. Outrider and `pi` use their own
@@ -54,12 +72,30 @@ COMPARABLE = """\
 """
 
 
+WIRE = """\
+## What the wire changes
+
+`openai-chat:` models and local servers are reached over the lean wire, a small client in Outrider.
+With `models.wire: sdk`, the same task uses the provider's SDK instead, in the same processes with
+the same guards. So the difference between the first two rows is a faster client, not cheaper
+isolation. Anthropic's models always use the SDK, as do those of any other provider that the lean
+wire doesn't serve: the last row is what their users get. The aims are judged with the lean wire.
+
+"""
+
+
 def page(results: Json, *, plots: Iterable[str] = ()) -> str:
     """Return the whole page; a part that was not measured is left out."""
     shown = set(plots)
-    sections = [OPENING, _machine(results), _aims(results)]
+    sections = [OPENING, _machine(results), _aims(results), _wire(results)]
     sections += [_latency(results, shown), _at_once(results, shown), _parent(results)]
-    sections += [_memory(results), _history(results, shown), _tool(results), _startup(results)]
+    sections += [
+        _cpu(results),
+        _memory(results),
+        _history(results, shown),
+        _tool(results),
+        _startup(results),
+    ]
     sections += [_throughput(results), COMPARABLE, _versions(results)]
     return "\n".join(section for section in sections if section)
 
@@ -68,9 +104,12 @@ def _machine(results: Json) -> str:
     if not (machine := results.get("machine")):
         return ""
     scale = " On a small scale (`--quick`)." if results.get("quick") else ""
+    processor = f" ({machine['processor']})" if "processor" in machine else ""
+    load = f" The load was {machine['load']} at the start." if "load" in machine else ""
     return (
-        f"Measured on {machine['system']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-        f"Python {machine['python']}: {_dates(results['dates'])}.{scale}\n"
+        f"Measured on {machine['system']}, {machine['cores']} cores{processor}, "
+        f"{machine['memory_gb']} GB, Python {machine['python']}: {_dates(results['dates'])}."
+        f"{load}{scale}\n"
     )
 
 
@@ -88,6 +127,40 @@ def _aims(results: Json) -> str:
     return "## Aims\n\n" + table(("Aim", "Measured", "Met"), rows, words=3)
 
 
+def _wire(results: Json) -> str:
+    latency = results.get("latency", {})
+    if SDK not in latency.get("first", {}):
+        return ""
+    ways = {
+        WARM: ("the lean wire", COLD),
+        SDK: ("the SDK, `models.wire: sdk`", ""),
+        ANTHROPIC: ("Anthropic, always by its SDK", COLD_ANTHROPIC),
+    }
+    rows: list[list[str]] = []
+    for name, (title, cold) in ways.items():
+        thousand = results.get("at_once", {}).get(name, {}).get("1000", {}).get("throughput")
+        memory = results.get("memory", {}).get(name, {}).get("child_mb")
+        cpu = results.get("cpu", {}).get(name, {}).get("ms")
+        rows.append(
+            [
+                title,
+                milliseconds(median(latency["first"].get(name))),
+                milliseconds(median(latency["one"].get(name))),
+                milliseconds(median(latency["first"].get(cold))),
+                _each(thousand, "/s"),
+                milliseconds(median(cpu)),
+                _each(memory, " MB"),
+            ]
+        )
+    header = ("", "to first request", "one turn", "cold, to first request")
+    header += ("1,000 at once", "CPU per task", "unique memory per task")
+    return WIRE + table(header, rows)
+
+
+def _each(value: float | None, unit: str) -> str:
+    return NONE if value is None else f"{number(value)}{unit}"
+
+
 def _image(name: str, shown: set[str], title: str) -> str:
     return f"\n![{title}]({PLOTS}/{name})\n" if name in shown else ""
 
@@ -101,7 +174,7 @@ def _latency(results: Json, shown: set[str]) -> str:
     for title in ("to first request", "one turn", "ten turns"):
         header += [title, f"{TIMES} warm", f"{TIMES} pi"]
     rows: list[list[str]] = []
-    for name in latency["first"]:
+    for name in (name for name in CONTESTANTS if name in latency["first"]):
         row = [name, "yes" if CONTESTANTS[name].isolated else "no"]
         for kind in kinds:
             value = median(latency[kind].get(name))
@@ -112,16 +185,16 @@ def _latency(results: Json, shown: set[str]) -> str:
                 times(ratio(value, pi_reference(latency, kind))),
             ]
         rows.append(row)
-    fork = median(results.get("fork"))
-    if fork is not None:
-        warm, pi = (
-            median(latency["first"].get(WARM)),
-            pi_reference(latency, "first"),
-        )
-        cells = [milliseconds(fork), times(ratio(fork, warm)), times(ratio(fork, pi))]
-        rows.append(["*a bare fork of the warmed process*", NONE, *cells, *[NONE] * 6])
+    bare = {"*a bare fork of the warmed process*": ("fork", 0), "*a bare Python*": ("python", 1)}
+    for title, (yardstick, place) in bare.items():
+        if (value := median(results.get(yardstick))) is not None:
+            warm = median(latency[kinds[place]].get(WARM))
+            pi = pi_reference(latency, kinds[place])
+            cells = [milliseconds(value), times(ratio(value, warm)), times(ratio(value, pi))]
+            rows.append([title, NONE, *[NONE] * 3 * place, *cells, *[NONE] * 3 * (2 - place)])
     return (
-        "## One task\n\nThe time until the first request to the model, and until the answer.\n\n"
+        "## One task\n\nThe time until the first request to the model, and until the answer, one "
+        "task at a time and in another order each round.\n\n"
         + table(header, rows)
         + _image("first.svg", shown, "To the first request")
         + _image("one.svg", shown, "One turn")
@@ -140,21 +213,24 @@ def _at_once(results: Json, shown: set[str]) -> str:
         for name, cells in found.items():
             if cell := cells.get(str(size)):
                 speed = cell["throughput"]
+                best = ratio(size, min(cell.get("seconds", ()), default=None))
                 rows.append(
                     [
                         f"{size:,}",
                         name,
                         f"{number(speed)}/s",
                         times(ratio(speed, warm)),
+                        _each(best, "/s"),
                         milliseconds(cell["p50"]),
                         milliseconds(cell["p99"]),
                     ]
                 )
-    header = ("at once", "", "finished", f"{TIMES} warm", "p50", "p99")
+    header = ("at once", "", "finished", f"{TIMES} warm", "best", "p50", "p99")
     note = (
         "All tasks start at the same moment, and each must return its own answer. "
         f"`{COLD}` and the row with a queue of 8 run at most eight children at a time; "
-        "the others run all tasks at once.\n"
+        "the others run all tasks at once. What would need more memory than the machine has, or "
+        "takes minutes, is left out.\n"
     )
     return (
         "## Many tasks at once\n\n"
@@ -190,6 +266,29 @@ def _parent(results: Json) -> str:
     )
 
 
+def _cpu(results: Json) -> str:
+    if not (found := results.get("cpu")):
+        return ""
+    warm = median(found.get(WARM, {}).get("ms"))
+    rows = [
+        [
+            name,
+            str(cell["tasks"]),
+            milliseconds(median(cell["ms"])),
+            times(ratio(median(cell["ms"]), warm)),
+            milliseconds(min(cell["ms"])),
+        ]
+        for name, cell in found.items()
+    ]
+    return (
+        "## The CPU time of all processes\n\nThe CPU time per task of one turn when many start at "
+        "the same moment: of the parent and of everything that it starts, such as Outrider's "
+        "fork server, guardians and children, from their start to the end of their exit. It is "
+        "the kernel's account of a control group in which they run.\n\n"
+        + table(("", "at once", "CPU per task", f"{TIMES} warm", "best"), rows)
+    )
+
+
 def _memory(results: Json) -> str:
     if not (found := results.get("memory")):
         return ""
@@ -218,11 +317,11 @@ def _history(results: Json, shown: set[str]) -> str:
     points = sorted({int(point) for costs in found.values() for point in costs})
     rows: list[list[str]] = []
     for name, costs in found.items():
-        grown = ratio(costs.get(str(points[-1])), costs.get(str(points[0])))
+        grown = ratio(costs.get(str(GROWN)), costs.get(str(points[0])))
         rows.append(
             [name, *(milliseconds(costs.get(str(point))) for point in points), times(grown)]
         )
-    header = ["", *(f"at {point}" for point in points), "growth"]
+    header = ["", *(f"at {point}" for point in points), f"growth to {GROWN}"]
     return (
         "## A turn as the history grows\n\nThe time from one request of a long task to the next, "
         "including the wire and the tool. The last row is Outrider's loop with an in-process "

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 OURS, ISOLATED, SHARED = "#0a7d5a", "#b4542a", "#8a8f98"
 LINES = (
     *("#0a7d5a", "#64b99a", "#123f30", "#a6d854", "#b4542a", "#e0a080"),
-    *("#7a2f10", "#345d9d", "#8a63b5", "#c2a000", "#8a8f98", "#d04a7a"),
+    *("#7a2f10", "#345d9d", "#8a63b5", "#c2a000", "#8a8f98", "#d04a7a", "#1f9bb5", "#5b5b00"),
 )
 WIDTH, LEFT, RIGHT, STEP, TOP = 760, 190, 110, 26, 48
 

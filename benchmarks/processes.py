@@ -125,6 +125,21 @@ def processes_at_home(home: Path) -> set[int]:
     return found
 
 
+def descendants(pid: int) -> set[int]:
+    """Return a process and all below it, whatever environment they have."""
+    below: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError):
+                above = Path(entry.path, "stat").read_text().rpartition(")")[2].split()[1]
+                below.setdefault(int(above), []).append(int(entry.name))
+    found, left = set[int](), [pid]
+    while left:
+        found.add(one := left.pop())
+        left += below.get(one, [])
+    return found
+
+
 def children_named(parent: int, name: str) -> set[int]:
     """Return the direct children of a process that have this name."""
     found: set[int] = set()

@@ -13,7 +13,8 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from outrider.testing import ModelRequest, ScriptedModel, Step, answer, tool_call
+from benchmarks.messages_wire import TwoWires
+from outrider.testing import ModelRequest, Step, answer, tool_call
 
 MARK = re.compile(r"bench-([0-9a-f]+)-t(\d+)-h(\d+)")
 NOTE = "note.txt"
@@ -78,7 +79,7 @@ def marked(request: ModelRequest) -> tuple[str, int, int]:
 def main() -> None:
     """Serve until stdin ends."""
     model = Model()
-    with ScriptedModel(model.step) as server:
+    with TwoWires(model.step) as server:
         print(json.dumps({"url": server.base_url}), flush=True)
         for line in sys.stdin:
             reports = [model.report(identity) for identity in json.loads(line)["ids"]]

@@ -23,22 +23,24 @@ Json = dict[str, Any]
 class Scale:
     """How much is measured."""
 
-    one_turn_rounds: int = 21
-    ten_turns_rounds: int = 9
+    one_turn_rounds: int = 31
+    ten_turns_rounds: int = 7
     at_once: tuple[int, ...] = (1, 10, 100, 1_000)
     rounds_at_once: int = 3
-    parent_rounds: int = 120
+    parent_rounds: int = 90
+    burst: int = 100
+    burst_rounds: int = 5
     held: int = 100
     heavy_held: int = 8
     most_held: int = 1_000
     history: int = 400
-    startup_rounds: int = 7
+    startup_rounds: int = 5
     megabytes: int = 20
     growth_megabytes: int = 100
     flood_megabytes: int = 1_000
     queue: int = 60
-    killed: int = 500
-    kill_every_s: tuple[float, float] = (1, 10)
+    killed: int = 5_000
+    kill_every_s: tuple[float, float] = (2, 10)
     quick: bool = False
 
 
@@ -48,6 +50,8 @@ QUICK = Scale(
     at_once=(1, 10, 100),
     rounds_at_once=1,
     parent_rounds=15,
+    burst=20,
+    burst_rounds=2,
     held=20,
     heavy_held=4,
     most_held=20,
@@ -57,7 +61,7 @@ QUICK = Scale(
     growth_megabytes=20,
     flood_megabytes=100,
     queue=30,
-    killed=60,
+    killed=200,
     quick=True,
 )
 
@@ -104,10 +108,13 @@ def json_of(module: str, *arguments: str, limit_seconds: float) -> Any:
 
 
 def machine() -> Json:
-    """What all of this ran on."""
+    """What all of this ran on, and how busy that was before."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    described = Path("/proc/cpuinfo").read_text().partition("model name\t: ")[2]
     return {
         "system": f"{platform.system()} {platform.release().split('-')[0]}",
+        "processor": described.partition("\n")[0] or platform.machine(),
+        "load": round(os.getloadavg()[0], 1),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(total / 1e9),
         "python": sys.version.split()[0],

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from outrider.processes import keeper_link
 from outrider.runtimes.native import fork_client
 from outrider.runtimes.native.fork_client import UserForkServer, hosted_fork_server
+from outrider.testing import ScriptedModel, answer
 
 SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
@@ -61,7 +62,8 @@ SLOW = (
     "cli_terminal", "cli_web", "docs", "documents", "endings", "file_tools_bad_arguments",
     "find_about", "find_newcomers", "fork_server", "hostile_masking", "isolation", "local_models",
     "lsp_child", "lsp_faults", "lsp_servers", "mcp", "mcp_install", "pi", "pi_host", "recipes",
-    "report_back_verdicts", "surroundings", "tools_handed_over", "web_fetch",
+    "report_back_verdicts", "surroundings", "tools_handed_over", "web_fetch", "wires_answers",
+    "wires_broken", "wires_captured", "wires_parts", "wires_statuses",
 )  # fmt: skip
 """What `--tier quick` leaves out: files whose tests start one command, host or server after the
 other, or try many examples. What is left runs in this process, but for three doors: the command
@@ -120,8 +122,10 @@ def warm_runtime() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="or") as folder:
         env = {"PATH": os.environ["PATH"], "HOME": folder, "XDG_RUNTIME_DIR": folder}
         server = UserForkServer(env, minutes=0)
-        command = [sys.executable, "-m", "outrider", "run", "explorer", "Where?"]
-        subprocess.run(command, env=env, cwd=folder, capture_output=True)
+        with ScriptedModel([answer("Here.")]) as model:
+            command = [sys.executable, "-m", "outrider", "run", "explorer", "Where?"]
+            command += ["--model", model.model]
+            subprocess.run(command, env=env | model.environment, cwd=folder, capture_output=True)
         wait_until(server.status, "the fork server")
         yield Path(folder)
         server.stop()
@@ -139,7 +143,7 @@ async def start(request: pytest.FixtureRequest, world: Path) -> str:
     if request.param == "cold":
         os.environ.update(COLD)
     else:
-        assert await hosted_fork_server().ready("openai-chat")
+        assert await hosted_fork_server("lean").ready()
     return request.param
 
 
@@ -176,13 +180,14 @@ def _nothing_is_left(tmp_path: Path) -> None:
 def children_at_work() -> list[psutil.Process]:
     """Return the guardians and children below this process; those that wait are not at work."""
     found: list[psutil.Process] = []
+    fork_servers = {server.pid for server in fork_client._hosted.values()}
     for process in psutil.Process().children(recursive=True):
         try:
             is_child = any(part.startswith("outrider.child") for part in process.cmdline())
             waits = process.name() in ("outrider-warm", "outrider-spare")
         except psutil.NoSuchProcess:
             continue
-        if is_child and not waits and process.pid != hosted_fork_server().pid:
+        if is_child and not waits and process.pid not in fork_servers:
             found.append(process)
     return found
 

@@ -47,6 +47,8 @@ def answer(message):
     questions += 1
     if MODE == "crash-third" and questions == 3:
         sys.exit("the third question is too much")
+    if MODE == "crash-checking" and "diagnostic" in message["method"]:
+        sys.exit("checking is too much")
     if MODE == "talk":
         note = {"method": "window/logMessage", "params": {"type": 3, "message": "thinking"}}
         while True:
@@ -71,6 +73,9 @@ def answer(message):
             os.write(2, b"E" * 65_536)
     if MODE == "error":
         error = {"code": -32603, "message": "\x1b[31mno \x07idea" + "!" * 100_000}
+        return send({"id": number, "error": error})
+    if MODE == "stack":
+        error = {"code": 1, "message": "Server Error\nNo Project.\n    at open (/x/server.js:1:2)"}
         return send({"id": number, "error": error})
     if MODE == "retry" and questions < 3:
         return send({"id": number, "error": {"code": -32801, "message": "modified"}})
@@ -107,6 +112,8 @@ def one_good(method):
         return {"items": [*bad, good]}
     if method == "workspace/diagnostic":
         return {"items": [7, {"uri": uri, "items": [*bad, good]}, {"uri": 7, "items": [7]}]}
+    if method == "workspace/symbol":
+        return [*bad, {"name": "name_2", "location": good}]
     return [*bad, good] if "Symbol" in method else [*bad, place(0, 0, 7), good]
 
 

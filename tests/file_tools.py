@@ -1,7 +1,9 @@
 """Calling the file tools in a tree, as a child does."""
 
+import contextlib
 import hashlib
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +58,9 @@ def snapshot(folder: Path) -> dict[str, tuple[int, str]]:
                 held = ""
             found[str(path.relative_to(folder))] = (status.st_mode, held)
     return found
+
+
+def make_socket(path: Path) -> None:
+    """Make a socket at a path of any length; an address has at most 107 bytes."""
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)

@@ -85,12 +85,16 @@ def faulty(
     *arguments: str,
     times: dict[str, int] | None = None,
     markers: list[str] | None = None,
+    beside: list[str] | None = None,
     **more: Any,
 ) -> Lsp:
-    """The tool with a server that goes wrong."""
-    command = [sys.executable, str(FAULTY), *arguments]
-    server = {"command": command, "fileTypes": [".py"], "rootMarkers": markers or []}
+    """The tool with a server that goes wrong, and perhaps with another one for `.js` files."""
+    command = [sys.executable, str(FAULTY)]
+    server = {"command": [*command, *arguments], "fileTypes": [".py"], "rootMarkers": markers or []}
     servers = {"faulty": server}
+    if beside is not None:
+        other = beside if beside[0].startswith("/") else [*command, *beside]
+        servers["other"] = {**server, "command": other, "fileTypes": [".js"]}
     return Lsp(cwd, config=LspConfig(servers=servers, **(times or {})), **more)
 
 

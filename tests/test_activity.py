@@ -90,6 +90,32 @@ def test_damaged_lines_are_skipped(tmp_path, log):
     assert [line["kind"] for line in log.lines()] == ["fetch", "search"]
 
 
+def test_a_line_that_a_full_disk_cuts_costs_no_other(tmp_path, log):
+    log.add({"kind": "fetch", "what": ["first"]})
+    code = f"""
+import os, resource
+from pathlib import Path
+from outrider.records.activity import ActivityLog
+path = Path({str(tmp_path / "state")!r})
+room = (path / "activity.jsonl").stat().st_size + 10
+resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+ActivityLog(path).add({{"kind": "fetch", "what": ["cut"]}})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    log.add({"kind": "fetch", "what": ["last"]})
+    assert [line["what"] for line in log.lines()] == [["first"], ["last"]]
+
+
+def test_what_is_closed_is_not_called_empty(door):
+    state = door.home / ".local/state/outrider"
+    (state / "activity.jsonl").mkdir(parents=True)
+    (state / "runs").symlink_to("runs")
+    for command in ("logs", "activity", "runs", "show last"):
+        ended = door.run(*command.split())
+        assert ended.code == 2 and "can't be read: " in ended.err, command
+        assert "nothing" not in ended.err and "no runs" not in ended.err and "bug" not in ended.err
+
+
 @pytest.mark.parametrize(
     ("address", "kept"),
     [

@@ -206,10 +206,10 @@ async def test_a_command_cannot_delegate_by_dropping_its_environment(doer: Path)
 async def test_a_command_of_a_nested_child_cannot_go_deeper_than_allowed(doer: Path) -> None:
     nested = (
         f"{sys.executable} -m outrider run doer Deeper. --model openai-chat:scripted"
-        f" --set subagents.maxDepth=2 --set subagents.allowWrite=true"
+        f" --set subagents.allowWrite=true"
         f" --set subagents.projectAgentPolicy=allow"
     )
-    deepest = f"{CLEAN} OUTRIDER_SUBAGENTS__MAX_DEPTH=2 {RUN}"
+    deepest = f"{CLEAN} OUTRIDER_SUBAGENTS__MAX_DEPTH=9 {RUN}"
     steps = [
         tool_call("bash", {"command": f"OPENAI_API_KEY=sk-unused-0123 {nested}"}),
         tool_call("bash", {"command": deepest}),
@@ -218,8 +218,9 @@ async def test_a_command_of_a_nested_child_cannot_go_deeper_than_allowed(doer: P
     ]
     with ScriptedModel(steps) as server:
         os.environ.update(server.environment)
-        await subagent("doer", "Go.", model=server.model, config=MAY_WRITE)
-    assert "at depth 2 is refused" in server.requests[2].messages[-1]["content"]
+        config = {**MAY_WRITE, "subagents.maxDepth": 2}
+        await subagent("doer", "Go.", model=server.model, config=config)
+    assert "SUBAGENT_DEPTH_EXCEEDED" in server.requests[2].messages[-1]["content"]
 
 
 # Hosts with odd surroundings.
@@ -261,7 +262,7 @@ def test_a_host_without_standard_streams_starts_children_both_ways(
                 os.close(number)
             cold = await subagent("explorer", "Go.", model="openai-chat:scripted")
             del os.environ["OUTRIDER_WARM__KEEP_MINUTES"]
-            assert await hosted_fork_server().ready("openai-chat")
+            assert await hosted_fork_server("lean").ready()
             warm = await subagent("explorer", "Go.", model="openai-chat:scripted")
             with open("told", "w") as told:
                 told.write(f"{{cold.text}} {{warm.text}}")
@@ -390,8 +391,8 @@ async def test_a_warm_process_that_is_stopped_costs_no_answer(
     monkeypatch.setattr(links, "MAX_FORK_SECONDS", 0.5)
     with ScriptedModel([answer("Done.")]) as server:
         os.environ.update(server.environment)
-        assert await hosted_fork_server().ready("openai-chat")
-        stopped = psutil.Process(hosted_fork_server().pid)
+        assert await hosted_fork_server("lean").ready()
+        stopped = psutil.Process(hosted_fork_server("lean").pid)
         stopped.suspend()
         result = await subagent("explorer", "Go.", model=server.model)
     assert result.text == "Done."
@@ -403,7 +404,7 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(links, "MAX_FORK_SECONDS", 0.2)
-    monkeypatch.setattr(type(hosted_fork_server()), "kill", lambda _self: None)
+    monkeypatch.setattr(type(hosted_fork_server("lean")), "kill", lambda _self: None)
     effects = world / "effects"
     agents = world / ".outrider/agents"
     agents.mkdir(parents=True)
@@ -415,15 +416,15 @@ def test_a_warm_process_that_is_woken_late_does_not_repeat_a_task(
         return answer("Done.")
 
     async def delegate() -> str:
-        assert await hosted_fork_server().ready("openai-chat")
-        stopped = psutil.Process(hosted_fork_server().pid)
+        assert await hosted_fork_server("lean").ready()
+        stopped = psutil.Process(hosted_fork_server("lean").pid)
         stopped.suspend()
         try:
             result = await subagent("doer", "Go.", model=server.model, config=MAY_WRITE)
         finally:
             stopped.resume()
         # A fork that comes now finds nobody: the next one shows that it has been served.
-        assert await hosted_fork_server().ready("openai-chat")
+        assert await hosted_fork_server("lean").ready()
         await subagent("explorer", "Go.", model=server.model, config={"warm.keepMinutes": 1})
         return result.text
 
@@ -497,6 +498,38 @@ def test_a_guardian_without_room_for_a_child_says_so(capfd: pytest.CaptureFixtur
     with open(reader, "rb") as status:
         assert status.read() == f"pid {pid}\nexit 1\n".encode()
     assert "Can't start another process" in capfd.readouterr().err
+
+
+GUARDED = """
+import os, signal, socket, sys, time
+from outrider.processes import guardian, reaping
+if sys.argv[1] == "woken":  # as where the kernel has no descriptor for signals
+    reaping._HAS_SIGNALFD, reaping._NUMBERS = False, slice(None)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+ends, lifeline = socket.socketpair()
+
+def run():
+    handlers = [signal.getsignal(one) for one in reaping._SIGNALS]
+    assert set(handlers) == {signal.SIG_DFL} and not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    if sys.argv[2] == "exit":
+        os._exit(3)
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(100)
+
+guardian.run_guarded(run, lifeline=lifeline.fileno(), status=os.dup(1), timeout_ms=60_000)
+"""
+
+
+@pytest.mark.parametrize("way", ["woken", "descriptor"])
+@pytest.mark.parametrize(("what", "ending"), [("exit", "exit 3"), ("signal", "signal 15")])
+def test_a_guardian_hears_of_its_childs_end_and_of_signals(
+    way: str, what: str, ending: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GUARDED, way, what], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines()[1:] == [ending], done.stderr
 
 
 def _no_room() -> int:

@@ -109,3 +109,34 @@ def test_without_git_the_agents_of_a_folder_above_are_run(door: Door) -> None:
         ended = door.run("run", "helper", "Go", *flags, env=server.environment)
     assert (ended.code, ended.out) == (0, "Here.\n"), ended.err
     assert str(door.project) in door.run("runs", "--json").json["runs"][0]["project"]
+
+
+EXPLORER = "expl\u043erer"  # with a Cyrillic letter
+
+
+def test_a_name_that_mixes_alphabets_is_told_where_agents_are_listed_checked_and_run(
+    door: Door,
+) -> None:
+    door.write_agent(EXPLORER, "readonly: true")
+    told = "mixes Cyrillic and Latin letters ('expl\\u043erer')"
+    with ScriptedModel([answer("Mine.")]) as server:
+        arguments = ("run", EXPLORER, "Go", "--model", server.model, "--json")
+        ended = door.run(*arguments, env=server.environment)
+    assert [told in one for one in ended.json["details"]["results"][0]["warnings"]] == [True]
+    for command in ("agents", "doctor"):
+        assert told in door.run(command).out
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (EXPLORER, "Cyrillic and Latin"),
+        ("\u0399nspector", "Greek and Latin"),
+        ("r\u00e9viseur-1", ""),
+        ("\u043f\u0440\u043e\u0432\u0435\u0440\u043a\u0430", ""),
+        ("python\u5ba1\u67e5\u304b\u30ab", ""),  # these look like no Latin letter
+    ],
+)
+def test_only_scripts_that_look_alike_make_a_name_doubtful(name: str, told: str) -> None:
+    _, notes = parse_definition(f"---\nname: {name}\n---\nDo.", "/x.md", Source.USER)
+    assert [told in note.message for note in notes] == [True] * bool(told)

@@ -352,7 +352,7 @@ def test_a_dumb_terminal_gets_plain_lines_and_no_colour_is_honoured(door):
             assert leave(screen) == 0
 
 
-EVIL = "\x1b]0;owned\x07\x1b[2Jx\u202ey"
+EVIL = "\x1b]0;owned\x07\x1b[2Jx\u202ey\u200bz"
 
 
 def test_neither_a_model_nor_a_child_can_steer_the_terminal_and_code_is_no_html(door):
@@ -364,7 +364,8 @@ def test_neither_a_model_nor_a_child_can_steer_the_terminal_and_code_is_no_html(
     ):
         screen.enter("Go.")
         screen.see(r"main [0-9a-f]{8}: completed")
-        assert "␛" in screen.all and "\u202e" not in screen.all
+        assert "␛" in screen.all and r"x\u202ey\u200bz" in screen.all
+        assert not {"\u202e", "\u200b"} & set(screen.all)
         assert "List<String>, not <b>bold</b>." in screen.all
         screen.see_now(PROMPT)
         [run] = re.findall(r"explorer ([0-9a-f]{8}): completed", screen.all)

@@ -10,6 +10,7 @@ import pytest
 
 from cli_door import Door
 from outrider.protocol.tool_catalogue import CATALOGUE
+from outrider.runtimes.pi.choices import INSTALL
 from outrider.testing import ScriptedModel, answer, fail
 from outrider.tools.lsp.known_servers import SERVERS
 from web_servers import serving
@@ -61,13 +62,33 @@ def test_pi_is_named_with_its_version_or_how_to_install_it(door, tmp_path):
     (tmp_path / "bin").mkdir()
     pi = tmp_path / "bin/pi"
     env = {"OUTRIDER_MODEL": "embedded", "PATH": f"{pi.parent}:/usr/bin:/bin"}
-    assert "npm install -g @earendil-works/pi-coding-agent" in findings(door, env)["pi"][1]
+    assert INSTALL in findings(door, env)["pi"][1]
     pi.write_text("#!/bin/sh\necho 0.99.0\n")
     pi.chmod(0o755)
     assert findings(door, env)["pi"] == ("ok", f"0.99.0 ({pi})")
     pi.write_text("#!/bin/sh\nexit 3\n")
     status, words = findings(door, env)["pi"]
     assert status == "fail" and "exit status 3" in words
+
+
+def test_a_program_that_is_slow_is_not_called_a_failure(door, tmp_path):
+    pi = tmp_path / "bin/pi"
+    pi.parent.mkdir()
+    pi.write_text("#!/bin/sh\nexec sleep 600\n")
+    pi.chmod(0o755)
+    code = (
+        "import sys, outrider.surfaces.reports.doctor as doctor; doctor.MAX_PROGRAM_SECONDS = 0.1; "
+        "sys.argv = ['outrider', 'doctor', '--json']; "
+        "from outrider.__main__ import main; sys.exit(main())"
+    )
+    variables = f"OUTRIDER_MODEL=embedded PATH={pi.parent}:/usr/bin:/bin"
+    ended = door.shell(f'export {variables}; exec "$0" -c "{code}"')
+    [(status, words)] = [
+        (check["status"], check["message"])
+        for check in ended.json["checks"]
+        if check["name"] == "pi"
+    ]
+    assert status == "warn" and "timed out after 0.1 seconds" in words and str(pi) in words
 
 
 def test_report_for_people_begins_every_line_with_the_finding(door):
@@ -219,7 +240,9 @@ def test_every_provider_with_a_key_is_named(troubled):
     models = {name: rest for name, *rest in troubled[1] if ":" in name}
     openai, deepseek, alibaba = models.values()
     assert [name.partition(":")[0] for name in models] == ["openai", "deepseek", "alibaba"]
-    assert openai[0] == "ok" and openai[1].startswith("used by default: OPENAI_API_KEY is set; ")
+    assert openai[0] == "ok" and openai[1].startswith(
+        "used by default: OPENAI_API_KEY is set, sdk wire; "
+    )
     assert deepseek[0] == "ok" and "not tried" in deepseek[1]
     assert alibaba == ["warn", "it has no default model: name one"]
 
@@ -276,3 +299,4 @@ def test_check_that_fails_or_hangs_is_a_finding_and_so_is_little_room_for_runs(d
     assert found["bash"] == "not installed; the bash tool needs it"
     assert found["permissions"].startswith("can't be checked: TypeError")
     assert found["tools"] == "no answer within 1 s"
+    assert "fail" not in {one["status"] for one in ended.json["checks"] if one["name"] == "tools"}

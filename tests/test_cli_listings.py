@@ -144,7 +144,7 @@ def test_modules_tell_what_is_on_and_why(door):
     assert found["search", "brave"] == (True, "BRAVE_SEARCH_API_KEY is set")
     assert found["search", "exa"] == (False, "not used: web.provider is brave")
     assert found["search", "tavily"] == (False, "not used: TAVILY_API_KEY is not set")
-    assert found["models", "embedded"] == (True, "used by default: configuration")
+    assert found["models", "embedded"] == (True, "used by default: configuration, embedded wire")
     assert ("models", "openai:gpt-6.1-terra") in found
     assert found["converter", "markitdown"][0]
     assert found["hosts", "Codex"] == (False, "not registered: outrider mcp install codex")
@@ -167,9 +167,16 @@ def test_models_tell_what_could_answer_and_which_one_does(door):
     assert models[0]["model"] == "openai:gpt-6.1-terra"
     assert found["anthropic:claude-sonnet-5-5"]["why"] == "ANTHROPIC_API_KEY is set"
     assert found["xai:"]["problem"]
+    assert {found[name]["wire"] for name in ("openai:gpt-6.1-terra", "xai:")} == {"sdk"}
+    named = ("models", "--json")
+    lean = {**env, "OUTRIDER_MODEL": "openai-chat:mine"}
+    assert door.run(*named, env=lean).json["models"][0]["wire"] == "lean"
+    for variable, value in {"OUTRIDER_MODELS__WIRE": "sdk", "HTTPS_PROXY": "http://p"}.items():
+        other = door.run(*named, env={**lean, variable: value}).json["models"][0]
+        assert other["wire"] == "sdk", variable
     assert models[-1]["model"] == "embedded"
     named = door.run("models", env={**env, "OUTRIDER_MODEL": "embedded"})
-    assert named.out.splitlines()[0].split() == ["embedded", "used", "configuration"]
+    assert named.out.splitlines()[0].split() == ["embedded", "used", "embedded", "configuration"]
     terminal = door.terminal("models", columns=50, env=env)
     assert terminal.end() == 0
     assert max(map(len, terminal.screen.splitlines())) <= 50
@@ -233,7 +240,8 @@ def recorded(door):
         folder.mkdir(parents=True)
         about = {"agent": "tester" if number % 5 else "explorer", "task": f"task {number}"}
         began = {"startedAt": time.time() - 3600.0 * (24 - number), "project": f"/p/{number % 2}"}
-        (folder / "session.jsonl").write_text(json.dumps(about | began) + "\n")
+        events = (about | began, {"type": "end"})
+        (folder / "session.jsonl").write_text("\n".join(map(json.dumps, events)))
         outcome = {"outcome": "failed" if number % 4 == 0 else "completed", **about}
         outcome |= {"model": "openai-chat:m", "durationMs": 1234, "usage": {"input": 100_000}}
         result = {"details": {"results": [outcome]}}

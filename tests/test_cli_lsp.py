@@ -53,6 +53,14 @@ def test_a_failure_is_told_on_stderr_and_by_the_exit_code(door):
     ended = door.run("lsp", "hover", "shapes/none.py:1:1")
     assert ended.code == 1 and ended.out == "" and "there is no shapes/none.py" in ended.err
     assert door.run("lsp", "hover", "shapes/none.py:1:1", "--json").json["code"] == 1003
+    (door.project / "page.js").write_text("let page\n")
+    for action in ("definition", "workspace-symbols", "references"):
+        unknown = ("lsp", action, "--symbol", "nowhere")
+        ended = door.run(*unknown)
+        assert ended.code == 1 and "ty found no symbol 'nowhere'" in ended.err
+        assert door.run(*unknown, "--json").json["code"] == 1003
+    ended = door.run("lsp", "hover", "--symbol", "area")
+    assert ended.code == 1 and "shapes/base.py:10:9, shapes/base.py:20:9" in ended.err
     for arguments in (["surf"], ["hover", "a", "b"]):
         assert door.run("lsp", *arguments).code == 2
     door.write_config({"lsp": {"enabled": False}})

@@ -240,7 +240,7 @@ def test_timed_out_run_exits_with_124(door):
 def test_model_cannot_steer_the_terminal_through_the_answer(door):
     with ScriptedModel([answer("\x1b]0;owned\x07 a\u009b2Jb \u202egnp\r\nc\rd\te")]) as server:
         ended = ask(door, server)
-    assert ended.out == "␛]0;owned␇ a\ufffd2Jb \ufffdgnp\nc␍d\te\n"
+    assert ended.out == "␛]0;owned␇ a\\x9b2Jb \\u202egnp\nc␍d\te\n"
 
 
 def test_json_escapes_what_steers_and_loses_nothing(door):
@@ -328,8 +328,7 @@ def test_reader_who_has_left_gets_no_traceback(door):
         process = door.start(*arguments, env=server.environment)
         process.stdout.close()
         _, err = process.communicate(timeout=PATIENCE_SECONDS)
-    # Cancelled while it ran, or not printed when it had ended.
-    assert process.returncode in (130, 141)
+    assert process.returncode == 141
     assert b"Traceback" not in err and b"BrokenPipe" not in err
     door.assert_nothing_left()
 

@@ -1,11 +1,13 @@
 """Ctrl-C and its like: the child is stopped, and what there is gets printed."""
 
+import os
 import signal
 from contextlib import closing
 
 import pytest
 
 from cli_door import PATIENCE_SECONDS, Door
+from outrider.surfaces.cli.main import COMMANDS
 from outrider.testing import ScriptedModel, silence, silence_after
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
@@ -76,3 +78,42 @@ def test_ctrl_c_while_the_command_is_being_loaded_shows_no_traceback(door, modul
     assert process.returncode in (130, -signal.SIGINT)  # a shell says 130 of both
     assert b"Traceback" not in rest and b"KeyboardInterrupt" not in rest
     door.assert_nothing_left()
+
+
+# Nobody reads: a command that has something to write, or would have, ends with 128 + SIGPIPE.
+
+READERLESS = {
+    "--version": 141, "-V": 141, "--help": 141, "": 2, "nonsense": 2,
+    "run explorer Look. --model embedded": 141, "run nobody x": 2, "run nobody x --json": 141,
+    "ask Why? --model embedded": 141, "chat": 2, "runs": 0, "runs --json": 141, "show last": 2,
+    "logs": 0, "activity": 0, "find main": 141, "agents": 141, "models": 141, "lsp": 141,
+    "web fetch http://127.0.0.1:1": 1, "modules": 141, "config": 141, "doctor": 141, "help": 141,
+    "help run": 141, "pi": 2, "mcp": 0, "mcp install cursor --print": 141, "warm --status": 141,
+    "completion bash": 141,
+}  # fmt: skip
+
+
+def test_every_command_is_tried_without_a_reader():
+    assert set(COMMANDS) <= {call.partition(" ")[0] for call in READERLESS}
+
+
+@pytest.mark.parametrize("call", READERLESS)
+def test_a_command_ends_with_its_own_code_where_nobody_reads(door, call):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb", buffering=0) as pipe:
+        # Each of them has something to say on stderr.
+        env = {"OUTRIDER_BOGUS": "1"}
+        process = door.start(*call.split(), env=env, stdout=pipe, stderr=pipe)
+        code = process.wait(PATIENCE_SECONDS)
+    assert code == READERLESS[call]
+
+
+def test_a_command_completes_where_only_its_messages_have_no_reader(door):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb", buffering=0) as pipe:
+        process = door.start("agents", env={"OUTRIDER_BOGUS": "1"}, stderr=pipe)
+        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0
+    assert b"explorer" in out

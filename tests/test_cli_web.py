@@ -100,6 +100,8 @@ def test_results_of_a_search_are_printed_with_their_addresses(door):
         ended = door.run("web", "search", "tea")
     assert ended.code == 0 and ended.err == ""
     assert all(words in ended.out for words in ("Green tea", found[0]["url"], "Hot leaves."))
+    # A person has no tools of an agent's.
+    assert "get_search_content" not in ended.out and "outrider web fetch" in ended.out
 
 
 def test_search_that_cannot_be_made_fails_with_its_reason(door):

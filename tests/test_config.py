@@ -2,11 +2,14 @@
 
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+from file_tools import make_socket
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.files import load_settings
 from outrider.settings.keys import DEFAULTS, KEYS, ProjectRule
@@ -176,11 +179,29 @@ def test_a_file_that_is_not_json_is_refused_and_named(world: Path, text: str) ->
     assert "config.json" in refusal.value.message
 
 
-def test_a_pipe_in_the_place_of_the_file_does_not_hang(world: Path) -> None:
+@pytest.mark.parametrize("whose", ["user", "project"])
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, os.mkdir, make_socket, partial(os.symlink, "/dev/zero")],
+    ids=["pipe", "folder", "socket", "device"],
+)
+def test_what_is_no_plain_file_is_refused_as_configuration_at_once(
+    world: Path, whose: str, make: Callable[[Path], None]
+) -> None:
+    user = Path(os.environ["HOME"]) / ".config/outrider/config.json"
+    path = user if whose == "user" else world / ".outrider/config.json"
+    path.parent.mkdir(parents=True)
+    make(path)
+    with pytest.raises(Refusal) as refusal:
+        load_settings(world, os.environ)
+    assert str(path) in refusal.value.message
+
+
+def test_a_pipe_that_has_a_writer_does_not_hang_either(world: Path) -> None:
     path = Path(os.environ["HOME"]) / ".config/outrider/config.json"
     path.parent.mkdir(parents=True)
     os.mkfifo(path)
-    with pytest.raises(Refusal):
+    with open(path, "r+b", buffering=0), pytest.raises(Refusal, match="not a regular file"):
         load_settings(world, os.environ)
 
 

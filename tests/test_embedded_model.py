@@ -7,24 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import direct
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    SystemPromptPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.tools import ToolDefinition
 
-from outrider.models.building import build_model, request_settings
-from outrider.models.cost import cost_of
+from outrider.child.report_back import ToolSchema
+from outrider.models.building import build_model
+from outrider.models.counting import count_tokens
 from outrider.models.embedded.model import respond
+from outrider.models.embedded.report import Unanswered
 from outrider.models.embedded.task import understand
-from outrider.models.failures import cut_failure
+from outrider.models.failures import ending_of
+from outrider.models.messages import (
+    CallResult,
+    Message,
+    ModelAnswer,
+    ModelCall,
+    OfferedTool,
+    SystemPrompt,
+    UserPrompt,
+)
 from outrider.protocol.tool_catalogue import DEFAULT_TOOLS
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
@@ -173,13 +172,21 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def report_tool(schema: dict[str, Any]) -> ToolSchema:
+    return ToolSchema("report_back", "function", "", schema)
+
+
+def result_of(call: ModelCall, envelope: Any) -> CallResult:
+    return CallResult(call.id, call.name, "…", envelope=envelope)
+
+
 class Run:
     """What one task came to."""
 
-    def __init__(self, responses: list[ModelResponse], calls: list[ToolCallPart]) -> None:
-        self.responses = responses
-        self.calls = calls
-        self.text = responses[-1].text or ""
+    def __init__(self, answers: list[ModelAnswer]) -> None:
+        self.answers = answers
+        self.calls = [call for answer in answers for call in answer.calls]
+        self.text = answers[-1].text
 
     @property
     def places(self) -> list[str]:
@@ -187,7 +194,7 @@ class Run:
 
     @property
     def report(self) -> dict[str, Any]:
-        return self.calls[-1].args_as_dict()
+        return self.calls[-1].arguments
 
 
 async def ask(
@@ -199,42 +206,23 @@ async def ask(
 ) -> Run:
     """Let the embedded model do `task` in `root`, with the real tools."""
     given = [tool for tool in tools if tool]
-    definitions = [
-        ToolDefinition(name=tool.name, parameters_json_schema=tool.parameters) for tool in given
-    ]
-    if schema:
-        definitions.append(ToolDefinition(name="report_back", parameters_json_schema=schema))
-    model, calls, responses = build_model("embedded", agent), [], []
-    messages: list[ModelMessage] = [
-        ModelRequest(parts=[SystemPromptPart("Find things."), UserPromptPart(task)])
-    ]
+    offered: list[OfferedTool] = [*given, *([report_tool(schema)] if schema else [])]
+    model, answers = build_model("embedded", agent), []
+    messages: list[Message] = [SystemPrompt("Find things."), UserPrompt(task)]
     async with ToolExecutor(given, ToolContext(root)) as executor:
-        while len(responses) < 10:
-            async with direct.model_request_stream(
-                model,
-                messages,
-                model_settings=request_settings(model),
-                model_request_parameters=ModelRequestParameters(function_tools=definitions),
-            ) as stream:
-                async for _ in stream:
-                    pass
-            responses.append(stream.get())
-            made = responses[-1].tool_calls
-            calls += made
-            if not made or made[0].tool_name == "report_back":
-                return Run(responses, calls)
+        while len(answers) < 10:
+            answers.append(answer := ModelAnswer())
+            pieces = [text async for text in model.stream(messages, offered, None, answer)]
+            answer.text = "".join(pieces)
+            made = answer.calls
+            if not made or made[0].name == "report_back":
+                return Run(answers)
             outcomes = await asyncio.gather(
-                *(executor.execute(call.tool_name, call.args_as_dict()) for call in made)
+                *(executor.execute(call.name, call.arguments) for call in made)
             )
             for call, outcome in zip(made, outcomes, strict=True):
                 assert outcome.envelope["code"] == 0, (call, outcome.text)
-            results = [
-                ToolReturnPart(
-                    call.tool_name, outcome.text, call.tool_call_id, metadata=outcome.envelope
-                )
-                for call, outcome in zip(made, outcomes, strict=True)
-            ]
-            messages += [responses[-1], ModelRequest(parts=results)]
+            messages += [answer, *map(result_of, made, (one.envelope for one in outcomes))]
     raise AssertionError("the embedded model came to no end")
 
 
@@ -352,7 +340,7 @@ async def test_every_quoted_line_stands_in_its_file_at_that_number(repository: P
 async def test_the_same_task_gives_the_same_run(repository: Path):
     first, second = [await ask(repository, "How are retries delayed?") for _ in range(2)]
     assert first.text == second.text
-    assert [call.args for call in first.calls] == [call.args for call in second.calls]
+    assert [call.arguments for call in first.calls] == [call.arguments for call in second.calls]
 
 
 async def test_it_says_what_it_is_and_what_it_did(repository: Path):
@@ -365,13 +353,14 @@ async def test_it_says_what_it_is_and_what_it_did(repository: Path):
 
 async def test_its_turns_are_ordinary_ones(repository: Path):
     run = await ask(repository, "Where is the idle timeout enforced?")
-    assert len(run.responses) == 3
-    assert {call.tool_name for call in run.calls} == {"find", "read"}
-    for response in run.responses:
-        assert response.model_name == "embedded" and cut_failure(response) is None
-        assert response.usage.output_tokens and cost_of(response) == (0.0, True)
-    assert run.responses[-1].finish_reason == "stop"
-    ids = [call.tool_call_id for call in run.calls]
+    assert len(run.answers) == 3
+    assert {call.name for call in run.calls} == {"find", "read"}
+    for answer in run.answers:
+        assert answer.model == "embedded" and ending_of(answer)[1] is None
+        usage = count_tokens(answer, [], [])
+        assert usage.output and (usage.cost, usage.cost_known) == (0.0, True)
+    assert run.answers[-1].endings == ["stop"]
+    ids = [call.id for call in run.calls]
     assert len(ids) == len(set(ids))
 
 
@@ -428,7 +417,7 @@ async def test_what_a_file_says_does_not_steer_it(repository: Path):
     )
     (repository / "ferry/hostile.py").write_text(hostile * 5)
     run = await ask(repository, "Where is the idle timeout enforced?")
-    assert {call.tool_name for call in run.calls} <= {"grep", "find", "read"}
+    assert {call.name for call in run.calls} <= {"grep", "find", "read"}
     assert not any(place.startswith("ferry/fake.py") for place in run.places)
     outside = re.sub(r"^(`{3,})\n.*?^\1$", "", run.text, flags=re.MULTILINE | re.DOTALL)
     outside = re.sub(r"`[^`\n]+`", "", outside)
@@ -449,28 +438,55 @@ async def test_with_read_alone_it_reads_the_file_that_is_named(repository: Path)
 
 
 def test_a_search_that_failed_is_not_told_as_one_that_found_nothing():
-    call = ToolCallPart("find", {"about": "ledger"}, "1")
+    call = ModelCall("1", "find", {"about": "ledger"})
     fault = {"code": 2004, "message": "ripgrep (rg) is not installed", "data": None}
-    messages: list[ModelMessage] = [
-        ModelRequest(parts=[UserPromptPart("Where is the ledger?")]),
-        ModelResponse(parts=[call]),
-        ModelRequest(parts=[ToolReturnPart("find", "Error", "1", metadata=fault)]),
-    ]
-    text = respond(messages, [])
-    assert isinstance(text, str)
-    assert text.startswith("Nothing could be searched: ripgrep (rg) is not installed")
-
-
-async def test_being_asked_again_ends_the_search(repository: Path):
-    model = build_model("embedded")
-    prompts = [UserPromptPart("Where is the idle timeout?"), UserPromptPart("Wrap up now.")]
-    tools = [ToolDefinition(name="grep", parameters_json_schema={"type": "object"})]
-    response = await direct.model_request(
-        model,
-        [ModelRequest(parts=prompts)],
-        model_request_parameters=ModelRequestParameters(function_tools=tools),
+    said = respond(
+        [UserPrompt("Where is the ledger?"), ModelAnswer(calls=[call]), result_of(call, fault)], []
     )
-    assert response.tool_calls == [] and response.text
+    assert isinstance(said, Unanswered)
+    assert said.startswith("I could not search: ripgrep (rg) is not installed\n")
+    assert "Nothing was found" not in said
+
+
+OK = {"code": 0, "message": "ok", "data": None}
+OFFLINE = {"code": 2001, "message": "tavily:\nno route to host", "data": None}
+FOUND = {"searches": [{"results": [{"url": "https://a.example/"}]}]}
+NO_RESULTS = {"searches": [{"results": []}]}
+
+
+@pytest.mark.parametrize(
+    ("task", "calls", "reason"),
+    [
+        ("What is new?", [("web_search", OFFLINE)], "tavily: no route to host"),
+        ("Read https://a.example/", [("fetch_content", OFFLINE)], "tavily: no route to host"),
+        (
+            "What is new?",
+            [("web_search", OK | {"data": FOUND}), ("fetch_content", OFFLINE)],
+            "tavily: no route to host",
+        ),
+        ("What is new?", [], "there is no tool to search with, or nothing left of the budget"),
+        ("What is new?", [("web_search", OK | {"data": NO_RESULTS})], None),
+        (
+            "What is new?",
+            [("web_search", OFFLINE), ("web_search", OK | {"data": NO_RESULTS})],
+            None,
+        ),
+    ],
+)
+def test_a_researcher_that_could_not_search_says_so_and_why(task, calls, reason):
+    messages: list[Message] = [UserPrompt(task)]
+    for number, (name, envelope) in enumerate(calls):
+        call = ModelCall(str(number), name, {})
+        messages += [ModelAnswer(calls=[call]), result_of(call, envelope)]
+    said = respond(messages, [], "researcher")
+    assert isinstance(said, str) and isinstance(said, Unanswered) == (reason is not None)
+    assert said.startswith("Found no page" if reason is None else f"I could not search: {reason}\n")
+
+
+def test_being_asked_again_ends_the_search():
+    prompts = [UserPrompt("Where is the idle timeout?"), UserPrompt("Wrap up now.", is_ours=True)]
+    tools = [ToolSchema("grep", "function", "", {"type": "object"})]
+    assert isinstance(respond(prompts, tools), str)
 
 
 # Structured results
@@ -488,7 +504,7 @@ async def test_a_schema_of_places_and_quotes_is_filled_with_what_was_read(reposi
     entry = an_object({"file": STRING, "line": INTEGER, "snippet": STRING})
     schema = an_object({"summary": STRING, "findings": {"type": "array", "items": entry}})
     run = await ask(repository, "Where is the idle timeout enforced?", schema=schema)
-    assert run.calls[-1].tool_name == "report_back"
+    assert run.calls[-1].name == "report_back"
     best = run.report["findings"][0]
     assert (best["file"], best["line"]) == ("ferry/supervisor.py", 9)
     assert best["snippet"] in (repository / best["file"]).read_text()
@@ -519,7 +535,7 @@ async def test_what_cannot_be_read_off_a_file_is_not_invented(
     repository: Path, schema: dict[str, Any]
 ):
     run = await ask(repository, "Where is the idle timeout enforced?", schema=schema)
-    assert all(call.tool_name != "report_back" for call in run.calls)
+    assert all(call.name != "report_back" for call in run.calls)
     assert run.places
 
 
@@ -571,16 +587,12 @@ async def test_an_implementer_reports_places_callers_and_tests(repository: Path)
 
 def conversation(task: str, found: dict[str, Any], agent: str) -> str:
     """Return the report of the embedded model where its tools give what is in `found`."""
-    tools = [ToolDefinition(name=name) for name in found]
-    messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(task)])]
+    tools = [ToolSchema(name, "function", "", {}) for name in found]
+    messages: list[Message] = [UserPrompt(task)]
     while not isinstance(said := respond(messages, tools, agent), str):
-        calls = [ToolCallPart(one.name, dict(one.arguments), one.name) for one in said]
+        calls = [ModelCall(one.name, one.name, dict(one.arguments)) for one in said]
         envelopes = [{"code": 0, "message": "success", "data": found[one.name]} for one in said]
-        results = [
-            ToolReturnPart(call.tool_name, "", call.tool_call_id, metadata=envelope)
-            for call, envelope in zip(calls, envelopes, strict=True)
-        ]
-        messages += [ModelResponse(parts=calls), ModelRequest(parts=results)]
+        messages += [ModelAnswer(calls=calls), *map(result_of, calls, envelopes)]
     return said
 
 

@@ -1,19 +1,22 @@
 """Every way for a run to end, with a real child: none of them is mistaken for another."""
 
+import ast
 import asyncio
 import json
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
+import pydantic_ai.models
 import pytest
 
 from conftest import COLD, assert_nothing_left, children_at_work, wait_until
 from outrider.delegation.api import subagent
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
+from outrider.models.endings import WIRES, StopReason, answer_in, stop_reason
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome, TimeoutReason
 from outrider.protocol.results import SingleResult, ToolResult
@@ -113,6 +116,17 @@ class Failing:
     requests: int = 1
 
 
+def chunk(delta: object, finish_reason: object = None) -> dict[str, object]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+def stream(*chunks: dict[str, object]) -> Step:
+    """Whatever a server may send in place of a chunk."""
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
+    lines = [f"data: {json.dumps(head | one)}\n\n" for one in chunks]
+    return garbage("".join([*lines, "data: [DONE]\n\n"]), content_type="text/event-stream")
+
+
 FAILURES = {
     "an empty answer": Failing((empty(),), "empty answer"),
     "an answer of spaces": Failing((answer(" \n "),), "empty answer", output=" \n "),
@@ -133,6 +147,22 @@ FAILURES = {
     ),
     "something that is no stream at all": Failing((garbage(),), "an unreadable response"),
     "a hang-up": Failing((hang_up(),), "connection"),
+    "nothing but a thought": Failing((answer("<think>Hm.</think>\n"),), "empty answer"),
+    "a thought without an end": Failing((answer("<think>Let me see"),), "empty answer"),
+    "characters that nobody sees": Failing(
+        (answer("\u200b\u202e\u2060\ufeff\u00ad\ufe0f\x07"),), "empty answer"
+    ),
+    "a call that was announced and never came": Failing(
+        (answer("I'll look.", finish_reason="tool_calls"),), "sent none", output="I'll look."
+    ),
+    "no choices": Failing((stream({"choices": []}),), "cut"),
+    "choices that are null": Failing((stream({"choices": None}),), "cut"),
+    "content that is null": Failing((stream(chunk({"content": None}, "stop")),), "empty answer"),
+    "a delta that is null": Failing((stream(chunk(None, "stop")),), "empty answer"),
+    "an old function call": Failing(
+        (stream(chunk({"function_call": {"name": "ls", "arguments": "{}"}}, "function_call")),),
+        "sent none",
+    ),
     "an error inside the stream": Failing(
         (stream_error("Too busy", "overloaded", text="So far"),), "overloaded", output="So far"
     ),
@@ -157,6 +187,237 @@ async def test_a_failure_is_never_a_success(world: Path, name: str) -> None:
         assert part in result.text
     assert run.output.strip() in result.text
     assert_recorded(result)
+
+
+BAD_REASONS = (
+    "error", "abort", "insufficient_system_resource", "network_error", "nobody_knows", "STOPPED",
+    "stop ", "pause_turn", "in_progress", 7, -1, True, 0.5, {"a": 1}, ["stop"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", BAD_REASONS, ids=str)
+async def test_only_a_finish_reason_that_is_known_to_be_good_is_good(
+    world: Path, reason: object
+) -> None:
+    result, _ = await delegated(
+        tool_call("ls", {}, text="So far.", finish_reason=reason), config=FAST
+    )
+    run = single(result)
+    assert run.outcome is Outcome.FAILED and run.exit_code == 1
+    assert repr(reason) in (run.error or "")
+    assert run.output == "So far."
+    assert run.receipt["toolCalls"] == 0
+    assert_recorded(result)
+
+
+@pytest.mark.parametrize("reason", [None, "", 0, False])
+async def test_an_answer_without_a_finish_reason_was_cut(world: Path, reason: object) -> None:
+    result, _ = await delegated(answer("So far.", finish_reason=reason), config=FAST)
+    assert single(result).outcome is Outcome.FAILED
+    assert "cut" in (single(result).error or "")
+
+
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call", "eos", "end_turn"])
+async def test_a_call_is_made_whichever_good_reason_its_turn_ends_with(
+    world: Path, reason: str
+) -> None:
+    result, _ = await delegated(tool_call("ls", {}, finish_reason=reason), answer("Two files."))
+    assert single(result).outcome is Outcome.COMPLETED
+    assert single(result).receipt["toolCalls"] == 1
+
+
+@pytest.mark.parametrize("arguments", ["", " ", '{"depth": 1'])
+async def test_a_call_that_was_cut_is_not_made(world: Path, arguments: str) -> None:
+    result, server = await delegated(
+        tool_call("ls", arguments, finish_reason="length"),
+        tool_call("ls", "", finish_reason="tool_calls"),
+        answer("Here."),
+    )
+    assert single(result).outcome is Outcome.COMPLETED
+    assert single(result).receipt["toolErrors"] == 1
+    assert "not JSON" in server.requests[1].messages[-1]["content"]
+
+
+async def test_a_thought_before_the_answer_is_no_part_of_it(world: Path) -> None:
+    said = "\ufeff <think>The <b>file</b>…</think>\n\n<think></think> It is in thing.txt."
+    result, _ = await delegated(answer(said))
+    assert single(result).outcome is Outcome.COMPLETED
+    assert single(result).output == result.text == "It is in thing.txt."
+    [message] = [event for event in transcript(result) if event["type"] == "message_end"]
+    assert message["text"] == said
+    assert_recorded(result)
+
+
+def test_only_thoughts_at_the_beginning_are_left_out() -> None:
+    for whole in (" A tag: <think>x</think> ends it.", "</think> closes it.", "  two blanks"):
+        assert answer_in(whole) == whole
+    assert answer_in("<think>" * 100_000 + "</think>" * 100_000).startswith("</think>")
+    assert answer_in("<think></think>" * 100_000) == ""
+    assert [answer_in(text) for text in ("", " \n\t", "\u0301", "\ue000")] == [""] * 4
+
+
+def test_each_word_for_an_ending_means_one_thing_on_every_wire() -> None:
+    for wire, columns in WIRES.items():
+        for reason, words in zip(StopReason, columns, strict=True):
+            assert [stop_reason(word) for word in words.split()] == [reason] * len(words.split())
+        assert len(" ".join(columns).split()) == len(set(" ".join(columns).split())), wire
+    assert stop_reason("nobody_knows") is stop_reason(7) is stop_reason("") is StopReason.FAILED
+    assert stop_reason("stop", "content_filter") is StopReason.FILTERED
+    assert stop_reason(None, "stop") is StopReason.DONE
+    assert stop_reason(None, None) is None
+
+
+def test_every_finish_reason_of_the_provider_layer_stands_in_the_table() -> None:
+    """Also of providers whose packages aren't installed: their tables are read as text."""
+    folder, seen = Path(pydantic_ai.models.__file__).parent, 0
+    for path in (*folder.glob("*.py"), *folder.glob("anthropic/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            target = getattr(node, "target", None)
+            if not isinstance(target, ast.Name) or "FINISH_REASON_MAP" not in target.id:
+                continue
+            assert isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)
+            for key, value in zip(node.value.keys, node.value.values, strict=True):
+                if key is not None and isinstance(value, ast.Constant):
+                    raw = key.value if isinstance(key, ast.Constant) else key.value.attr
+                    assert stop_reason(raw) == (value.value or "error"), (path.name, raw)
+                    seen += 1
+    assert seen > 60
+
+
+ODD_USAGE: tuple[object, ...] = (
+    None, "lots", 7, [1], {}, {"prompt_tokens": None},
+    {"prompt_tokens": 10.5, "completion_tokens": 5.5, "total_tokens": 16},
+    {"prompt_tokens": -10, "completion_tokens": -5},
+    {"prompt_tokens": "10", "completion_tokens": "5"},
+    {"prompt_tokens": float("nan"), "completion_tokens": float("inf")},
+    {"prompt_tokens": 10**30, "completion_tokens": 10**12},
+    {"prompt_tokens": {"a": [1]}, "completion_tokens": True},
+    {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 0.5}},
+    {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 99}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("usage", ODD_USAGE, ids=str)
+async def test_no_report_of_usage_can_fail_a_run(world: Path, usage: object) -> None:
+    result, _ = await delegated(tool_call("ls", {}, usage=usage), answer("Here.", usage=usage))
+    run = single(result)
+    assert run.outcome is Outcome.COMPLETED, run.error
+    assert run.output == "Here." and run.receipt["toolCalls"] == 1
+    shown = run.usage
+    assert all(
+        type(one) is int for one in (shown.input, shown.output, shown.cache_read, shown.cache_write)
+    )
+    assert 0 < shown.output < 1_000 and 0 < shown.input < 100_000 and shown.cache_read == 0
+    assert shown.estimated and result.to_dict()["details"]["results"][0]["usage"]["estimated"]
+    assert [one for one in run.warnings if "token counts" in one]
+    kinds = [event["type"] for event in transcript(result)]
+    assert kinds.count("message_end") == kinds.count("turn_end") == 2 and "task_finish" in kinds
+    assert_recorded(result)
+
+
+async def test_a_budget_of_tokens_holds_where_no_provider_counts_them(world: Path) -> None:
+    (world / "long.txt").write_text("many words " * 2_000)
+    result, server = await delegated(
+        tool_call("read", {"path": "long.txt"}, text="Still looking.", usage=None),
+        config={"subagents.budget.maxTokens": 20_000},
+        repeat=True,
+    )
+    run = single(result)
+    assert run.outcome is Outcome.OVER_BUDGET and run.usage.estimated
+    assert run.usage.tokens >= 20_000 and 1 < len(server.requests) < 20
+
+
+async def test_a_budget_of_money_holds_where_no_provider_counts_tokens(world: Path) -> None:
+    steps = [tool_call("ls", {}, usage=None)]
+    with ScriptedModel(steps, repeat=True, name="gpt-4o") as server:
+        os.environ.update(server.environment)
+        limits = {"subagents.budget.maxCost": 0.01}
+        result = await subagent("explorer", "Go on.", model=server.model, config=limits)
+    assert single(result).outcome is Outcome.OVER_BUDGET
+    assert "US dollars" in (single(result).error or "")
+
+
+async def test_what_a_provider_counts_is_no_estimate(world: Path) -> None:
+    result, _ = await delegated(answer("Here."))
+    assert not single(result).usage.estimated
+    assert single(result).warnings == ()
+
+
+async def test_usage_that_comes_with_every_chunk_is_counted_once(world: Path) -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 5}
+    chunks = [chunk({"content": "Here"}), chunk({"content": "."}), chunk({}, "stop")]
+    early = {"usage": {**usage, "completion_tokens": 1}}
+    result, _ = await delegated(
+        stream(*(one | early for one in chunks), chunk({}) | {"usage": usage})
+    )
+    shown = single(result).usage
+    assert (shown.input, shown.output, shown.estimated) == (100, 5, False)
+
+
+ODD_CALLS = {
+    "a number as its id": {"id": 7, "function": {"name": "ls", "arguments": "{}"}},
+    "no id": {"id": None, "function": {"name": "ls", "arguments": "{}"}},
+    "an object as its arguments": {"id": "a", "function": {"name": "ls", "arguments": {}}},
+    "a number as its name": {"id": "a", "function": {"name": 5, "arguments": "{}"}},
+}
+
+
+@pytest.mark.parametrize("name", ODD_CALLS)
+async def test_a_call_with_odd_parts_is_recorded_like_any_other(world: Path, name: str) -> None:
+    call = {"index": 0, "type": "function", **ODD_CALLS[name]}
+    result, _ = await delegated(
+        stream(chunk({"tool_calls": [call]}), chunk({}, "tool_calls")), answer("Here.")
+    )
+    assert single(result).outcome is Outcome.COMPLETED
+    assert single(result).receipt["toolCalls"] == 1
+    kinds = [event["type"] for event in transcript(result)]
+    assert kinds.count("message_end") == 2 and kinds.count("tool_result_end") == 1
+
+
+async def test_a_tool_that_never_worked_is_told(world: Path) -> None:
+    (world / "here.txt").write_text("x")
+    search, edit = ("web_search", {"query": "x"}), ("grep", {"pattern": "("})
+    steps = [tool_calls([search, edit, ("read", {"path": "nowhere"})]), tool_calls([search])]
+    steps += [tool_calls([("find", {"pattern": "[", "about": "x"}), ("nosuch", {})])]
+    steps += [tool_calls([("bash", {"command": "ls"})]), answer("I know.")]
+    agents = world / ".outrider" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "both.md").write_text(
+        "---\nname: both\ntools: read, grep, find, web_search\n---\nLook.\n"
+    )
+    with ScriptedModel(steps) as server:
+        os.environ.update(server.environment)
+        config = {"web.provider": "tavily", "subagents.trustedProjects": [str(world)]}
+        result = await subagent("both", "Look.", model=server.model, config=config)
+    run = single(result)
+    assert run.outcome is Outcome.COMPLETED and run.output == "I know."
+    assert run.receipt["toolErrors"] == 7
+    [told] = run.warnings  # not of what was wrong with a call, nor of tools that it doesn't have
+    assert told.startswith("every call of web_search failed: No search provider answered")
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("gpt-x-2025-08-07", False), ("gpt-y", True), ("gpt-x-mini", True)]
+)
+async def test_a_result_says_which_model_answered(world: Path, name: str, other: bool) -> None:
+    with ScriptedModel([answer("Here.", model=name)], name="gpt-x") as server:
+        os.environ.update(server.environment)
+        result = await subagent("explorer", "Look.", model=server.model)
+    run = single(result)
+    assert run.outcome is Outcome.COMPLETED
+    assert run.model == f"openai-chat:{name}"
+    assert run.asked_model == ("openai-chat:gpt-x" if other else None)
+    told = (f"openai-chat:gpt-x was asked for, but openai-chat:{name} answered",)
+    assert run.warnings == (told if other else ())
+    assert_recorded(result)
+
+
+async def test_a_model_that_stands_in_for_one_turn_is_told_too(world: Path) -> None:
+    steps = [replace(tool_call("ls", {}), model="cheap"), answer("Here.")]
+    result, server = await delegated(*steps)
+    run = single(result)
+    assert run.model == run.asked_model == server.model
+    assert run.warnings == (f"{server.model} was asked for, but openai-chat:cheap answered",)
 
 
 async def test_a_rate_limit_is_waited_out(world: Path) -> None:

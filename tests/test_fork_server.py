@@ -29,7 +29,12 @@ from outrider.delegation.perform import Caller, perform
 from outrider.delegation.request import Request
 from outrider.protocol.fork_messages import READY, STATUS, STOP, StartRequest
 from outrider.protocol.outcomes import Outcome
-from outrider.runtimes.native.fork_client import UserForkServer, code_identity, hosted_fork_server
+from outrider.runtimes.native.fork_client import (
+    UserForkServer,
+    code_identity,
+    end_fork_servers,
+    hosted_fork_server,
+)
 from outrider.testing import ModelRequest, ScriptedModel, Step, answer, silence
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are warm on Linux only")
@@ -40,8 +45,8 @@ def echo(request: ModelRequest) -> Step:
 
 
 async def until_warm() -> psutil.Process:
-    assert await hosted_fork_server().ready("openai-chat")
-    return psutil.Process(hosted_fork_server().pid)
+    assert await hosted_fork_server("lean").ready()
+    return psutil.Process(hosted_fork_server("lean").pid)
 
 
 async def test_a_warm_child_is_a_fork_and_a_cold_one_is_not(world: Path) -> None:
@@ -82,6 +87,66 @@ async def test_a_warm_child_holds_no_link_but_its_own(world: Path) -> None:
         await asyncio.wait(running)
 
 
+@pytest.mark.usefixtures("unmeasured")
+async def test_a_guardian_holds_little_memory_of_its_own(world: Path) -> None:
+    end_fork_servers()  # one that is measured has more in each fork
+    with ScriptedModel([silence()], repeat=True) as server:
+        os.environ.update(server.environment)
+        await until_warm()
+        running = [
+            asyncio.ensure_future(subagent("explorer", "Wait.", model=server.model))
+            for _ in range(3)
+        ]
+        await asyncio.to_thread(server.wait_for_requests, 3)
+        guardians = [one for one in children_at_work() if one.name() == "outrider-guard"]
+        own = [one.memory_full_info().uss for one in guardians]
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+    end_fork_servers()
+    assert len(own) == 3
+    assert min(own) < 1_500_000  # that of a spare is one of the others
+
+
+PAGES = """
+import os, resource
+from outrider.processes.copied_pages import copy_pages, pages_written_by
+size = resource.getpagesize()
+memory = bytearray(400 * size)
+
+def write():
+    for page in range(10, 300, 2):
+        memory[page * size] = 7
+
+def forked(run):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.write(writer, run())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as told:
+        return told.read()
+
+def faults(pages):
+    assert not pages or copy_pages(pages)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    write()
+    assert memory[10 * size] == 7 and memory.count(7) == 145
+    return str(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before).encode()
+
+assert not copy_pages(b"")
+pages = forked(lambda: pages_written_by(write))
+print(int(forked(lambda: faults(b""))), int(forked(lambda: faults(pages))))
+"""
+
+
+def test_a_fork_has_the_pages_that_another_one_wrote_to_before_it_writes() -> None:
+    done = subprocess.run([sys.executable, "-c", PAGES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    without, with_pages = map(int, done.stdout.split())
+    assert without >= 145 > 2 * with_pages
+
+
 def _sockets(process: psutil.Process) -> set[str]:
     return {link for link in _opened(process.pid) if link.startswith("socket:")}
 
@@ -91,7 +156,7 @@ def _sockets(process: psutil.Process) -> set[str]:
 )
 def test_a_packet_that_asks_for_no_child_starts_none(packet: bytes) -> None:
     assert StartRequest.from_bytes(packet) is None
-    request = StartRequest(2**53, "0123", "openai-chat")
+    request = StartRequest(2**53, "0123")
     assert StartRequest.from_bytes(request.to_bytes()) == request
 
 
@@ -110,8 +175,8 @@ async def test_a_fork_server_that_was_killed_is_replaced(world: Path) -> None:
 HOST = """
 import asyncio, time
 from outrider.runtimes.native.fork_client import hosted_fork_server
-assert asyncio.run(hosted_fork_server().ready("openai-chat"))
-print(hosted_fork_server().pid, flush=True)
+assert asyncio.run(hosted_fork_server("lean").ready())
+print(hosted_fork_server("lean").pid, flush=True)
 time.sleep(100)
 """
 
@@ -189,15 +254,19 @@ async def test_a_changed_setting_reaches_the_next_warm_child(world: Path) -> Non
             assert f"longer than {limit:,} ms" in (result.details.results[0].error or "")
 
 
-async def test_a_fork_server_learns_a_provider_that_is_asked_for(world: Path) -> None:
-    await until_warm()
-    hosted_fork_server().kill()
-    fork_server = await until_warm()
+async def test_a_child_holds_nothing_of_another_models_provider(world: Path) -> None:
     known_by = b"outrider/models/embedded/model.py"
-    assert known_by not in _memory(fork_server.pid)
+    of_openai, of_embedded = map(hosted_fork_server, ("lean", "embedded"))
+    assert await of_openai.ready() and await of_embedded.ready()
     result = await subagent("explorer", "What is here?", model="embedded")
     assert result.details.results[0].outcome is Outcome.COMPLETED
-    wait_until(lambda: known_by in _memory(fork_server.pid), "the fork server to load the provider")
+    assert of_openai.pid and of_embedded.pid
+    assert known_by in _memory(of_embedded.pid)
+    assert known_by not in _memory(of_openai.pid)
+    for pid in (of_openai.pid, of_embedded.pid):
+        assert b"pydantic_ai/models/" not in _memory(pid)
+    end_fork_servers()
+    assert of_openai.pid is None and of_embedded.pid is None
 
 
 TASKS = 8
@@ -214,7 +283,7 @@ async def test_killing_the_fork_server_at_random_costs_no_answer(world: Path) ->
         ]
         while not all(task.done() for task in work):
             await asyncio.sleep(chance.uniform(0.1, 0.6))
-            if (pid := hosted_fork_server().pid) is not None:
+            if (pid := hosted_fork_server("lean").pid) is not None:
                 os.kill(pid, signal.SIGKILL)
         results = [task.result() for task in work]
     assert [result.text for result in results] == [f"You asked: Task {n}." for n in range(TASKS)]
@@ -327,7 +396,7 @@ def user_warmth(world: Path, runtime: Path) -> Iterator[UserForkServer]:
     warmth = UserForkServer(os.environ, minutes=10)
     yield warmth
     warmth.stop()
-    wait_until(lambda: warmth.status() is None, "the user's fork server to stop")
+    wait_until(lambda: not warmth.status(), "the user's fork server to stop")
 
 
 def one_shot(server: ScriptedModel, task: str, *options: str) -> str:
@@ -352,15 +421,43 @@ def test_the_users_fork_server_is_shown_stopped_and_done_without(
     with ScriptedModel(echo) as server:
         assert command(server, "warm", "--status") == "none is running."
         assert one_shot(server, "First.", "--no-warm") == "You asked: First."
-        assert user_warmth.status() is None
+        assert not user_warmth.status()
         one_shot(server, "Second.")
-        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
+        wait_until(user_warmth.status, "the user's fork server")
         assert one_shot(server, "Third.", "--no-warm") == "You asked: Third."
         assert command(server, "warm", "--status").endswith("0 runs started.")
         assert command(server, "warm", "--stop") == "stopped."
         assert command(server, "warm", "--status") == "none is running."
         assert one_shot(server, "Fourth.", "--set", "warm.keepMinutes=0") == "You asked: Fourth."
-        assert user_warmth.status() is None
+        assert not user_warmth.status()
+
+
+def test_each_kind_of_model_has_its_own_fork_server_and_all_are_shown_and_stopped(
+    user_warmth: UserForkServer, runtime: Path
+) -> None:
+    with ScriptedModel(echo) as server:
+        one_shot(server, "First.")
+        command(server, "run", "explorer", "What is here?", "--model", "embedded")
+        wait_until(lambda: len(user_warmth.status()) == 2, "two fork servers")
+        shown = command(server, "warm", "--status")
+        assert [line.split(",")[0].split(" for ")[1] for line in shown.splitlines()] == [
+            "embedded",
+            "lean",
+        ]
+        one_shot(server, "Second.")
+        assert [one["served"] for one in user_warmth.status()] == [0, 1]
+        command(server, "warm", "--stop")
+        wait_until(lambda: not list(runtime.iterdir()), "the files of both to be gone")
+
+
+def test_a_fork_server_that_is_told_to_end_leaves_no_file_behind(
+    user_warmth: UserForkServer, runtime: Path
+) -> None:
+    with ScriptedModel(echo) as server:
+        one_shot(server, "First.")
+        wait_until(user_warmth.status, "the user's fork server")
+    os.kill(user_warmth.status()[0]["pid"], signal.SIGTERM)
+    wait_until(lambda: not list(runtime.iterdir()), "its files to be gone")
 
 
 def test_commands_share_a_fork_server_of_the_users_own(
@@ -368,11 +465,11 @@ def test_commands_share_a_fork_server_of_the_users_own(
 ) -> None:
     with ScriptedModel(echo) as server:
         assert one_shot(server, "First.") == "You asked: First."
-        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
+        wait_until(user_warmth.status, "the user's fork server")
         for n in range(3):
             assert one_shot(server, f"Task {n}.") == f"You asked: Task {n}."
-    status = user_warmth.status()
-    assert status is not None and status["served"] == 3
+    [status] = user_warmth.status()
+    assert status["served"] == 3
     [socket_file] = runtime.glob("*.sock")
     assert code_identity() in socket_file.name
     assert socket_file.stat().st_mode & 0o777 == 0o600
@@ -392,13 +489,13 @@ def test_a_socket_folder_that_others_can_enter_is_not_trusted(
 ) -> None:
     with ScriptedModel(echo) as server:
         one_shot(server, "First.")
-        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
+        wait_until(user_warmth.status, "the user's fork server")
         runtime.chmod(0o755)
-        assert user_warmth.status() is None
+        assert not user_warmth.status()
         assert one_shot(server, "Second.") == "You asked: Second."
         runtime.chmod(0o700)
-    status = user_warmth.status()
-    assert status is not None and status["served"] == 0
+    [status] = user_warmth.status()
+    assert status["served"] == 0
 
 
 @pytest.mark.parametrize("visited", [False, True])
@@ -428,13 +525,13 @@ def test_a_fork_server_survives_a_client_that_asks_and_leaves(
 ) -> None:
     with ScriptedModel(echo) as server:
         one_shot(server, "First.")
-        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
+        wait_until(user_warmth.status, "the user's fork server")
         [socket_file] = runtime.glob("*.sock")
         for _ in range(50):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
                 client.connect(str(socket_file))
                 client.send(STATUS)
-        assert user_warmth.status() is not None
+        assert user_warmth.status()
 
 
 def test_many_commands_at_once_start_one_fork_server(
@@ -444,7 +541,7 @@ def test_many_commands_at_once_start_one_fork_server(
         with ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(lambda n: one_shot(server, f"Task {n}."), range(4)))
         assert answers == [f"You asked: Task {n}." for n in range(4)]
-        wait_until(lambda: user_warmth.status() is not None, "the user's fork server")
+        wait_until(user_warmth.status, "the user's fork server")
     processes = [process.info for process in psutil.process_iter(["name", "cwd"])]
     assert processes.count({"name": "outrider-warm", "cwd": str(runtime)}) == 1
 
@@ -459,7 +556,7 @@ def _opened(pid: int) -> set[str]:
 async def test_a_process_without_a_fork_server_starts_cold(world: Path) -> None:
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
-        before = hosted_fork_server().pid
+        before = hosted_fork_server("lean").pid
         result = await subagent("explorer", "Cold.", model=server.model)
     assert result.details.results[0].outcome is Outcome.COMPLETED
-    assert hosted_fork_server().pid == before
+    assert hosted_fork_server("lean").pid == before

@@ -3,13 +3,15 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cli_door import Door
-from file_tools import snapshot
+from file_tools import make_socket, snapshot
 from outrider.masking import Masker
+from outrider.processes import foreign_program
 from outrider.protocol.envelope import ToolCode
 from outrider.testing import ScriptedModel, answer, tool_call
 from outrider.tools.context import ToolContext
@@ -409,3 +411,51 @@ def test_a_reviewer_sees_what_changed_without_a_shell(tmp_path: Path) -> None:
     [result] = ended.json["details"]["results"]
     assert result["receipt"]["toolCalls"] == 1 and result["receipt"]["filesRead"] == ["a.py"]
     assert "-one\n+two" in server.requests[1].messages[-1]["content"]
+
+
+# A pipe in place of a file would have git wait for as long as the call may take.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".git",
+        ".git/HEAD",
+        ".git/config",
+        ".git/index",
+        ".git/packed-refs",
+        ".git/info/exclude",
+        ".git/refs/heads/main",
+        ".git/objects/info/packs",
+    ],
+)
+async def test_a_repository_with_a_pipe_in_place_of_a_file_is_refused(
+    tree: Path, name: str
+) -> None:
+    path = tree / name
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    outcome = await call(tree, action="diff")
+    assert outcome.envelope["code"] == ToolCode.DENIED
+    assert name in outcome.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a kernel tells who has run")
+@pytest.mark.parametrize("name", [".gitignore", "sub/.gitignore", "included", "excluding"])
+async def test_git_does_not_wait_for_a_pipe_that_it_meets(
+    tree: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_program, "MAX_IDLE_LOOKS", 5)
+    run(tree, "config", "core.excludesFile", str(tree / "excluding"))
+    with (tree / ".git/config").open("a") as config:
+        config.write(f"[include]\n\tpath = {tree / 'included'}\n")
+    (tree / "sub/new.py").touch()
+    os.mkfifo(tree / name)
+    outcome = await call(tree, action="diff")
+    assert outcome.envelope["code"] == ToolCode.UPSTREAM_FAILED
+    assert "a pipe" in outcome.text
+
+
+async def test_the_socket_of_a_monitor_in_a_repository_is_no_reason_to_refuse(tree: Path) -> None:
+    make_socket(tree / ".git/fsmonitor--daemon.ipc")
+    assert "Change two" in await text(tree, action="log")

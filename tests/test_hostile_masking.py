@@ -5,7 +5,7 @@
 
 import pytest
 
-from test_masking import MASKER, PEM, streamed, upper
+from masking_examples import MASKER, PEM, streamed, upper
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -22,7 +22,13 @@ HOSTILE = [
     "1//0",
     "a,password\n", "a,password", "a|password\n-|---\n", "|token|", "token\t",
     "random_password\",\n", "api key: ", '"password" ab=', "htpasswd -b ",
-    "PuTTY-User-Key-File-3: ", "net use \\\\a ", "thin:a/b@",
+    "thin:a/b@", "\x1b[", "\x1b[1m", "\x1b]8;;", "&#38;#38;", "&amp;", "%25", "\\u005c", "\\=",
+    "kind: Secret\ndata:\n a: b\n", '{"kind":"Secret",', "{" * 50 + '"sensitive": true,',
+    "sensitive = true\n", "(password) values (", "(password) values ('a'),", "password,a)values(1,",
+    "auth('a', 'b', ", "login(", "getConnection(", "a:5432:b:c:", ":*:", "$6$", "$6$a$", "$1234:",
+    "sid=" + "a" * 15, "UE9SVD04MDgwCkRCX1BBU1NXT1JEPQ==" * 2 + "\n",
+    "UE9SVD04MDgwCkRCX1BBU1NXT1JE",
+    "requirepass abcd\n", "login a account b password ", "password: &a ", "\u200b",
     "password,x\ny," + "z" * 210 + "\n", "|password|\n" + " " * 1990 + "\n",
     "|password|\n" + "-" * 1990 + "x\n",
     'password="""', ":5432:a:b:", "/home/index route ",

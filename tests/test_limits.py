@@ -1,6 +1,7 @@
 """What a child can make its parent hold is bounded, whatever it prints."""
 
 import asyncio
+import json
 import threading
 import time
 import tracemalloc
@@ -80,7 +81,7 @@ class Fed(Collector):
 
     def __init__(self, run: RunRecorder) -> None:
         super().__init__(run, max_events=50)
-        self.gate = EventMasker(Masker())
+        self.gate = EventMasker(Masker(), self.drop)
 
     def feed(self, line: bytes) -> bool:
         events = list(self.gate.events(line))
@@ -145,6 +146,17 @@ def test_too_many_events_are_a_flood_but_deltas_do_not_count(collector: Fed) -> 
 def test_what_is_no_event_is_no_sign_of_life(collector: Fed, text: bytes) -> None:
     assert collector.feed(text) is False
     assert collector.finish is None and collector.last_event == "none"
+
+
+def test_an_event_that_cannot_be_read_is_told_once_and_recorded(collector: Fed) -> None:
+    for usage in ({"input": 0.5}, {"input": "x"}):
+        end = {"type": "message_end", "turn": 1, "text": "Done.", "usage": usage}
+        assert collector.feed(jsonl.encode(end)) is False
+    assert collector.feed(b'{"type": "unheard_of"}') is False
+    [told] = collector.faults
+    assert told == "the child sent a message_end event that can't be read; it was dropped"
+    lines = Path(collector.run.session_file).read_text().splitlines()
+    assert [json.loads(one)["type"] for one in lines] == ["fault", "fault"]
 
 
 def test_a_running_tool_counts_as_activity_until_its_own_deadline() -> None:
@@ -246,11 +258,20 @@ def test_a_cut_text_is_a_beginning_that_says_so(text: str, max_bytes: int, lines
     assert body.count("\n") < lines
 
 
+async def visit(
+    gate: ProcessAdmission, limit: int = 1, provider: str = "p", came: list[str] | None = None
+) -> None:
+    """Enter, tell `came` by which provider, and leave."""
+    async with gate.enter(limit, provider):
+        if came is not None:
+            came.append(provider)
+
+
 async def test_admission_is_fair_and_never_overfull() -> None:
     gate = ProcessAdmission()
     inside, most, order = 0, 0, []
 
-    async def visit(number: int) -> None:
+    async def enter(number: int) -> None:
         nonlocal inside, most
         async with gate.enter(3, "p"):
             order.append(number)
@@ -259,7 +280,7 @@ async def test_admission_is_fair_and_never_overfull() -> None:
             await asyncio.sleep(0)
             inside -= 1
 
-    visitors = [asyncio.ensure_future(visit(number)) for number in range(50)]
+    visitors = [asyncio.ensure_future(enter(number)) for number in range(50)]
     await asyncio.sleep(0)
     for number in (10, 20, 30):
         visitors[number].cancel()
@@ -270,13 +291,8 @@ async def test_admission_is_fair_and_never_overfull() -> None:
 
 async def test_a_visitor_cancelled_as_its_turn_comes_passes_it_on() -> None:
     gate = ProcessAdmission()
-
-    async def visit() -> None:
-        async with gate.enter(1, "p"):
-            pass
-
     async with gate.enter(1, "p"):
-        second, third = (asyncio.ensure_future(visit()) for _ in range(2))
+        second, third = (asyncio.ensure_future(visit(gate)) for _ in range(2))
         await asyncio.sleep(0)
     second.cancel()
     await asyncio.wait({second, third})
@@ -286,13 +302,8 @@ async def test_a_visitor_cancelled_as_its_turn_comes_passes_it_on() -> None:
 
 async def test_who_gives_up_waiting_is_not_waited_for() -> None:
     gate = ProcessAdmission()
-
-    async def visit(most: int) -> None:
-        async with gate.enter(most, "p"):
-            pass
-
     async with gate.enter(2, "p"):
-        modest, other = asyncio.ensure_future(visit(1)), asyncio.ensure_future(visit(2))
+        modest, other = (asyncio.ensure_future(visit(gate, limit)) for limit in (1, 2))
         await asyncio.sleep(0)
         modest.cancel()
         await other  # there was room for it all the time, only not for the one before it
@@ -304,7 +315,7 @@ def test_admission_counts_the_children_of_all_threads() -> None:
     inside, most = 0, 0
     lock = threading.Lock()
 
-    async def visit() -> None:
+    async def enter() -> None:
         nonlocal inside, most
         async with gate.enter(2, "p"):
             with lock:
@@ -315,7 +326,7 @@ def test_admission_counts_the_children_of_all_threads() -> None:
                 inside -= 1
 
     with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(asyncio.run, visit()) for _ in range(8)]:
+        for done in [pool.submit(asyncio.run, enter()) for _ in range(8)]:
             done.result()
     assert most == 2
     assert process_admission() is process_admission()
@@ -334,46 +345,36 @@ async def test_who_waits_for_a_provider_holds_no_place() -> None:
     admission.pause("busy", 3_600)
     admission.pause("busy", 0.001)  # a shorter one doesn't end it
 
-    async def visit(name: str, provider: str) -> None:
+    async def linger(name: str, provider: str) -> None:
         async with admission.enter(1, provider):
             order.append(name)
             await asyncio.sleep(0.005)
 
-    patient = asyncio.ensure_future(visit("patient", "busy"))
-    await asyncio.gather(*(visit(str(number), "idle") for number in range(3)))
+    patient = asyncio.ensure_future(linger("patient", "busy"))
+    await asyncio.gather(*(linger(str(number), "idle") for number in range(3)))
     assert order == ["0", "1", "2"] and not patient.done()
     patient.cancel()
 
 
 async def test_who_slept_out_a_pause_comes_before_those_who_came_later() -> None:
     admission, order = ProcessAdmission(), []
-
-    async def visit(name: str, provider: str) -> None:
-        async with admission.enter(1, provider):
-            order.append(name)
-
     async with admission.enter(1, "idle"):
         admission.pause("busy", 0.02)
-        visits = [asyncio.ensure_future(visit("first", "busy"))]
-        visits += [asyncio.ensure_future(visit("second", "idle"))]
+        both = (visit(admission, 1, provider, order) for provider in ("busy", "idle"))
+        visits = [asyncio.ensure_future(one) for one in both]
         while len(admission._queue) < 2:
             await asyncio.sleep(0.01)
     await asyncio.gather(*visits)
-    assert order == ["first", "second"]
+    assert order == ["busy", "idle"]
 
 
 async def test_who_slept_and_has_room_does_not_wait_for_one_with_a_lower_limit() -> None:
     admission = ProcessAdmission()
     admission.pause("busy", 0.02)
-
-    async def visit(limit: int, provider: str) -> None:
-        async with admission.enter(limit, provider):
-            pass
-
     async with admission.enter(1, "idle"):
-        first = asyncio.ensure_future(visit(2, "busy"))
+        first = asyncio.ensure_future(visit(admission, 2, "busy"))
         await asyncio.sleep(0)
-        modest = asyncio.ensure_future(visit(1, "idle"))
+        modest = asyncio.ensure_future(visit(admission, 1, "idle"))
         await first
     await modest
 
@@ -381,18 +382,18 @@ async def test_who_slept_and_has_room_does_not_wait_for_one_with_a_lower_limit()
 async def test_who_is_told_of_a_pause_and_gives_up_gives_back_no_place() -> None:
     admission, inside = ProcessAdmission(), []
 
-    async def visit(provider: str) -> None:
+    async def stay(provider: str) -> None:
         async with admission.enter(1, provider):
             inside.append(provider)
             await asyncio.Event().wait()
 
     async with admission.enter(1, "busy"):
-        waiter = asyncio.ensure_future(visit("busy"))
+        waiter = asyncio.ensure_future(stay("busy"))
         await asyncio.sleep(0)
         admission.pause("busy", 3_600)
     waiter.cancel()
     await asyncio.wait({waiter})
-    two = [asyncio.ensure_future(visit("idle")) for _ in range(2)]
+    two = [asyncio.ensure_future(stay("idle")) for _ in range(2)]
     while not inside or len(admission._queue) < 1:
         await asyncio.sleep(0)
     assert inside == ["idle"]
@@ -403,31 +404,21 @@ async def test_who_is_told_of_a_pause_and_gives_up_gives_back_no_place() -> None
 
 async def test_one_with_a_low_limit_who_waits_for_a_provider_holds_nobody_back() -> None:
     admission = ProcessAdmission()
-
-    async def visit(limit: int, provider: str) -> None:
-        async with admission.enter(limit, provider):
-            pass
-
     async with admission.enter(1, "busy"):
-        paused = asyncio.ensure_future(visit(1, "busy"))
+        paused = asyncio.ensure_future(visit(admission, 1, "busy"))
         await asyncio.sleep(0)
         admission.pause("busy", 3_600)
-        await visit(8, "idle")
+        await visit(admission, 8, "idle")
     paused.cancel()
 
 
 async def test_a_pause_that_begins_while_somebody_waits_lets_the_others_pass() -> None:
     admission, order = ProcessAdmission(), []
-
-    async def visit(name: str, provider: str) -> None:
-        async with admission.enter(1, provider):
-            order.append(name)
-
     async with admission.enter(1, "busy"):
-        first = asyncio.ensure_future(visit("first", "busy"))
+        first = asyncio.ensure_future(visit(admission, 1, "busy", order))
         await asyncio.sleep(0)
-        second = asyncio.ensure_future(visit("second", "idle"))
+        second = asyncio.ensure_future(visit(admission, 1, "idle", order))
         await asyncio.sleep(0)
         admission.pause("busy", 0.05)
     await asyncio.gather(first, second)
-    assert order == ["second", "first"]
+    assert order == ["idle", "busy"]

@@ -31,6 +31,42 @@ def test_its_model_needs_no_name_either(door: Door, key: dict[str, str]) -> None
     assert "on openai-chat:qwen3 (OPENAI_BASE_URL at 127.0.0.1:" in ended.err
 
 
+def test_a_model_that_was_not_asked_for_stands_in_the_summary(door: Door) -> None:
+    agents = door.home / ".config" / "outrider" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "thinker.md").write_text("---\nname: thinker\nmodel: opus\n---\nThink.\n")
+    with ScriptedModel([answer("Here.", model="gpt-y"), answer("Here.")], name="gpt-x") as server:
+        other = door.run("run", "explorer", "Go", "--model", server.model, env=server.environment)
+        env = {**server.environment, "OUTRIDER_MODEL": server.model}
+        dropped = door.run("run", "thinker", "Go", env=env)
+        found = door.run("show", "last", "--json", env=env)
+    assert "· openai-chat:gpt-y instead of openai-chat:gpt-x ·" in other.err
+    assert "warning: the agent asks for the model 'opus', which needs ANTHROPIC_API" in dropped.err
+    assert "· openai-chat:gpt-x instead of opus ·" in dropped.err
+    assert found.code == 0
+
+
+@pytest.mark.parametrize("task", ["What is new in HTTP?", "Read http://127.0.0.1:9/page"])
+def test_a_researcher_that_could_not_search_has_failed(door: Door, task: str) -> None:
+    env = {"OUTRIDER_WEB__PROVIDER": "tavily"}  # which has no key here
+    ended = door.run("run", "researcher", task, "--model", "embedded", "--json", env=env)
+    [run] = ended.json["details"]["results"]
+    assert (ended.code, ended.error_code, run["outcome"]) == (1, "SUBAGENT_FAILED", "failed")
+    first = run["output"].splitlines()[0]
+    assert first.startswith("I could not search: ") and run["error"] == first
+    tool = "fetch_content" if "http:" in task else "web_search"
+    assert f"every call of {tool} failed: {first.partition(': ')[2]}" in run["warnings"]
+    plain = door.run("run", "researcher", task, "--model", "embedded", env=env)
+    assert plain.code == 1 and plain.out.startswith(first)
+
+
+def test_a_question_that_nobody_could_search_for_has_failed(door: Door) -> None:
+    (door.project / "main.py").write_text("def main(): ...\n")
+    env = {"OUTRIDER_WEB__PROVIDER": "tavily"}
+    ended = door.run("ask", "Research what is new in HTTP", "--model", "embedded", env=env)
+    assert ended.code == 1 and "couldn't be delegated" in ended.out
+
+
 def test_a_server_that_does_not_answer_is_said(door: Door) -> None:
     with ScriptedModel([]) as server:
         pass

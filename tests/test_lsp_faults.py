@@ -248,6 +248,63 @@ async def test_an_answer_of_another_shape_is_no_crash_and_no_empty_answer(tree, 
         assert (await lsp.fault("workspace-diagnostics", path="app.py"))[0] == 2001
 
 
+@pytest.fixture
+def mixed(tree):
+    """A tree with files for two servers."""
+    (tree / "page.js").write_text("let name_2, name_3\n")
+    (tree / "more.js").write_text("let name_2, name_3\n")
+    return tree
+
+
+AMISS = {
+    "stack": "faulty refused textDocument/documentSymbol: Server Error No Project.",
+    "crash-start": "faulty ended with exit code 1",
+    "hang": "faulty didn't answer textDocument/documentSymbol in 0.7 s",
+    "hang-start": "faulty didn't answer initialize in 0.9 s",
+    "garbage": "faulty answered with something that is not the protocol's JSON",
+    "wrong-shape": "faulty gave an unexpected answer",
+}
+
+
+@pytest.mark.parametrize("mode", AMISS)
+async def test_what_one_server_refuses_costs_no_other_s_answer_and_is_told(mixed, mode):
+    times = QUICK if "hang" in mode else None
+    marked = {"markers": ["marker"], "beside": ["one-good"], "times": times}
+    async with faulty(mixed, mode, **marked) as lsp:
+        text = await lsp.text("workspace-symbols", query="name")
+        assert text.startswith("1 in 1 file, from other") and "app.py\n  3:1  name_2" in text
+        assert f"[{AMISS[mode]}" in text.replace("\n", " ") and "server.js" not in text
+        assert await lsp.places("definition", symbol="name_2") == {"app.py:3:1"}
+        code, message = await lsp.fault("hover", symbol="name_3")
+        assert code == 1003 and "other found no symbol 'name_3'; faulty " in message
+
+
+async def test_a_server_that_is_missing_costs_no_other_s_answer_and_is_told(mixed):
+    for action in ("workspace-symbols", "workspace-diagnostics"):
+        asked = {"markers": ["marker"], "beside": ["/nonexistent/server"]}
+        async with faulty(mixed, "one-good", **asked) as lsp:
+            text = await lsp.text(action, query="name")
+        assert "app.py\n  3:1" in text and "[other isn't installed" in text
+
+
+async def test_it_is_an_error_that_names_all_servers_where_all_refuse(mixed):
+    async with faulty(mixed, "stack", markers=["marker"], beside=["crash-start"]) as lsp:
+        for action in ("workspace-symbols", "hover"):
+            code, message = await lsp.fault(action, query="name_2", symbol="name_2")
+            assert code == 2001 and "No Project" in message and "cannot find my lic" in message
+        code, message = await lsp.fault("workspace-symbols")
+        assert code == 1002 and "needs a name" in message
+
+
+async def test_diagnostics_of_a_tree_come_from_all_servers_or_say_which_failed(mixed):
+    marked = {"markers": ["marker"], "beside": ["one-good"]}
+    async with faulty(mixed, "crash-checking", **marked) as lsp:
+        text = await lsp.text("workspace-diagnostics")
+        assert "app.py\n  3:1" in text and "[faulty ended with exit code 1" in text
+        code, message = await lsp.fault("workspace-diagnostics", path="app.py")
+        assert code == 2001 and "checking is too much" in message, "nothing wrong isn't said"
+
+
 async def test_one_bad_entry_of_an_answer_costs_no_other(tree):
     async with faulty(tree, "one-good") as lsp:
         for action in ("definition", "incoming-calls", "outgoing-calls", "diagnostics"):
@@ -375,6 +432,8 @@ async def test_files_that_no_server_can_be_given_are_refused(tree, monkeypatch):
         assert (await lsp.fault("hover", path="../outside.py", **asked))[0] == 1004
         assert (await lsp.fault("hover", path="gone.py", **asked))[0] == 1003
         assert (await lsp.fault("hover", path="strange.xyz", **asked))[0] == 2004
+        assert (await lsp.fault("hover", path="gone.xyz", **asked))[0] == 1003
+        assert "folder" in (await lsp.fault("hover", path=".", **asked))[1]
         assert (await lsp.fault("hover", path="app.py", line=500, column=1))[0] == 1002
         assert (await lsp.fault("hover", path="app.py"))[0] == 1002
         assert (await lsp.fault("hover"))[0] == 1002

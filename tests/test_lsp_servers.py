@@ -265,3 +265,101 @@ async def test_the_project_itself_is_known():
         found = await lsp.places("references", symbol="OutriderError")
         assert len({place.split(":")[0] for place in found}) >= 10
         assert defined in await lsp.places("symbols", path="src/outrider/tools/executor.py")
+
+
+async def test_what_no_file_was_opened_for_is_found_by_the_first_question(tmp_path):
+    """typescript-language-server refuses and clangd knows nothing until a file is open."""
+    for language in ("typescript", "c"):  # and nothing says how the C is compiled
+        shutil.copytree(PROJECTS / language, tmp_path / language)
+    asked = {
+        "typescript": ("typescript-language-server", "Square", "src/base.ts:7:14"),
+        "c": ("clangd", "area", "shapes.c:3:8"),
+    }
+    for language, (server, name, place) in asked.items():
+        for question in ({"action": "workspace-symbols", "query": name}, {"action": "definition"}):
+            async with Lsp(tmp_path / language, server=server) as lsp:
+                assert place in await lsp.places(**{"symbol": name, **question})
+                code, message = await lsp.fault("hover", symbol="nowhere")
+                assert code == 1003 and f"{server} found no symbol 'nowhere'" in message
+
+
+async def test_two_files_of_another_language_cost_no_answer(tmp_path):
+    shutil.copytree(PROJECTS / "python", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "shapes/static").mkdir()
+    for name in ("menu", "page"):
+        (tmp_path / f"shapes/static/{name}.js").write_text(f"function {name}_total() {{}}\n")
+    async with Lsp(tmp_path, server="typescript-language-server") as lsp:
+        found = await lsp.places("workspace-symbols", query="total")
+        assert {"shapes/base.py:25:5", "shapes/static/menu.js:1:10"} <= found
+        assert await lsp.places("definition", symbol="total") == {"shapes/base.py:25:5"}
+        for action in ("workspace-symbols", "definition", "hover", "references"):
+            code, message = await lsp.fault(action, query="nowhere", symbol="nowhere")
+            assert code == 1003 and "ty, typescript-language-server found no" in message
+        assert "shapes/faulty.py\n  5:14  error" in await lsp.text("workspace-diagnostics")
+
+
+@pytest.fixture
+def prototypes(tmp_path):
+    """C whose symbols are declared more than once."""
+    (tmp_path / "a.h").write_text("int shared(int y);\nextern int counter;\n")
+    (tmp_path / "a.c").write_text(
+        '#include "a.h"\nstatic int helper(int x);\nstruct node;\nstruct node { int v; };\n'
+        "int use(struct node *n) { return helper(n->v) + shared(counter); }\n"
+        "static int helper(int x) {\n  return x;\n}\nint shared(int y) { return y; }\n"
+    )
+    (tmp_path / "b.c").write_text(
+        '#include "a.h"\nint counter = 3;\nstatic int helper(int q) { return q; }\n'
+        "int other(void) { return helper(1); }\n#ifdef FANCY\nint fancy;\n#endif\n"
+    )
+    return tmp_path
+
+
+async def test_a_definition_is_told_from_its_prototype_wherever_one_asks(prototypes):
+    definitions = {
+        "a.c:6:12": [("a.c", "helper"), ("a.c:2:12", None), ("a.c:6:12", None), ("a.c:5:36", None)],
+        "a.c:4:8": [("a.c", "node"), ("a.c:3:8", None)],
+        "a.c:9:5": [("a.c", "shared"), ("a.h", "shared"), ("a.c:5", "shared")],
+        "b.c:2:5": [("a.h", "counter"), ("b.c", "counter")],
+    }
+    async with Lsp(prototypes, server="clangd") as lsp:
+        for definition, questions in definitions.items():
+            for place, symbol in questions:
+                path, *numbers = place.split(":")
+                asked = dict(zip(("line", "column"), map(int, numbers), strict=False))
+                asked |= {"symbol": symbol} if symbol else {}
+                found = await lsp.places("definition", path=path, **asked)
+                assert found == {definition}, (place, symbol)
+        calls = await lsp.text("incoming-calls", path="a.c", symbol="helper")
+        assert "5:34  use" in calls and "b.c" not in calls
+
+
+async def test_symbols_of_one_name_are_all_named_with_their_places(prototypes):
+    async with Lsp(prototypes, server="clangd") as lsp:
+        code, message = await lsp.fault("hover", symbol="helper")
+    assert code == 1006 and "2 symbols are named helper" in message
+    assert "a.c:6:12" in message and "b.c:3:12" in message and "2:12" not in message
+
+
+async def test_what_the_preprocessor_leaves_out_is_missing_with_advice(prototypes):
+    async with Lsp(prototypes, server="clangd") as lsp:
+        code, message = await lsp.fault("definition", symbol="fancy")
+        assert code == 1003 and "with a compile_commands.json" in message
+        (prototypes / "compile_flags.txt").write_text("-DFANCY\n")
+        await lsp.session.aclose()
+        assert await lsp.places("definition", symbol="fancy") == {"b.c:6:5"}
+
+
+async def test_declarations_that_belong_together_are_one_symbol(tmp_path):
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "grow.py").write_text("def grow(x):\n    return x\n")
+    (tmp_path / "grow.pyi").write_text("def grow(x: int) -> int: ...\n")
+    (tmp_path / "a.ts").write_text(
+        "export function parse(x: number): number;\nexport function parse(x: any): any {\n"
+        "  return x;\n}\nexport interface Shape { a: 1 }\nexport interface Shape { b: 2 }\n"
+    )
+    (tmp_path / "index.ts").write_text('export { parse } from "./a";\nexport * from "./a";\n')
+    async with Lsp(tmp_path, server="typescript-language-server") as lsp:
+        assert "of a.ts:2:17" in await lsp.text("hover", symbol="parse")
+        assert "interface Shape" in await lsp.text("hover", symbol="Shape")
+        assert {"a.ts:5:18", "a.ts:6:18"} == await lsp.places("definition", symbol="Shape")
+        assert "def grow(x" in await lsp.text("hover", symbol="grow")

@@ -427,7 +427,7 @@ async def test_what_can_only_be_refused_does_not_wait(tmp_path, world, monkeypat
 
 async def test_the_fork_server_ends_when_the_last_run_is_long_over(tmp_path, world, monkeypatch):
     killed = asyncio.Event()
-    monkeypatch.setattr(runs, "hosted_fork_server", lambda: SimpleNamespace(kill=killed.set))
+    monkeypatch.setattr(runs, "end_fork_servers", killed.set)
     at_once = {"OUTRIDER_WARM__KEEP_MINUTES": "0"}
     delegate, _, go_on = hold_calls(monkeypatch, tmp_path, **at_once)
     long_one = asyncio.create_task(delegate("long"))
@@ -448,3 +448,34 @@ async def test_the_record_of_another_version_is_shown_as_far_as_it_goes(world, c
     file.write_text(json.dumps(data))
     shown = recorded_result(result.details.run_id, 10_000)
     assert "embedded model" in shown["structuredContent"]["answer"]
+    told = shown["structuredContent"]["recordProblem"]
+    assert "(result.json): it has" in told and told in shown["content"][0]["text"]
+
+
+async def test_a_host_is_told_what_the_record_of_a_full_disk_lacks(world):
+    result = await subagent("explorer", "Where is main?", model="embedded")
+    whole = recorded_result(result.details.run_id, 10_000)["structuredContent"]
+    assert "recordProblem" not in whole
+    file = Path(result.result.session_file).parent / RESULT
+    data = json.loads(file.read_text())
+    problem = "The run's record is incomplete (output.md): No space left on device."
+    data["details"]["results"][0] |= {"output": "I found", "recordProblem": problem}
+    file.write_text(json.dumps(data))
+    shown = recorded_result(result.details.run_id, 10_000)
+    assert shown["structuredContent"]["recordProblem"] == problem
+    assert problem in shown["content"][0]["text"]
+    (file.parent / "output.md").unlink()
+    file.unlink()
+    shown = recorded_result(result.details.run_id, 10_000)
+    assert "incomplete" in shown["structuredContent"]["recordProblem"]
+
+
+async def test_a_host_is_told_what_a_caller_should_know(world):
+    with ScriptedModel([answer("Here.", model="gpt-y"), answer("Here.")], name="gpt-x") as server:
+        os.environ.update(server.environment)
+        other, same = [await subagent("explorer", "Look.", model=server.model) for _ in range(2)]
+    told = call_result(other.details, 10_000)
+    assert told == recorded_result(other.details.run_id, 10_000)
+    [warning] = told["structuredContent"]["warnings"]
+    assert "gpt-y answered" in warning and f"warning: {warning}" in told["content"][0]["text"]
+    assert "warnings" not in call_result(same.details, 10_000)["structuredContent"]

@@ -69,15 +69,6 @@ def test_garbage_is_answered_and_does_no_harm(fresh):
     assert client.receive()["error"]["code"] == -32700
     client.send_line(b"[" * 100_000)
     assert client.receive()["error"]["code"] == -32700
-    for line, code in [
-        (b"[1, 2]", -32600),
-        (b'{"jsonrpc": "2.0"}', -32600),
-        (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": 5}', -32600),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', -32602),
-    ]:
-        client.send_line(line)
-        assert client.receive()["error"]["code"] == code, line
     client.send_line(b"")
     client.send_line(b'{"jsonrpc": "2.0", "id": "outrider-9", "result": {}}')
     client.notify("notifications/cancelled", requestId={})
@@ -85,6 +76,89 @@ def test_garbage_is_answered_and_does_no_harm(fresh):
     client.initialize()
     assert client.ask("nonsense")["error"]["code"] == -32601
     assert client.ask("tools/call", name="subagent", arguments=[])["result"]["isError"]
+
+
+BAD_REQUESTS = [
+    (b"[1, 2]", [None], -32600),
+    (b"[]", [None], -32600),
+    (b'[{"id": 3, "method": "ping"}, {"id": "b", "method": "ping"}]', [3, "b"], -32600),
+    (b"7", [None], -32600),
+    (b'{"jsonrpc": "2.0"}', [None], -32600),
+    (b'{"id": 1.5, "method": "ping"}', [None], -32600),
+    (b'{"id": 1e999, "method": "ping"}', [None], -32600),
+    (b'{"id": null, "method": "ping"}', [None], -32600),
+    (b'{"id": true, "method": "ping"}', [None], -32600),
+    (b'{"id": {"a": 1}, "method": "ping"}', [None], -32600),
+    (b'{"id": 4}', [4], -32600),
+    (b'{"id": 5, "method": null}', [5], -32600),
+    (b'{"id": 6, "method": 5}', [6], -32600),
+    (b'{"id": "x", "params": {}}', ["x"], -32600),
+    (b'{"id": 7, "method": "ping", "params": []}', [7], -32602),
+    (b'{"id": 8, "method": "tools/call", "params": "x"}', [8], -32602),
+    (b'{"id": "\xc3\xa9", "method": "initialize", "params": 0}', ["é"], -32602),
+    (b'{"id": "%b", "method": "ping", "params": 1}' % (b"9" * 5000), ["9" * 5000], -32602),
+    (b'{"id": -9, "method": "tools/list", "params": false}', [-9], -32602),
+    (b'{"id": 10, "method": "ping", "params": \xff}', [None], -32700),
+    (b'{"id": 11, "method": "ping", "params": ' + b"[" * 99_999, [None], -32700),
+]
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["first", "later"])
+def test_a_bad_request_is_answered_under_its_own_id(fresh, begun):
+    """Under any other, the client would wait for ever."""
+    if begun:
+        fresh.initialize()
+        fresh.ask("prompts/list")
+    for line, ids, code in BAD_REQUESTS:
+        fresh.send_line(line)
+        answers = [fresh.receive() for _ in ids]
+        assert [(one["id"], one["error"]["code"]) for one in answers] == [
+            (one, code) for one in ids
+        ], line
+        fresh.seen.clear()
+    fresh.send_line(b'{"id": 12, "method": "ping", "params": null}')
+    assert "result" in fresh.wait_for(id=12)
+
+
+def test_a_notification_is_never_answered(fresh):
+    fresh.initialize()
+    before = len(fresh.seen)
+    for method in ("notifications/cancelled", "notifications/roots/list_changed", "x", "ping"):
+        for params in ([], 5, "requestId", None, {"requestId": []}, {"requestId": 99}):
+            message = {"jsonrpc": "2.0", "method": method, "params": params}
+            fresh.send_line(json.dumps(message).encode())
+    assert fresh.ask("prompts/list")["result"]
+    assert len(fresh.seen) == before + 1
+
+
+@pytest.mark.parametrize("meta", [{}, STATELESS], ids=["handshake", "stateless"])
+def test_a_second_request_under_an_id_in_use_is_refused_and_the_first_goes_on(warm, meta):
+    text = f"Twice in era {len(meta)}. "
+    warm.steps.append(silence_after(text * 50))
+    client, line = warm.client, {"jsonrpc": "2.0", "id": f"twice-{len(meta)}"}
+    params = {"name": "subagent", "arguments": {**TASK, "task": f"{meta}"}}
+    params["_meta"] = {**meta, "progressToken": line["id"]}
+    message = json.dumps({**line, "method": "tools/call", "params": params}).encode()
+    ended = len(outcomes(warm.door))
+    client.send_line(message)
+    wait_for_output(warm.door, text)
+    client.send_line(message)
+    assert client.wait_for(id=line["id"])["error"]["code"] == -32600
+    client.notify("notifications/cancelled", requestId=line["id"])
+    wait_until(lambda: outcomes(warm.door)[ended:] == ["cancelled"])
+
+
+@pytest.mark.parametrize("depth", [100, 400, 900])
+def test_deep_nesting_is_no_fault_of_the_server(client, depth):
+    number = client.request("ping") + 1_000_000
+    deep = "[" * depth + "]" * depth
+    for name in ("subagent", "subagent_result", "nothing"):
+        number += 1
+        call = f'{{"name": "{name}", "arguments": {{"agent": {deep}, "task": "x"}}}}'
+        line = f'{{"id": {number}, "method": "tools/call", "params": {call}}}'
+        client.send_line(line.encode())
+        said = client.wait_for(id=number)
+        assert said.get("error", {}).get("code") in (None, -32602), said
 
 
 def test_nothing_but_ping_and_discovery_comes_before_initialize(fresh):
@@ -300,6 +374,45 @@ def test_an_error_as_the_answer_to_a_question_is_no_yes(door):
         client.send_line(json.dumps({"jsonrpc": "2.0", **said}).encode())
         assert client.wait_for(id=call)["result"]["structuredContent"]["outcome"] == "refused"
         assert client.close() == 0 and not model.requests
+
+
+@pytest.mark.parametrize("said", [{}, {"method": 5}, {"method": "ping", "params": []}])
+def test_an_answer_to_a_question_that_cannot_be_read_is_no_yes(door, said):
+    with ScriptedModel([answer("Done.")]) as model:
+        client, call, question = ask_for_local_agent(door, model)
+        client.send_line(json.dumps({"jsonrpc": "2.0", "id": question["id"], **said}).encode())
+        assert client.wait_for(id=call)["result"]["structuredContent"]["outcome"] == "refused"
+        assert client.close() == 0 and not model.requests
+
+
+@pytest.mark.parametrize("roots", [5, None, [5], [{"uri": "file://["}], [{"uri": 7}]])
+def test_roots_that_cannot_be_read_are_none(fresh, roots):
+    fresh.initialize(roots={})
+    number = fresh.begin("subagent", {"agent": "nobody", "task": "Go."})
+    question = fresh.wait_for(method="roots/list")
+    said = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": roots}}
+    fresh.send_line(json.dumps(said).encode())
+    assert "nobody" in fresh.wait_for(id=number)["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("meta", [{}, STATELESS], ids=["handshake", "stateless"])
+@pytest.mark.parametrize(
+    "name", ["codex-mcp-client", "copilot-cli", "gemini-cli-mcp-client", "raw"]
+)
+def test_a_lacking_key_is_refused_with_what_to_do_in_this_host(door, name, meta):
+    client = RawClient(door, {"OUTRIDER_MODEL": "openai:gpt-x"})
+    if meta:
+        meta = {**meta, "io.modelcontextprotocol/clientInfo": {"name": name}}
+    else:
+        client.ask("initialize", clientInfo={"name": name})
+    error = client.call("subagent", TASK, **meta)["structuredContent"]["error"]["message"]
+    assert "OPENAI_API_KEY" in error
+    host = name.partition("-")[0]
+    advice = "export it as MY_KEY" if host == "copilot" else f"`outrider mcp install {host}` again"
+    assert (advice in error) == (name != "raw")
+    other = client.call("subagent", {"agent": "nobody", "task": "Go."}, **meta)
+    assert "install" not in other["structuredContent"]["error"]["message"]
+    assert client.close() == 0
 
 
 def test_the_time_that_a_person_takes_to_answer_does_not_count(door):

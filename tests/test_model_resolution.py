@@ -1,11 +1,13 @@
 """Which model answers, what its child gets to see, and what its failures mean."""
 
+import asyncio
 import json
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,19 +15,21 @@ from typing import Any
 import pytest
 
 from outrider.child.retry import MAX_DELAY_MS, TRANSIENT, RetryPolicy
-from outrider.models.failures import ModelUnavailable, classify, cut_failure
+from outrider.models.failures import ModelUnavailable, RequestFailed, ending_of
 from outrider.models.known_providers import ALIASES, PROVIDERS
 from outrider.models.local_servers import ServerKind, first_model, probe_local_servers
+from outrider.models.messages import ModelAnswer, UserPrompt
 from outrider.models.resolution import (
     ModelChoice,
     choose_model,
     is_embedded,
+    is_same_model,
     needs,
     problem_with,
     provider_environment,
 )
 from outrider.protocol.outcomes import FailureKind
-from outrider.testing import ScriptedModel, answer
+from outrider.protocol.usage import Usage
 
 
 def choose(env=None, *, flag=None, agent=None, configured=None, server=None) -> ModelChoice:
@@ -271,48 +275,83 @@ def test_prices_are_known_before_anything_is_asked(monkeypatch: pytest.MonkeyPat
     assert not has_price(build_model("openai-chat:something-of-mine"))
 
 
-def test_what_a_response_cost_is_known_or_said_not_to_be():
-    from pydantic_ai.messages import ModelResponse
-    from pydantic_ai.usage import RequestUsage
+async def test_the_price_list_is_loaded_while_the_model_is_waited_for(monkeypatch):
+    from outrider.models import cost
 
+    loaded: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    tell = partial(loop.call_soon_threadsafe, loaded.put_nowait)
+    monkeypatch.setattr(cost, "import_module", tell)
+    monkeypatch.delitem(sys.modules, "genai_prices.data", raising=False)
+    cost.load_prices_soon()
+    assert loaded.empty()  # the request comes first
+    assert await asyncio.wait_for(loaded.get(), 30) == "genai_prices.data"
+
+
+def test_what_an_answer_cost_is_known_or_said_not_to_be():
     from outrider.models.cost import cost_of
 
-    usage = RequestUsage(input_tokens=1000, output_tokens=1000)
-    cost, known = cost_of(
-        ModelResponse(parts=[], usage=usage, model_name="gpt-5", provider_name="openai")
-    )
+    usage = Usage(input=1000, output=1000)
+    cost, known = cost_of(ModelAnswer("openai", model="gpt-5"), usage)
     assert known and cost > 0
-    mine = ModelResponse(parts=[], usage=usage, model_name="mine", provider_name="openai")
-    assert cost_of(mine) == (0.0, False)
-    free = ModelResponse(parts=[], usage=usage, model_name="embedded", provider_name="embedded")
-    assert cost_of(free) == (0.0, True)
+    assert cost_of(ModelAnswer("openai", model="mine"), usage) == (0.0, False)
+    assert cost_of(ModelAnswer("embedded", model="embedded"), usage) == (0.0, True)
+
+
+SAME = [
+    ("openai:gpt-x", "gpt-x"), ("openai:gpt-x", "gpt-x-2025-08-07"), ("openai:gpt-4", "gpt-4-0613"),
+    ("ollama:llama3", "llama3:latest"), ("ollama:llama3:8b", "llama3:8b"),
+    ("openrouter:openai/gpt-x", "openai/gpt-x-2025-08-07"), ("openrouter:x/y:free", "x/y"),
+    ("openrouter:openrouter/auto", "anthropic/claude-x"), ("moonshotai:kimi-latest", "moonshot-v1"),
+    ("mistral:mistral-large-latest", "mistral-large-2411"), ("azure:my-deployment", "gpt-x"),
+    ("google:gemini-2.0-flash", "models/gemini-2.0-flash-001"), ("cohere:r", "r-08-2024"),
+    ("anthropic:claude-opus-4", "claude-opus-4@20250514"), ("openai-chat:Qwen", "qwen"),
+    ("openai-chat:q.gguf", "/models/q.gguf"), ("anthropic:", "claude-opus-4"), ("pi:", "any"),
+    ("openrouter:anthropic/claude-sonnet-4", "anthropic/claude-4-sonnet-20250522"),
+    ("openrouter:anthropic/claude-x-4.5", "anthropic/claude-4.5-x-20250929"),
+    ("anthropic:claude-opus-4-0", "claude-opus-4-20250514"), ("bedrock:x-4-5", "x-4.5"),
+]  # fmt: skip
+OTHERS = [
+    ("openai:gpt-x", "gpt-y"), ("openai:gpt-4", "gpt-4-32k"), ("openai:gpt-4o", "gpt-4o-mini"),
+    ("openai:gpt-5", "gpt-5.1"), ("openai:gpt-5", "gpt-5-1"), ("ollama:llama3:8b", "llama3:70b"),
+    ("anthropic:claude-x-5", "claude-x-5-5"), ("openai:gpt-x-2025-08-07", "gpt-x-2025-09-01"),
+    ("ollama:llama3:latest", "mistral"), ("openai:latest-thing", "other"),
+    ("openai:gpt-5.4", "gpt-4.5"), ("openrouter:a/x-4-y", "a/y-5-x"), ("google:x-2.5", "x-25"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "name"), SAME + OTHERS)
+def test_a_snapshot_a_tag_or_a_router_makes_no_other_model(asked, name):
+    assert is_same_model(asked, f"{asked.partition(':')[0]}:{name}") is ((asked, name) in SAME)
+
+
+def test_a_short_name_that_is_dropped_is_told():
+    env = {"OPENAI_API_KEY": "k"}
+    for choice in (choose(env, agent=" Opus "), choose(env, agent="Opus", configured="embedded")):
+        assert choice.dropped == "Opus"
+        [told] = choice.warnings
+        assert "'Opus'" in told and "ANTHROPIC_API_KEY" in told and choice.shown in told
+    kept = choose({"ANTHROPIC_API_KEY": "k"}, agent="opus"), choose(env, flag="x", agent="opus")
+    assert [one.warnings for one in (*kept, choose(env))] == [(), (), ()]
 
 
 # Failures, from a real server on loopback
 
 
 async def failure_of(monkeypatch: pytest.MonkeyPatch, port: int, name: str = "openai-chat:mine"):
-    from pydantic_ai import direct
-    from pydantic_ai.messages import ModelRequest
-
-    from outrider.models.building import build_model, request_settings
+    from outrider.models.building import build_model
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{port}")
-    model = build_model(name)
-    request = [ModelRequest.user_text_prompt("hi")]
-    async with model:
-        try:
-            async with direct.model_request_stream(
-                model, request, model_settings=request_settings(model)
-            ) as stream:
-                async for _ in stream:
-                    pass
-                return cut_failure(stream.get())
-        except Exception as error:
-            return classify(error, name)
+    model, answer = build_model(name), ModelAnswer()
+    try:
+        async for _ in model.stream([UserPrompt("hi")], [], None, answer):
+            pass
+    except RequestFailed as error:
+        return error.failure
+    return ending_of(answer)[1]
 
 
 CHUNK = (
@@ -341,7 +380,7 @@ JSON = {"content-type": "application/json"}
             429,
         ),
         ((500, JSON, b"{}"), FailureKind.SERVER, 500),
-        ((503, JSON, b"{}"), FailureKind.OVERLOADED, 503),
+        ((503, JSON, b"{}"), FailureKind.LOADING, 503),
         ((200, EVENTS, CHUNK), FailureKind.CUT_STREAM, None),
         ((200, EVENTS, CHUNK + b"data: {nonsense\n\n"), FailureKind.MALFORMED, None),
     ],
@@ -423,6 +462,63 @@ async def test_a_cut_stream_is_a_failure_with_other_providers_too(monkeypatch, m
     assert failure is not None and failure.kind is FailureKind.CUT_STREAM
 
 
+def message(reason: Any) -> bytes:
+    delta = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {}}
+    return HALF_A_MESSAGE + events(delta, {"type": "message_stop"})
+
+
+def response(status: Any, why: Any = None) -> bytes:
+    kind = f"response.{status if status in ('failed', 'incomplete') else 'completed'}"
+    details = {"incomplete_details": {"reason": why}} if why else {}
+    ended = {"id": "r", "object": "response", "created_at": 1, "model": "mine", "output": []}
+    ended |= {"status": status, **details}
+    return HALF_A_RESPONSE + events({"type": kind, "sequence_number": 3, "response": ended})
+
+
+ENDINGS = [
+    ("anthropic:mine", message("end_turn"), None),
+    ("anthropic:mine", message("max_tokens"), None),
+    ("anthropic:mine", message("refusal"), "refused"),
+    ("anthropic:mine", message("pause_turn"), "'pause_turn'"),
+    ("anthropic:mine", message("nobody_knows"), "'nobody_knows'"),
+    ("anthropic:mine", message(7), "7"),
+    ("openai:mine", response("completed"), None),
+    ("openai:mine", response("incomplete", "max_output_tokens"), None),
+    ("openai:mine", response("incomplete", "content_filter"), "refused"),
+    ("openai:mine", response("incomplete", "nobody_knows"), "'nobody_knows'"),
+    ("openai:mine", response("incomplete"), "cut"),
+    ("openai:mine", response("failed"), "'failed'"),
+    ("openai:mine", response("cancelled"), "'cancelled'"),
+    ("openai:mine", response("nobody_knows"), "'nobody_knows'"),
+]
+
+
+@pytest.mark.parametrize(("model", "stream", "words"), ENDINGS)
+async def test_only_known_endings_are_good_with_other_providers_too(
+    monkeypatch, model, stream, words
+):
+    with http_server((200, EVENTS, stream)) as (port, _):
+        failure = await failure_of(monkeypatch, port, model)
+    assert (failure is None) == (words is None), failure
+    assert failure is None or words in failure.message
+
+
+@pytest.mark.parametrize(
+    ("own", "behind", "good"),
+    [("stop", "eot_id", True), ("error", "stop", False), (None, "eot_id", False)],
+)
+def test_of_a_router_its_own_reason_counts(own, behind, good):
+    from pydantic_ai.messages import ModelResponse, TextPart
+
+    from outrider.models.sdk.model import fill_answer
+
+    said = ModelResponse([TextPart("x")], finish_reason=own, provider_name="openrouter")
+    said.provider_details = {"finish_reason": behind}
+    answer = ModelAnswer()
+    fill_answer(answer, said)
+    assert (ending_of(answer)[1] is None) is good
+
+
 async def test_a_rate_limit_says_how_long_to_wait_and_is_not_retried_behind_our_back(monkeypatch):
     answer = (429, {**JSON, "retry-after": "7"}, b'{"error": {"message": "slow down"}}')
     with http_server(answer) as (port, asked):
@@ -444,9 +540,12 @@ async def test_a_refused_connection_is_a_connection_failure(monkeypatch):
         pass
     failure = await failure_of(monkeypatch, port)
     assert failure is not None and failure.kind is FailureKind.CONNECTION
+    assert f"http://127.0.0.1:{port}/v1: Connection refused" in failure.message
 
 
 def test_words_in_an_error_decide_nothing():
+    from outrider.models.sdk.errors import classify
+
     for error in (RuntimeError("timeout, rate limit 429, overloaded"), ValueError("503")):
         assert classify(error).kind is FailureKind.UNKNOWN
     assert classify(TimeoutError()).kind is FailureKind.TIMEOUT
@@ -454,11 +553,8 @@ def test_words_in_an_error_decide_nothing():
 
 
 @pytest.mark.parametrize("reason", [None, "stop"])
-def test_a_response_without_a_finish_reason_was_cut(reason):
-    from pydantic_ai.messages import ModelResponse, TextPart
-
-    response = ModelResponse(parts=[TextPart("half an ans")], finish_reason=reason)
-    failure = cut_failure(response)
+def test_an_answer_without_a_finish_reason_was_cut(reason):
+    failure = ending_of(ModelAnswer(text="half an ans", endings=[reason] if reason else []))[1]
     assert (failure is None) == (reason is not None)
 
 
@@ -521,38 +617,3 @@ def test_the_table_of_keys_in_the_docs_is_that_of_the_code():
         if provider.default
     ]
     assert "\n".join(rows) in page
-
-
-async def test_a_request_costs_the_sdk_no_more_in_a_long_conversation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from openai._utils import _transform
-    from pydantic_ai import direct
-    from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart
-
-    from outrider.models.building import build_model, request_settings
-
-    walk, walked = _transform._async_transform_recursive, []
-
-    async def counted(*args: object, **options: object) -> object:
-        walked.append(args)
-        return await walk(*args, **options)
-
-    monkeypatch.setattr(_transform, "_async_transform_recursive", counted)
-    steps = []
-    with ScriptedModel([answer("Yes.")], repeat=True) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        model: Any = build_model(server.model)
-        async with model.client:
-            for turns in (1, 50):
-                turn = (ModelRequest.user_text_prompt("On."), ModelResponse([TextPart("Yes?")]))
-                history = [*turn * turns, ModelRequest.user_text_prompt("On.")]
-                walked.clear()
-                async with direct.model_request_stream(
-                    model, history, model_settings=request_settings(model)
-                ) as stream:
-                    assert [event async for event in stream]
-                steps.append(len(walked))
-        assert len(server.requests[-1].messages) == 101
-    assert steps[0] == steps[1] > 0

@@ -102,7 +102,7 @@ TYPES: dict[str, tuple[Any, Any, Any]] = {
 async def reporting(world: Path) -> "Iterator[Callable[[Any], ScriptedModel]]":
     """A model whose only words are the reports it is given."""
     os.environ["OUTRIDER_SUBAGENTS__REPORT_BACK_ATTEMPTS"] = "2"
-    assert await hosted_fork_server().ready("openai-chat")
+    assert await hosted_fork_server("lean").ready()
     reports: list[Any] = []
     with ScriptedModel(lambda request: tool_call("report_back", reports[request.turn])) as server:
         os.environ.update(server.environment)

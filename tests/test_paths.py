@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from file_tools import FileTools, snapshot
+from file_tools import FileTools, make_socket, snapshot
 from outrider.protocol.envelope import ToolFault
 from outrider.tools.files.ripgrep import ripgrep
 from outrider.workspaces.credentials import is_credential
@@ -312,23 +311,19 @@ async def test_a_link_within_the_tree_is_followed_and_kept_when_written(tree: Pa
 
 async def test_pipes_sockets_and_devices_can_not_hang_a_tool(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(str(tmp_path / "socket"))
+    make_socket(tmp_path / "socket")
     tools = FileTools(tmp_path)
-    try:
-        for name in ("pipe", "socket"):
-            for tool, arguments in (
-                ("read", {}),
-                ("grep", {"pattern": "x"}),
-                ("write", {"content": "x"}),
-                ("edit", {"edits": [{"oldText": "a", "newText": "b"}]}),
-            ):
-                code = await asyncio.wait_for(tools.code(tool, path=name, **arguments), 60)
-                assert code == UNSUPPORTED, (tool, name)
-        assert "No matches" in await asyncio.wait_for(tools.text("grep", pattern="x"), 60)
-        assert "(pipe)" in await tools.text("ls")
-    finally:
-        server.close()
+    for name in ("pipe", "socket"):
+        for tool, arguments in (
+            ("read", {}),
+            ("grep", {"pattern": "x"}),
+            ("write", {"content": "x"}),
+            ("edit", {"edits": [{"oldText": "a", "newText": "b"}]}),
+        ):
+            code = await asyncio.wait_for(tools.code(tool, path=name, **arguments), 60)
+            assert code == UNSUPPORTED, (tool, name)
+    assert "No matches" in await asyncio.wait_for(tools.text("grep", pattern="x"), 60)
+    assert "(pipe)" in await tools.text("ls")
 
 
 CREDENTIALS = [

@@ -75,19 +75,74 @@ def test_no_other_end_is_a_success(text: str, reason: str, words: str) -> None:
     assert words in (finish.error or "")
 
 
+def test_a_pi_that_fails_after_a_whole_message_gets_no_reason_from_that() -> None:
+    translator = Translator(brief())
+    translated(translator, *said("Done."), END)
+    assert translator.end(1) is None
+
+
+def test_an_end_that_nobody_knows_is_named() -> None:
+    translator = Translator(brief())
+    translated(translator, *said("Some", "nobody_knows"), END)
+    finish = translator.end(0)
+    assert finish is not None and finish.outcome is Outcome.FAILED
+    assert "'nobody_knows'" in (finish.error or "") and finish.task_result == "Some"
+
+
+@pytest.mark.parametrize("text", ["<think>Hm.</think>", "<think>Hm", "\u200b\u2066"])
+def test_an_answer_that_says_nothing_is_empty(text: str) -> None:
+    translator = Translator(brief())
+    translated(translator, *said(text), END)
+    finish = translator.end(0)
+    assert finish is not None and "empty" in (finish.error or "")
+
+
+def test_a_thought_is_no_part_of_the_answer() -> None:
+    translator = Translator(brief())
+    translated(translator, *said("<think>Hm.</think> Done."), END)
+    finish = translator.end(0)
+    assert finish is not None and finish.task_result == translator.answer == "Done."
+
+
+ODD_USAGE: list[Any] = [
+    None, "lots", [], {}, {"input": 0.5, "output": 3}, {"input": "7", "output": 3},
+    {"input": -7, "output": 3}, {"input": 1e30, "output": 3}, {"input": 7, "output": None},
+    {"input": 7, "output": 3, "cacheRead": 0.5}, {"input": True, "output": False},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("usage", ODD_USAGE, ids=str)
+def test_tokens_that_were_not_counted_are_estimated(usage: Any) -> None:
+    translator = Translator(brief())
+    events = translated(translator, *said("a" * 400, usage=usage), END)
+    [message] = [event for event in events if isinstance(event, MessageEndEvent)]
+    finish = translator.end(0)
+    assert finish is not None and finish.outcome is Outcome.COMPLETED
+    assert finish.usage == message.usage and finish.usage.estimated
+    assert finish.usage.output in (3, 100)
+
+
+def test_a_budget_of_tokens_holds_without_counts() -> None:
+    translator = Translator(brief(budget=BudgetLimits(max_tokens=150)))
+    events = translated(translator, *said("a" * 800, usage=None), *said())
+    assert [one.outcome for one in events if isinstance(one, TaskFinishEvent)] == ["over_budget"]
+
+
 def test_a_last_message_that_calls_a_tool_is_no_end() -> None:
     translator = Translator(brief())
     translated(translator, *said("I'll look.", "toolUse"), END)
     assert translator.end(0) is None
 
 
-def test_an_older_pi_that_got_no_usage_is_not_believed() -> None:
+@pytest.mark.parametrize(("output", "words"), [(0, "may be incomplete"), (3, "")])
+def test_an_older_pi_that_got_no_usage_is_not_believed(output: int, words: str) -> None:
     translator = Translator(brief())
-    start, begun, end, turn_end = said(usage={"input": 0, "output": 0})
+    start, begun, end, turn_end = said(usage={"input": 0, "output": output})
     begun["message"]["stopReason"] = "stop"
     translated(translator, start, begun, end, turn_end, END)
     finish = translator.end(0)
-    assert finish is not None and "may be incomplete" in (finish.error or "")
+    assert finish is not None and words in (finish.error or "")
+    assert (finish.outcome is Outcome.COMPLETED) == bool(output)
 
 
 def test_the_model_that_answers_is_told() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ import pytest
 from outrider import subagent
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult
-from pi_door import write_agent
+from outrider.runtimes.pi.choices import INSTALL
+from outrider.surfaces.reports import REPORTS
+from pi_door import VERSIONS, write_agent
+
+ROOT = Path(__file__).parent.parent
 
 KEY = "sk-proj-Zx81kQpR0aB7dEfGh2JkLmN4oPqRsTuV"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -144,3 +149,19 @@ async def test_an_older_pi_is_not_run_beside_a_repository_s_settings(
     ended = await run("Find it.")
     assert ended.outcome is Outcome.FAILED and "would follow" in (ended.error or "")
     assert len(pi.calls) == 1
+
+
+async def test_the_pi_that_is_named_to_install_is_one_that_is_tested(world: Path) -> None:
+    assert INSTALL.endswith(f"@earendil-works/pi-coding-agent@{VERSIONS[0]}")
+    page = (ROOT / "docs/pi.md").read_text()
+    assert re.findall(r"npm install [^`]*", page) == [INSTALL]
+    write_agent(Path(os.environ["HOME"]), "finder")
+    os.environ["PATH"] = "/nowhere"
+    said = (await subagent("finder", "Look.", model="mine:scripted")).text
+    assert INSTALL in said and ".." not in said
+
+
+def test_every_report_can_be_had_in_pi() -> None:
+    source = (ROOT / "integrations/pi/outrider.ts").read_text()
+    [listed] = re.findall(r"const REPORTS = \[(.*?)\];", source, re.DOTALL)
+    assert re.findall(r'"(\w+)"', listed) == list(REPORTS)

@@ -191,7 +191,8 @@ def test_plain_agents_folder_and_a_file_of_the_right_name_are_nothing_special(tm
     touch(tmp_path / ".agents")
     (tmp_path / ".outrider/config.json").mkdir(parents=True)
     assert places.project_agent_folders(tmp_path, env) == ()
-    assert places.project_config_file(tmp_path, env) is None
+    # Whatever it is: whoever reads it says what is wrong with it.
+    assert places.project_config_file(tmp_path, env) == tmp_path / ".outrider/config.json"
 
 
 def test_loop_of_symlinks_does_not_raise(tmp_path, env):

@@ -4,25 +4,16 @@ import argparse
 import ast
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 import outrider
 from conftest import unmeasured_environment
-from outrider.models.lean_openai import LeanOpenAI
 from outrider.surfaces.parser import CommandParser, argument
-from outrider.testing import ScriptedModel, answer
 
 SOURCE = Path(outrider.__file__).parent
 DOCUMENTED = {"_exit", "_fields", "_value_"}
 """Names with an underscore that the standard library documents."""
-USED = {
-    "_actions", "_optionals", "_positionals",  # argparse
-    "_client", "openai._base_client",  # the SDK of OpenAI
-}  # fmt: skip
+USED = {"_actions", "_optionals", "_positionals"}  # argparse
 
 
 def test_no_other_private_part_is_used() -> None:
@@ -97,29 +88,6 @@ assert ssl.create_default_context()
 def test_asyncio_and_hashlib_do_without_openssl() -> None:
     """The MCP server loads them without it, and whoever wants it later still gets it."""
     assert run(WITHOUT_OPENSSL) == "[]"
-
-
-async def test_the_client_of_openai_asks_for_the_platform_where_it_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    started: list[str] = []
-    start = threading.Thread.start
-
-    def recorded(thread: threading.Thread) -> None:
-        started.append(thread.name)
-        start(thread)
-
-    with ScriptedModel([answer("Here.")]) as server:
-        client = LeanOpenAI(base_url=server.base_url, api_key="any")
-        monkeypatch.setattr(threading.Thread, "start", recorded)
-        asked: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}]}
-        stream = await client.chat.completions.create(**asked, stream=True)
-        assert [chunk async for chunk in stream]
-        await client.close()
-        [request] = server.requests
-    assert request.headers["x-stainless-os"]
-    assert request.messages == asked["messages"]
-    assert not [name for name in started if name.startswith(("asyncio", "AnyIO"))]
 
 
 def test_a_parser_knows_its_arguments_and_their_groups() -> None:

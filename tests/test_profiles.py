@@ -33,7 +33,7 @@ READ_ONLY = {"read", "grep", "find", "ls"}
 @pytest.fixture
 async def server(world: Path) -> "Iterator[ScriptedModel]":
     """A model that reports a number where it can, and else says so in words."""
-    assert await hosted_fork_server().ready("openai-chat")
+    assert await hosted_fork_server("lean").ready()
 
     def script(request: ModelRequest) -> Any:
         can_report = "report_back" in request.tool_names

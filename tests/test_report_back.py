@@ -52,7 +52,7 @@ RULE = "You must end by calling the tool `report_back`"
 @pytest.fixture(autouse=True)
 async def children(world: Path) -> None:
     """Real children, forked from the warm process: each test can afford several."""
-    assert await hosted_fork_server().ready("openai-chat")
+    assert await hosted_fork_server("lean").ready()
 
 
 async def reported(
@@ -181,7 +181,7 @@ async def test_a_report_of_five_megabytes_arrives_whole() -> None:
 async def test_every_fault_is_named_by_its_path_and_the_model_tries_again() -> None:
     result, server = await reported(tool_call("report_back", BAD), tool_call("report_back", GOOD))
     assert_completed(result, GOOD)
-    told = json.loads(answers(server.requests[1])[0])["error"]
+    told = answers(server.requests[1])[0]
     assert '$.findings[0].line: "twelve" is not of type "integer"' in told
     assert '$.findings[1]: "file" is a required property' in told
     assert "tries left: 2" in told
@@ -325,6 +325,34 @@ async def test_a_report_cut_at_the_token_limit_is_named_as_that(raw: str) -> Non
 
 async def test_a_whole_report_counts_though_the_model_was_cut_after_it() -> None:
     result, _ = await reported(tool_calls([("report_back", GOOD)], finish_reason="length"))
+    assert_completed(result, GOOD)
+
+
+@pytest.mark.parametrize("raw", ["", "   ", "\n"])
+async def test_a_call_that_was_cut_before_its_arguments_is_no_empty_report(raw: str) -> None:
+    result, server = await reported(
+        tool_calls([("report_back", raw)], finish_reason="length"),
+        tool_call("report_back", {"a": 1}),
+        schema={"type": "object", "properties": {"a": {"type": "integer"}}},
+    )
+    assert_completed(result, {"a": 1})
+    assert "cut at the model's token limit" in answers(server.requests[1])[0]
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "sensitive", "error", "abort", 7])
+async def test_a_report_in_a_turn_that_was_filtered_or_failed_is_not_accepted(
+    reason: object,
+) -> None:
+    result, server = await reported(tool_call("report_back", GOOD, finish_reason=reason))
+    run = single(result)
+    assert run.outcome is Outcome.FAILED and run.exit_code == 1
+    assert not run.has_structured_output
+    assert len(server.requests) == 1
+
+
+async def test_json_after_a_thought_is_a_report() -> None:
+    said = f"<think>Which file?</think>\n{json.dumps(GOOD)}"
+    result, _ = await reported(answer("In text."), answer("In text."), answer(said))
     assert_completed(result, GOOD)
 
 

@@ -12,7 +12,6 @@ import jsonschema
 import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
-from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from outrider.child.conversation import Conversation, ModelReply
 from outrider.child.history import History
@@ -20,6 +19,7 @@ from outrider.child.report_back import REPORT_BACK, ReportBackTool, ToolResultIt
 from outrider.child.task import TaskExecutor
 from outrider.child.turn import GRACE_SECONDS, TurnExecutor
 from outrider.delegation.api import subagent
+from outrider.models.messages import ModelAnswer, ModelCall
 from outrider.protocol.budget import Budget
 from outrider.protocol.envelope import ToolCode
 from outrider.protocol.events import Event, TaskFinishEvent, ToolResultEndEvent, ToolStartEvent
@@ -192,8 +192,8 @@ class Reporting(Conversation):
         self._turns = iter(turns)
 
     async def request(self, *_: object) -> ModelReply:
-        parts = [ToolCallPart(name, args) for name, args in next(self._turns)]
-        return ModelReply("", Usage(turns=1), ModelResponse(parts, finish_reason="tool_call"))
+        calls = [ModelCall(name, name, args) for name, args in next(self._turns)]
+        return ModelReply(ModelAnswer(calls=calls), Usage(turns=1))
 
 
 def executor(
@@ -297,7 +297,7 @@ def drawn(count: int) -> list[tuple[Any, list[Any]]]:
 
 
 async def test_real_children_come_to_the_same_verdicts(world: Path) -> None:
-    assert await hosted_fork_server().ready("openai-chat")
+    assert await hosted_fork_server("lean").ready()
     outcomes: set[Outcome] = set()
     for schema, sent in drawn(12):
         steps = [tool_call(REPORT_BACK, arguments(schema, value)) for value in sent]

@@ -16,10 +16,11 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
-def imported_by(code: str) -> list[str]:
+def imported_by(code: str, **env: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-I", "-c", IMPORTED.format(code=code)],
-        env={},
+        env=env,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         check=True,
     )
@@ -40,6 +41,29 @@ def test_what_needs_no_run_loads_no_machinery(command):
     code = f"sys.argv = ['outrider', {command!r}]\nfrom outrider.__main__ import main\nmain()"
     heavy = {"pydantic", "pydantic_ai", "rich", "openai", "anthropic", "httpx2"}
     assert not heavy & set(imported_by(code))
+
+
+RUN = """
+sys.argv = ["outrider", "run", "explorer", "What is here?", "--model", "embedded", "--cwd", {cwd!r}]
+from outrider.__main__ import main
+assert main() == 0
+import outrider.runtimes.native.fork_client
+"""
+NOT_FOR_A_RUN = """
+anthropic concurrent.futures.process concurrent.futures.thread difflib email graphlib http httpcore2
+httpx2 importlib.metadata jsonschema_rs lzma markdown_it multiprocessing openai pydantic pydantic_ai
+rich shutil ssl tempfile urllib.request zipfile outrider.child outrider.runtimes.pi
+outrider.schemas.output_schema outrider.surfaces.chat outrider.surfaces.mcp outrider.surfaces.table
+outrider.tools outrider.workspaces
+"""
+"""What the process of a plain `outrider run` needn't load: it would add to the time of each."""
+
+
+def test_a_run_loads_nothing_that_it_does_not_need(tmp_path):
+    code = RUN.format(cwd=str(tmp_path))
+    loaded = imported_by(code, HOME=str(tmp_path), OUTRIDER_WARM__KEEP_MINUTES="0")
+    assert "outrider.delegation.concluding" in loaded
+    assert not set(NOT_FOR_A_RUN.split()) & set(loaded)
 
 
 LIGHT = {

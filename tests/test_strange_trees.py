@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from file_tools import FileTools
+from file_tools import FileTools, make_socket
+from outrider.processes import foreign_program
+from outrider.protocol.envelope import ToolCode
 from outrider.tools.files.ripgrep import ripgrep
 
 NEWLINE = b"forged\n  passwd  3 B"
@@ -54,12 +55,8 @@ def strange_tree(top: Path) -> Path:
 
 
 async def test_a_strange_tree_is_listed(tree: Path):
-    server = socket.socket(socket.AF_UNIX)
-    try:
-        server.bind(str(tree / "s"))
-        text = await FileTools(tree).text("ls", depth=3)
-    finally:
-        server.close()
+    make_socket(tree / "s")
+    text = await FileTools(tree).text("ls", depth=3)
     lines = text.splitlines()
     assert sum(line.strip() == "passwd  3 B" for line in lines) == 0
     for shown in (
@@ -157,3 +154,16 @@ def test_what_may_not_be_read_is_reported_and_spoils_nothing(tree: Path):
 
 def _reachable(folder: Path) -> bool:
     return all(part.stat().st_mode & 0o005 == 0o005 for part in (folder, *folder.parents))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a kernel tells who waits")
+@pytest.mark.parametrize("tool", ["grep", "find"])
+async def test_a_search_does_not_wait_for_a_pipe_that_says_what_to_ignore(
+    tmp_path: Path, tool: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(foreign_program, "MAX_IDLE_LOOKS", 5)
+    (tmp_path / "a.txt").write_text("a needle\n")
+    os.mkfifo(tmp_path / ".gitignore")
+    outcome = await FileTools(tmp_path).call(tool, pattern="needle")
+    assert outcome.envelope["code"] == ToolCode.UPSTREAM_FAILED
+    assert "a pipe" in outcome.text

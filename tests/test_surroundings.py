@@ -107,9 +107,8 @@ def run(
 
 
 def served(runtime: Path) -> int:
-    status = UserForkServer({"XDG_RUNTIME_DIR": str(runtime)}, minutes=0).status()
-    assert status is not None
-    return status["served"]
+    running = UserForkServer({"XDG_RUNTIME_DIR": str(runtime)}, minutes=0).status()
+    return sum(one["served"] for one in running)
 
 
 DOER = "---\nname: doer\ntools: bash\n---\nDo it.\n"
@@ -232,9 +231,9 @@ def test_a_caller_without_a_network_has_children_without_one(door: Door) -> None
 async def test_a_host_that_changes_its_surroundings_gets_another_fork_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fork_server = hosted_fork_server()
+    fork_server = hosted_fork_server("lean")
     fork_server.kill()  # one that has lived for a while would be replaced at once
-    assert await fork_server.ready("openai-chat")
+    assert await fork_server.ready()
     first = fork_server.pid
     most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, hard))
@@ -243,7 +242,7 @@ async def test_a_host_that_changes_its_surroundings_gets_another_fork_server(
             await fork_server.start_child(Brief("0", "x", "", "", "openai-chat:x", "/"), {})
         assert fork_server.pid == first  # other threads may still need it
         monkeypatch.setattr("outrider.runtimes.native.fork_client.MIN_LIFE_SECONDS", 0)
-        assert await fork_server.ready("openai-chat")
+        assert await fork_server.ready()
         assert fork_server.pid != first
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
@@ -256,8 +255,8 @@ async def test_a_host_that_changes_its_surroundings_gets_another_fork_server(
 async def test_a_stopped_fork_server_costs_a_run_none_of_its_time(world: Path) -> None:
     with ScriptedModel(echo) as server:
         os.environ.update(server.environment)
-        assert await hosted_fork_server().ready("openai-chat")
-        stopped = psutil.Process(hosted_fork_server().pid)
+        assert await hosted_fork_server("lean").ready()
+        stopped = psutil.Process(hosted_fork_server("lean").pid)
         stopped.suspend()
         config = {"subagents.timeoutMs": 25_000}
         result = await subagent("explorer", "Go.", model=server.model, config=config)

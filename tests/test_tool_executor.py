@@ -549,8 +549,8 @@ def test_the_receipt_is_bounded_and_says_so(tmp_path: Path):
     for number in range(MAX_ENTRIES + 5):
         recorder.file_read(tmp_path / f"f{number}")
     total = Receipt()
-    total.add(recorder.effects(), failed=False)
-    total.add(EffectsRecorder(tmp_path).effects(), failed=True)
+    total.add("write", recorder.effects(), {"code": 0})
+    total.add("bash", EffectsRecorder(tmp_path).effects(), {"code": 2001, "message": "no"})
     receipt = total.to_dict()
     assert (receipt["toolCalls"], receipt["toolErrors"]) == (2, 1)
     assert receipt["filesWritten"] == [{"path": "a", "before": None, "after": "2"}]

@@ -1,7 +1,9 @@
-"""Outrider: `cold`, `warm` and `pi` through its Python API, `run` as the one-shot command."""
+"""Outrider through its Python API, and `run` as the one-shot command."""
 
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +11,48 @@ import outrider
 from benchmarks.peers.pi import write_models
 from benchmarks.peers.protocol import MODEL, output_of, serve
 from outrider.delegation.api import subagent
+from outrider.models.wires import Wire
 
 AGENT = "explorer"
 PI_AGENT = "in-pi"
-MODEL_NAME = f"openai-chat:{MODEL}"
+OPENAI, ANTHROPIC = "openai-chat", "anthropic"
+COLD = {"warm.keepMinutes": 0}
 
 
-def outrider_config(mode: str, concurrent: int | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Mode:
+    """One way to delegate: to whom, to which provider's model, and with which settings."""
+
+    provider: str = OPENAI
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    agent: str = AGENT
+    loaded: str = Wire.LEAN
+    """What its warm process has loaded: the lean wire, or the SDK of a provider."""
+
+    @property
+    def model(self) -> str:
+        """The scripted model, as a user would choose it."""
+        return f"{self.provider}:{MODEL}"
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether its children are forked."""
+        return self.agent == AGENT and not COLD.items() <= self.settings.items()
+
+
+MODES = {
+    "warm": Mode(),
+    "cold": Mode(settings=COLD),
+    "sdk": Mode(settings={"models.wire": "sdk"}, loaded=OPENAI),
+    "anthropic": Mode(ANTHROPIC, loaded=ANTHROPIC),
+    "cold-anthropic": Mode(ANTHROPIC, COLD),
+    "pi": Mode("bench", agent=PI_AGENT),
+}
+
+
+def outrider_config(mode: Mode, concurrent: int | None) -> dict[str, Any]:
     """Return the settings of a mode; at most `concurrent` children run at once."""
-    settings: dict[str, Any] = {"subagents.budget.maxTurns": 1_000}
-    if mode == "cold":
-        settings["warm.keepMinutes"] = 0
+    settings: dict[str, Any] = {"subagents.budget.maxTurns": 1_000, **mode.settings}
     if concurrent is not None:
         settings["subagents.maxConcurrent"] = concurrent
     return settings
@@ -29,22 +62,22 @@ class Library:
     """Delegations from this process; its children are forked from a warm process, or cold."""
 
     def __init__(self, mode: str) -> None:
-        self._mode = mode
-        self._settings = outrider_config(mode, None)
+        self._mode = MODES[mode]
+        self._settings = outrider_config(self._mode, None)
 
     async def prepare(self, _tasks: int, concurrent: int | None) -> None:
-        """Set the queue's width; in warm mode also wait until the fork server is ready."""
+        """Set the queue's width; in a warm mode also wait until the fork server is ready."""
         self._settings = outrider_config(self._mode, concurrent)
-        if self._mode == "warm":
+        if self._mode.is_warm:
             from outrider.runtimes.native.fork_client import hosted_fork_server
 
-            if not await hosted_fork_server().ready("openai-chat"):
+            if not await hosted_fork_server(self._mode.loaded).ready():
                 raise SystemExit("Outrider's warm process could not be started.")
 
     async def delegate(self, task: str) -> str:
         """Return the answer of one delegation; raises `RuntimeError` for any other outcome."""
-        agent, model = (AGENT, MODEL_NAME) if self._mode != "pi" else (PI_AGENT, f"bench:{MODEL}")
-        result = await subagent(agent, task, model=model, config=self._settings)
+        mode = self._mode
+        result = await subagent(mode.agent, task, model=mode.model, config=self._settings)
         if not result.completed:
             raise RuntimeError(result.text)
         return result.text
@@ -52,8 +85,9 @@ class Library:
 
 async def run_command(task: str) -> str:
     """Return what `outrider run` prints; from the second call on, it uses a warm process."""
-    command = [sys.executable, "-P", "-m", "outrider", "run", AGENT, task, "--model", MODEL_NAME]
-    for key, value in outrider_config("run", None).items():
+    mode = MODES["warm"]
+    command = [sys.executable, "-P", "-m", "outrider", "run", AGENT, task, "--model", mode.model]
+    for key, value in outrider_config(mode, None).items():
         command += ["--set", f"{key}={value}"]
     return await output_of(command)
 

@@ -9,7 +9,9 @@ import { spawn } from "node:child_process";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 
 const OUTRIDER: string[] = ["outrider"];
-const REPORTS = ["agents", "doctor", "runs", "logs", "activity", "modules", "lsp", "config", "help"];
+const REPORTS = [
+  "agents", "models", "runs", "logs", "activity", "modules", "lsp", "config", "doctor", "help",
+];
 const MAX_COLLAPSED_LINES = 8;
 const MAX_STEPS = 5;
 const MAX_STDERR = 4_000;

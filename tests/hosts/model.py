@@ -29,6 +29,8 @@ class Seen:
     """What its model got of the tool's result."""
     waiting: threading.Event = field(default_factory=threading.Event)
     """Set when the subagent's own request has arrived."""
+    key: str = ""
+    """What that request was authorised with."""
 
 
 class Model(ThreadingHTTPServer):
@@ -76,7 +78,8 @@ class Handler(BaseHTTPRequestHandler):
         )
         if len(tools) > 3 and seen.first_tools is None:
             seen.first_tools = [*tools, deferred] if deferred else tools
-        if tools and name is None and "grep" in tools and self.server.hold:
+        if tools and name is None and "find" in tools and self.server.hold:
+            seen.key = self.headers.get("Authorization", "")
             seen.waiting.set()
             threading.Event().wait(60)
         if deferred and len(results) < 2:

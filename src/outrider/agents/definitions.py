@@ -4,12 +4,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 
 from outrider.agents.frontmatter import Diagnostic, Field, Notes, parse_frontmatter
 from outrider.protocol import tool_catalogue
+from outrider.protocol.data import frozen
+from outrider.protocol.text import is_visible, most_alike
 
 AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("name", True, "Name: up to 64 letters (of any script), digits, `.`, `_` and `-`."),
@@ -30,10 +30,6 @@ _FIELD_NAMES = tuple(name for name, _, _ in AGENT_FIELDS)
 # Misspelt, these still count: a typo must not give an agent more than its author meant.
 _SWITCHES = ("readonly", "disabled")
 _MAX_NAME = 64
-# Letters and marks that leave no trace on a screen.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
 _TOOL = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _MODEL = re.compile(r"[!-~]{1,200}")
 _MAX_TOOLS = 64
@@ -47,7 +43,7 @@ class Source(StrEnum):
     PROJECT = "project"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentDefinition:
     """One agent. `tools` is None without a `tools` line, and empty with an empty one."""
 
@@ -91,7 +87,7 @@ def _known(fields: Iterable[Field], notes: Notes) -> dict[str, Field]:
 
 
 def _meant(field: Field, notes: Notes) -> str | None:
-    near = get_close_matches(field.key.lower(), _FIELD_NAMES, 1, 0.75)
+    near = most_alike(field.key.lower(), _FIELD_NAMES, 0.75)
     is_switch = bool(near) and near[0] in _SWITCHES
     hint = f"; taken as {near[0]}" if is_switch else f", ignored{_suggestion(near)}"
     notes.warn(field.line, f"unknown key {field.key[:60]}{hint}")
@@ -138,15 +134,28 @@ def is_agent_name(name: str) -> bool:
         0 < len(name) <= _MAX_NAME
         and name[0].isalnum()
         and kinds <= {"L", "M", "N"}
-        and not _INVISIBLE.search(name)
+        and all(map(is_visible, name))
         # Wide or mathematical letters would pass for those of another name.
         and sum(map(str.isascii, flat)) == sum(map(str.isascii, name))
     )
 
 
+def name_doubt(name: str) -> str:
+    """Return why a name may be taken for another one; nothing where it can't."""
+    if name.isascii():
+        return ""
+    # Only letters with case look alike across scripts, as those of Latin, Greek and Cyrillic do.
+    cased = (char for char in name if char.lower() != char.upper())
+    scripts = {unicodedata.name(char, "?").split()[0].capitalize() for char in cased}
+    mixed = f"{' and '.join(sorted(scripts))} letters ({name!a}), which may look like another name"
+    return f"the name {name} mixes {mixed}" if len(scripts) > 1 else ""
+
+
 def _name(field: Field, notes: Notes) -> str | None:
     name = normal_name(field.word)
     if is_agent_name(name):
+        if doubt := name_doubt(name):
+            notes.warn(field.line, doubt)
         return name
     rule = "use up to 64 letters, digits, `.`, `_` and `-`"
     fault = f"{name[:64]!r} isn't a valid name: {rule}" if name else "no name: add `name: …`"

@@ -3,18 +3,18 @@ of the user; a file that can't be used becomes a diagnostic, never an exception.
 """
 
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from heapq import nsmallest
 from pathlib import Path
 
 from outrider.agents.definitions import AgentDefinition, Source, parse_definition
 from outrider.agents.frontmatter import Diagnostic, Notes
+from outrider.protocol.data import frozen
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.text import one_line, printable
-from outrider.settings.files import open_at_once
+from outrider.settings.files import read_plain_file
 from outrider.settings.places import project_agent_folders, project_root, user_agent_folders
 
 BUILTIN_AGENTS = ("explorer", "researcher", "reviewer", "implementer", "tester")
@@ -23,7 +23,7 @@ MAX_FILES = 500
 _BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Discovery:
     """Every agent by name, what is wrong with the files, and the definitions that lost."""
 
@@ -145,10 +145,7 @@ def _load_file(
 
 def _read(path: Path, root: Path | None) -> str:
     try:
-        with open(_inside(path, root, "it"), "rb", opener=open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise AgentUnusable("not a regular file")
-            content = file.read(MAX_FILE_BYTES + 1)
+        content = read_plain_file(_inside(path, root, "it"), MAX_FILE_BYTES + 1)
     except OSError as error:
         raise AgentUnusable(f"can't be read: {error.strerror}") from None
     if len(content) > MAX_FILE_BYTES:

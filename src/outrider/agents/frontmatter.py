@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from outrider.protocol.data import frozen
+
 _MAX_LINES = 100
 _MAX_DIAGNOSTICS = 20
 
@@ -23,7 +25,7 @@ _LISTED = re.compile(r"(?:[^,\n(]+|\([^)]*\)?)+")  # up to a comma that isn't in
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagnostic:
     """What is wrong with an agent file. An error makes the file unusable, a warning doesn't."""
 
@@ -61,7 +63,7 @@ class Notes:
         return [*ordered[:_MAX_DIAGNOSTICS], rest]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One key with its value, and the line of the key."""
 

@@ -4,11 +4,11 @@ and no tool that writes where nobody could be asked.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.lsp_permissions import lsp_actions_in_reach
 from outrider.agents.trust import Trust
+from outrider.protocol.data import frozen
 from outrider.protocol.results import WithheldTool
 from outrider.protocol.tool_catalogue import CATALOGUE, DEFAULT_TOOLS, NEVER_GIVEN, CatalogueEntry
 from outrider.settings.keys import Config, value_of
@@ -16,7 +16,7 @@ from outrider.settings.keys import Config, value_of
 _UNTRUSTED = "the repository that defines the agent isn't in subagents.trustedProjects"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Permit:
     """The tools a child gets, and each listed one it doesn't get with the reason."""
 

@@ -1,9 +1,9 @@
 """The fork server: it has imported and exercised all that a child needs, and forks one for each
 request. It has one thread, no event loop and no caller's secrets, since every fork inherits them.
 
-`python -m outrider.child.fork_server host FD PROVIDER` serves one host, until that lets go of it;
-`… user LOCK_FD NAME MINUTES PROVIDER` serves a user's commands, by a socket in the folder that it
-is started in.
+`python -m outrider.child.fork_server host FD LOADS` serves one host, until that lets go of it;
+`… user LOCK_FD NAME MINUTES LOADS` serves a user's commands, by a socket in the folder that it is
+started in. `LOADS` says what its children's models need.
 """
 
 import contextlib
@@ -16,24 +16,32 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from outrider.child.exhaustion import end_when_exhausted
 from outrider.child.main import run_child
-from outrider.child.rehearsal import load_provider, rehearse
-from outrider.processes.guardian import Guardian
-from outrider.processes.reaping import call_oneself, libc
+from outrider.child.rehearsal import load_model, rehearse
+from outrider.processes.copied_pages import copy_pages, pages_written_by
+from outrider.processes.guardian import Guardian, run_guarded
+from outrider.processes.reaping import Watch, call_oneself, fork_bare, libc, reap
 from outrider.processes.surroundings import surroundings
 from outrider.protocol import fork_messages
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.fork_messages import MAX_PACKET_BYTES, READY, ChildEnds, StartRequest
 
-SPARE_AFTER_MS = 20
+SPARE_AFTER_SECONDS = 0.02
 """How long no request must have come before a spare is made: making one delays requests."""
 MAX_JOIN_SECONDS = 5.0
 MAX_CLIENT_SECONDS = 5.0
 LOOK_EVERY_SECONDS = 60.0
 """How often a user's server looks whether its socket can still be found."""
+MAX_TOLD_BYTES = 1 << 17
+REHEARSALS = 4
+"""How often a task is rehearsed: Python rewrites code while it runs for the first few times."""
+FILL_BYTES = 60_000
+"""How much of each size is put between the objects that are there: what a fork makes then lies
+together, on pages of its own, and not in gaps on pages that it would have to copy."""
+_filling: list[bytes] = []
 _BEGIN = b"begin"
 _ENDS = len(ChildEnds._fields)
 
@@ -45,34 +53,29 @@ class ForkServerUnfit(OutriderError):
 def main(arguments: list[str]) -> None:
     """Warm up, then serve until nobody needs it."""
     match arguments:
-        case ["host", descriptor, provider]:
+        case ["host", descriptor, loads]:
             connection = socket.socket(fileno=int(descriptor))
-            warm_up(provider)
+            warm_up(loads)
             connection.send(READY)
-            _Server(provider, connection).serve()
-        case ["user", lock, path, minutes, provider]:
-            warm_up(provider)
-            _Server(provider, _Listener(path, int(lock), float(minutes) * 60)).serve()
+            _Server(loads, connection).serve()
+        case ["user", lock, path, minutes, loads]:
+            warm_up(loads)
+            _Server(loads, _Listener(path, int(lock), float(minutes) * 60)).serve()
         case _:
             sys.exit(__doc__)
 
 
-def warm_up(provider: str) -> None:
+def warm_up(loads: str) -> None:
     """Make this a process to fork from: everything is loaded and used once, one thread is left."""
     call_oneself("warm")
     end_when_exhausted()
-    rehearse("grep", "read")
+    for _ in range(REHEARSALS):
+        rehearse(loads, "grep", "read")
     libc()
-    _load(provider)
-    # The forks of this process end on their own; it doesn't wait for them.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-
-
-def _load(provider: str) -> None:
-    """Load a provider's models, and make sure that this process can be forked."""
-    load_provider(provider)
+    load_model(loads)
     _join_threads()
     gc.collect()
+    _filling.extend(bytes(size) for size in range(16, 480, 16) for _ in range(FILL_BYTES // size))
     gc.freeze()
 
 
@@ -89,8 +92,8 @@ class _Listener:
     """The socket where a user's commands find their fork server; others can't connect to it."""
 
     def __init__(self, path: str, lock: int, idle_seconds: float) -> None:
-        self.lock = lock
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.descriptors = self.socket.fileno(), lock
         self._path = path
         self._idle_seconds = idle_seconds
         staged = f"{path}.{os.getpid()}"
@@ -137,13 +140,18 @@ class _Listener:
 class _Server:
     """Takes requests one after the other, and answers each with a fork."""
 
-    def __init__(self, provider: str, source: socket.socket | _Listener) -> None:
+    def __init__(self, loads: str, source: socket.socket | _Listener) -> None:
         """Serve the one host at the other end of a socket, or all who come to a listener."""
+        self._loads = loads
+        self._watch = Watch()
         self._listener = source if isinstance(source, _Listener) else None
-        self._connections = {} if isinstance(source, _Listener) else {source.fileno(): source}
+        self._connections: dict[int, socket.socket] = {}
+        if isinstance(source, _Listener):
+            self._watch.hold(source.socket.fileno(), select.POLLIN)
+        else:
+            self._connect(source)
         self._spare: socket.socket | None = None
-        self._loaded = {provider}
-        self._asked = {provider}
+        self._pages = b""
         self._started = time.time()
         self._served = 0
         self._stopped = False
@@ -152,14 +160,16 @@ class _Server:
     def serve(self) -> None:
         """Serve until the host lets go, or nobody has come for a while, or somebody says stop."""
         while not self._stopped and self._is_needed():
-            ready = self._ready()
+            signals, ready = self._watch.wait(self._seconds())
             for descriptor in ready:
                 with contextlib.suppress(OSError):  # a client that has gone, no descriptor left
                     self._on_ready(descriptor)
-            if not ready and self._spare is None:
-                self._learn()
+            if signals:
+                reap(lambda _pid, _status: None)
+                self._stopped |= any(one != signal.SIGCHLD for one in signals)
+            elif not ready and self._spare is None:
                 with contextlib.suppress(OSError):
-                    self._spare = self._fork(rehearsed=True)
+                    self._spare = self._make_spare()
         if self._listener is not None:
             self._listener.unlink()
 
@@ -168,21 +178,21 @@ class _Server:
             return bool(self._connections)
         return self._listener.seconds_left() > 0
 
-    def _ready(self) -> list[int]:
-        poller = select.poll()
-        for descriptor in self._connections:
-            poller.register(descriptor, select.POLLIN)
-        limits_ms: list[float] = [] if self._spare else [SPARE_AFTER_MS]
-        if self._listener is not None:
-            poller.register(self._listener.socket, select.POLLIN)
-            limits_ms.append(self._listener.seconds_left() * 1000)
-        return [descriptor for descriptor, _ in poller.poll(min(limits_ms, default=None))]
+    def _seconds(self) -> float | None:
+        """Return how long to wait for the next request."""
+        limits = [] if self._spare else [SPARE_AFTER_SECONDS]
+        limits += [self._listener.seconds_left()] if self._listener else []
+        return min(limits, default=None)
 
     def _on_ready(self, descriptor: int) -> None:
         if descriptor in self._connections:
             self._receive(self._connections[descriptor])
         elif self._listener is not None and (connection := self._listener.accept()):
-            self._connections[connection.fileno()] = connection
+            self._connect(connection)
+
+    def _connect(self, connection: socket.socket) -> None:
+        self._connections[connection.fileno()] = connection
+        self._watch.hold(connection.fileno(), select.POLLIN)
 
     def _receive(self, connection: socket.socket) -> None:
         try:
@@ -191,10 +201,11 @@ class _Server:
             packet, ends = b"", []
         if not packet:
             del self._connections[connection.fileno()]
+            self._watch.let_go(connection.fileno())
             connection.close()
         elif packet == fork_messages.STATUS:
-            told = {"pid": os.getpid(), "startedAt": self._started, "served": self._served}
-            connection.send(json.dumps(told).encode())
+            told = {"pid": os.getpid(), "loads": self._loads, "startedAt": self._started}
+            connection.send(json.dumps({**told, "served": self._served}).encode())
         elif packet == fork_messages.STOP:
             self._stopped = True
             connection.send(fork_messages.STOPPED)
@@ -205,78 +216,77 @@ class _Server:
 
     def _serve(self, request: StartRequest, ends: list[int]) -> None:
         """Start a child; where that can't be, the caller sees its ends close."""
-        if request.surroundings != self._surroundings:
+        if request.surroundings != self._surroundings or len(ends) != _ENDS:
             return
         if self._listener is not None:
             self._listener.renew()
         self._served += 1
-        self._asked.add(request.provider)
-        with contextlib.suppress(OSError), self._waiting_child(ends) as child:
-            socket.send_fds(child, [request.to_bytes()], ends)
+        with contextlib.suppress(OSError):
+            if not self._give_to_spare(request, ends):
+                self._fork(lambda: _guard(self._watch, request, ChildEnds(*ends)))
 
-    def _waiting_child(self, ends: list[int]) -> socket.socket:
-        """Return the link to a child that waits for its request: the spare, if it is ready."""
+    def _give_to_spare(self, request: StartRequest, ends: list[int]) -> bool:
+        """Give the request to the spare, if it is ready; return whether it has it."""
         spare, self._spare = self._spare, None
-        if spare is not None:
-            with contextlib.suppress(OSError):
-                if spare.recv(16, socket.MSG_DONTWAIT) == READY:
-                    return spare
-            spare.close()
-        return self._fork(rehearsed=False, held=ends)
+        with contextlib.suppress(OSError), spare or contextlib.nullcontext():
+            if spare and (told := spare.recv(MAX_TOLD_BYTES, socket.MSG_DONTWAIT)):
+                self._pages = told.removeprefix(READY) or self._pages
+                socket.send_fds(spare, [request.to_bytes()], ends)
+                return True
+        return False
 
-    def _learn(self) -> None:
-        """Load a provider that was asked for since, so that the next child finds it loaded.
-
-        One that leaves a thread behind ends this process, and children start cold.
-        """
-        for provider in sorted(self._asked - self._loaded)[:1]:  # one only: requests may wait
-            self._loaded.add(provider)
-            _load(provider)
-
-    def _fork(self, *, rehearsed: bool, held: Sequence[int] = ()) -> socket.socket:
-        """Fork a guardian and a child that wait for a request; return the link to them.
-
-        They get their ends with the request: those that the server holds now are closed.
-        """
+    def _make_spare(self) -> socket.socket:
+        """Fork a guardian and a child that wait for a request; return the link to them."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, contextlib.suppress(OSError):  # no room: then the link is broken
-            if os.fork() == 0:
-                try:
-                    for descriptor in (*held, ours.detach()):
-                        os.close(descriptor)
-                    self._leave()
-                    _guard(theirs, rehearsed=rehearsed)
-                finally:
-                    os._exit(1)
+        with theirs:
+            given = (self._watch, theirs, self._loads, self._pages)
+            self._fork(lambda: _guard_spare(*given), ours.fileno())
         return ours
 
-    def _leave(self) -> None:
-        """Let go, in a fork, of everything that only the server may hold."""
-        os.setsid()
-        for connection in self._connections.values():
-            connection.close()
-        if self._listener is not None:
-            self._listener.socket.close()
-            os.close(self._listener.lock)
+    def _fork(self, guard: Callable[[], object], *held: int) -> None:
+        """Run a guardian in a fork without what the server holds; raises `OSError`."""
+        if fork_bare() == 0:
+            try:
+                os.setsid()
+                listening = self._listener.descriptors if self._listener else ()
+                for descriptor in (*held, *listening, *self._connections):
+                    os.close(descriptor)
+                self._watch.renew()
+                guard()
+            finally:
+                os._exit(1)
 
 
-def _guard(server: socket.socket, *, rehearsed: bool) -> None:
+def _guard(watch: Watch, request: StartRequest, ends: ChildEnds) -> None:
+    """Start a child that has its ends, and guard it."""
+    _take_standard(ends[:3])
+    run_guarded(
+        run_child, lifeline=0, status=ends.status, timeout_ms=request.ms_left(), watch=watch
+    )
+
+
+def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) -> None:
     """Fork a child that waits for its ends, and guard it once it is given them.
 
-    `server` brings them with the request, once; where it closes instead, both processes end.
+    It takes up the memory that a task needs: the pages that an earlier one told, or else those of
+    a rehearsal, which it tells. `server` brings the ends with the request, once; where it closes
+    instead, both processes end.
     """
     call_oneself("spare")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def wait() -> None:
-        if rehearsed:
-            call_oneself("spare")
-            rehearse("read")  # takes up the memory that a task needs
-            server.send(READY)
+        call_oneself("spare")
+        told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads, "read"))
+        server.send(READY + (told if len(told) < MAX_TOLD_BYTES else b""))
         server.close()
-        _wait_and_run(theirs)
+        _, ends, _, _ = socket.recv_fds(theirs, 16, 3)
+        if theirs.recv(16) == _BEGIN:
+            theirs.close()
+            _take_standard(ends)
+            run_child()
 
-    guardian = Guardian(wait, not_the_childs=ours.fileno())
+    guardian = Guardian(wait, watch, not_the_childs=ours.fileno())
     theirs.close()
     packet, received, _, _ = socket.recv_fds(server, MAX_PACKET_BYTES, _ENDS)
     request = StartRequest.from_bytes(packet)
@@ -291,19 +301,13 @@ def _guard(server: socket.socket, *, rehearsed: bool) -> None:
     ours.send(_BEGIN)
     for descriptor in (ends.events, ends.errors, ours.fileno()):
         os.close(descriptor)
-    left_ms = request.deadline_ms - round(time.monotonic() * 1000)
-    guardian.guard(ends.start, ends.status, max(0, left_ms))
+    guardian.guard(ends.start, ends.status, request.ms_left())
 
 
-def _wait_and_run(guardian: socket.socket) -> None:
-    _, ends, _, _ = socket.recv_fds(guardian, 16, 3)
-    if guardian.recv(16) != _BEGIN:
-        return
-    guardian.close()
+def _take_standard(ends: Sequence[int]) -> None:
     for standard, end in enumerate(ends):
         os.dup2(end, standard)
         os.close(end)
-    run_child()
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from pydantic_ai.models import Model
-
 from outrider.agents.lsp_permissions import lsp_actions_in_reach
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
@@ -26,10 +24,12 @@ from outrider.child.task import TaskExecutor
 from outrider.child.turn import TurnExecutor
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.building import build_model
-from outrider.models.cost import has_price
+from outrider.models.cost import has_price, load_prices_soon
 from outrider.models.failures import ModelUnavailable
-from outrider.processes.reaping import call_oneself, child_name, is_broken, seal
-from outrider.protocol.brief import Brief, Start
+from outrider.models.known_providers import EMBEDDED
+from outrider.models.messages import ChatModel
+from outrider.processes.reaping import call_oneself, is_broken, limit_nesting, seal
+from outrider.protocol.brief import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, Brief, Start
 from outrider.protocol.budget import Budget
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
@@ -67,7 +67,9 @@ def _take_surroundings(told: Start) -> None:
     os.chdir(told.brief.cwd)
     os.environ.clear()
     os.environ.update(told.environment)
-    call_oneself(child_name(int(told.environment.get("OUTRIDER_SUBAGENT_DEPTH", "1"))))
+    depth = int(told.environment.get(DEPTH_VARIABLE, 1))
+    limit_nesting(depth, int(told.environment.get(MAX_DEPTH_VARIABLE, depth)))
+    call_oneself("child" if depth else "main")
     time.tzset()
 
 
@@ -91,7 +93,7 @@ async def _do(brief: Brief, emit: Emit, start: float, link: int) -> None:
         main, parent = brief.main_turn, None
         if main and (main.host_tools or main.ask_before):
             parent = Parent(main, brief.timeout_ms, emit, link)
-        model = build_model(brief.model, brief.agent)
+        model = build_model(brief.model, brief.agent, brief.wire)
         finish = await run_task(brief, model, emit, budget, start, parent)
     except ModelUnavailable as error:
         finish = TaskFinishEvent(brief.run_id, error=str(error))
@@ -104,7 +106,7 @@ async def _do(brief: Brief, emit: Emit, start: float, link: int) -> None:
 
 async def run_task(
     brief: Brief,
-    model: Model,
+    model: ChatModel,
     emit: Emit,
     budget: Budget,
     start: float,
@@ -118,9 +120,11 @@ async def run_task(
     schema = brief.output_schema
     report_back = None if schema is None else ReportBackTool.for_schema(schema)
     attempts = brief.report_back_attempts
+    if model.provider != EMBEDDED:
+        load_prices_soon()
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
-    conversation = Conversation(model, brief.model, emit, retry, deadline)
+    conversation = Conversation(model, emit, retry, deadline)
     async with tool_executor(brief, parent) as executor:
         past = brief.main_turn.history if brief.main_turn else ()
         history = History(brief.system_prompt, brief.task, past, executor.text_of)
@@ -169,7 +173,7 @@ def tool_executor(brief: Brief, parent: Parent | None = None) -> ToolExecutor:
         session_id=brief.run_id,
         spill=Path(brief.spill_folder) if brief.spill_folder else None,
         web=_web(brief, keys, secrets),
-        lsp=_lsp(brief, env.get("OUTRIDER_SUBAGENT_DEPTH")),
+        lsp=_lsp(brief, env.get(DEPTH_VARIABLE)),
         convert=from_json(ConvertConfig, brief.convert) if brief.convert else None,
     )
     given = [available[name] for name in brief.tools if name in available]

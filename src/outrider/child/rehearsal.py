@@ -9,13 +9,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic_ai.models import Model
-
 from outrider import agents
 from outrider.child.main import run_task
 from outrider.models.building import build_model
 from outrider.models.failures import ModelUnavailable
-from outrider.models.resolution import is_embedded, needs
+from outrider.models.messages import ChatModel
+from outrider.models.resolution import needs
+from outrider.models.wires import Wire
 from outrider.protocol.brief import Brief
 from outrider.protocol.budget import Budget
 from outrider.testing import ScriptedModel, answer, tool_call
@@ -26,29 +26,34 @@ _MODEL = "gpt-4o"
 _CALLS = {"grep": {"pattern": "x"}, "read": {"path": "explorer.md"}}
 
 
-def load_provider(provider: str) -> None:
-    """Build a model of this provider once, with a key that opens nothing."""
-    model = provider if is_embedded(provider) else f"{provider}:any"
+def load_model(loads: str) -> None:
+    """Build a model once of a wire of ours or of a provider, with a key that opens nothing."""
+    names: dict[str, str] = {Wire.LEAN: "openai-chat:any", Wire.EMBEDDED: Wire.EMBEDDED}
+    model = names.get(loads, f"{loads}:any")
     with suppress(ModelUnavailable):
-        _build(model, dict.fromkeys(needs(model), "none"))
+        _build(model, dict.fromkeys(needs(model), "none"), _wire(loads))
 
 
-def rehearse(*tools: str) -> None:
+def rehearse(loads: str, *tools: str) -> None:
     """Do one small task with these tools; it reads a folder of ours and writes nothing."""
     folder = Path(agents.__file__).parent / "builtin"
     brief = Brief("00000000", "warm", "You.", "Go.", "warm", str(folder), tools=tools)
     steps = [tool_call(tool, _CALLS[tool]) for tool in tools]
     with ScriptedModel([*steps, answer("Warm.")], name=_MODEL) as server:
-        model = _build(server.model, server.environment)
+        model = _build(server.model, server.environment, _wire(loads))
         budget = Budget(brief.budget)
         asyncio.run(run_task(brief, model, lambda _event: None, budget, time.monotonic()))
 
 
-def _build(model: str, variables: dict[str, str]) -> Model:
+def _wire(loads: str) -> str:
+    return loads if loads in (Wire.LEAN, Wire.EMBEDDED) else Wire.SDK
+
+
+def _build(model: str, variables: dict[str, str], wire: str) -> ChatModel:
     """Return a model built in an environment with these variables, which are then removed."""
     os.environ.update(variables)
     try:
-        return build_model(model)
+        return build_model(model, wire=wire)
     finally:
         for name in variables:
             del os.environ[name]

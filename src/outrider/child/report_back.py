@@ -4,9 +4,9 @@ Made for one task from that task's schema, and registered nowhere: two tasks nev
 Nothing is filled in, guessed or relaxed; a report is valid as it stands, or it isn't one.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from outrider.protocol.data import frozen
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
@@ -32,7 +32,7 @@ CUT_REPORT = Fault("$", "the report was cut at the model's token limit: report l
 NO_REPORT = Fault("$", f"there is no report: {REPORT_BACK} was never called")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolSchema:
     """What a model sees of a tool."""
 
@@ -42,7 +42,7 @@ class ToolSchema:
     parameters: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResultItem:
     """How a call of a tool ended, and what the model is told."""
 
@@ -75,8 +75,6 @@ class ReportBackTool:
     @classmethod
     def judge(cls, arguments: CallArguments, *, cut: bool = False) -> JudgedReport:
         """Return the report that a call makes; `cut` says the model ran into its token limit."""
-        if cut and not arguments.raw:
-            return JudgedReport("", (CUT_REPORT,))
         if arguments.fault is not None:
             report = JudgedReport(arguments.raw, (arguments.fault,))
         else:

@@ -3,9 +3,9 @@
 The kind of failure decides, never its text.
 """
 
-from dataclasses import dataclass
 from math import ceil
 
+from outrider.protocol.data import frozen
 from outrider.protocol.outcomes import FailureKind
 
 BASE_DELAY_MS = 500
@@ -19,7 +19,7 @@ _TRANSIENT = "connection rate_limit overloaded loading server timeout cut_stream
 TRANSIENT = frozenset(map(FailureKind, _TRANSIENT.split()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryPolicy:
     """How often a request is sent at most, and how long to wait in between."""
 

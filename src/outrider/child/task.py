@@ -6,19 +6,14 @@ from typing import Any
 
 from outrider.child.report_back import NO_REPORT, REMINDER
 from outrider.child.turn import TurnExecutor, TurnResult
+from outrider.models.endings import CUT, EMPTY, StopReason, answer_in
 from outrider.models.failures import Failure
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.outcomes import Outcome
 from outrider.schemas.output_schema import JudgedReport
 
 MAX_TEXT = 1 << 20
-CUT = "The model's answer was cut at its token limit."
-EMPTY = "The model gave an empty answer."
 NO_CALL = "The model answered without calling report_back, even when told to."
-NO_ANSWER = {
-    "content_filter": "The model refused, or its provider's content filter withheld the answer.",
-    "error": "The model's provider ended the answer with an error.",
-}
 
 
 @dataclass(slots=True)
@@ -69,21 +64,18 @@ class TaskExecutor:
 
     def _settle(self, result: TurnResult) -> TaskFinishEvent | None:
         """Decide on a turn that called no tool: the answer, or what kept it from being one."""
-        if result.stop_reason in NO_ANSWER:
-            return self._finished(Outcome.FAILED, result.text, NO_ANSWER[result.stop_reason])
         if self.turns.report_back is not None:
             return self._remind_or_fail(result)
-        error = CUT if result.stop_reason == "length" else None
-        if error is None and not result.text.strip():
-            error = EMPTY
-        outcome = Outcome.COMPLETED if error is None else Outcome.FAILED
-        return self._finished(outcome, result.text, error)
+        is_cut, answer = result.stop_reason == StopReason.CUT, answer_in(result.text)
+        if is_cut or not answer:
+            return self._finished(Outcome.FAILED, result.text, CUT if is_cut else EMPTY)
+        return self._finished(Outcome.COMPLETED, answer)
 
     def _remind_or_fail(self, result: TurnResult) -> TaskFinishEvent | None:
         if self._reminded:
             if self.turns.ask_for_json():
                 return None
-            error = f"{NO_CALL} {CUT}" if result.stop_reason == "length" else NO_CALL
+            error = f"{NO_CALL} {CUT}" if result.stop_reason == StopReason.CUT else NO_CALL
             return self._finished(Outcome.SCHEMA_FAILED, error=error)
         self._reminded = self._only_report_back = True
         self.turns.history.say(REMINDER)

@@ -6,10 +6,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-from pydantic_ai.messages import ToolReturnPart
-from pydantic_ai.tools import ToolDefinition
+from typing import Any, cast
 
 from outrider.child.conversation import Conversation, ModelReply
 from outrider.child.emitter import Emit
@@ -17,13 +14,15 @@ from outrider.child.history import History
 from outrider.child.report_back import (
     AS_JSON,
     ReportBackTool,
-    ToolSchema,
     accepted,
     ignored,
     rejected,
 )
+from outrider.models.endings import StopReason, answer_in
 from outrider.models.failures import Failure
+from outrider.models.messages import CallResult, ModelCall, OfferedTool
 from outrider.protocol.budget import Budget
+from outrider.protocol.data import frozen
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
@@ -40,20 +39,22 @@ from outrider.protocol.events import (
     TurnEndEvent,
     TurnStartEvent,
 )
+from outrider.protocol.text import one_line
 from outrider.protocol.tool_catalogue import REPORT_BACK
 from outrider.schemas.arguments import CallArguments, read_arguments
-from outrider.schemas.output_schema import JudgedReport
+from outrider.schemas.output_schema import Fault, JudgedReport
 from outrider.tools.executor import ToolExecutor, ToolOutcome
-from outrider.tools.registry import Tool
 
 REPORT_TIMEOUT_MS = 30_000
+MAX_MODEL = 200
+CUT_CALL = Fault("$", "the call was cut at the model's token limit, before its arguments")
 Refusal = Callable[[str, Any], Awaitable[ToolFault | None]]
 """Asks whether a call may be made."""
 GRACE_SECONDS = 5.0
 """How long before the run's deadline a task that has its report gives up on its other tools."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestedCall:
     """A call as the model asked for it; its arguments are read here and nowhere else."""
 
@@ -62,7 +63,7 @@ class RequestedCall:
     arguments: CallArguments
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnResult:
     """How a turn ended."""
 
@@ -98,16 +99,13 @@ class TurnExecutor:
     reports_left: int = 0
     deadline: float = math.inf
     refusal: Refusal | None = None
-    _tools: list[ToolDefinition] = field(init=False)
-    _report_tool: list[ToolDefinition] = field(init=False)
+    _tools: list[OfferedTool] = field(init=False)
+    _report_tool: list[OfferedTool] = field(init=False)
     _as_json: bool = False
 
     def __post_init__(self) -> None:
-        self._tools = [_definition(tool) for tool in self.executor.tools]
-        schemas = [self.report_back.schema()] if self.report_back else []
-        # Left open, a provider's layer would choose: it forbids all properties not listed, and
-        # turns on a strict mode that then refuses schemas it can't take.
-        self._report_tool = [_definition(schema, strict=False) for schema in schemas]
+        self._tools = list(self.executor.tools)
+        self._report_tool = [self.report_back.schema()] if self.report_back else []
 
     def ask_for_json(self, failure: Failure | None = None) -> bool:
         """Have the model report as JSON; returns whether that may help, and wasn't tried."""
@@ -115,7 +113,7 @@ class TurnExecutor:
             return False
         self._as_json = self.conversation.can_answer_as_json(failure)
         if self._as_json:
-            schema = json.dumps(self._report_tool[0].parameters_json_schema)
+            schema = json.dumps(self._report_tool[0].parameters)
             self.history.say(f"{AS_JSON}\n{schema}")
         return self._as_json
 
@@ -123,30 +121,29 @@ class TurnExecutor:
         """Return how the turn ended; `only_report_back` offers the model that tool alone."""
         self.emit(TurnStartEvent(turn))
         tools = self._report_tool if only_report_back else self._tools + self._report_tool
-        schema = self._report_tool[0].parameters_json_schema if self._as_json else None
+        schema = self._report_tool[0].parameters if self._as_json else None
         reply = await self.conversation.request(turn, self.history, tools, schema)
         self.budget.usage += reply.usage
         result = self._announce(turn, reply)
-        if reply.response is not None and result.failure is None:
-            self.history.messages.append(reply.response)
+        if result.failure is None:
+            self.history.messages.append(reply.answer)
             result = await self._run_tools(result)
         self.emit(TurnEndEvent(turn, self.budget.usage))
         return result
 
     def _announce(self, turn: int, reply: ModelReply) -> TurnResult:
         """Tell the parent of the model's message, and return it as the turn's result so far."""
-        response = reply.response if reply.failure is None else None
-        calls = tuple(
-            RequestedCall(part.tool_call_id, part.tool_name, read_arguments(part.args))
-            for part in (response.tool_calls if response else ())
-        )
-        reason = (response.finish_reason or "stop") if response else "error"
-        text = reply.text.strip()
+        answer = reply.answer
+        is_cut = reply.stop_reason is StopReason.CUT
+        made = answer.calls if reply.failure is None else ()
+        calls = tuple(_requested(call, is_cut=is_cut) for call in made)
+        text = answer_in(answer.text).strip()
         if self._as_json and text.startswith(("{", "`")) and reply.failure is None:
             calls = (RequestedCall(f"json-{turn}", REPORT_BACK, read_arguments(text)),)
         told = tuple(ToolCallData(call.id, call.name, call.arguments.shown) for call in calls)
-        self.emit(MessageEndEvent(turn, reply.text, told, reason, reply.usage))
-        return TurnResult(reply.text, reason, calls, reply.failure)
+        model = one_line(answer.model, MAX_MODEL) if isinstance(answer.model, str) else None
+        self.emit(MessageEndEvent(turn, answer.text, told, reply.stop_reason, reply.usage, model))
+        return TurnResult(answer.text, reply.stop_reason, calls, reply.failure)
 
     async def _run_tools(self, result: TurnResult) -> TurnResult:
         # Judged first and by themselves: nothing another tool does can undo a valid report.
@@ -162,13 +159,13 @@ class TurnExecutor:
         limit_seconds = max(0.0, time_left) if result.has_report_back else None
         results = await asyncio.gather(*(self._call(call, limit_seconds) for call in calls))
         if self._as_json:
-            self.history.say("\n".join(str(part.content) for part in judged))
-        elif result.has_tool_call:
-            self.history.add_request([*results, *judged])
+            self.history.say("\n".join(one.text for one in judged))
+        else:
+            self.history.messages += [*results, *judged]
         return result
 
-    def _judge_reports(self, result: TurnResult) -> tuple[list[ToolReturnPart], list[JudgedReport]]:
-        parts: list[ToolReturnPart] = []
+    def _judge_reports(self, result: TurnResult) -> tuple[list[CallResult], list[JudgedReport]]:
+        parts: list[CallResult] = []
         reports: list[JudgedReport] = []
         for call in result.tool_calls:
             if self.report_back is None or call.name != REPORT_BACK:
@@ -178,7 +175,9 @@ class TurnExecutor:
             if any(report.is_valid for report in reports):
                 envelope = ignored()
             else:
-                report = self.report_back.judge(call.arguments, cut=result.stop_reason == "length")
+                report = self.report_back.judge(
+                    call.arguments, cut=result.stop_reason == StopReason.CUT
+                )
                 reports.append(report)
                 self.reports_left -= not report.is_valid
                 envelope = accepted() if report.is_valid else rejected(report, self.reports_left)
@@ -187,7 +186,7 @@ class TurnExecutor:
             parts.append(_returned(call, envelope["message"], envelope))
         return parts, reports
 
-    async def _call(self, call: RequestedCall, limit_seconds: float | None) -> ToolReturnPart:
+    async def _call(self, call: RequestedCall, limit_seconds: float | None) -> CallResult:
         prepared = self.executor.prepare(call.name, call.arguments)
         if self.refusal is not None and prepared.fault is None:
             fault = await self.refusal(call.name, prepared.arguments)
@@ -206,11 +205,13 @@ class TurnExecutor:
         return _returned(call, outcome.text, outcome.envelope)
 
 
-def _definition(tool: Tool | ToolSchema, *, strict: bool | None = None) -> ToolDefinition:
-    schema, text = tool.parameters, tool.description
-    return ToolDefinition(
-        name=tool.name, description=text, parameters_json_schema=schema, strict=strict
-    )
+def _requested(call: ModelCall, *, is_cut: bool) -> RequestedCall:
+    given: Any = call.arguments
+    given = cast("Any", given) if isinstance(given, str | dict | None) else str(given)
+    arguments = read_arguments(given)
+    if is_cut and not str(given or "").strip():  # elsewhere that is how providers write `{}`
+        arguments = CallArguments("", fault=CUT_CALL)
+    return RequestedCall(call.id, call.name, arguments)
 
 
 def _completed(envelope: Envelope, tool: str, begun: float) -> Envelope:
@@ -222,11 +223,5 @@ def _started(call: RequestedCall, timeout_ms: int) -> ToolStartEvent:
     return ToolStartEvent(call.id, call.name, call.arguments.shown, timeout_ms)
 
 
-def _returned(call: RequestedCall, text: str, envelope: Envelope) -> ToolReturnPart:
-    return ToolReturnPart(
-        tool_name=call.name,
-        content=text,
-        tool_call_id=call.id,
-        outcome="success" if is_success(envelope) else "failed",
-        metadata=envelope,  # no provider sends it; the embedded model reads it
-    )
+def _returned(call: RequestedCall, text: str, envelope: Envelope) -> CallResult:
+    return CallResult(call.id, call.name, text, not is_success(envelope), envelope)

@@ -3,12 +3,12 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from outrider.delegation.perform import Caller, OnUpdate, perform
 from outrider.delegation.request import Request, invalid
 from outrider.protocol import jsonl
+from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, OutriderError
 from outrider.protocol.results import ToolResult, refused
 from outrider.protocol.usage import Usage
@@ -70,7 +70,7 @@ class DelegationError(OutriderError):
         self.result = result
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delegation(Generic[T]):
     """A delegation that completed."""
 

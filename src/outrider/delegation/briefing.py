@@ -38,6 +38,7 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
         system_prompt=system_prompt(prepared),
         task=prepared.request.task,
         model=prepared.choice.model,
+        wire=prepared.project.wire(prepared.choice),
         cwd=str(prepared.project.folder),
         tools=permit.tools,
         lsp_actions=permit.lsp_actions,

@@ -4,22 +4,22 @@ from typing import Any
 
 from outrider.delegation.event_masking import MaskedEvent
 from outrider.delegation.output_limits import Flooded
-from outrider.models.resolution import shown_model
+from outrider.models.resolution import is_embedded, shown_model
 from outrider.protocol import events
-from outrider.protocol.envelope import is_success
+from outrider.protocol.data import as_object, member
 from outrider.protocol.receipt import Receipt
 from outrider.protocol.results import Streaming
 from outrider.protocol.tool_catalogue import REPORT_BACK
 from outrider.protocol.usage import Usage
 from outrider.records.activity import KINDS, ActivityLog, of_call
 from outrider.records.runs import RunRecorder
-from outrider.schemas.values import is_object
 
 MAX_DISPLAY_ITEMS = 200
 MAX_DISPLAY_TEXT = 4_000
 MAX_HELD_TEXT = 1 << 20
 DELEGATION_KEYS = {"agent", "runId", "outcome", "usage"}
 NO_REQUESTS = "the child sent a request, which only a main agent may; it was dropped"
+UNREADABLE = "the child sent a {kind} event that can't be read; it was dropped"
 
 
 class PartialText:
@@ -68,13 +68,16 @@ class Collector:
         self.masked_paths: tuple[str, ...] = ()
         """Where masking changed the structured output."""
         self.model: str | None = None
+        """The model that was asked for; with pi, the one that it uses."""
+        self.answered: dict[str, None] = {}
+        """The models that answered, in order."""
         self.attempts = 1
         self.turn_count = 0
         self.last_event = "none"
         self.display_items: list[dict[str, Any]] = []
         self.delegations: list[dict[str, Any]] = []
-        self.faults: list[str] = []
-        """What the child sent and had no right to."""
+        self.faults: dict[str, None] = {}
+        """What is wrong with what the child sent, each once."""
         self._max_events = max_events
         self._events = 0
         self._calls: dict[str, events.ToolStartEvent] = {}
@@ -91,14 +94,22 @@ class Collector:
 
     def take_answer(self, answer: Any) -> None:
         """Take in the answer to a main agent's request; that to a delegation says how it went."""
-        data = answer.get("data") if is_object(answer) else None
-        if is_object(data) and data.keys() >= DELEGATION_KEYS:
+        data = as_object(member(answer, "data"))
+        if data.keys() >= DELEGATION_KEYS:
             self.delegations.append({key: data[key] for key in sorted(DELEGATION_KEYS)})
 
     def refuse(self, event: events.ParentRequestEvent) -> None:
         """Drop a request of a child that has nobody to ask."""
-        self._record({"type": "fault", "message": NO_REQUESTS, "kind": event.kind})
-        self.faults = [NO_REQUESTS]
+        self._note_fault(NO_REQUESTS, event.kind)
+
+    def drop(self, kind: str) -> None:
+        """Note an event that can't be read."""
+        if self.finish is None:
+            self._note_fault(UNREADABLE.format(kind=kind), kind)
+
+    def _note_fault(self, message: str, kind: str) -> None:
+        self._record({"type": "fault", "message": message, "kind": kind})
+        self.faults[message] = None
 
     def streaming(self) -> Streaming:
         """Return how far the run has come."""
@@ -144,7 +155,7 @@ class Collector:
                 if call := self._calls.pop(event.id, None):
                     self._add_activity(call, event.envelope)
                 if event.name != REPORT_BACK:  # handing over the result is not work done
-                    self.receipt.add(event.effects, failed=not is_success(event.envelope))
+                    self.receipt.add(event.name, event.effects, event.envelope)
             case events.ParentRequestEvent() | events.DroppedEvent():
                 pass
             case events.TurnEndEvent():
@@ -156,12 +167,15 @@ class Collector:
     def _end_message(self, event: events.MessageEndEvent) -> None:
         # The turn's end brings the run's sum; until then this message is on top of it.
         self.usage += event.usage
+        if event.model and self.model and not is_embedded(self.model):
+            provider = self.model.partition(":")[0]
+            self.answered[shown_model(f"{provider}:{event.model}")] = None
         if event.text:
             item = {"type": "text", "text": event.text[:MAX_DISPLAY_TEXT]}
             self.display_items.append(item)
         for call in event.tool_calls:
             args: Any = call.args  # text that isn't an object is shown as it is
-            if not is_object(args):
+            if not isinstance(args, dict):
                 args = {} if args is None else {"raw": str(args)[:MAX_DISPLAY_TEXT]}
             self.display_items.append({"type": "toolCall", "name": call.name, "args": args})
         del self.display_items[:-MAX_DISPLAY_ITEMS]

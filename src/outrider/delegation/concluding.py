@@ -1,14 +1,16 @@
 """The verdict on a run: from how its child ended and what it said, to the result a caller gets."""
 
 import signal
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from outrider.delegation.collecting import Collector
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.result_text import failure_text, truncate
 from outrider.delegation.supervision import Ending
-from outrider.models.resolution import is_embedded
+from outrider.models.resolution import is_embedded, is_same_model
 from outrider.protocol import jsonl
+from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.exit_codes import exit_code
@@ -17,11 +19,12 @@ from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResu
 from outrider.settings.keys import Config
 
 MAX_STDERR = 2_000
+MAX_OTHERS = 3
 MAX_ESSENCE = 400
 """How many characters of each text are kept of a result that the disk has no room for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """How a run is judged: its outcome, the code that goes with it, and why."""
 
@@ -78,7 +81,9 @@ def conclude(
         run.add_output(text)
     else:
         run.add_output("")  # what came in pieces is on the disk already
-    usage = collector.usage
+    usage, asked = collector.usage, prepared.choice.shown
+    answered = list(collector.answered) or [collector.model or asked]
+    others = [model for model in answered if not is_same_model(asked, model)]
     if not usage.tokens and not is_embedded(collector.model or ""):
         usage = replace(usage, cost_known=False)  # nobody has answered: no price was looked up
     result = SingleResult(
@@ -97,25 +102,39 @@ def conclude(
         has_last_report=finish.has_last_report,
         masked_paths=collector.masked_paths or None,
         attempts=collector.attempts,
-        model=collector.model,
+        model=answered[-1],
+        asked_model=prepared.choice.dropped or (asked if others else None),
         duration_ms=duration_ms,
         session_file=run.session_file,
         output_file=run.output_file if run.has_output else None,
         withheld=prepared.permit.withheld,
-        warnings=(*prepared.warnings, *collector.faults),
+        warnings=(*prepared.warnings, *_warnings(collector, prepared, others)),
         receipt=collector.receipt.to_dict(),
         display_items=tuple(collector.display_items),
     )
     end = {"type": "end", "at": duration_ms, "outcome": result.outcome}
-    end |= {"exitCode": result.exit_code, "error": result.error}
+    end |= {"exitCode": result.exit_code, "error": result.error, "model": result.model}
+    end["usage"] = to_json(result.usage)
     if ending.reason != "finished":  # of a child that was stopped, there may be no message yet
         end["partialOutput"] = result.output
-    run.add_event(end)
     shown = _shown(result, verdict, collector, config)
-    if not run.write_result(shown.to_dict()):
+    if not run.write_result(shown.to_dict(), end):
         shown = _shown(result, verdict, collector, config)  # which says what the record lacks
         run.write_result(_shown(_essence(result), verdict, collector, config).to_dict())
     return shown
+
+
+def _warnings(collector: Collector, prepared: Prepared, others: Sequence[str]) -> Iterator[str]:
+    """Yield what the run's own events say that a caller should know."""
+    asked = prepared.choice.shown
+    yield from collector.faults
+    if others:
+        yield f"{asked} was asked for, but {', '.join(others[:MAX_OTHERS])} answered"
+    if collector.usage.estimated and not is_embedded(asked):
+        yield f"{asked} came with no usable token counts; usage is an estimate of ours"
+    for tool, reason in collector.receipt.fruitless.items():
+        if tool in prepared.permit.tools:  # a model may try others in vain
+            yield f"every call of {tool} failed: {reason}"
 
 
 def _essence(result: SingleResult) -> SingleResult:

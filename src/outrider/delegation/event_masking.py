@@ -3,13 +3,12 @@
 Everything behind it (record, display, stream, result) takes the masked form and never the other.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from outrider.masking import Masker, StreamMasker
 from outrider.protocol import jsonl
-from outrider.protocol.data import from_json
+from outrider.protocol.data import from_json, frozen
 from outrider.protocol.events import (
     Event,
     MessageEndEvent,
@@ -21,7 +20,7 @@ from outrider.protocol.events import (
 STRUCTURED_OUTPUT = "$.structuredOutput"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MaskedEvent:
     """One event, masked: as an object, and as the transcript keeps it."""
 
@@ -32,10 +31,14 @@ class MaskedEvent:
 
 
 class EventMasker:
-    """Masks the lines of one child. Text that comes in pieces is masked as if it came whole."""
+    """Masks the lines of one child. Text that comes in pieces is masked as if it came whole.
 
-    def __init__(self, masker: Masker) -> None:
+    `drop` is told the kind of each event that can't be read.
+    """
+
+    def __init__(self, masker: Masker, drop: Callable[[str], None]) -> None:
         self._masker = masker
+        self._drop = drop
         self._stream: StreamMasker | None = None
         self._turn = 0
         self._last_text = self._last_masked = ""
@@ -44,13 +47,18 @@ class EventMasker:
         """Yield what a line stands for; nothing where it isn't an event."""
         try:
             data: Any = jsonl.decode(line)
-            masked = self._masked(data) if is_event(data) else None
         except (ValueError, RecursionError):
             return
-        if masked is not None:
-            if not isinstance(masked.event, MessageUpdateEvent):
-                yield from self.close()
-            yield masked
+        if not is_event(data):
+            return
+        try:
+            masked = self._masked(data)
+        except (ValueError, RecursionError):
+            self._drop(data["type"])
+            return
+        if not isinstance(masked.event, MessageUpdateEvent):
+            yield from self.close()
+        yield masked
 
     def close(self) -> Iterator[MaskedEvent]:
         """Yield the text that was held back: no more of this message will come."""

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,13 +21,14 @@ from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
-from outrider.protocol.data import to_json
+from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, RetryEvent
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.results import Details, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
-from outrider.records.runs import RunRecorder, prune, pruning_is_due
+from outrider.records.pruning import prune, pruning_is_due
+from outrider.records.runs import RunRecorder
 from outrider.settings.places import runs_folder
 
 UPDATE_INTERVAL_SECONDS = 0.05
@@ -39,7 +39,7 @@ T = TypeVar("T")
 OnUpdate = Callable[[ToolResult], object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caller:
     """Who asks: their environment and flags, and how they can be reached while it runs."""
 
@@ -104,9 +104,9 @@ def recording(
         raise Refusal(ErrorCode.SUBAGENT_FAILED, f"{message} {advice}") from None
     with run:
         yield run
-    if pruning_is_due(runs):
+    if pruning_is_due(runs, run.size, keep := prepared.config.runs):
         with suppress(RuntimeError):  # there is no room for a thread: a later run prunes
-            threading.Thread(target=prune, args=(runs, prepared.config.runs)).start()
+            threading.Thread(target=prune, args=(runs, keep, run.folder)).start()
 
 
 async def perform_recorded(prepared: Prepared, caller: Caller, run: RunRecorder) -> ToolResult:
@@ -158,7 +158,8 @@ async def _supervise(prepared: Prepared, caller: Caller, collector: Collector) -
         updates.changed(event)
 
     masker, config = prepared.project.masker, prepared.config
-    supervisor = Supervisor(EventMasker(masker), collector, config, changed, caller.on_request)
+    gate = EventMasker(masker, collector.drop)
+    supervisor = Supervisor(gate, collector, config, changed, caller.on_request)
     runtime = prepared.runtime.create(config, caller.env, masker, one_shot=caller.one_shot)
     brief = brief_for(prepared, collector.run)
     environment = child_environment(prepared, collector.run.id)

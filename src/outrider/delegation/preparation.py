@@ -1,14 +1,12 @@
 """From a request to a brief: guard, discover, permit. All that can be refused is refused here."""
 
 import json
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import AgentDefinition, normal_name
+from outrider.agents.definitions import AgentDefinition, name_doubt, normal_name
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Permit
 from outrider.delegation.confirmation import Confirm, ask_for_permit
@@ -23,13 +21,16 @@ from outrider.delegation.request import (
 )
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.brief import MainTurn
+from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.text import most_alike
 from outrider.protocol.tool_catalogue import DEFAULT_TOOLS
 from outrider.runtimes.capabilities import RuntimeKind, runtime_kind
+from outrider.settings.files import read_plain_file
 from outrider.settings.keys import Config
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prepared:
     """A delegation that nothing stands in the way of any more; only its run id is missing."""
 
@@ -109,7 +110,8 @@ def assemble(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"Can't use the model from the {choice.reason}: {choice.problem}")
-    warnings = (*project.settings.warnings, *problems)
+    doubts = filter(None, (name_doubt(definition.name),))
+    warnings = (*project.settings.warnings, *problems, *doubts, *choice.warnings)
     return Prepared(
         request=request,
         project=project,
@@ -130,7 +132,7 @@ def find_agent(name: str, discovery: Discovery) -> AgentDefinition:
     if definition is not None:
         return definition
     words = [f"Unknown agent: {name}. Available agents: {', '.join(discovery.agents)}."]
-    words += [f"Did you mean {near}?" for near in get_close_matches(name, discovery.agents, 1)]
+    words += [f"Did you mean {near}?" for near in most_alike(name, discovery.agents)]
     faults = [note for note in discovery.diagnostics if note.severity == "error"]
     words += [f"Unusable: {note}." for note in faults[:3]]
     raise Refusal(ErrorCode.UNKNOWN_AGENT, " ".join(words))
@@ -142,9 +144,7 @@ def _schema(request: Request, definition: AgentDefinition) -> Any:
         return request.output_schema
     path = Path(definition.output_schema)
     try:
-        # Opened without blocking: an agent file can name a pipe.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            schema: object = json.loads(file.read(1 << 20))
+        schema: object = json.loads(read_plain_file(path, 1 << 20))
     except (OSError, ValueError, RecursionError) as error:
         raise invalid(
             f"The output_schema of {definition.name}, {path}, can't be used: {error}"

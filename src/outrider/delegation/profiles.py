@@ -4,11 +4,11 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outrider.agents.discovery import builtin_agent
+from outrider.protocol.data import frozen
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import SingleResult, ToolResult, refused
 from outrider.protocol.tool_catalogue import REPORT_BACK
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a host lists its tools before it loads what they need
 MAX_NAMED_AGENTS = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubAgentProfile:
     """A tool that delegates: its text for the model, and what each argument is for."""
 
@@ -37,7 +37,7 @@ class SubAgentProfile:
     """The argument that holds an output schema; None for a tool that returns only text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubAgentState:
     """One call of a profile: the request."""
 
@@ -48,7 +48,7 @@ class SubAgentState:
     agent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubAgentResult:
     """The result of a call, in short; `task_metadata` has all of the run."""
 

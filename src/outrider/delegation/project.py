@@ -8,7 +8,7 @@ changes.
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from outrider.delegation.request import working_directory
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.local_servers import LocalServer, probe_local_servers
 from outrider.models.resolution import ModelChoice, other_choices
-from outrider.protocol.data import to_json
+from outrider.models.wires import wire_of
+from outrider.protocol.data import frozen, to_json
 from outrider.protocol.tool_catalogue import CATALOGUE, is_own
 from outrider.runtimes.capabilities import ModelWishes, runtime_kind
 from outrider.settings import places
@@ -35,7 +36,7 @@ SETTLED_SECONDS = 2.0
 """How old a change must be: within a clock tick, another one would leave the same time stamp."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Project:
     """A folder with its settings and agents, for one environment."""
 
@@ -95,6 +96,10 @@ class Project:
         wishes = ModelWishes(flag, named, self.config.model, self.env, _probe_once_a_moment)
         return runtime_kind(agent.runtime if agent else NATIVE).choose_model(wishes)
 
+    def wire(self, choice: ModelChoice) -> str:
+        """Return how a model is reached from here."""
+        return wire_of(choice.model, choice.environment(self.env), self.config.models.wire)
+
     def choices(self) -> list[ModelChoice]:
         """Return the model that answers, and what each other provider with a key would use."""
         chosen = self.choice()
@@ -151,6 +156,8 @@ def _read(folder: Path, env: Mapping[str, str], settings: Settings) -> Project:
     # A proxy may ask for a password, and be the only way to the provider.
     proxies = {name: value for name, value in env.items() if name.lower().endswith("_proxy")}
     kept = {name: value for name, value in plain.items() if not name.startswith("OUTRIDER_")}
+    if env.get("OUTRIDER_HOME"):  # a nested run is recorded where this one is
+        kept["OUTRIDER_HOME"] = str(places.state_home(env))
     return Project(
         folder=folder,
         name=places.project_name(folder, env),

@@ -3,22 +3,21 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.protocol import jsonl
+from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.tool_catalogue import is_own
-from outrider.schemas.output_schema import SchemaError, load_schema
 
 MAX_TASK_BYTES = 4 << 20
 MAX_NAME = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """What a caller asks for."""
 
@@ -81,9 +80,12 @@ def tool_sources(tools: Sequence[Any]) -> dict[str, str]:
 
 def check_schema(schema: Any) -> None:
     """Refuse an output schema that can't be used."""
+    if schema is None:
+        return
+    from outrider.schemas.output_schema import SchemaError, load_schema
+
     try:
-        if schema is not None:
-            load_schema(schema)
+        load_schema(schema)
     except SchemaError as error:
         raise invalid(f"output_schema can't be used: {error}") from None
 

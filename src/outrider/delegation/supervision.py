@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from outrider.delegation.collecting import Collector
@@ -13,6 +13,7 @@ from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
 from outrider.processes.shielding import wait_for_all
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
+from outrider.protocol.data import frozen
 from outrider.protocol.events import Event, ParentRequestEvent
 from outrider.protocol.outcomes import TimeoutReason
 from outrider.runtimes.runtime import ChildExit, Runtime
@@ -21,7 +22,7 @@ from outrider.settings.keys import Config
 Reason = Literal["finished", "died", "not_started", "timed_out", "flooded", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """Why a run is over, as its parent saw it; `errors` is what the child printed to stderr."""
 

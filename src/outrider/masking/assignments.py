@@ -7,29 +7,39 @@ can still be parsed.
 
 import re
 
+from outrider.texts.spans import LINE_END, Findings, compiled, worth_searching
+from outrider.texts.structure import QUOTE as _QUOTE, arguments, quoted_end
+
 from .headers import mask_authorization, mask_cookies
 from .names import KEY_OWNERS, NAME_LETTERS, Promise, promise_of
+from .objects import mask_object
 from .randomness import looks_random
-from .shapes import find_putty_key
-from .spans import LINE_END, Findings, compiled, worth_searching
-from .tables import find_columns
-from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_plain_word, quoted_end
+from .tables import find_columns, find_inserted
+from .values import Style, is_literal_secret, is_plain_word
 
 _SETTING = r"(?=[ \t])(?:\ (?:now|(?:changed|set|reset|rotated|updated)\ to)(?=[ \t]))?"
+
+# A name that a space alone may part from its value: in `requirepass hunter2`, after `ENV`.
+_BARE_NAME = r"(?:(?<=[a-z_](?:word|pass|oken|cret|_key|auth)\ )|(?<=[a-z_]pw\ ))"
+_COMMAND = r"(?:(?<![\w-])|(?<=\\n))(?:env|setx|set -g?x|config set|set)[ ]+\Z"
+_COMPOUND = r"\w+(?:pass|pw|_password)|masterauth"
 
 # What comes between a name and its value, or behind a heading.
 _OPERATOR = rf"""
     (?P<close>{_QUOTE})? [\])*]{{0,2}}+ [ \t]{{0,8}}+
-    (?=[^abdefgjklmnopqxyz0-9_.\-/)}}] | (?<=\t) | (?<=htpasswd\ )- | (?<=["']\ ) | (?<=["'])/)
+    (?=[^abdefgjklmnopqxyz0-9_.\-/)}}] | (?<=\t) | (?<=["']\ ) | (?<=["'])/
+      | {_BARE_NAME} | (?<=\)\ )from\ stdin)
     (?P<operator>
         := | => | \?= | \+= | ={{1,3}}+ | !={{1,2}}+ | :(?:\*\*)? | > | %3[ad]
       | ,?(?>(?:\s|\\{{1,8}}n){{0,40}}){_QUOTE}?value{_QUOTE}?[ \t]{{0,8}}[:=]
-      | [,(](?=[ \t]{{0,8}}{_QUOTE})
+      | (?P<columns>(?:,[^()=;]{{0,400}}?\))?\s{{0,8}}(?:values|from\ stdin))
+      | [,(](?=\s{{0,40}}{_QUOTE})
       | \{{[^{{}}]{{0,400}}?\sdefault[ \t]{{0,8}}=
       | [iw](?:s|as|ill\ be){_SETTING} | has\ been{_SETTING} | to(?=[ \t])
-      | [csru](?:hanged|et|eset|otated|pdated)\ to(?=[ \t])
-      | (?P<beside>(?<=["']\ )(?=[a-z-]{{2,20}}=) | /(?=>) | -(?<=htpasswd\ -)(?=[a-z]{{0,6}}b))
+      | [csru](?:hanged|et|eset|otated|pdated)\ to(?=[ \t]) | contains(?=[ \t])
+      | (?P<beside>(?<=["']\ )(?=[a-z-]{{2,20}}=) | /(?=>))
       | (?P<sql>(?<=password\ )(?={_QUOTE})) | (?(close),(?=[\s\\])|(?!))
+      | (?P<directive>{_BARE_NAME}(?=[^\s\\]{{4,256}}+[ \t]*+(?:[\r\n\\"']|\Z)))
       | \| | [,;](?=\S) | (?=[\r\n\\])(?=\r?\n|\\{{1,8}}[nrt]) | (?<=\t)
     )
     [ \t]{{0,8}}+
@@ -39,9 +49,13 @@ _OPERATOR = rf"""
 _NOT_A_NUMBER = r"(?!\d{1,9}(?:\.\d{1,9})?[\s,}\]])"
 
 
-def _assignment(keyword: str, not_a_number: str = _NOT_A_NUMBER) -> str:
-    """Return the pattern of a name with this keyword and an operator after it, in folded text."""
-    return rf"(?x){keyword}(?P<rest>[a-z0-9_.-]{{0,32}}+){_OPERATOR}{not_a_number}"
+def _assignment(keyword: str, not_a_number: str = _NOT_A_NUMBER, without: str = "(?!)") -> str:
+    """Return the pattern of a name with this keyword and an operator after it, in folded text.
+
+    Before `without` no operator is needed.
+    """
+    rest = r"(?P<rest>[a-z0-9_.-]{0,32}+)"
+    return rf"(?x){keyword}{rest}(?:{_OPERATOR}{not_a_number}|{without})"
 
 
 # A word before `key` that says what it opens; looking back takes one width.
@@ -50,8 +64,12 @@ _OWNED = f"(?<=(?:{'|'.join(sorted({owner[-3:] for owner in KEY_OWNERS}))}).key)
 # The keywords, and what finds them: together where they share a letter, and by a rarer letter
 # than their first.
 _ASSIGNMENTS: dict[tuple[str, ...], str] = {
-    ("pass", "pwd", "psk"): _assignment(r"p(?:ass(?!(?<=\ pass)\r?\n)|wd|sk)", not_a_number=""),
-    ("secret", "cred"): _assignment(r"cre(?:t(?<=secret)|d)"),
+    ("pass", "pwd", "psk", "pw"): _assignment(
+        r"p(?:ass(?!(?<=\ pass)\r?\n)|wd|sk|w(?<=[a-z_]pw)(?![a-z]))", not_a_number=""
+    ),
+    ("secret", "cred"): _assignment(
+        r"cre(?:t(?<=secret)|d)", without=r"""(?<=[\s"':]secret)(?=\\*["']?[ \t]*[,}])"""
+    ),
     ("token", "key", "cookie"): _assignment(
         r"k(?:en(?<=token)(?!s(?![a-z]))(?!iz)|ie(?<=cookie)"
         rf"|ey(?:(?<=[a-z0-9_-]key)|(?!\ [abdefgjklmnopqvxyz]|[.a-z])(?<=[ .:/]key){_OWNED}))"
@@ -62,12 +80,15 @@ _KEYWORDS = tuple(keyword for keywords in _ASSIGNMENTS for keyword in keywords)
 
 _OWNED_KEY = r"(?i)(?:(?<![a-z0-9\\])|(?<=\\[nrt]))[a-z0-9]{2,24}[ .:/]key[\w-]*\Z"
 _BEFORE_LAST_CELL = r"(?:[,;\t|]|\\t|\| )\\*[\"']?\Z"
-_APART = frozenset(("", ",", ";", "|", "-", "/", ">"))
+_APART = frozenset(("", ",", ";", "|", "/", ">"))
 
 BARE = r"[^\s\"'`<>,;&|(){}\[\]=\\]{1,512}+(?:={1,2}|[(\[])?"
 WORD = r"[^\s\"'`;|&\\]{4,256}+"
 _WHOLE = r"[^\s\"'`\\]{1,512}+"
-_YAML = r"[\w.-]+: [a-z]{8,}"
+_YAML = r"[\w.-]+: (?:[&!]\S+ )*[a-z]{8,}"
+_PROPERTIES = r"(?:(?:&[\w.-]{1,64}|!![a-z]{1,16})[ \t]+(?!=)){1,2}"  # an anchor and a tag, in YAML
+_OBJECTS = ("secret", "random_password")  # of Kubernetes, and in the state of Terraform
+_PAIRS = ("auth", "authentication", "credential", "credentials")  # of a user and a password
 _ENVIRONMENT = r"[^\s\"'`<>;\\]{1,512}+"
 # A value found to be secret goes on where code would have ended: `p4ss(word`.
 _BARE_REST = r"[^\s\"'`<>,;&)}\]\\]*+"
@@ -82,16 +103,6 @@ _BELOW = (
     rf"(?(block)(?={_WHOLE}{_ALONE})|(?=[^\s:=(){{}}\[\];\\\"'`]{{6,512}}+={{0,2}}{_ALONE}))"
 )
 
-# Secrets at some distance from the name: what leads to them, and how far that may reach.
-_RESULT = rf"(?s)(?:(?!random_).)*?result{_QUOTE}[ \t]{{0,4}}:[ \t]{{0,4}}(?={_QUOTE})"
-_MAX_STATE = 1500
-_OPTIONS = r"[ \t]+(?>(?:-\S+[ \t]+)*)"
-_ARGUMENT = r"[^\s\"'`;|&\\-][^\s\"'`;|&\\]*+"
-_HTPASSWD = (
-    rf"(?:(?=[A-Za-z]*n)[A-Za-z]++|[A-Za-z]++{_OPTIONS}{_ARGUMENT})"
-    rf"{_OPTIONS}{_ARGUMENT}{_OPTIONS}(?={_ARGUMENT})"
-)
-_MAX_COMMAND = 400
 _VALUE_ATTRIBUTE = rf"[\s\"']value=(?={_QUOTE})"
 _MAX_TAG = 600
 
@@ -115,34 +126,46 @@ def _judge(found: Findings, match: re.Match[str]) -> None:
         return  # the name of a kind, in a mask
     folded = name.lower()
     operator = match.group("operator")
+    if folded.endswith(_OBJECTS) and _is_of_object(found, start, match):
+        mask_object(found, start)
+        return
+    if operator is None:
+        return
+    if match.group("columns") is not None:
+        find_inserted(found, start, match.end())
+        return
     if operator in _APART and _is_apart(found, start, name, match):
         return
     if operator[:1] in {",", "{"} and not match.group("close"):
         return
     if folded.endswith("authorization"):
         mask_authorization(found, start, match.end(), in_list=operator == ",")
-    elif folded.startswith("putty-user-key-file"):
-        find_putty_key(found, start, match.end())
     elif folded.endswith("cookie"):
         mask_cookies(found, start, match.end())
     elif (promise := promise_of(name)) and (folded, operator) != ("pass", "to"):
         _judge_value(found, promise, start, match)
 
 
+def _is_of_object(found: Findings, start: int, match: re.Match[str]) -> bool:
+    """Return whether an object says of itself that it is secret: `kind: Secret`, `secret: true`."""
+    if match.group("operator") in {":", "="}:
+        return found.folded.startswith("true", match.end())
+    before = found.folded[max(0, start - 40) : start]
+    return (
+        compiled(rf"(?:kind|type){_QUOTE}?[ \t]*[:=][ \t]*{_QUOTE}?\Z").search(before) is not None
+    )
+
+
 def _is_apart(found: Findings, start: int, name: str, match: re.Match[str]) -> bool:
     """Handle what promises a secret further on, or with a space alone; return whether it did."""
     operator, end, promise = match.group("operator"), match.end(), promise_of(name)
-    if operator == "-":
-        # The last argument of `htpasswd -b file user password`; with `n` there is no file.
-        _judge_further_on(found, start, end, _HTPASSWD, _MAX_COMMAND)
+    if match.group("directive") is not None:
+        _judge_directive(found, promise, start, match)
     elif promise is Promise.NONE:
         return operator not in {",", ">"}
     elif match.group("sql") is not None:
         # `PASSWORD '…'` in SQL; statements are shouted.
         _judge_value(found, promise if name.isupper() else Promise.TOKEN, start, match)
-    elif name == "random_password":
-        # `"result": "…"` below `"type": "random_password"`, in the state of Terraform.
-        _judge_further_on(found, start, end, _RESULT, _MAX_STATE)
     elif match.group("beside") is not None or (operator == ">" and match.group("close")):
         _judge_attribute(found, promise, start, end)
     else:
@@ -150,12 +173,18 @@ def _is_apart(found: Findings, start: int, name: str, match: re.Match[str]) -> b
     return True
 
 
-def _judge_further_on(found: Findings, start: int, end: int, lead: str, reach: int) -> None:
-    """Judge the password that `lead` leads to."""
-    value = compiled(lead).match(found.view, end, end + reach)
-    if value is not None:
-        judge(found, Promise.PASSWORD, start, value.end(), (Style.TIGHT, WORD))
-    found.leave(start, end + reach)
+def _judge_directive(found: Findings, promise: Promise, start: int, match: re.Match[str]) -> None:
+    """Judge `ENV API_TOKEN …`, and `requirepass …` in a line of its own."""
+    name, line = match.string[start : match.end("rest")], match.string[max(0, start - 40) : start]
+    is_alone = compiled(r"(?:^|\n|\\n)[ \t]*\Z").search(line)
+    if promise and compiled(_COMPOUND).fullmatch(name):
+        promise = max(promise, Promise.SECRET)
+    elif is_alone:
+        promise = Promise.NONE
+    if not is_alone and not compiled(_COMMAND).search(line):
+        promise = Promise.NONE
+    if promise:
+        judge(found, promise, start, match.end(), (Style.TIGHT, _WHOLE))
 
 
 def _judge_attribute(found: Findings, promise: Promise, start: int, end: int) -> None:
@@ -208,6 +237,11 @@ def _name_at(view: str, position: int, end: int) -> tuple[int, str]:
 def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[str]) -> None:
     view, position, operator = found.view, match.end(), match.group("operator")
     style = _style(view, start, match)
+    properties = compiled(_PROPERTIES).match(view, position) if operator == ":" else None
+    position = properties.end() if properties else position
+    name = view[start : match.end("rest")].lower()
+    if name.endswith(_PAIRS) and (operator == "(" or view.startswith("(", position)):
+        judge_argument(found, Promise.PASSWORD, start, position + (operator != "("), 1)
     if operator == ">" and view[start - 1 : start] != "<":
         found.leave(start, position + 512)
     elif operator == ">":  # <password>…</password>
@@ -219,8 +253,21 @@ def _judge_value(found: Findings, promise: Promise, start: int, match: re.Match[
     elif operator == ":" and (below := compiled(_BELOW).match(view, position)):
         judge(found, promise, start, below.end(), (Style.BARE, _ENVIRONMENT))
     else:
-        promise = Promise.TOKEN if operator == "to" else promise  # give the password to `login`
+        # Give the password to `login`; the password contains letters.
+        promise = Promise.TOKEN if operator in {"to", "contains"} else promise
         judge(found, promise, start, position, style)
+
+
+def judge_argument(
+    found: Findings, promise: Promise, start: int, position: int, place: int
+) -> None:
+    """Mask the literal at its place in the arguments from `position` on where it is a secret."""
+    cells, end = arguments(found.view, position, place)
+    found.leave(start, end)
+    if place in cells and is_literal_secret(
+        promise, found.text[slice(*cells[place])], Style.QUOTED
+    ):
+        found.mask(*cells[place], "secret")
 
 
 def _judge_listed(found: Findings, start: int, position: int, opening: str) -> None:

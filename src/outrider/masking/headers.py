@@ -2,9 +2,11 @@
 
 import re
 
+from outrider.texts.spans import Findings, compiled
+from outrider.texts.structure import quoted_end
+
 from .names import Promise, word_set
-from .spans import Findings, compiled
-from .values import Style, is_literal_secret, quoted_end, stands_for_a_secret
+from .values import Style, is_literal_secret, stands_for_a_secret
 
 _SCHEMES = word_set(
     "basic bearer token digest negotiate ntlm apikey api-key key oauth hawk googlelogin ssws dpop "

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from functools import lru_cache
 
-from .spans import compiled
+from outrider.texts.spans import compiled
 
 NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
@@ -29,8 +29,15 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd")
-_CREDENTIALS = ("credential", "credentials", "creds", "pass", "auth", "authorization")
+_PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd", "pw")
+_CREDENTIALS = ("credential", "credentials", "creds", "auth", "authorization", "masterauth")
+
+# `SSHPASS` and `requirepass` hold a password; these words don't.
+_OTHER_PASSES = word_set(
+    "bypass compass encompass surpass trespass overpass underpass lowpass highpass bandpass "
+    "allpass subpass multipass singlepass onepass twopass firstpass lastpass keepass renderpass "
+    "minipass askpass"
+)
 
 KEY_OWNERS = word_set(
     "api secret private access encryption decryption signing master account shared auth service "
@@ -105,6 +112,8 @@ def _promise_of(name: str, spelled_as_environment: bool) -> Promise:
         if before in _PLAIN_TOKENS:
             return Promise.HINT
         return Promise.NONE if before in _OTHER_TOKENS else Promise.TOKEN
+    if last.endswith("pass") and last not in _OTHER_PASSES:
+        return Promise.SECRET if last != "pass" and spelled_as_environment else Promise.TOKEN
     if last in _CREDENTIALS and before != "o":  # OAuth is no secret
         return Promise.TOKEN
     hints = any(word == "secret" or word.endswith(_PASSWORDS) for word in words)

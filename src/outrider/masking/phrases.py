@@ -3,10 +3,13 @@
 import re
 from collections.abc import Callable
 
-from .assignments import BARE, WORD, judge
+from outrider.texts.spans import Findings, compiled, find_rare, worth_searching
+from outrider.texts.structure import QUOTE as _QUOTE
+
+from .assignments import WORD, judge, judge_argument
 from .names import Promise, promise_of
-from .spans import Findings, compiled, worth_searching
-from .values import QUOTE as _QUOTE, Style, is_literal_secret, is_placeholder
+from .objects import mask_object
+from .values import Style, is_literal_secret, is_placeholder
 
 # A command up to the option with which its program takes a password: for some there may be a
 # space after it, with `mysql -p name` the name is that of a database.
@@ -17,18 +20,19 @@ _LOGIN = r"""(?x)
 """
 _LOGIN_REACH = 220
 
-
-def _word(text: str) -> str:
-    """Return what looks back at a word, at its beginning or after an escaped line end."""
-    return rf"(?<={text})(?:(?<![a-z0-9_]{text})|(?<=\\n{text}))"
-
-
-_VARIABLE = r"(?P<variable>[a-z_][a-z0-9_]{2,60})[ ]{1,5}"
-_ACCOUNT = (
-    r"(?:thin:|sqlplus[ \t]{1,4}(?>(?:-\S{1,40}[ \t]{1,4}){0,4}))"
-    r"[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)\Z"
+# The last argument of `htpasswd -b file user password`; with `n` there is no file.
+_OPTIONS = r"[ \t]{1,8}+(?>(?:-\S{1,40}[ \t]{1,8}){0,8})"
+_ARGUMENT = r"[^\s\"'`;|&\\-][^\s\"'`;|&\\]{0,255}+"
+_HTPASSWD = (
+    rf"(?=[a-z]{{0,6}}b)(?:(?=[a-z]{{0,6}}n)[a-z]{{1,8}}+|[a-z]{{1,8}}+{_OPTIONS}{_ARGUMENT})"
+    rf"{_OPTIONS}{_ARGUMENT}{_OPTIONS}(?P<password>(?!-){WORD})"
 )
-_ACCOUNT_REACH = 340
+
+_GAP = r"(?>(?:\s|\\{1,8}[nrt]){1,40})"
+_PGPASS = (
+    r"[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:(?!\*|[a-z]{1,7}(?:[\s\"'\\]|\Z))"
+    r"(?P<password>[^\s\"'`\\]{4,256}+)(?=[ \t]*(?:[\r\n\"'`\\]|\Z))"
+)
 
 # The words that a text must have, and the pattern for the folded text. A pattern that begins with
 # a letter is found fast, the faster the rarer that letter: so each begins inside a word and looks
@@ -45,10 +49,12 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
         )""",
     ),
     (
-        ("login", "sig", "securestring"),
-        rf"""g(?=in\s|=|nature=| [-\\\"'`])(?x:
-            in(?<=login)(?=\s{{1,8}}\S{{1,128}}+\s{{1,40}}password\s{{1,8}}(?P<password>\S{{4,256}}+))
-          | (?<=[?&;-]sig)(?:nature)?=(?P<signature>[a-z0-9%+/=_~-]{{16,}}+)
+        ("login", "securestring", "getconn"),
+        rf"""g(?=in[\s(\\]|etconn|[ \"'\\](?<=string.))(?x:
+            in(?<=login)(?={_GAP}[\w.@+%-][^\s\\]{{0,127}}+(?:{_GAP}account{_GAP}[^\s\\]{{1,128}}+)?
+                {_GAP}password{_GAP}(?P<password>(?>(?:[^\s\\"']|\\(?![\\nrt"'])){{4,256}})))
+          | (?:in(?<=login)|etconnection)\((?P<call>)
+          | (?<=securestring)(?=\\*[\"'])(?P<object>)
           | (?<=securestring)(?:\ -string)?\ (?={_QUOTE})(?P<quoted>)
         )""",
     ),
@@ -59,36 +65,33 @@ _PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
           | y\ (?<=\ by\ )(?={_QUOTE})(?P<quoted>)
         )""",
     ),
-    # The places of a password in `.pgpass`, in Windows' `net use`, and in Oracle's addresses.
+    (("htpasswd",), rf"wd -(?<=htpasswd -){_HTPASSWD}"),
+    # The place of a password in `.pgpass`, and in Oracle's addresses.
+    (("43",), rf"43\d?:(?<=:[56]\d{{3}}:){_PGPASS}"),
+    ((":*:",), rf"\*:(?<=:\*:){_PGPASS}"),
+    (("jdbc:",), r"jdbc:oracle:thin:[^\s/@]{1,64}+/(?P<password>[^\s@\"'`]{4,256}+)@"),
+    # Signatures of addresses, and the ids of sessions in addresses and cookies.
     (
-        (":5432:",),
-        r"5432:(?<=:5432:)[^:\s\"'`\\]{1,64}+:[^:\s\"'`\\]{1,64}+:"
-        r"(?P<password>[^\s\"'`\\]{4,256}+)(?=[ \t]*(?:[\r\n\"'`\\]|\Z))",
+        ("sig=", "signature=", "id="),
+        r"""=(?<=[dge]=)(?x:
+            (?:(?<=[?&;-]sig=)|(?<=[?&;-]signature=))(?P<signature>[a-z0-9%+/=_~-]{16,}+)
+          | (?<=id=)(?:(?<![a-z0-9_-]sid=)(?<=sid=)|(?<=sessid=)|(?<=sessionid=)|(?<=session_id=))
+            (?P<session>[a-z0-9%+/=_.~-]{16,}+)
+        )""",
     ),
     (
-        ("net use ",),
-        r"use (?<=net use )[ \t]*(?:[a-z*]:?[ \t]+)?\\{2}[^\s\"'`]{1,256}+"
-        rf"(?>(?:[ \t]+/\S{{1,64}}+){{0,3}})[ \t]+(?![/*])(?P<password>{WORD})",
-    ),
-    (("thin:", "sqlplus"), r"@(?<!\s@)(?P<account>)"),
-    # `ENV NAME value` in a Dockerfile, and how fish and Windows set a variable.
-    (("env ",), f"v {_word('env ')}{_VARIABLE}"),
-    (
-        ("setx ", "set -"),
-        f"x (?:{_word('setx ')}|{_word('set -x ')}|{_word('set -gx ')}){_VARIABLE}",
+        ("sensitive",),
+        r"ve(?<=sensitive)(?<![a-z0-9_-]sensitive)\\*[\"']?[ \t]*[:=][ \t]*true(?P<object>)",
     ),
 )
-_KUBERNETES = "kind: secret"
 
 
 def find_phrases(found: Findings) -> None:
     """Note the secrets that are recognised by the words around them."""
     for words, pattern in _PHRASES:
         if worth_searching(found.folded, *words):
-            for match in compiled(pattern).finditer(found.folded):
+            for match in find_rare(compiled(pattern), found.folded, pattern.lstrip("\\")[0]):
                 _JUDGES[match.lastgroup or ""](found, match)
-    if _KUBERNETES in found.folded:
-        _find_kubernetes_secrets(found)
 
 
 def _judge_option(found: Findings, option: re.Match[str]) -> None:
@@ -109,11 +112,6 @@ def _judge_option(found: Findings, option: re.Match[str]) -> None:
         secret = is_literal_secret(Promise.TOKEN, value, Style.BARE)
     if secret:
         found.mask(*match.span(2), "secret")
-
-
-def _judge_signature(found: Findings, match: re.Match[str]) -> None:
-    """Mask the signature of a signed address: it gives access by itself."""
-    found.mask(*match.span("signature"), "signature")
 
 
 def _judge_credentials(found: Findings, match: re.Match[str]) -> None:
@@ -145,12 +143,21 @@ def _judge_password(found: Findings, match: re.Match[str]) -> None:
         found.mask(start, end, "secret")
 
 
-def _judge_account(found: Findings, match: re.Match[str]) -> None:
-    """Mask the password in `user/password@database`, as Oracle's programs and drivers take it."""
-    first = max(0, match.start() - _ACCOUNT_REACH)
-    account = compiled(_ACCOUNT).search(found.folded, first, match.start())
-    if account is not None:
-        _judge_password(found, account)
+def _judge_call(found: Findings, match: re.Match[str]) -> None:
+    """Mask the password in `login(user, password)` and `getConnection(url, user, password)`."""
+    if match.group().startswith("gin"):
+        judge_argument(found, Promise.TOKEN, match.start(), match.end(), 1)
+    else:
+        judge_argument(found, Promise.PASSWORD, match.start(), match.end(), 2)
+
+
+def _judge_session(found: Findings, match: re.Match[str]) -> None:
+    """Mask the id of a session in an address or a cookie; elsewhere a UUID names a run."""
+    value = found.text[match.start("session") : match.end("session")]
+    is_sent = compiled(r"[?&;][\w.-]*\Z").search(found.view, match.start() - 40, match.start())
+    is_uuid = compiled(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}").fullmatch(value)
+    if (is_sent or not is_uuid) and is_literal_secret(Promise.TOKEN, value, Style.QUOTED):
+        found.mask(*match.span("session"), "session")
 
 
 def _judge_login(found: Findings, option: re.Match[str]) -> None:
@@ -166,35 +173,15 @@ def _judge_login(found: Findings, option: re.Match[str]) -> None:
         found.mask(*value.span(2), "secret")
 
 
-def _judge_variable(found: Findings, match: re.Match[str]) -> None:
-    """Mask the value in `ENV DB_PASSWORD …` and the like."""
-    name = found.view[match.start("variable") : match.end("variable")]
-    if name.isupper() and (promise := promise_of(name)):
-        judge(found, promise, match.start(), match.end(), (Style.TIGHT, BARE))
-
-
-def _find_kubernetes_secrets(found: Findings) -> None:
-    """Mask all values in the data of a Kubernetes Secret; their names don't matter."""
-    first = 0
-    for document in found.folded.split("\n---"):
-        last = first + len(document)
-        if compiled(rf"(?m)^{_KUBERNETES}[ \t]*$").search(document):
-            blocks = compiled(r"(?m)^(?:string)?data:[ \t]*(?:\n[ \t]+\S.*)+")
-            for block in blocks.finditer(found.folded, first, last):
-                values = compiled(r"\n[ \t]+[\w.-]+:[ \t]+(\S{4,}+)").finditer
-                for value in values(found.folded, *block.span()):
-                    if not is_placeholder(found.text[value.start(1) : value.end(1)]):
-                        found.mask(*value.span(1), "secret")
-        first = last + len("\n---")
-
-
 _JUDGES: dict[str, Callable[[Findings, re.Match[str]], None]] = {
     "option": _judge_option,
     "login": _judge_login,
     "password": _judge_password,
-    "signature": _judge_signature,
+    # It gives access by itself.
+    "signature": lambda found, match: found.mask(*match.span("signature"), "signature"),
     "quoted": _judge_quoted,
     "credentials": _judge_credentials,
-    "variable": _judge_variable,
-    "account": _judge_account,
+    "call": _judge_call,
+    "session": _judge_session,
+    "object": lambda found, match: mask_object(found, match.start()),
 }

@@ -1,15 +1,27 @@
 """All detectors over one text: which parts are secret, and what else is replaced."""
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from outrider.texts.paths import find_long_traces, find_paths
+from outrider.texts.spans import (
+    MAX_CACHED,
+    Findings,
+    Places,
+    Span,
+    compiled,
+    merged,
+    replaced,
+    replaced_lines,
+)
+
 from .assignments import find_assignments
-from .paths import find_long_traces, find_paths
+from .decoding import decodings, without_sequences
 from .phrases import find_phrases
 from .shapes import find_shapes
-from .spans import MAX_CACHED, Findings, Places, Span, compiled, merged, replaced, replaced_lines
 from .tokens import find_tokens
 
 _MIN_SECRET = 8
@@ -22,6 +34,7 @@ _SHORT_WORD = r"(?!.*eyJ)[A-Za-z0-9_-]{0,15}"
 # a masked text changes nothing. Ordinary text needs one look, hostile text a few.
 _MAX_LOOKS = 6
 _AROUND = 600
+_MAX_DECODED = 3  # how often what was encoded may be encoded in turn
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,18 +90,13 @@ class Search:
         undecided = len(text)
         for first, last in _windows(masks, len(text)):
             found = self._look(text[first:last], is_start and not first)
-            # At a window's edge only a part of a thing may be seen.
-            inner = [
-                (start, end, words)
-                for start, end, words in found.spans
-                if (start or not first) and (first + end < last or last == len(text))
-            ]
-            spans += [(first + a, first + b, words) for a, b, words in merged(found.view, inner)]
+            whole = merged(found.view, _whole(found.spans, first, last, len(text)))
+            spans += [(first + start, first + end, words) for start, end, words in whole]
             if last == len(text):
                 undecided = first + found.undecided
         return spans, undecided
 
-    def _look(self, text: str, is_start: bool) -> Findings:
+    def _look(self, text: str, is_start: bool, depth: int = 0) -> Findings:
         found = Findings(text, is_start)
         for secret in self.known:
             for match in re.finditer(re.escape(secret), text) if secret in text else ():
@@ -99,11 +107,31 @@ class Search:
         find_shapes(found)
         find_assignments(found)
         find_phrases(found)
-        if self.paths:
+        if depth < _MAX_DECODED:
+            self._look_behind(found, depth)
+        if self.paths and not depth:
             find_paths(found, self.project, self.home)
-        if self.traces:
+        if self.traces and not depth:
             find_long_traces(found)
         return found
+
+    def _look_behind(self, found: Findings, depth: int) -> None:
+        """Decode what is encoded, look again around it, and note what that shows to be secret."""
+        found.encodings = encodings = decodings(found)
+        length, marked = len(found.text), [span[:2] for span in encodings]
+        for first, last in _windows(marked, length, _AROUND // 2):
+            inside = encodings[bisect_left(marked, (first,)) : bisect_left(marked, (last,))]
+            inside = [(start - first, end - first, words) for start, end, words in inside]
+            places, text = Places(inside), found.text[first:last]
+            behind = self._look(replaced(text, inside), found.is_start and not first, depth + 1)
+            whole = _whole(map(places.before, behind.spans), first, last, length)
+            found.spans += [(first + start, first + end, words) for start, end, words in whole]
+            if last == length:
+                undecided = places.before((behind.undecided, behind.undecided, ""))[0]
+                found.undecided = min(found.undecided, first + undecided)
+        if encodings:
+            spans = (without_sequences(found.text, encodings, span) for span in found.spans)
+            found.spans = [span for span in spans if span[0] < span[1]]
 
 
 @lru_cache(maxsize=1024)
@@ -111,16 +139,27 @@ def _masked_short(search: Search, text: str) -> str:
     return search.searched(text)[1]
 
 
-def _windows(masks: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+def _windows(
+    masks: list[tuple[int, int]], length: int, around: int = _AROUND
+) -> list[tuple[int, int]]:
     """Return the parts around the masks, or all of the text where they are many."""
     windows: list[tuple[int, int]] = []
     for start, end in masks:
-        first, last = max(0, start - _AROUND), min(length, end + _AROUND)
+        first, last = max(0, start - around), min(length, end + around)
         if windows and first <= windows[-1][1]:
             windows[-1] = (windows[-1][0], last)
         else:
             windows.append((first, last))
-    return windows if len(windows) * 8 * _AROUND < length else [(0, length)]
+    return windows if len(windows) * 8 * around < length else [(0, length)]
+
+
+def _whole(spans: Iterable[Span], first: int, last: int, length: int) -> list[Span]:
+    """Return the spans of a window without those at its edges: there it may have cut a thing."""
+    return [
+        span
+        for span in spans
+        if (span[0] or not first) and (first + span[1] < last or last == length)
+    ]
 
 
 def spellings(secrets: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
 """Secrets with a shape of their own: private keys, JWTs, credentials in addresses."""
 
+from outrider.texts.spans import Findings, compiled, find_rare, worth_searching
+
 from .names import Promise
-from .spans import LINE_END, Findings, compiled, find_rare, worth_searching
 from .values import Style, is_literal_secret, is_word_of_code
 
 _MAX_UNDECIDED = 2048  # a construct without an end after so many characters is judged as it is
 _MAX_KEY = 16_384
-_MAX_KEY_HEAD = 4096
 
 # A line end in a PEM block: real, escaped at any depth, or as HTML.
 _LINE_END = r"(?:\r?\n|(?:\\++r)?\\++n|\\++u000[aAdD]|&\#1[03];|<br ?/?>)"
@@ -26,15 +26,10 @@ _PEM = rf"""(?x)
           | (?={_LINE_END})
         )
       | [ \t]*+(?>{_BASE64}{{16,}})
+      | (?s:.){{1,60}}?(?<![A-Za-z0-9+/])(?>{_BASE64}{{40,}})  # `" + "\\n" + "`, `.append("`
     )*)
-    (?:{_CODE_AFTER}(?>(?:{_LINE_END})*){_CODE_BEFORE}-----END\ [A-Z0-9\ ]{{0,50}}-----)?
+    (?:(?s:.){{0,100}}?-----END\ [A-Z0-9\ ]{{0,50}}-----)?
 """
-
-_PUTTY_LINE = r"[ \t]*+[A-Za-z0-9+/]{1,80}+={0,2}(?![\w:-])"
-_PUTTY = (
-    rf"Private-Lines: \d{{1,4}}{LINE_END}"
-    rf"(?P<lines>{_PUTTY_LINE}(?>(?:{LINE_END}{_PUTTY_LINE})*))"
-)
 
 _PEM_END = r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
 
@@ -61,6 +56,14 @@ _URL = r"""(?x)
     ))
 """
 
+# Hashes of passwords: `$6$salt$hash`, `pbkdf2_sha256$260000$salt$hash`, `scrypt:…$salt$hash`.
+_HASH = r"""(?x)\$(?:
+    (?:\d[a-z]?|y|gy|P|H|S|apr1|sha1|md5|argon2(?:id?|d)|scrypt|bcrypt[\w-]*|pbkdf2[\w-]*)\$
+    [A-Za-z0-9./+=,$*-]{20,}+
+  | \d{4,7}[$:][A-Za-z0-9./+=$:]{30,}+
+  | [A-Za-z0-9]{8,22}\$[0-9a-f]{40,128}+
+)"""
+
 _PLACEHOLDER = r"[$%]\w+|[$%]?[{(\[].*|[*.]+|x{3,}|.*\$\{.*"
 
 _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis",
@@ -68,9 +71,12 @@ _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+
 
 
 def find_shapes(found: Findings) -> None:
-    """Note private keys, JWTs and credentials in addresses."""
+    """Note private keys, JWTs, hashes of passwords and credentials in addresses."""
     if worth_searching(found.view, "-----"):
         _find_private_keys(found)
+    if "$" in found.view:
+        for match in find_rare(compiled(_HASH), found.view, "$"):
+            found.mask(*match.span(), "hash")
     if worth_searching(found.view, "eyJ"):
         _find_jwts(found)
     if worth_searching(found.view, "//"):
@@ -79,7 +85,7 @@ def find_shapes(found: Findings) -> None:
 
 def _find_private_keys(found: Findings) -> None:
     view, after = found.view, 0
-    for edge in compiled(r"-----(?:BEGIN|END) ").finditer(view):
+    for edge in find_rare(compiled(r"-----(?:BEGIN|END) "), view, "-"):
         start = edge.start()
         if start >= after and (key := compiled(_PEM).match(view, start)):
             after = end = key.end()
@@ -95,15 +101,6 @@ def _find_private_keys(found: Findings) -> None:
             found.mask(start, end, "private-key")
         else:
             found.leave(edge.start(), end)
-
-
-def find_putty_key(found: Findings, start: int, end: int) -> None:
-    """Mask the private lines of a key in PuTTY's format, which follow its head."""
-    lines = found.view.find("Private-Lines: ", end, end + _MAX_KEY_HEAD)
-    key = None if lines < 0 else compiled(_PUTTY).match(found.view, lines)
-    if key is not None:
-        found.mask(*key.span("lines"), "private-key")
-    found.leave(start, key.end() if key else end + _MAX_KEY_HEAD)
 
 
 def _body_start(view: str, first: int, end: int) -> int:
@@ -138,7 +135,7 @@ def _find_jwts(found: Findings) -> None:
 
 def _find_url_credentials(found: Findings) -> None:
     view = found.view
-    for match in compiled(_URL).finditer(view):
+    for match in find_rare(compiled(_URL), view, "/"):
         if match.group("path") is not None:
             found.mask(*match.span("path"), "webhook")
         elif match.group("google") is not None:

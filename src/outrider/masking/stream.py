@@ -3,8 +3,9 @@
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from outrider.texts.spans import Findings, Span, compiled, replaced
+
 from .names import NAME_LETTERS
-from .spans import Span, replaced
 
 if TYPE_CHECKING:
     from .search import Search
@@ -16,6 +17,7 @@ _STEP = 64  # new characters before the next look
 _MAX_OPEN = 6000
 _OPEN_HEAD = 2600
 _OPEN_TAIL = 400
+_DATA = r"apiVersion\W{1,8}v1\W{1,12}(?:string[Dd]|d)ata\W(?!(?s:.)*\bkind\b)"
 
 
 class StreamMasker:
@@ -48,7 +50,7 @@ class StreamMasker:
         spans = found.spans
         cut = self._cut(spans, found.undecided)
         shown = replaced(self._buffer[:cut], [s for s in spans if s[1] <= cut], self._released)
-        self._keep(cut, spans, [rows for rows in found.tables.values() if rows])
+        self._keep(cut, spans, found)
         # Growing by a share of what is held keeps the work linear when much is held.
         held = len(self._buffer)
         self._next_look = held + max(_STEP, (held - _HELD_BACK - _CONTEXT) // 2)
@@ -64,6 +66,9 @@ class StreamMasker:
     def _cut(self, spans: list[Span], undecided: int) -> int:
         """Return up to where the buffer can be released."""
         cut = min(len(self._buffer) - _HELD_BACK, undecided, self._open_secret())
+        # In what `kubectl` prints, only what follows the data tells whether they are secret.
+        if (data := compiled(_DATA).search(self._buffer)) and len(self._buffer) < _MAX_OPEN:
+            cut = min(cut, data.start())
         for start, end, _ in reversed(spans):
             if start < cut < end or (start < cut and end >= len(self._buffer)):
                 cut = start
@@ -80,7 +85,7 @@ class StreamMasker:
                 earliest = min(earliest, at)
         return earliest
 
-    def _keep(self, cut: int, spans: list[Span], tables: list[list[int]]) -> None:
+    def _keep(self, cut: int, spans: list[Span], found: Findings) -> None:
         """Drop what was released except its last words, and the middle of an endless secret.
 
         Of a table that goes on the header stays, and then only whole rows.
@@ -94,7 +99,9 @@ class StreamMasker:
         # Of an endless one its end is kept, by which it is judged.
         while 0 < forget < cut - _NAME and self._buffer[forget - 1] in NAME_LETTERS:
             forget += 1
-        header = ""
+        # Half an encoding would stand for something else.
+        forget = next((start for start, end, _ in found.encodings if start < forget < end), forget)
+        header, tables = "", [rows for rows in found.tables.values() if rows]
         table = next((rows for rows in tables if rows[0] < forget and cut < rows[-1]), None)
         if table is not None:
             header = "\n" + self._buffer[table[0] : table[1]]

@@ -5,15 +5,17 @@ the first of some lines with equally many cells. A table ends with the first lin
 fit, so no line is read as part of two tables.
 """
 
+from outrider.texts.spans import LINE_END, Findings, compiled
+from outrider.texts.structure import arguments
+
 from .names import Promise, promise_of
-from .spans import LINE_END, Findings, compiled
 from .values import Style, is_literal_secret
 
 _MAX_LINE = 2000
 _MAX_BEFORE = 160  # of a header before the heading: what a stream still has of its line
 
 _DELIMITER = r"[,;|\t]|\\{1,8}t"
-_RULE = r"[ \t]*+\|?[ \t]*+:?--[ \t:|-]*+"
+_RULE = r"[ \t]*+[|+]?[ \t]*+:?--[ \t:|+-]*+"
 _HEADING = r"[A-Za-z][\w .:/()-]{0,48}"
 _EDGE = " \t*`\"'\\"
 
@@ -31,6 +33,31 @@ def find_columns(found: Findings, start: int, end: int) -> bool:
     if first not in found.tables:
         found.tables[first] = _found_table(found, first, end)
     return bool(found.tables[first])
+
+
+def find_inserted(found: Findings, start: int, end: int) -> None:
+    """Mask the columns of `INSERT … (names) VALUES (…), …` and of `COPY … (names) FROM stdin`.
+
+    The names are around `start`, the rows begin at `end`.
+    """
+    view = found.view
+    first = view.rfind("(", max(0, start - _MAX_LINE), start)
+    names = view[first + 1 : view.find(")", start)].split(",")
+    columns = {place: promise for place, name in enumerate(names) if (promise := promise_of(name))}
+    if first < 0 or first in found.tables:
+        return
+    found.tables[first] = rows = [first, end]
+    if found.folded.endswith("stdin", first, end):
+        rows[1] = _line_end(view, end)[1]
+        _find_cells(found, rows, "\t", len(names), columns)
+        return
+    while row := compiled(r"(?>(?:[\s,]|\\{1,8}[nrt])*)\(").match(view, rows[-1]):
+        cells, after = arguments(view, row.end(), len(names))
+        found.leave(row.start(), after + 1)
+        for place, promise in columns.items():
+            if place in cells:
+                _judge_cell(found, promise, *cells[place])
+        rows.append(after)
 
 
 def _line_end(view: str, position: int) -> tuple[int, int]:
@@ -96,7 +123,9 @@ def _find_cells(
         if delimiter == "|":
             under = _line_end(view, below)
             found.leave(rows[-1], under[1])
-            fits = len(cells) > 1 and not compiled(_RULE).fullmatch(view, below, under[0])
+            is_header = view[below : below + 1] != "+"  # else the table's lower edge
+            is_header = is_header and compiled(_RULE).fullmatch(view, below, under[0]) is not None
+            fits = len(cells) > 1 and not is_header
         else:
             fits = len(cells) == width
         if below - rows[-1] >= _MAX_LINE or not (fits or end == len(view)):

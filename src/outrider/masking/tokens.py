@@ -3,9 +3,10 @@
 import re
 from functools import cache
 
+from outrider.texts.spans import Findings, compiled, find_rare
+
 from .names import word_set
 from .randomness import looks_random
-from .spans import Findings, compiled, find_rare
 
 _DASHED = r"[A-Za-z0-9_-]"
 _RUN = rf"{_DASHED}++(?>(?:[.+/=%]++{_DASHED}++)*)=*+"
@@ -18,23 +19,34 @@ _PREFIXES = word_set(
     "rk_test_ whsec_ dckr_pat_ dckr_oat_ dop_v1_ doo_v1_ dor_v1_ shpat_ shpca_ shppa_ shpss_ "
     "lin_api_ lin_oauth_ ntn_ secret_ figd_ glc_ glsa_ r8_ rpa_ sntrys_ sntryu_ sbp_ sb_secret_ "
     "pscale_tkn_ pscale_pw_ rubygems_ bkua_ nfp_ phx_ lsv2_pt_ lsv2_sk_ ops_ fm2_ fo1_ aio_ pnu_ "
-    "e2b_ CLOJARS_ sk- glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- "
+    "e2b_ CLOJARS_ sk- sk-ant- sk-proj- sk-svcacct- sk-admin- sk-or-v1- "
+    "glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- "
     "pypi- xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs- xoxd- xapp- xoxe. GOCSPX- xai- pplx- "
     "tvly- nvapi- AGE-SECRET-KEY- PMAK- NRAK- CFPAT- HRKU- tskey- sq0atp- sq0csp- pul- fio-u- "
     "dapi- v1.0- SG. ya29. hvs. hvb. hvr. dp.pt. dp.ct. dp.st. sl. dt0c01."
+)
+
+# These also end ordinary words and names (`task-`, `client_secret_`): inside one, what follows must
+# look as no id does.
+_WORD_ENDS = word_set("sk- hf_ secret_ sl. ops_ aio_ pul- v1.0- r8_")
+_UNLIKE_IDS = (
+    r"(?=[a-z0-9]*+[A-Z])(?=[A-Z0-9]*+[a-z])"
+    r"(?:(?=[A-Za-z]*+\d)[A-Za-z0-9]{20}|[A-Za-z0-9]{30})"
 )
 
 # Tokens that are recognised by something inside them: what they are found by, what comes before
 # that, and what comes after it: its first part, or with a look at its end all of it.
 _AROUND = (
     ("A", "", r"(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
+    ("A", "", r"C[0-9a-f]{32}(?![0-9a-f])"),  # Twilio
     ("A", "", r"Iza[A-Za-z0-9_-]{30}"),  # Google
-    ("A", "", r"T(?:ATT3|CTT3|BB)[A-Za-z0-9_=-]{20}"),  # Atlassian
+    ("A", "", r"T[AC]TT3[A-Za-z0-9_=-]{20}"),  # Atlassian
+    ("A", r"(?<![A-Za-z0-9/+])", r"TBB[A-Za-z0-9_=-]{20}"),
     ("A", "LT", r"(?<=LTA)I[A-Za-z0-9]{12,24}(?![A-Za-z0-9])"),  # Alibaba
-    ("A", "(?<![/+])E", r"(?<=EA)A[A-Za-z0-9]{80}"),  # Facebook
+    ("A", "(?<![A-Za-z0-9/+])E", r"(?<=EA)A[A-Za-z0-9]{80}"),  # Facebook
     ("A", r"\d{8,11}:", r"(?<=:A)A[A-Za-z0-9_-]{30}"),  # Telegram
-    ("-", "key", r"[0-9a-f]{32}(?![0-9a-f])"),  # Mailgun
-    ("-", r"[0-9a-f]{32}", r"us\d{1,2}(?!\w)"),  # Mailchimp
+    ("-", "key", r"(?<=key-)[0-9a-f]{32}(?![0-9a-f])"),  # Mailgun
+    ("-", r"[0-9a-f]{32}", r"us\d{1,2}(?![A-Za-z0-9])"),  # Mailchimp
     (".", r"[A-Za-z0-9]{14}", r"atlasv1\.[A-Za-z0-9_=-]{40}"),  # Terraform
     (".", rf"[MNO]{_DASHED}{{23,27}}", rf"{_DASHED}{{6}}\.{_DASHED}{{27}}"),  # Discord
     ("~", r"[A-Za-z0-9_.~-]{3}\dQ", r"(?<=\dQ~)[A-Za-z0-9_.~-]{30,40}"),  # Azure
@@ -42,9 +54,12 @@ _AROUND = (
     ("pi", "da", r"(?<=dapi)[0-9a-f]{32}(?:-\d)?(?![0-9a-f])"),  # Databricks
 )
 
-_AWS_KEY_IDS = ("AKIA", "ASIA", "ABIA", "ACCA")
+# What an id begins with, and the secret that stands close to it.
+_BESIDE = {
+    ("AKIA", "ASIA", "ABIA", "ACCA"): r"(?<![A-Za-z0-9/+])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])",
+    ("AC",): r"(?<![A-Za-z0-9])[0-9a-f]{32}(?![A-Za-z0-9])",
+}
 _ANCHORS = ("_", "-", ".", "A", "~", "K", "pi")
-_RARE = ("~", "K")
 
 
 def find_tokens(found: Findings) -> None:
@@ -52,16 +67,17 @@ def find_tokens(found: Findings) -> None:
     view = found.view
     for anchor in filter(view.__contains__, _ANCHORS):
         pattern, prefixes, around = _anchored(anchor)
-        is_rare, after = anchor in _RARE, 0
-        for hit in find_rare(pattern, view, anchor) if is_rare else pattern.finditer(view):
+        after = 0
+        for hit in find_rare(pattern, view, anchor[0]):
             if hit.start() < after:
                 continue
             token = _prefixed(view, hit.end(), prefixes) or _around(view, hit, around)
             if token is not None:
                 start, after = token
                 found.mask(start, after, "token")
-                if view.startswith(_AWS_KEY_IDS, start):
-                    _find_aws_secret(found, start, after)
+                for ids, shape in _BESIDE.items():
+                    if view.startswith(ids, start):
+                        _find_beside(found, start, after, shape)
 
 
 @cache
@@ -79,6 +95,8 @@ def _anchored(anchor: str) -> tuple[re.Pattern[str], list[str], list[tuple[str, 
         ends = "|".join(sorted({re.escape(prefix[-3:]) for prefix in prefixes}))
         before = "".join(f"[{some}]" for some in letters)
         looks.insert(0, rf"(?<={before}{escaped})(?=[A-Za-z0-9+/_-]{{14}})(?<={ends})")
+    if anchor == "A":
+        escaped += "(?=[KSBCITA])"
     if anchor == ".":
         # Every token here has that many such letters behind its dot; few other dots have.
         escaped += r"(?=[A-Za-z0-9_.=-]{14})"
@@ -93,11 +111,13 @@ def _run_end(view: str, position: int) -> int:
 def _prefixed(view: str, position: int, prefixes: list[str]) -> tuple[int, int] | None:
     """Return where the token begins and ends whose prefix ends at `position`."""
     before = view[max(0, position - 24) : position]
-    for prefix in prefixes:
-        if before.endswith(prefix) and _begins_a_word(before.removesuffix(prefix)):
-            body = compiled(_RUN).match(view, position, position + _MAX_JUDGED)
-            if body and (looks_random(body.group()) or compiled(_MIXED).match(view, position)):
-                return position - len(prefix), _run_end(view, position)
+    for prefix in filter(before.endswith, prefixes):
+        begins = prefix not in _WORD_ENDS or _begins_a_word(before.removesuffix(prefix))
+        body = compiled(_RUN).match(view, position, position + _MAX_JUDGED)
+        mixed = compiled(_MIXED if begins else _UNLIKE_IDS).match(view, position)
+        random = body is not None and looks_random(body.group())
+        if (mixed or random) if begins else (mixed and random):
+            return position - len(prefix), _run_end(view, position)
     return None
 
 
@@ -106,7 +126,7 @@ def _around(view: str, hit: re.Match[str], around: list[tuple[str, str]]) -> tup
     before = view[max(0, hit.start() - 40) : hit.start()]
     for lead, rest in around:
         first = compiled(rf"(?:{lead})\Z").search(before)
-        if first is not None and _begins_a_word(before[: first.start()]):
+        if first is not None:
             body = compiled(rest).match(view, hit.end())
             if body is not None:
                 end = body.end() if rest.endswith(")") else _run_end(view, body.end())
@@ -123,10 +143,9 @@ def _begins_a_word(before: str) -> bool:
     return before[-2:-1] == "\\" or before[-3:-2] == "%" or before[-6:-4] == "\\u"
 
 
-def _find_aws_secret(found: Findings, start: int, end: int) -> None:
-    """Mask the secret access key that stands close to its key id."""
-    shape = compiled(r"(?<![A-Za-z0-9/+])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
-    for match in shape.finditer(found.view, max(0, start - 100), end + 160):
+def _find_beside(found: Findings, start: int, end: int, shape: str) -> None:
+    """Mask the secret that stands close to its id."""
+    for match in compiled(shape).finditer(found.view, max(0, start - 100), end + 160):
         value = match.group()
-        if looks_random(value) and value not in (value.lower(), value.upper()):  # no hash
+        if looks_random(value) and (len(value) < 40 or value not in (value.lower(), value.upper())):
             found.mask(*match.span(), "secret")

@@ -5,8 +5,9 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, cast
 
+from outrider.texts.spans import MAX_CACHED
+
 from .names import Promise, promise_of
-from .spans import MAX_CACHED
 from .values import Style, is_literal_secret
 
 _MASK = "[masked:secret]"

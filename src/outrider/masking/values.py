@@ -11,34 +11,12 @@ import re
 from enum import Enum
 from functools import lru_cache
 
+from outrider.texts.spans import MASK, compiled
+
 from .names import Promise, is_secret_name, word_set
 from .randomness import looks_random
-from .spans import MASK, compiled
-
-QUOTE = r"(?:\\{0,16}[\"'`])"
-"""What opens a literal: a quote, with backslashes before it where it is inside another one."""
 
 _MAX_LITERAL = 2048
-
-
-def quoted_end(view: str, position: int, opening: str) -> tuple[int, bool]:
-    """Return where the literal that `opening` began ends, and whether its quote was found.
-
-    A quote with more backslashes before it than the opening one is part of the value; one with
-    fewer ends an outer literal, and so this one too.
-    """
-    depth, mark = len(opening) - 1, opening[-1]
-    limit = min(len(view), position + _MAX_LITERAL)
-    line = view.find("\n", position, limit)
-    limit = limit if line < 0 else line
-    at = view.find(mark, position, limit)
-    while at >= 0:
-        before = view[max(position, at - 64) : at]
-        backslashes = len(before) - len(before.rstrip("\\"))
-        if backslashes <= depth:
-            return at - backslashes, True
-        at = view.find(mark, at + 1, limit)
-    return limit, line >= 0
 
 
 class Style(Enum):
@@ -54,7 +32,7 @@ _MARKED = r"""(?xi)
     \$ (?: [a-z_]\w* | [{($].* | ) | [@\#]\{.* | @\w+@         # $NAME ${NAME} $(command)
     | %[({]?[a-z_]* [)}]? [sd%]? | %env.*
     | \W*\*\*\W* | __\w+__ | \#[0-9a-f]{3,8}             # :****, __root__, a colour
-    | [<{(\[].* | ! [a-z].*                               # <your-key> {key} [redacted] !vault
+    | (?!\{(?:s?sha|smd5|md5|crypt)) [<{(\[].* | ! [a-z].*  # <key> {key} [redacted] !vault
     | [*x.\-_?\#•]{3,} | (?:\*{3,}|x{3,}|\.{3,}) [\w\-]{0,4}  # ****, xxxx, ....abcd
     | (?:vault|env|file|op|ref\+\w+|arn|secret|secretref|keyring|ssm|gcp|aws):.*
 """

@@ -1,29 +1,26 @@
-"""What went wrong with a model, decided by the error's class and status, never by its text."""
+"""What can go wrong with a request to a model: its kind, and the words for people."""
 
-from dataclasses import dataclass
-from json import JSONDecodeError
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
+from outrider.models.endings import StopReason, stop_reason
 from outrider.models.local_servers import own_endpoint
+from outrider.models.messages import ModelAnswer
 from outrider.models.resolution import needs
-from outrider.protocol.data import member
+from outrider.protocol.data import as_object, frozen, member
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.outcomes import FailureKind
 from outrider.protocol.text import one_line
 
-if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelResponse
-
+_FILTERED = "The model refused, or its provider's content filter withheld the answer."
+_LOST_CALL = "The model's provider announced a tool call and sent none."
 _MAX_DETAIL = 300
-_PASSING = (408, 425)
-"""The statuses of a request that may be sent again as it is; pydantic-ai sorts the others."""
 
 
 class ModelUnavailable(OutriderError):
     """A model that can't be built; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """A failed request: its kind, a message for people, and how long the provider says to wait."""
 
@@ -32,59 +29,30 @@ class Failure:
     retry_after: float | None = None
 
 
-def cut_failure(response: "ModelResponse") -> Failure | None:
-    """Return the failure of an answer whose stream was cut; None if the answer is complete."""
-    # Every provider ends with a reason; one that pydantic-ai can't map is in the details.
-    if response.finish_reason or (response.provider_details or {}).get("finish_reason"):
-        return None
-    return Failure(FailureKind.CUT_STREAM, f"{_WORDS[FailureKind.CUT_STREAM]}.")
+class RequestFailed(OutriderError):
+    """A request that brought no whole answer."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
-def classify(error: BaseException, model: str = "", base_url: str | None = None) -> Failure:
-    """Return what `error`, raised by a request to `model` at an address, means."""
-    kind = _kind(error)
-    status = cast("int | None", getattr(error, "status_code", None))
-    if status == 503 and own_endpoint(base_url):
-        kind = FailureKind.LOADING
-    retry_after = cast("float | None", getattr(error, "retry_after", None))
-    return Failure(kind, _message(kind, error, status, model), retry_after)
-
-
-def _kind(error: BaseException) -> FailureKind:
-    import httpx2
-    from pydantic_ai import exceptions as known
-
-    late = (known.ModelTimeoutError, known.ModelRequestTimeout, TimeoutError)
-    lost = (known.ModelConnectionError, ConnectionError, httpx2.TransportError)
-    # Most specific first: some of these are subclasses of others.
-    by_kind: dict[FailureKind, type[Exception] | tuple[type[Exception], ...]] = {
-        FailureKind.RATE_LIMIT: known.ModelRateLimitError,
-        FailureKind.QUOTA: known.ModelQuotaExceededError,
-        FailureKind.OVERLOADED: known.ModelUnavailableError,
-        FailureKind.SERVER: known.ModelServerError,
-        FailureKind.TIMEOUT: (*late, httpx2.TimeoutException),
-        FailureKind.CONNECTION: lost,
-        FailureKind.WINDOW_OVERFLOW: known.ModelContextWindowExceededError,
-        FailureKind.AUTHENTICATION: known.ModelAuthenticationError,
-        FailureKind.NOT_FOUND: known.ModelNotFoundError,
-        FailureKind.CONTENT_FILTER: known.ContentFilterError,
-        FailureKind.MALFORMED: (known.UnexpectedModelBehavior, JSONDecodeError, UnicodeDecodeError),
-    }
-    for kind, classes in by_kind.items():
-        if isinstance(error, classes):
-            return kind
-    if isinstance(error, known.ModelHTTPError):
-        if error.status_code in _PASSING:
-            return FailureKind.TIMEOUT
-        return FailureKind.SERVER if error.status_code >= 500 else FailureKind.REJECTED
-    if isinstance(error, known.ModelRequestRejectedError):
-        return FailureKind.REJECTED
-    if not isinstance(error, known.ModelAPIError):
-        return FailureKind.UNKNOWN
-    # An error without a class of its own: a stream that couldn't be decoded, or that was cut.
-    if isinstance(error.__cause__, ValueError):
-        return FailureKind.MALFORMED
-    return FailureKind.CUT_STREAM if error.__cause__ is None else FailureKind.UNKNOWN
+def ending_of(answer: ModelAnswer) -> tuple[StopReason, Failure | None]:
+    """Return how an answer ended, and the failure of one that is neither whole nor cut short."""
+    match reason := stop_reason(*answer.endings):
+        case None:
+            failure = failure_of(FailureKind.CUT_STREAM)
+        case StopReason.FILTERED:
+            failure = Failure(FailureKind.CONTENT_FILTER, _FILTERED)
+        case StopReason.FAILED:
+            shown = ", ".join(dict.fromkeys(repr(one)[:_MAX_DETAIL] for one in answer.endings))
+            words = f"The model's provider ended the answer with {shown}: it isn't whole."
+            failure = Failure(FailureKind.UNKNOWN, answer.failure or words)
+        case StopReason.CALLED if not answer.calls:
+            failure = Failure(FailureKind.MALFORMED, _LOST_CALL)
+        case _:
+            failure = None
+    return reason or StopReason.FAILED, failure
 
 
 # These are followed by the provider's own sentence.
@@ -109,25 +77,34 @@ _WORDS = _WITH_DETAIL | {
 }
 
 
-def _message(kind: FailureKind, error: BaseException, status: int | None, model: str) -> str:
+def failure_of(
+    kind: FailureKind,
+    status: int | None = None,
+    detail: str = "",
+    *,
+    model: str = "",
+    base_url: str | None = None,
+    retry_after: float | None = None,
+) -> Failure:
+    """Return the failure of a request to `model`, in words that say what to do.
+
+    `detail` is what the provider or the network said. `base_url` is given where nothing has been
+    answered yet: a server of the user's own may still load its model.
+    """
+    if status == 503 and own_endpoint(base_url):
+        kind = FailureKind.LOADING
     text = _WORDS[kind] + (f" (HTTP {status})" if status else "")
     if kind is FailureKind.AUTHENTICATION:
         keys = " or ".join(needs(model)) or "its credentials"
-        return f"{text}: check {keys}."
+        return Failure(kind, f"{text}: check {keys}.", retry_after)
     if kind is FailureKind.NOT_FOUND and model:
         text += f" [{model}]"
-    detail = _detail(error) if kind in _WITH_DETAIL else ""
-    return f"{text}: {detail}" if detail else f"{text}."
+    detail = one_line(detail[: _MAX_DETAIL * 4], _MAX_DETAIL) if kind in _WITH_DETAIL else ""
+    return Failure(kind, f"{text}: {detail}" if detail else f"{text}.", retry_after)
 
 
-def _detail(error: BaseException) -> str:
-    """Return the provider's own sentence, if it sent one; never its whole answer."""
-    body: Any = getattr(error, "body", None)
-    text: Any = ""
-    if isinstance(body, dict):
-        inner: Any = member(body, "error") or cast("Any", body)
-        text = member(inner, "message") if isinstance(inner, dict) else inner
-    elif getattr(error, "status_code", None) is None:
-        cause = error.__cause__ or error
-        text = getattr(error, "message", "") or str(cause) or type(cause).__name__
-    return one_line(text[: _MAX_DETAIL * 4], _MAX_DETAIL) if isinstance(text, str) else ""
+def sentence_in(body: object) -> str:
+    """Return the provider's own sentence in the body of an error, if there is one; never all."""
+    inner: Any = member(body, "error") or as_object(body)
+    text: Any = inner if isinstance(inner, str) else member(inner, "message")
+    return text if isinstance(text, str) else ""

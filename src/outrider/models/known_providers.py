@@ -1,16 +1,18 @@
 """The providers a model can be named from: their keys, variables, packages and default models."""
 
-from dataclasses import dataclass
+from outrider.protocol.data import frozen
 
 EMBEDDED = "embedded"
 
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
-NETWORK_VARIABLES = (*_PROXIES, *map(str.lower, _PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR")
+PROXY_VARIABLES = (*_PROXIES, *map(str.lower, _PROXIES))
+"""What leads requests through a proxy."""
+NETWORK_VARIABLES = (*PROXY_VARIABLES, "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """What the HTTP client of any provider reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelProvider:
     """A provider: what it reads from the environment, and its default model."""
 

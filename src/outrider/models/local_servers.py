@@ -4,9 +4,10 @@ import re
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
+
+from outrider.protocol.data import frozen
 
 _DEADLINE_SECONDS = 0.15
 OWN_SECONDS = 3.0
@@ -15,7 +16,7 @@ _MAX_BYTES = 1 << 20
 _LOOPBACK = re.compile(r"http://(localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::(\d{1,5}))?(/[^?#]*)?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerKind:
     """A server program: its default port, and the path that lists its models."""
 
@@ -28,7 +29,7 @@ class ServerKind:
     """Whether the user's environment leads there already."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalServer:
     """A server that answered, with the model to use."""
 

@@ -3,10 +3,10 @@
 A child gets the variables of its own provider and no other secret: see `provider_environment`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from dataclasses import field, replace
 from importlib.util import find_spec
 
 from outrider.models.known_providers import (
@@ -23,12 +23,16 @@ from outrider.models.local_servers import (
     own_endpoint,
     probe_local_servers,
 )
+from outrider.protocol.data import frozen
+from outrider.protocol.text import most_alike
 
+_LEFT_TO_PROVIDER = re.compile(r"(^|[-/])(latest|auto)$")
+_NAME_PART = re.compile(r"[^-_.:@]+")
 _OLLAMA_DEFAULT = "http://127.0.0.1:11434/v1"
 _OPENAI_HOST = "https://api.openai.com"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelChoice:
     """The model that will answer, why it was chosen, and why it can't be used if it can't."""
 
@@ -37,6 +41,17 @@ class ModelChoice:
     problem: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the child's environment needs for a local server that was found."""
+    dropped: str | None = None
+    """The short name in an agent's file that this stands in for, as its provider has no key."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What somebody should know who relies on the model that the agent's file names."""
+        if self.dropped is None:
+            return ()
+        keys = " or ".join(needs(ALIASES[self.dropped.lower()]))
+        wish = f"the agent asks for the model {self.dropped!r}, which needs {keys}"
+        return (f"{wish}; {self.shown} answers instead",)
 
     @property
     def shown(self) -> str:
@@ -57,7 +72,13 @@ def choose_model(
     local_servers: Callable[..., LocalServer | None] = probe_local_servers,
 ) -> ModelChoice:
     """Return the model to use: from flag, agent or configuration, else the best available one."""
-    named = {"flag": flag, "agent file": _agent_model(agent, env), "configuration": configured}
+    own_model = _agent_model(agent, env)
+    if agent and not (own_model or flag):
+        found = choose_model(
+            flag=None, agent=None, configured=configured, env=env, local_servers=local_servers
+        )
+        return replace(found, dropped=agent.strip())
+    named = {"flag": flag, "agent file": own_model, "configuration": configured}
     for reason, name in named.items():
         if name is not None and (name := name.strip()):
             return ModelChoice(name, reason, problem_with(name, env))
@@ -102,6 +123,34 @@ def shown_model(model: str) -> str:
     provider, colon, name = model.partition(":")
     is_path = name.startswith(("/", "./", "../", "~/")) or name.endswith(".gguf")
     return f"{provider}{colon}{name.rpartition('/')[2] if is_path else name}"
+
+
+def is_same_model(asked: str, answered: str) -> bool:
+    """Whether a model that answered, as its provider calls it, can be the one that was asked for.
+
+    It may be dated, tagged or stand behind a router, and a router may turn its words around. A name
+    such as `…-latest` or `auto` leaves the choice to the provider, and one of Azure's is a
+    deployment's.
+    """
+    provider, _, wanted = asked.lower().partition(":")
+    is_chosen_there = provider.startswith("azure") or _LEFT_TO_PROVIDER.search(wanted)
+    if asked == answered or not wanted or is_chosen_there:
+        return True
+    given = answered.lower().partition(":")[2]
+    wanted, given = (one.rpartition("/")[2] for one in (wanted, given))
+    if ":" not in given:
+        wanted = wanted.partition(":")[0]
+    (words, one), (other_words, other) = map(_name_parts, (wanted, given))
+    short, long = sorted((one, other), key=len)
+    is_stamped = all(len(number) > 1 for number in long[len(short) :])
+    return words == other_words and long[: len(short)] == short and is_stamped
+
+
+def _name_parts(model: str) -> tuple[list[str], list[str]]:
+    """Return the words of a name, in no order that counts, and its numbers in theirs."""
+    parts = _NAME_PART.findall(model)
+    words = sorted(one for one in parts if not one.isdigit() and one != "latest")
+    return words, [one for one in parts if one.isdigit() and one != "0"]
 
 
 def is_embedded(model: str) -> bool:
@@ -196,6 +245,6 @@ def _suggestion(model: str) -> str:
 
 
 def _nearest_provider(name: str) -> str:
-    if near := get_close_matches(name.lower(), PROVIDERS, n=1):
+    if near := most_alike(name.lower(), PROVIDERS):
         return f"did you mean {near[0]}"
     return f"known providers are {', '.join(PROVIDERS)}"

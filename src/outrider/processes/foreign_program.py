@@ -9,14 +9,19 @@ import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from outrider.processes.threads import raise_if_stopped
+from outrider.protocol.envelope import ToolCode, ToolFault
 
 MAX_STDERR_BYTES = 64 * 1024
 _CHUNK_BYTES = 64 * 1024
 _PIPE_BYTES = 1024 * 1024
 _LOOK_AROUND_SECONDS = 0.1
+MAX_IDLE_LOOKS = 100
+"""How often in a row a thread of it may be seen to wait, without having run in between."""
+IDLE = "the program waits for what never comes: is there a pipe or a device in place of a file?"
 
 
 @dataclass(slots=True)
@@ -33,9 +38,15 @@ class ForeignProgram:
             for stream in (self.process.stdout, self.process.stderr):
                 assert stream is not None, "both were asked for as pipes"
                 selector.register(stream, selectors.EVENT_READ)
+            looks, waiting = 0, set[str]()
             while selector.get_map():
                 raise_if_stopped(self.stop)
-                for key, _ in selector.select(_LOOK_AROUND_SECONDS):
+                ready = selector.select(_LOOK_AROUND_SECONDS)
+                now = set[str]() if ready else self._waiting()
+                looks, waiting = (looks + 1, waiting & now) if waiting & now else (0, now)
+                if looks >= MAX_IDLE_LOOKS:
+                    raise ToolFault(ToolCode.UPSTREAM_FAILED, IDLE)
+                for key, _ in ready:
                     chunk = os.read(key.fd, _CHUNK_BYTES)
                     if not chunk:
                         selector.unregister(key.fileobj)
@@ -43,6 +54,21 @@ class ForeignProgram:
                         self.complaints = (self.complaints + chunk)[:MAX_STDERR_BYTES]
                     else:
                         yield chunk
+
+    def _waiting(self) -> set[str]:
+        """Return its threads that wait for others, and how long each has run so far.
+
+        A thread that waits for a disk is in another state (`D`), however slow that is.
+        """
+        found = set[str]()
+        with suppress(OSError):
+            for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+                sleeps = ") S " in (task / "stat").read_text()
+                if sleeps and not (task / "wchan").read_text().startswith(
+                    ("0", "futex", "do_wait")
+                ):
+                    found.add(f"{task} {(task / 'schedstat').read_text()}")
+        return found
 
 
 @contextmanager

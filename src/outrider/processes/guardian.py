@@ -22,7 +22,13 @@ TERMINATE_GRACE_SECONDS = 5.0
 
 
 def run_guarded(
-    child: Callable[[], None], *, lifeline: int, status: int, timeout_ms: int, name: str = "guard"
+    child: Callable[[], None],
+    *,
+    lifeline: int,
+    status: int,
+    timeout_ms: int,
+    name: str = "guard",
+    watch: Watch | None = None,
 ) -> "NoReturn":
     """Fork, run `child` in the fork, and in the guardian exit once it and all it started ended.
 
@@ -31,7 +37,7 @@ def run_guarded(
     """
     os.write(status, f"pid {os.getpid()}\n".encode())
     try:
-        guardian = Guardian(child, not_the_childs=status)
+        guardian = Guardian(child, watch or Watch(), not_the_childs=status)
     except OSError as error:
         os.write(2, f"Can't start another process: {error}\n".encode())
         os.write(status, b"exit 1\n")
@@ -43,7 +49,7 @@ def run_guarded(
 class Guardian:
     """Forks a child, waits for its end, and brings that about when there is a reason to."""
 
-    def __init__(self, child: Callable[[], None], *, not_the_childs: int) -> None:
+    def __init__(self, child: Callable[[], None], watch: Watch, *, not_the_childs: int) -> None:
         """Fork, and run `child` in the fork without a descriptor that is not the child's."""
 
         def run() -> None:
@@ -54,8 +60,8 @@ class Guardian:
 
         become_subreaper()
         self._ending = ""
-        self._watch = Watch()
-        self._child = fork(run, self._watch)
+        self._watch = watch
+        self._child = fork(run, watch)
         with suppress(OSError):
             os.setpgid(self._child, self._child)
 

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.processes.keeper import ANSWER_FIELDS
 from outrider.processes.reaping import is_broken
 from outrider.processes.threads import in_thread
+from outrider.protocol.data import frozen
 
 MAX_END_SECONDS = 10.0
 """How long a keeper may take to end what is below it."""
@@ -26,7 +26,7 @@ _MAIN = (
 _KEEPER = (sys.executable, "-I", "-S", "-c", _MAIN, str(Path(__file__).parents[2]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandResult:
     """The result of one command."""
 

@@ -10,6 +10,7 @@ start fast.
 """
 
 import os
+import resource
 import select
 import signal
 import socket
@@ -30,9 +31,14 @@ MAX_COMMAND_LINE = 200
 MAX_ANCESTORS = 1_000
 HAS_PROC = os.path.isdir("/proc/self")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+_HAS_SIGNALFD = sys.platform == "linux"
+_NUMBERS = slice(0 if sys.byteorder == "little" else 3, None, 128) if _HAS_SIGNALFD else slice(None)
+"""Where the numbers of signals are in what is read: the kernel tells 128 bytes of each."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_RLIMIT_LOCKS = 10
+"""A resource limit that Linux hands down and lets no user raise, but otherwise ignores."""
 
 OnEnd = Callable[[int, int], None]
 """Told of each child that ended: its process id and its wait status."""
@@ -42,19 +48,30 @@ class Watch:
     """Waits for signals and for events on descriptors, whichever comes first."""
 
     def __init__(self) -> None:
-        # A thread of the host may block signals, and what it starts inherits that.
+        # What starts us may ignore signals, or block them in the thread that does.
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        # No pipe: that can be opened through `/proc`, and signals be faked with it.
+        self._signals = _signal_descriptor() if _HAS_SIGNALFD else self._woken()
+        self.renew()
+
+    def _woken(self) -> int:
+        """Return the end of a socket to which Python writes the numbers of signals."""
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        # Sockets: a pipe can be opened through `/proc`, and signals be faked with it.
-        self._signals, self._wakeup = socket.socketpair()
-        self._signals.setblocking(False)
+        ours, self._wakeup = socket.socketpair()
+        ours.setblocking(False)
         self._wakeup.setblocking(False)
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         # Handlers that do nothing: because they exist, Python writes to the socket. Signals that
         # are ignored instead would stay so in programs that are started.
         for number in _SIGNALS:
             signal.signal(number, lambda _number, _frame: None)
+        return ours.detach()
+
+    def renew(self) -> None:
+        """Watch nothing but signals; in a fork, those of the fork."""
         self._poll = select.poll()
-        self.hold(self._signals.fileno(), select.POLLIN)
+        self.hold(self._signals, select.POLLIN)
 
     def hold(self, descriptor: int, events: int = 0) -> None:
         """Watch a descriptor for these events, and always for its end."""
@@ -70,17 +87,36 @@ class Watch:
         limit_ms = None if seconds is None else min(max(0.0, seconds) * 1000, MAX_POLL_MS)
         ready = {descriptor for descriptor, _ in self._poll.poll(limit_ms)}
         signals = b""
-        with suppress(BlockingIOError):
-            signals = self._signals.recv(4096)
+        if self._signals in ready:
+            ready.remove(self._signals)
+            signals = os.read(self._signals, 4096)[_NUMBERS]
         return signals, ready
 
     def undo(self) -> None:
         """Take signals as any process does, in a fork of the one that watches."""
+        os.close(self._signals)
+        if _HAS_SIGNALFD:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            return
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
-        self._signals.close()
         self._wakeup.close()
+
+
+def _signal_descriptor() -> int:
+    """Block signals, and return where they can be read, in a fork its own; raises `OSError`.
+
+    A handler would have to be set in the fork and removed again in the fork's fork.
+    """
+    import ctypes
+
+    signal.pthread_sigmask(signal.SIG_SETMASK, _SIGNALS)
+    wanted = (ctypes.c_ulong * 16)(sum(1 << number - 1 for number in _SIGNALS))
+    found = libc().signalfd(-1, wanted, os.O_CLOEXEC | os.O_NONBLOCK)
+    if found < 0:
+        raise OSError("the kernel offers no descriptor for signals")
+    return found
 
 
 def is_broken(lifeline: int) -> bool:
@@ -107,6 +143,19 @@ def fork(run: Callable[[], None], watch: Watch) -> int:
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def fork_bare() -> int:
+    """Fork as the C library does, and return what `os.fork` returns; raises `OSError`.
+
+    What Python does in a fork for threads, locks and random numbers touches 200 pages, each of
+    which is copied. A process of one thread that only guards another needs none of it.
+    """
+    import ctypes
+
+    if (pid := ctypes.pythonapi.fork()) < 0:
+        raise OSError("there is no room for another process")
+    return pid
 
 
 def reap(on_end: OnEnd) -> bool:
@@ -232,23 +281,26 @@ def _ps(column: str, *options: str) -> dict[int, str]:
 
 def call_oneself(name: str) -> None:
     """Show in lists of processes what this one is for."""
-    with suppress(OSError), open("/proc/self/comm", "w") as own:
-        own.write(f"outrider-{name}")
+    with suppress(OSError):
+        own = os.open("/proc/self/comm", os.O_WRONLY)
+        os.write(own, f"outrider-{name}".encode())
+        os.close(own)
 
 
-def child_name(depth: int) -> str:
-    """Return how a child at this depth calls itself, without the prefix; see `depth_of`."""
-    if depth == 0:
-        return "main"  # what it starts is as deep as its own caller
-    return "child" if depth == 1 else f"child{min(depth, 9)}"  # the kernel keeps 15 characters
+def limit_nesting(depth: int, most: int) -> None:
+    """Let what this process starts delegate down to a depth only, whatever becomes of it."""
+    left = max(most - depth, 0)
+    if sys.platform == "linux":  # elsewhere the number means another limit
+        with suppress(ValueError, OSError):  # a lower one is set, or a sandbox forbids it
+            resource.setrlimit(_RLIMIT_LOCKS, (left, left))
 
 
-def depth_of(name: str) -> int:
-    """Return the depth of a process that calls itself so; 0 for all that are no children."""
-    if not name.startswith("outrider-child"):
-        return 0
-    depth = name.removeprefix("outrider-child")
-    return int(depth) if depth.isdigit() else 1
+def levels_left() -> int | None:
+    """Return how many levels of delegation the kernel says are left; None without such a limit."""
+    if sys.platform != "linux":
+        return None
+    left = resource.getrlimit(_RLIMIT_LOCKS)[1]
+    return None if left == resource.RLIM_INFINITY else left
 
 
 def ancestor_names() -> list[str]:

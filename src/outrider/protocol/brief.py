@@ -1,13 +1,21 @@
 """The brief: all that a child is told, in one JSON object on its standard input."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from outrider.protocol.data import frozen
 
 RUN_VARIABLE = "OUTRIDER_SUBAGENT_RUN"
 """The variable that has the run's id in the environment of a child and all that it starts."""
+CHILD_VARIABLE = "OUTRIDER_SUBAGENT_CHILD"
+DEPTH_VARIABLE = "OUTRIDER_SUBAGENT_DEPTH"
+CHILD_VARIABLES = (RUN_VARIABLE, CHILD_VARIABLE, DEPTH_VARIABLE)
+"""What tells a child what it is; none of them is a setting."""
+MAX_DEPTH_VARIABLE = "OUTRIDER_SUBAGENTS__MAX_DEPTH"
+"""The setting that a child gets from its caller, as all below it has the same limit."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BudgetLimits:
     """What one run may use; None is no limit."""
 
@@ -17,7 +25,7 @@ class BudgetLimits:
     max_cost: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostTool:
     """A tool that the parent carries out for a main agent."""
 
@@ -26,7 +34,7 @@ class HostTool:
     parameters: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MainTurn:
     """What a turn of a main agent has, and no delegated task: a past, and a parent to ask."""
 
@@ -37,7 +45,7 @@ class MainTurn:
     """What was said in earlier turns of the session: `user`, `assistant` and `tools` messages."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Brief:
     """One task for one child. Secrets travel in the environment, never here."""
 
@@ -59,6 +67,8 @@ class Brief:
     report_back_attempts: int = 3
     timeout_ms: int = 900_000
     spill_folder: str | None = None
+    wire: str = "auto"
+    """How the model is reached; `auto` where the child is to decide."""
     request_attempts: int = 2
     """How often one request to the model is sent at most."""
     budget: BudgetLimits = field(default_factory=BudgetLimits)
@@ -76,12 +86,12 @@ class Brief:
     """None for everyone who is delegated to."""
 
     @property
-    def provider(self) -> str:
-        """The provider of the model."""
-        return self.model.partition(":")[0]
+    def loads(self) -> str:
+        """What a child has to have loaded for its model: a wire of ours, or a provider's SDK."""
+        return self.wire if self.wire in ("lean", "embedded") else self.model.partition(":")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """What a child reads first: its brief, and the variables of its caller to take on.
 

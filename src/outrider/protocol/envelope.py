@@ -23,7 +23,7 @@ class ToolCode(IntEnum):
     NOT_FOUND = 1003, "not found"
     DENIED = 1004, "denied by policy"
     UNKNOWN_TOOL = 1005, "unknown tool"
-    CONFLICT = 1006, "conflict (the text to replace is missing or not unique)"
+    CONFLICT = 1006, "conflict (missing or not unique)"
     TOO_LARGE = 1007, "too large or unsupported"
     UPSTREAM_FAILED = 2001, "upstream failed"
     TIMEOUT = 2002, "timeout"

@@ -9,6 +9,7 @@ OutriderError
 ├── Flooded               a child that sent more than its limits allow
 ├── ToolFault             a tool call that ends in an error envelope
 ├── ModelUnavailable      a model that can't be asked
+├── RequestFailed         a request to a model that brought no whole answer
 ├── ForkServerUnfit       a process that must not be forked
 ├── AgentUnusable         an agent file that can't be used
 ├── RpcError              a message of an MCP client that gets an error for an answer

@@ -1,9 +1,9 @@
 """What a child tells its parent: one JSON object a line. Any event is a sign of life."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, TypeGuard, cast, get_args
 
-from outrider.protocol.data import from_json, to_json
+from outrider.protocol.data import from_json, frozen, to_json
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.receipt import Effects
 from outrider.protocol.usage import Usage
@@ -11,7 +11,7 @@ from outrider.protocol.usage import Usage
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionEvent:
     """The child is up, and this is what it was told."""
 
@@ -23,7 +23,7 @@ class SessionEvent:
     version: int = VERSION
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnStartEvent:
     """A request goes to the model."""
 
@@ -31,7 +31,7 @@ class TurnStartEvent:
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageUpdateEvent:
     """A piece of the model's text, as it comes. Transient: `message_end` has the whole."""
 
@@ -40,7 +40,7 @@ class MessageUpdateEvent:
     delta: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCallData:
     """A tool call as the model wrote it; arguments that aren't a JSON object stay text."""
 
@@ -49,7 +49,7 @@ class ToolCallData:
     args: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageEndEvent:
     """The model's message is whole, or as whole as it will get: `stop_reason` says which."""
 
@@ -59,9 +59,11 @@ class MessageEndEvent:
     tool_calls: tuple[ToolCallData, ...] = ()
     stop_reason: str = "stop"
     usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+    """What the provider calls the model that answered."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryEvent:
     """A request failed in passing, and is sent again after `delay_ms`."""
 
@@ -73,7 +75,7 @@ class RetryEvent:
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolStartEvent:
     """A tool begins. It counts as activity until `timeout_ms` have passed."""
 
@@ -84,7 +86,7 @@ class ToolStartEvent:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResultEndEvent:
     """A tool has answered."""
 
@@ -96,7 +98,7 @@ class ToolResultEndEvent:
     summary: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParentRequestEvent:
     """A main agent asks its parent to `delegate` or to `permit` a call; no other child may."""
 
@@ -107,7 +109,7 @@ class ParentRequestEvent:
     args: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DroppedEvent:
     """The results of these calls were left out of the conversation, to fit the model's window."""
 
@@ -116,7 +118,7 @@ class DroppedEvent:
     ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnEndEvent:
     """A turn is over; `usage` is the run's so far."""
 
@@ -125,7 +127,7 @@ class TurnEndEvent:
     usage: Usage = field(default_factory=Usage)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskFinishEvent:
     """The task is over, and how. Without this event a run has failed, whatever else it said."""
 

@@ -6,11 +6,11 @@ the rest. A fork server with other surroundings than the client's closes the end
 answered with JSON, `STOP` with `STOPPED`.
 """
 
-from dataclasses import dataclass
+import time
 from typing import NamedTuple
 
 from outrider.protocol import jsonl
-from outrider.protocol.data import from_json, to_json
+from outrider.protocol.data import from_json, frozen, to_json
 
 READY = b"ready"
 STATUS = b"status"
@@ -30,9 +30,9 @@ class ChildEnds(NamedTuple):
     """The guardian's: it tells its process id first, and how the child ended at last."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartRequest:
-    """Asks for a child, with the caller's surroundings and the model provider that it will use.
+    """Asks for a child, with the caller's surroundings.
 
     `deadline_ms` is when the run must be over, on the clock of `time.monotonic`: the whole system
     has that in common.
@@ -40,7 +40,10 @@ class StartRequest:
 
     deadline_ms: int
     surroundings: str
-    provider: str
+
+    def ms_left(self) -> int:
+        """Return how much time there is until the deadline."""
+        return max(0, self.deadline_ms - round(time.monotonic() * 1000))
 
     def to_bytes(self) -> bytes:
         """Return the packet to send."""

@@ -4,12 +4,11 @@ import re
 from typing import Any, cast
 
 _HUGE_NUMBER = re.compile(rb"\d{19}")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def without_surrogates(text: str) -> str:
     """Return `text` with each lone surrogate, which no UTF-8 can hold, as U+FFFD."""
-    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def encode(value: Any) -> bytes:

@@ -3,13 +3,11 @@
 import re
 
 from outrider.protocol.jsonl import without_surrogates
-from outrider.protocol.text import one_line
+from outrider.protocol.text import SEQUENCE, one_line
 
 MAX_SOURCE_CHARACTERS = 500
 MAX_TITLE_CHARACTERS = 200
-_ESCAPES = re.compile(
-    r"\x1b\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)"
-)
+_ESCAPES = re.compile(SEQUENCE)
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters
     "\xad\u034f\u061c\u115f\u1160\u180e\u200b\u2060-\u206f\ufeff\ufff9-\ufffb"  # no width

@@ -3,10 +3,17 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from outrider.protocol.data import frozen, member
+from outrider.protocol.envelope import ToolCode, is_success
+from outrider.protocol.text import one_line
+
 MAX_ENTRIES = 1_000
+MAX_FAULT = 300
+_FAULTS_OF_THE_CALL = range(ToolCode.ARGUMENTS_NOT_JSON, ToolCode.UPSTREAM_FAILED)
+"""These codes tell the model something about its call, and nothing about the tool."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileWrite:
     """One file written; the hashes are sha256, None where there was no file."""
 
@@ -15,7 +22,7 @@ class FileWrite:
     after: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandRun:
     """One command; `exit_code` is None where it was stopped before it had one."""
 
@@ -23,7 +30,7 @@ class CommandRun:
     exit_code: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effects:
     """What tool calls did beside answering; `omitted` counts what the bounded lists left out."""
 
@@ -53,12 +60,23 @@ class Receipt:
     tool_calls: int = 0
     tool_errors: int = 0
     effects: Effects = field(default_factory=Effects)
+    _faults: dict[str, str | None] = field(default_factory=dict[str, str | None])
 
-    def add(self, effects: Effects, *, failed: bool) -> None:
+    def add(self, tool: str, effects: Effects, envelope: Any) -> None:
         """Count one finished call and what it did."""
+        failed = not is_success(envelope)
         self.tool_calls += 1
         self.tool_errors += failed
         self.effects += effects
+        code = member(envelope, "code")
+        works = not failed or (code in _FAULTS_OF_THE_CALL and code != ToolCode.DENIED)
+        fault = None if works else one_line(str(member(envelope, "message")), MAX_FAULT)
+        self._faults[tool] = fault and self._faults.get(tool, fault)
+
+    @property
+    def fruitless(self) -> dict[str, str]:
+        """The tools that did nothing in any of their calls, each with its first reason."""
+        return {tool: fault for tool, fault in self._faults.items() if fault}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the receipt as the result carries it."""

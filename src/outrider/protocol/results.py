@@ -1,15 +1,15 @@
 """What a caller gets back: the tool result, its details, and the one run inside."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
-from outrider.protocol.data import to_json
+from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.outcomes import Outcome, TimeoutReason
 from outrider.protocol.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextContent:
     """A piece of text for the caller's model or reader."""
 
@@ -17,7 +17,7 @@ class TextContent:
     type: str = "text"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ErrorInfo:
     """Why a delegation didn't simply succeed."""
 
@@ -25,7 +25,7 @@ class ErrorInfo:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WithheldTool:
     """A tool that an agent lists and didn't get, and why."""
 
@@ -33,7 +33,7 @@ class WithheldTool:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SingleResult:
     """One child's run: how it ended, what it said, and what it was seen to do."""
 
@@ -54,6 +54,9 @@ class SingleResult:
     masked_paths: tuple[str, ...] | None = None
     attempts: int = 1
     model: str | None = None
+    """The model that answered."""
+    asked_model: str | None = None
+    """The one that was asked for, where another one answered."""
     duration_ms: int = 0
     session_file: str | None = None
     output_file: str | None = None
@@ -67,7 +70,7 @@ class SingleResult:
     display_items: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Streaming:
     """How far a run has come, while it runs."""
 
@@ -76,7 +79,7 @@ class Streaming:
     turn_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Details:
     """The part of a tool result that programs read."""
 
@@ -89,7 +92,7 @@ class Details:
     """What a main agent has delegated: agent, runId, outcome, and usage that isn't its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """What every delegation returns, however it ended."""
 

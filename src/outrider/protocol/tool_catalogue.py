@@ -4,9 +4,10 @@ Permissions, listings, `doctor`, the child and the docs read these facts here an
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
+
+from outrider.protocol.data import frozen
+from outrider.protocol.text import most_alike
 
 SUBAGENT = "subagent"
 """The tool by which a host's model delegates."""
@@ -14,7 +15,7 @@ REPORT_BACK = "report_back"
 """The tool by which a child hands over an answer of the shape that its caller asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CatalogueEntry:
     """One tool: its name, what it can do, and where its code is."""
 
@@ -88,7 +89,7 @@ def is_own(name: str) -> bool:
 def nearest(name: str) -> str | None:
     """Return the tool that a misspelt `name` may have meant."""
     known = [known for known, tool in _NAMES.items() if tool in CATALOGUE]
-    near = get_close_matches(name.casefold(), known, 1, 0.74)
+    near = most_alike(name.casefold(), known, 0.74)
     return canonical(near[0]) if near else None
 
 

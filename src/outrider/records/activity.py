@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from outrider.protocol import jsonl
-from outrider.protocol.data import as_object
+from outrider.protocol.data import as_list, as_object
 from outrider.protocol.envelope import ToolCode
 from outrider.protocol.results import SingleResult
+from outrider.records.runs import reading
 
 KINDS = {
     "web_search": "search",
@@ -60,7 +61,9 @@ class ActivityLog:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 descriptor = os.open(self._path, flags, 0o600)
             try:
-                os.write(descriptor, data)  # in one piece: other processes append as well
+                written = os.write(descriptor, data)  # at once: other processes append as well
+                if written < len(data):  # the disk is full: half a line would spoil the next
+                    os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
                 if os.fstat(descriptor).st_size > MAX_FILE_BYTES:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
                     # Another process may have replaced it while this one waited.
@@ -70,10 +73,10 @@ class ActivityLog:
                 os.close(descriptor)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return all lines that are kept, oldest first; what is no line is skipped."""
+        """Return all lines, oldest first, without what is no line; `Refusal` if they are closed."""
         found: list[dict[str, Any]] = []
         for path in (self._older, self._path):
-            with suppress(OSError):
+            with reading(path):
                 for line in path.read_bytes().splitlines():
                     with suppress(ValueError, RecursionError):
                         data = as_object(jsonl.decode(line))
@@ -91,8 +94,8 @@ def of_call(tool: str, args: Any, envelope: Any, run_id: str | None = None) -> d
     answer = as_object(envelope)
     data, meta = as_object(answer.get("data")), as_object(answer.get("meta"))
     lists = (data.get(name) for name in ("pages", "queries", "searches", "results"))
-    entries = [as_object(one) for entries in lists for one in _list(entries)]
-    others = [as_object(other) for one in entries for other in _list(one.get("others"))]
+    entries = [as_object(one) for entries in lists for one in as_list(entries)]
+    others = [as_object(other) for one in entries for other in as_list(one.get("others"))]
     sizes = ([one.get("bytes"), one.get("characters"), 0] for one in (data, *entries))
     return {
         "kind": KINDS[tool],
@@ -176,8 +179,8 @@ def host_and_path(address: str) -> str:
 
 def _subjects(args: dict[str, Any]) -> list[str]:
     """Return what a call is about: queries, paths, and addresses that are cut short."""
-    said = [*map(args.get, ("query", "path", "responseId")), *_list(args.get("queries"))]
-    addresses = [args.get("url"), *_list(args.get("urls"))]
+    said = [*map(args.get, ("query", "path", "responseId")), *as_list(args.get("queries"))]
+    addresses = [args.get("url"), *as_list(args.get("urls"))]
     words = [one[:MAX_WORDS] for one in said if isinstance(one, str)]
     words += [host_and_path(one) for one in addresses if isinstance(one, str)]
     return words[:MAX_SUBJECTS]
@@ -185,7 +188,3 @@ def _subjects(args: dict[str, Any]) -> list[str]:
 
 def _first(kind: type | tuple[type, ...], values: Iterable[Any]) -> Any:
     return next((one for one in values if isinstance(one, kind)), None)
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -4,29 +4,34 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import sys
-import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from outrider.processes.reaping import libc, marked_processes
 from outrider.protocol import jsonl
 from outrider.protocol.brief import RUN_VARIABLE
-from outrider.protocol.data import as_object
+from outrider.protocol.data import as_list, as_object, frozen, member
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.settings.keys import RunsConfig
 
 SESSION, OUTPUT, RESULT, SPILL = "session.jsonl", "output.md", "result.json", "spill"
 RESERVED, RESERVED_BYTES = "result.reserved", 16 << 10
 """The result's file until it is complete, with room for what matters most of it."""
-PRUNE_EVERY_SECONDS = 3600
 MAX_TASK_SHOWN = 200
+MAX_END_BYTES, MAX_LONG_END_BYTES = 4 << 10, 8 << 20
+_KNOWN: dict[str, type] = {
+    "startedAt": float,
+    **dict.fromkeys(("agent", "model", "project", "task"), str),
+    **dict.fromkeys(("outcome", "error", "recordProblem"), str),
+    **dict.fromkeys(("durationMs", "exitCode"), int),
+    **dict.fromkeys(("usage", "bytes"), dict),
+}
+"""What is read for a listing; `bytes` are the sizes of the output and the result."""
 _KEEP_SIZE = 1
+Json = dict[str, Any]
 
 
 class RunRecorder:
@@ -46,6 +51,7 @@ class RunRecorder:
         self._missing: dict[str, str] = {}
         self._line_end = b""
         self._output: int | None = None
+        self.size = 0  # of its files; known when it has ended
         with ExitStack() as descriptors:
             self._session = _create(self.session_file, descriptors, os.O_APPEND)
             # It is free, or held for a moment by a reader that checks whether the run is running.
@@ -67,7 +73,7 @@ class RunRecorder:
             except FileNotFoundError:  # the first run of this user
                 runs.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
                 raise
 
     @classmethod
@@ -86,17 +92,16 @@ class RunRecorder:
 
     def __exit__(self, *_: object) -> None:
         """Unlock the run, and remove what its tools spilled."""
+        files = (self._session, self._reserved, self._output)
+        self.size = sum(os.fstat(one).st_size for one in files if one is not None)
         self._descriptors.close()
         if os.path.lexists(self.spill):
-            shutil.rmtree(self.spill, ignore_errors=True)
+            _remove(self.spill)
 
     @property
     def problem(self) -> str | None:
         """What the record lacks and why, in words; None where it is whole."""
-        if not self._missing:
-            return None
-        parts, reason = " and ".join(self._missing), next(iter(self._missing.values()))
-        return f"The run's record is incomplete ({parts}): {reason}."
+        return _incomplete(self._missing)
 
     @property
     def has_output(self) -> bool:
@@ -125,11 +130,20 @@ class RunRecorder:
                 os.ftruncate(self._output, 0)
                 os.lseek(self._output, 0, os.SEEK_SET)
 
-    def write_result(self, result: Mapping[str, Any]) -> bool:
-        """Write the result, so that a reader sees all of it or none; return whether it is there."""
+    def write_result(self, result: Mapping[str, Any], end: Mapping[str, Any] | None = None) -> bool:
+        """Write the transcript's last event and the result; return whether both are there.
+
+        A reader sees all of the result or none.
+        """
+        data, problem = jsonl.encode(result), self.problem
+        if end is not None:
+            output = {OUTPUT: os.fstat(self._output).st_size} if self._output is not None else {}
+            known = {"recordProblem": problem} if problem else {}
+            self.add_event({**end, **known, "bytes": {**output, RESULT: len(data)}})
+            if self.problem != problem:
+                return False
         with self._noting(RESULT):
             os.lseek(self._reserved, 0, os.SEEK_SET)
-            data = jsonl.encode(result)
             _write(self._reserved, data)
             if RESULT in self._missing:  # a longer one was tried before
                 os.ftruncate(self._reserved, len(data))
@@ -169,40 +183,63 @@ def _write(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-@dataclass(frozen=True, slots=True)
+def _incomplete(parts: Mapping[str, str]) -> str | None:
+    """Return in words what a record lacks, from its parts and why each is missing."""
+    if not parts:
+        return None
+    return f"The run's record is incomplete ({' and '.join(parts)}): {next(iter(parts.values()))}."
+
+
+@frozen
 class RecordedRun:
     """A run as the disk has it."""
 
-    id: str
     folder: Path
-    started: float
     state: str  # its outcome; without a result `running`, or `interrupted`
-    opening: Mapping[str, Any]  # the first line of its transcript
-    result: Mapping[str, Any]  # empty while there is none
-    details: Mapping[str, Any]  # the child's part of the result
+    known: Json  # what `_KNOWN` names
+    problem: str | None = None  # what the record lacks and why; None where it is whole
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def id(self) -> str:
+        """The run's id."""
+        return self.folder.name
+
+    @property
+    def started(self) -> float:
+        """When it began."""
+        return self.known["startedAt"]
+
+    @property
+    def opening(self) -> Json:
+        """The first event of its transcript."""
+        return _bounds(self.folder)[1]
+
+    @property
+    def result(self) -> Json:
+        """Its result as the caller got it; empty while there is none."""
+        with suppress(OSError, ValueError, RecursionError):
+            return _result(self.folder)
+        return {}
+
+    @property
+    def summary(self) -> Json:
         """What a listing shows of it."""
-        # A run without a result is known from the first line of its transcript.
-        known, started = self.details or self.opening, datetime.fromtimestamp(self.started, UTC)
-        lines = str(known.get("task", "")).strip().splitlines()
+        started = datetime.fromtimestamp(self.started, UTC)
         return {
             "runId": self.id,
             "startedAt": started.isoformat(timespec="milliseconds"),
             "state": self.state,
-            "agent": known.get("agent", ""),
-            "model": known.get("model", ""),
-            "project": self.opening.get("project"),
-            "task": lines[0][:MAX_TASK_SHOWN] if lines else "",
-            **{name: known.get(name) for name in ("durationMs", "usage", "exitCode", "error")},
+            **{name: self.known.get(name, "") for name in ("agent", "model")},
+            **{name: self.known.get(name) for name in ("project", "task", "durationMs", "usage")},
+            **{name: self.known.get(name) for name in ("exitCode", "error")},
+            **({"recordProblem": self.problem} if self.problem else {}),
         }
 
 
 def recorded_runs(runs: Path) -> list[RecordedRun]:
     """Return all runs on the disk, newest first."""
     found: list[RecordedRun] = []
-    for folder in _folders(runs):
+    for folder in run_folders(runs):
         with suppress(FileNotFoundError):  # just pruned by another process
             found.append(_read(folder))
     return sorted(found, key=lambda run: (-run.started, run.id))
@@ -215,7 +252,7 @@ def find_run(runs: Path, name: str) -> RecordedRun:
         if newest := recorded_runs(runs)[int(back[1]) - 1 :]:
             return newest[0]
         problem = f"No run {name!r}: too few runs are recorded."
-    elif matching := [one for one in _folders(runs) if name and one.name.startswith(name)]:
+    elif matching := [one for one in run_folders(runs) if name and one.name.startswith(name)]:
         if len(matching) == 1:
             return _read(matching[0])
         problem = f"{len(matching)} runs start with {name!r}: write more of the id."
@@ -224,10 +261,19 @@ def find_run(runs: Path, name: str) -> RecordedRun:
 
 def delete_run(folder: Path) -> bool:
     """Delete the record of a run; return whether it is gone. One that is running stays."""
-    if _is_running(folder):
-        return False
-    shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as held:
+        with suppress(OSError):  # without a transcript it isn't running
+            session = held.enter_context(open(folder / SESSION, "rb"))
+            if not _lock(session, fcntl.LOCK_EX):
+                return False
+        _remove(folder)
     return not folder.exists()
+
+
+def _remove(folder: str | Path) -> None:
+    from shutil import rmtree  # late: most runs leave nothing to remove
+
+    rmtree(folder, ignore_errors=True)
 
 
 def left_over(runs: Path) -> Iterator[tuple[int, str]]:
@@ -239,71 +285,110 @@ def left_over(runs: Path) -> Iterator[tuple[int, str]]:
                 yield pid, run_id
 
 
-def _folders(runs: Path) -> Iterator[Path]:
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(runs) as entries:
+@contextmanager
+def reading(path: Path) -> Generator[None]:
+    """Read what need not be there; raises `Refusal` where it is, and can't be read."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        message = f"{path} can't be read: {error.strerror or error}."
+        raise Refusal(ErrorCode.SUBAGENT_FAILED, message) from None
+
+
+def run_folders(runs: Path) -> Iterator[Path]:
+    """Yield the folders of all runs, in no order; raises `Refusal` where they are closed."""
+    with reading(runs), os.scandir(runs) as entries:
         for entry in entries:
             if len(entry.name) == 8 and entry.is_dir(follow_symlinks=False):
                 yield Path(entry.path)
 
 
 def _read(folder: Path) -> RecordedRun:
-    running = _is_running(folder)  # first: a run writes its result before it is unlocked
-    result = _read_object(folder / RESULT)
-    opening = _read_object(folder / SESSION, first_line=True)
-    started = opening.get("startedAt")
-    if not isinstance(started, float):
-        started = folder.stat().st_mtime
-    results: list[Mapping[str, Any]] = result.get("details", {}).get("results", [])
-    details: Mapping[str, Any] = results[0] if results else {}
-    unfinished = "running" if running else "interrupted"
-    state = details.get("outcome", "failed") if result else unfinished
-    return RecordedRun(folder.name, folder, started, state, opening, result, details)
+    running, opening, end = _bounds(folder)
+    known = _known(folder, opening, end)
+    if running:
+        return RecordedRun(folder, "running", known)
+    if {"outcome", "bytes"} <= known.keys() and not _changed(folder, known["bytes"]):
+        return RecordedRun(folder, known["outcome"], known, known.get("recordProblem"))
+    return _read_closely(folder, opening, end)
 
 
-def _read_object(path: Path, *, first_line: bool = False) -> Mapping[str, Any]:
+def _read_closely(folder: Path, opening: Json, end: Json) -> RecordedRun:
+    """Return a run that broke off, or whose record isn't as it was written."""
+    details, parts = Json(), dict[str, str]()
     try:
-        with open(path, "rb") as file:
-            data: object = jsonl.decode(file.readline() if first_line else file.read())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return as_object(data)
+        results = as_list(member(_result(folder).get("details"), "results"))
+        details = {"outcome": "failed", **as_object(next(iter(results), None))}
+        if not end:
+            parts[SESSION] = "it doesn't say how the run ended"
+    except (OSError, ValueError, RecursionError) as error:
+        if end or not isinstance(error, FileNotFoundError):
+            parts[RESULT] = getattr(error, "strerror", None) or "it isn't what was written"
+    known = _known(folder, opening, end, details)
+    parts = {**_changed(folder, known.get("bytes", {})), **parts}
+    problem = known.get("recordProblem") or _incomplete(parts)
+    return RecordedRun(folder, known.get("outcome", "interrupted"), known, problem)
 
 
-def _is_running(folder: Path) -> bool:
-    """Whether a process holds the run's lock."""
+def _bounds(folder: Path) -> tuple[bool, Json, Json]:
+    """Return whether a run is running, and the first and the last event of its parent."""
     try:
-        with open(folder / SESSION, "rb") as session:
-            fcntl.flock(session, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return isinstance(error, BlockingIOError)
-    return False
+        with open(f"{folder}/{SESSION}", "rb") as session:
+            running = not _lock(session, fcntl.LOCK_SH)  # first: a run is unlocked at its end
+            fcntl.flock(session, fcntl.LOCK_UN)  # at once: others would take it for a running one
+            first, size, last = session.readline(), session.seek(0, os.SEEK_END), b""
+            for room in (MAX_END_BYTES, MAX_LONG_END_BYTES):
+                session.seek(max(0, size - room))
+                _, newline, last = session.read().rstrip().rpartition(b"\n")
+                if newline:
+                    break
+    except OSError:
+        return False, {}, {}
+    end = _decoded(last)
+    return running, _decoded(first), end if end.get("type") == "end" else {}
 
 
-def prune(runs: Path, keep: RunsConfig) -> int:
-    """Remove runs last written too long ago, then the oldest ones; return how many were removed."""
-    # No file is opened except those of runs to remove: there may be very many.
-    found: list[tuple[float, int, Path]] = []
-    for folder in _folders(runs):
-        with suppress(FileNotFoundError), os.scandir(folder) as entries:  # just pruned by another
-            states = [folder.stat(), *(entry.stat(follow_symlinks=False) for entry in entries)]
-            size = sum(state.st_size for state in states[1:])
-            found.append((max(state.st_mtime for state in states), size, folder))
-    removed, total = 0, 0
-    for changed, size, folder in sorted(found, reverse=True):
-        total += size
-        if total > keep.keep_bytes or time.time() - changed > keep.keep_days * 86_400:
-            removed += delete_run(folder)
-    return removed
+def _lock(session: BinaryIO, kind: int) -> bool:
+    """Take a run's lock, unless another process has it; return which."""
+    try:
+        fcntl.flock(session, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
-def pruning_is_due(runs: Path) -> bool:
-    """Whether no process has pruned within the hour; a caller that gets True has to prune."""
-    mark = f"{runs}/.pruned"
-    with suppress(OSError):
-        # In both directions: a clock that was set back must not delay it forever.
-        if abs(time.time() - os.stat(mark).st_mtime) < PRUNE_EVERY_SECONDS:
-            return False
-    with suppress(OSError):
-        Path(mark).touch(mode=0o600)
-        return True
-    return False
+def _known(folder: Path, opening: Json, end: Json, details: Json | None = None) -> Json:
+    """Return what a listing needs of what the parts of a record say."""
+    known = {**opening, **end, "durationMs": end.get("at"), **(details or {})}
+    task = str(known.get("task", "")).strip()[:MAX_TASK_SHOWN]
+    known["task"] = task.splitlines()[0] if task else ""
+    if not isinstance(known.get("startedAt"), float):
+        known["startedAt"] = os.stat(folder).st_mtime
+    return {name: known[name] for name, kind in _KNOWN.items() if isinstance(known.get(name), kind)}
+
+
+def _changed(folder: Path, sizes: Json) -> dict[str, str]:
+    """Return which files aren't of the size that they were written with, and why."""
+    parts: dict[str, str] = {}
+    for name in (name for name in (OUTPUT, RESULT) if name in sizes):
+        try:
+            if (size := os.stat(f"{folder}/{name}").st_size) != sizes[name]:
+                parts[name] = f"it has {size} bytes instead of {sizes[name]}"
+        except OSError as error:
+            parts[name] = error.strerror or str(error)
+    return parts
+
+
+def _result(folder: Path) -> Json:
+    """Return the whole result; raises `OSError` and `ValueError`."""
+    if not (result := as_object(jsonl.decode((folder / RESULT).read_bytes()))):
+        raise ValueError(f"{RESULT} isn't an object")
+    return result
+
+
+def _decoded(line: bytes) -> Json:
+    with suppress(ValueError, RecursionError):
+        return as_object(jsonl.decode(line))
+    return {}

@@ -1,18 +1,18 @@
 """The runtimes that an agent can name, and what each of them needs and can't do."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from outrider.agents.definitions import NATIVE, PI
 from outrider.agents.permissions import Permit
 from outrider.masking import Masker
 from outrider.models.local_servers import LocalServer
 from outrider.models.resolution import ModelChoice, choose_model
+from outrider.protocol.data import frozen
 from outrider.runtimes.runtime import Runtime
 from outrider.settings.keys import Config
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelWishes:
     """Who names a model, and where one could be found."""
 

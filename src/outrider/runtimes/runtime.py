@@ -5,13 +5,13 @@ processes. Cold start and fork server are its first implementation (`native`).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.protocol.brief import Brief
+from outrider.protocol.data import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChildExit:
     """How a child ended. `started` is false where its task was never begun."""
 

@@ -6,15 +6,16 @@ Broken JSON is never mended. A key given twice is refused: which one was meant w
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
+from outrider.protocol.data import frozen
 from outrider.schemas.values import JSON, MAX_DEPTH, Fault, Survey, shortened, survey
 
 _TRAILING_COMMA = re.compile(r",\s*[}\]]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallArguments:
     """What a model sent with a call: its value, or the fault that makes it unreadable."""
 

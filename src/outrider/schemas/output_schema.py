@@ -4,9 +4,9 @@ Draft 2020-12, or 7 when `$schema` says so. `format` is an annotation: it tells 
 wanted and is not asserted. Nor are `contentMediaType` and `contentEncoding`, but in draft 7.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from outrider.protocol.data import frozen
 from outrider.schemas.bounds import bounded_applications, compiled_schema
 from outrider.schemas.document import TYPES, Document, SchemaError, read_document
 from outrider.schemas.faults import FaultFinder
@@ -33,7 +33,7 @@ MAX_WIDE_WORDS = 1_000
 """How long integers beyond 64 bits may be under `uniqueItems`: they are compared each with each."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JudgedReport:
     """What a model reported, unwrapped where it came wrapped, and all that is wrong with it."""
 

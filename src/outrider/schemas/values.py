@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias, TypeGuard
 
+from outrider.protocol.data import frozen
+
 JSON: TypeAlias = Any
 """What JSON can hold: dict, list, str, int, float, bool or None."""
 
@@ -23,7 +25,7 @@ _KINDS = frozenset({dict, list, str, int, float, bool, type(None)})
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_-]*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """One thing that is wrong with a value, and where."""
 

@@ -1,18 +1,21 @@
 """The effective configuration. A file that isn't JSON is refused, never taken for an empty one."""
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
+from outrider.protocol.brief import CHILD_VARIABLES
 from outrider.protocol.data import camel
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings import places
 from outrider.settings.layers import Layer, Origin, SettingError, Settings, flatten, merge
 
 MAX_BYTES = 1 << 20
-NOT_SETTINGS = ("OUTRIDER_HOME", "OUTRIDER_SUBAGENT_CHILD", "OUTRIDER_SUBAGENT_DEPTH")
+NOT_SETTINGS = ("OUTRIDER_HOME", *CHILD_VARIABLES)
 
 
 def load_settings(
@@ -42,8 +45,7 @@ def _file_layer(origin: Origin, path: Path) -> Layer:
 
 def _read_object(path: Path) -> Mapping[str, object]:
     try:
-        with open(path, "rb", opener=open_at_once) as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = read_plain_file(path, MAX_BYTES + 1)
         data: object = json.loads(raw) if len(raw) <= MAX_BYTES else None
     except FileNotFoundError:
         return {}
@@ -56,9 +58,12 @@ def _read_object(path: Path) -> Mapping[str, object]:
     return cast("dict[str, object]", data)
 
 
-def open_at_once(path: str, flags: int) -> int:
-    """Open a file for `open`; a pipe in its place doesn't make the caller wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def read_plain_file(path: str | Path, most: int) -> bytes:
+    """Return up to `most` bytes of a file; raises `OSError` for a pipe too, and never waits."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(most)
 
 
 def _unusable(path: Path, reason: str) -> Refusal:

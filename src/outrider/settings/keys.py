@@ -1,13 +1,13 @@
 """Every setting: its key, default, type, documentation, and what a repository may do to it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from enum import StrEnum
 from functools import reduce
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from outrider.protocol.data import camel
+from outrider.protocol.data import camel, frozen
 
 
 class ProjectRule(StrEnum):
@@ -34,7 +34,7 @@ READ_ONLY_LSP_ACTIONS = (
 PRIVILEGED_LSP_ACTIONS = ("rename", "codeAction", "restart")  # never open to a child
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryConfig:
     """When a request is sent again after a transient failure of the model."""
 
@@ -42,7 +42,7 @@ class RetryConfig:
     max_attempts: int = _key(2, "Maximum attempts per model request.", minimum=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BudgetConfig:
     """What one run may use."""
 
@@ -52,7 +52,19 @@ class BudgetConfig:
     max_cost: float | None = _key(None, "Maximum cost, in US dollars.")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class ModelsConfig:
+    """How models are reached."""
+
+    wire: str = _key(
+        "auto",
+        "Client for models: `sdk` is pydantic-ai for all; `auto` takes Outrider's own for OpenAI-"
+        "compatible chat.",
+        choices=("auto", "sdk"),
+    )
+
+
+@frozen
 class SubagentsConfig:
     """Delegation itself."""
 
@@ -90,7 +102,7 @@ class SubagentsConfig:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilesConfig:
     """What the file tools may reach."""
 
@@ -98,7 +110,7 @@ class FilesConfig:
     allow_credential_files: bool = _key(False, "Let tools open `.env`, private keys and the like.")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolsConfig:
     """Tools of the user's own."""
 
@@ -108,7 +120,7 @@ class ToolsConfig:
 SEARCH_PROVIDERS = ("tavily", "brave", "serper", "exa", "searxng", "duckduckgo")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WebConfig:
     """What the web tools may reach, and how they ask."""
 
@@ -118,7 +130,7 @@ class WebConfig:
         SEARCH_PROVIDERS, "Order in which `auto` tries providers.", choices=SEARCH_PROVIDERS
     )
     # A factory, as for any table.
-    endpoints: dict[str, str] = _key({}, "Base URLs of search providers, by name.")  # noqa: RUF009
+    endpoints: dict[str, str] = _key({}, "Base URLs of search providers, by name.")
     allow_private_network: bool = _key(False, "Let web tools reach private addresses.")
     allowed_hosts: tuple[str, ...] = _key(
         (), "Private hosts that web tools may reach, as `host` or `host:port`."
@@ -132,7 +144,7 @@ class WebConfig:
     cache_bytes: int = _key(268_435_456, "Maximum bytes of cached pages; 0 caches none.")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConvertConfig:
     """Limits of the document converter."""
 
@@ -142,7 +154,7 @@ class ConvertConfig:
     memory_bytes: int = _key(1_073_741_824, "Memory limit for one document.", minimum=1 << 26)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerConfig:
     """What the user says of one language server; what is empty stays as it is known."""
 
@@ -152,7 +164,7 @@ class ServerConfig:
     initialization_options: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LspToolConfig:
     """What the `lsp` tool may do outside of children."""
 
@@ -161,19 +173,19 @@ class LspToolConfig:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LspConfig:
     """Language servers: which, and how long they may take."""
 
     enabled: bool = _key(True, "Enable language servers.")
-    servers: dict[str, Any] = _key({}, "Your own language servers.", entries=ServerConfig)  # noqa: RUF009
-    preferred: dict[str, str] = _key({}, "Preferred server, by language.")  # noqa: RUF009
+    servers: dict[str, Any] = _key({}, "Your own language servers.", entries=ServerConfig)
+    preferred: dict[str, str] = _key({}, "Preferred server, by language.")
     request_timeout_ms: int = _key(15_000, "Time limit for one request to a server.", minimum=1)
     start_timeout_ms: int = _key(30_000, "Time limit for a server to start and load.", minimum=1)
     tool: LspToolConfig = field(default_factory=LspToolConfig)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LimitsConfig:
     """How much of a child's output is taken in, and shown."""
 
@@ -185,7 +197,7 @@ class LimitsConfig:
     events: int = _key(100_000, "Maximum events from one child, not counting deltas.", minimum=10)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunsConfig:
     """How long finished runs are kept. Not a repository's to change: lowering it would delete."""
 
@@ -193,14 +205,14 @@ class RunsConfig:
     keep_bytes: int = _key(1_073_741_824, "Maximum bytes of all runs.", project=ProjectRule.NEVER)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WarmConfig:
     """The warmed process that children are forked from."""
 
     keep_minutes: int = _key(10, "Minutes to keep the warm process; 0 turns it off.")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class McpConfig:
     """The MCP server."""
 
@@ -210,18 +222,19 @@ class McpConfig:
     result_bytes: int = _key(16_000, "Maximum bytes of one tool result.", minimum=1024)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandsConfig:
     """Commands in a host's chat."""
 
     enabled: bool = _key(True, "Enable `/toolkit` in chats.")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Config:
     """Every setting, at its effective value."""
 
     model: str | None = _key(None, "Model to use, as `provider:name`.")
+    models: ModelsConfig = field(default_factory=ModelsConfig)
     subagents: SubagentsConfig = field(default_factory=SubagentsConfig)
     files: FilesConfig = field(default_factory=FilesConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)
@@ -235,7 +248,7 @@ class Config:
     mcp: McpConfig = field(default_factory=McpConfig)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """One key: its dotted name, its place in `Config`, and its rules."""
 

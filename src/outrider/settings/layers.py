@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, cast
 
-from outrider.protocol.data import from_json
+from outrider.protocol.data import from_json, frozen
+from outrider.protocol.text import most_alike
 from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule, value_of
 from outrider.settings.quantities import SettingError, number_for
 
@@ -99,7 +99,7 @@ class Origin(StrEnum):
     FLAG = "flag"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layer:
     """Values from one source, by dotted key; `label` names the source."""
 
@@ -112,7 +112,7 @@ class Layer:
         return self.origin is Origin.FLAG or (self.origin is Origin.ENVIRONMENT and name in KEYS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """The effective configuration, with where each value came from and what was ignored."""
 
@@ -135,8 +135,8 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 def _unknown(name: str) -> str:
     """Return the message for a key that doesn't exist, with the nearest one that does."""
     last = {key.rsplit(".", 1)[-1]: key for key in KEYS}
-    near = get_close_matches(name, KEYS, 1, 0.6) or [
-        last[match] for match in get_close_matches(name.rsplit(".", 1)[-1], last, 1, 0.6)
+    near = most_alike(name, KEYS) or [
+        last[match] for match in most_alike(name.rsplit(".", 1)[-1], last)
     ]
     return f"unknown key {name}" + (f"; did you mean {near[0]}?" if near else "")
 

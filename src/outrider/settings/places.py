@@ -116,7 +116,7 @@ def project_config_file(cwd: Path, env: Mapping[str, str]) -> Path | None:
     owners = _owners(cwd)
     for level in project_levels(cwd, env):
         path = level / _PROJECT_CONFIG
-        if os.path.isfile(path) and _belongs(path, owners):
+        if _belongs(path, owners):
             return path
     return None
 

@@ -14,7 +14,7 @@ BYTES = {
     for power, unit in enumerate(("b", *(f"{letter}{ending}" for letter in "kmgt")))
 }
 UNIT_OF_KEY = {"Ms": "ms", "Minutes": "m", "Days": "d"}
-_PART = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]*)", re.ASCII)
+_PART = r"(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]*)"
 
 
 class SettingError(OutriderError, ValueError):
@@ -38,7 +38,7 @@ def number_for(key: str, text: str) -> object:
 
 
 def _read(text: str, units: Mapping[str, int], bare: str, what: str) -> float:
-    parts = _PART.findall(text.lower())
+    parts = re.findall(_PART, text.lower(), re.ASCII)
     whole = "".join(map("".join, parts)) == "".join(text.lower().split())
     # A number without a unit stands alone: what is 30 in `1h30`?
     named = [(number, unit or (bare if len(parts) == 1 else "")) for number, unit in parts]

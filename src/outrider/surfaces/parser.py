@@ -2,11 +2,11 @@
 
 import argparse
 from collections.abc import Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.text import as_sentence, most_alike
 from outrider.settings.quantities import SettingError, milliseconds
 
 _HELP = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28)
@@ -17,8 +17,7 @@ _REQUIRED = "the following arguments are required: "
 def bad_call(message: str, command: str = "") -> Refusal:
     """Return the refusal of a call that can't be understood; it names the help to read."""
     help_command = f"outrider {command} --help" if command else "outrider --help"
-    sentence = message if message.endswith((".", "?")) else f"{message}."
-    return Refusal(ErrorCode.INVALID_INPUT, f"{sentence} Try '{help_command}'.")
+    return Refusal(ErrorCode.INVALID_INPUT, f"{as_sentence(message)} Try '{help_command}'.")
 
 
 def number(given: str) -> int:
@@ -57,7 +56,7 @@ class CommandParser(argparse.ArgumentParser):
             prog=f"outrider {command}",
             description=summary,
             epilog=module.EXAMPLES,
-            formatter_class=_HELP,
+            formatter_class=partial(_HELP, width=80),  # or each argument asks for the terminal's
             allow_abbrev=False,
             add_help=False,
         )
@@ -89,6 +88,7 @@ class CommandParser(argparse.ArgumentParser):
         places = [one for one in self._actions if not one.option_strings]
         names = ((one.nargs, one.metavar or one.dest.upper()) for one in places)
         call = (_HOW_OFTEN.get(str(often), "{}").format(name) for often, name in names)
+        self.formatter_class = _HELP
         self.usage = " ".join([self.prog, *call, "[OPTION …]"])
         return super().format_help()
 
@@ -114,5 +114,5 @@ class CommandParser(argparse.ArgumentParser):
             hint = "; put the task in quotes" if self.command == "run" else ""
             return f"unexpected argument {arguments[0]!r}{hint}"
         name = option.partition("=")[0]
-        near = get_close_matches(name, self.options, 1, 0.6)
+        near = most_alike(name, self.options)
         return f"unknown option {name}" + (f"; did you mean {near[0]}?" if near else "")

@@ -5,10 +5,10 @@ Rows may have what files, models and runs say: every cell is cleaned when it is 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, cast
 
+from outrider.protocol.data import frozen
 from outrider.surfaces.text import as_text, clean_line, fit, pad, width, wrapped
 
 MIN_TEXT_COLUMNS = 16  # with less for the last column, a row is broken into several lines
@@ -17,7 +17,7 @@ Paint = Callable[[str, str | None], str]  # returns a text in a colour, where th
 Cell = list[tuple[str, str | None]]  # the lines of a cell, clean, each with its colour
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """One column: its heading, and what it shows of a row."""
 
@@ -36,7 +36,7 @@ class Column:
         return [(text, "dim" if number else colour) for number, text in enumerate(texts or [""])]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """Rows of one kind."""
 
@@ -86,7 +86,7 @@ class Table:
         ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """Data for programs, and the tables that people see of it on a terminal or in a panel."""
 

@@ -1,29 +1,49 @@
-"""Text that passes `clean` can't control a terminal, whoever wrote it. Pure functions on text."""
+"""Text that passes `clean` controls no terminal and hides nothing. Pure functions on text."""
 
 import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from outrider.protocol.results import WithheldTool
-from outrider.protocol.text import one_line
+from outrider.protocol.text import is_visible, one_line
 
-# All control characters but tab and newline, line separators, and what reorders text (bidi).
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_VISIBLE = {**{code: 0x2400 + code for code in range(0x20)}, 0x7F: 0x2421}
+# What is looked at: neither ASCII nor a letter or digit, unless that is one that can't be seen.
+_UNCOMMON = re.compile(r"[^\w\t\n -~]|[\u115f\u1160\u3164\uffa0]")
+_SHAPING, _SHAPED = "\u200c\u200d\ufe0e\ufe0f", ("Lo", "Mn", "So", "Sk", "Sm", "Cn")
+_SIGNS = "\u2139\u203c\u2049\u3030\u303d"  # emoji that are neither symbols nor ASCII
+_PICTURES = {**{chr(code): chr(0x2400 + code) for code in range(0x20)}, "\x7f": "\u2421"}
 
 
 def clean(text: str) -> str:
-    """Return `text` with every character that could control a terminal as a visible one."""
+    """Return `text` with all that controls a terminal, moves text or can't be seen made visible."""
     unix = text.replace("\r\n", "\n")
-    return _CONTROL.sub(lambda match: chr(_VISIBLE.get(ord(match[0]), 0xFFFD)), unix)
+    return _UNCOMMON.sub(lambda found: _as_it_is(found) or _escaped(found[0]), unix)
 
 
 def escape_json(text: str) -> str:
     """Return JSON text with the same characters escaped. Its meaning stays the same."""
-    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return _UNCOMMON.sub(lambda found: _as_it_is(found) or json.dumps(found[0])[1:-1], text)
+
+
+def _escaped(char: str) -> str:
+    return _PICTURES.get(char) or char.encode("ascii", "backslashreplace").decode()
+
+
+def _as_it_is(found: re.Match[str]) -> str:
+    """Return a character that can be seen, or that shapes others, as joiners do in emoji."""
+    char, at, text = found[0], found.start(), found.string
+    if is_visible(char):
+        return char
+    # After a symbol, or in a script without case: Arabic and Indic words need joiners too.
+    before, after = text[max(at - 1, 0) : at] or " ", text[at + 1 : at + 2]
+    is_symbol = unicodedata.category(before) in _SHAPED and is_visible(before)
+    is_shaped = (is_symbol and not before.isascii()) or before in _SIGNS
+    is_emoji = before + char == "\ufe0f\u200d" or char + after == "\ufe0f\u20e3"
+    return char if is_emoji or (is_shaped and char in _SHAPING) else ""
 
 
 def clean_line(text: str) -> str:
@@ -50,7 +70,7 @@ def width(text: str) -> int:
 
 
 def _columns(char: str) -> int:
-    if unicodedata.combining(char):
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
@@ -61,12 +81,8 @@ def fit(text: str, columns: int) -> str:
 
 
 def _start(text: str, columns: int) -> str:
-    used = 0
-    for number, char in enumerate(text):
-        used += _columns(char)
-        if used > columns:
-            return text[:number]
-    return text
+    used = accumulate(map(_columns, text))
+    return text[: sum(size <= columns for size in used)]
 
 
 def wrapped(text: str, columns: int) -> list[str]:

@@ -19,6 +19,7 @@ from outrider.tools.formatting import error_line
 from outrider.tools.loading import builtin_tools
 from outrider.tools.web.leaks import OutgoingGuard
 from outrider.tools.web.session import WebSession
+from outrider.tools.web.web_search import shown_searches
 
 SEARCH, FETCH = "web_search", "fetch_content"
 MAX_RESULT_BYTES = 16 << 20
@@ -64,6 +65,8 @@ def call_web(tool: str, args: dict[str, Any], config: Config) -> tuple[Envelope,
             pages = web.responses[envelope["data"]["responseId"]]
             came = (page for page in pages if "error" not in page.about)
             text = "\n".join(f"# {one.title or one.url}\n{one.url}\n\n{one.text}\n" for one in came)
+        elif is_success(envelope) and envelope["data"]["responseId"]:
+            text = f"{shown_searches(envelope['data'])}\n\n[read a page: outrider web fetch URL]"
     args, masked = masker.value([args, envelope])[0]
     ActivityLog(state).add(of_call(tool, args, masked))
     return envelope, text

@@ -30,14 +30,15 @@ WORDS = {
 def run_lines(name: str) -> list[str]:
     """Return a run in lines: its task, its steps, then what it said; raises `Refusal`."""
     run = find_run(runs_folder(os.environ), name)
-    steps = [
-        f"· {event_words(event)}"
-        for event in recorded_events(run.folder / SESSION)
-        if event.get("type") == "tool_start"
-    ]
+    steps: list[str] = []
+    with suppress(FileNotFoundError):  # as the run's problem says
+        for event in recorded_events(run.folder / SESSION):
+            if event.get("type") == "tool_start":
+                steps.append(f"· {event_words(event)}")
     task = f"{run.id} · {run.state} · {as_text(run.opening.get('task'))}"
     said = [clean(line.rstrip("\n")) for _, line in numbered_lines(run.folder / OUTPUT)]
-    return [*map(clean_line, (task, *steps)), "", *(said or ["[no output]"])]
+    lacking = [f"[{run.problem}]"] if run.problem else []
+    return [*map(clean_line, (task, *steps)), "", *(said + lacking or ["[no output]"])]
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Self, TypeAlias, cast, get_args
 
 from outrider.testing import wire
@@ -200,6 +201,8 @@ async def _deliver(step: Step, request: ModelRequest, connection: HttpConnection
 
 
 async def _send(reply: Reply, request: ModelRequest, connection: HttpConnection) -> None:
+    if reply.model is not None:
+        request = replace(request, body={**request.body, "model": reply.model})
     connection.begin_chunks("text/event-stream" if request.stream else "application/json")
     connection.chunk(wire.opening(reply, request))
     for piece in wire.pieces(reply, request):

@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "tool_calls"]
 ToolArgs: TypeAlias = Mapping[str, object] | str
 
 __all__ = [
@@ -25,7 +24,8 @@ class Usage:
     cached: int = 0
 
 
-UsageLike: TypeAlias = Usage | tuple[int, int] | tuple[int, int, int]
+UsageLike: TypeAlias = object
+"""A `Usage` or its two or three numbers. All else is sent as it is; with None there is no usage."""
 
 DEFAULT_USAGE = Usage()
 DEFAULT_CHUNK_SIZE = 32
@@ -71,11 +71,14 @@ class Reply:
     usage: UsageLike = DEFAULT_USAGE
     chunk_size: int = DEFAULT_CHUNK_SIZE
     delay: float = 0
-    finish_reason: FinishReason | None = "stop"
+    finish_reason: object = "stop"
+    """Sent as it is, whatever it is; with None the stream never says why it ended."""
     ending: StreamEnd = StreamEnd.FINISHED
     error: HttpResponse | None = None
     max_bytes: int = 0
     """Where it isn't 0, the text is repeated until so much was sent."""
+    model: str | None = None
+    """The model that the reply says it is from; None for the one that was asked for."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a reply that can't be streamed."""
@@ -93,13 +96,15 @@ def answer(
     usage: UsageLike = DEFAULT_USAGE,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
     delay: float = 0,
-    finish_reason: FinishReason | None = "stop",
+    finish_reason: object = "stop",
+    model: str | None = None,
 ) -> Reply:
     """Text in chunks of `chunk_size` characters, `delay` seconds apart.
 
-    With `finish_reason=None` the stream ends properly but never says why.
+    With `finish_reason=None` the stream ends properly but never says why. `model` says that
+    another model has answered.
     """
-    return Reply(text, "", (), usage, chunk_size, delay, finish_reason)
+    return Reply(text, "", (), usage, chunk_size, delay, finish_reason, model=model)
 
 
 def empty(*, usage: UsageLike = DEFAULT_USAGE) -> Reply:
@@ -119,10 +124,11 @@ def tool_call(
     id: str | None = None,  # noqa: A002 - the wire format's own word
     text: str = "",
     usage: UsageLike = DEFAULT_USAGE,
+    finish_reason: object = "tool_calls",
 ) -> Reply:
     """One tool call; `args` given as text are sent unchanged, malformed or not."""
     call = ToolCall(name, args if isinstance(args, str) else json.dumps(args), id)
-    return Reply(text, calls=(call,), usage=usage, chunk_size=8, finish_reason="tool_calls")
+    return Reply(text, calls=(call,), usage=usage, chunk_size=8, finish_reason=finish_reason)
 
 
 def tool_calls(
@@ -130,7 +136,7 @@ def tool_calls(
     *,
     text: str = "",
     usage: UsageLike = DEFAULT_USAGE,
-    finish_reason: FinishReason | None = "tool_calls",
+    finish_reason: object = "tool_calls",
 ) -> Reply:
     """Several tool calls in one turn, each a `tool_call(...)` or a pair of name and arguments."""
     parts = [tool_call(*call) if isinstance(call, tuple) else call for call in calls]

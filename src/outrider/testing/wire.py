@@ -146,13 +146,13 @@ def _events(reply: Reply, request: ModelRequest) -> Iterator[bytes]:
 
 
 def _finish(reply: Reply, request: ModelRequest) -> bytes:
-    finish = _delta(request, {}, reply.finish_reason) if reply.finish_reason else b""
-    if not request.include_usage:
+    finish = b"" if reply.finish_reason is None else _delta(request, {}, reply.finish_reason)
+    if not request.include_usage or reply.usage is None:
         return finish + _DONE
     return finish + _chunk(request, {"choices": [], "usage": _usage(reply.usage)}) + _DONE
 
 
-def _delta(request: ModelRequest, delta: Json, finish_reason: str | None = None) -> bytes:
+def _delta(request: ModelRequest, delta: Json, finish_reason: object = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
     return _chunk(request, {"choices": [choice]})
 
@@ -179,8 +179,10 @@ def _call(call: ToolCall, request: ModelRequest, index: int, arguments: str) -> 
     }
 
 
-def _usage(given: UsageLike) -> Json:
-    usage = given if isinstance(given, Usage) else Usage(*given)
+def _usage(given: UsageLike) -> object:
+    usage = Usage(*cast("tuple[int, ...]", given)) if isinstance(given, tuple) else given
+    if not isinstance(usage, Usage):
+        return usage
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,

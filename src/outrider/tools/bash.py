@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from outrider.processes.keeper import RUN, STOP
 from outrider.processes.keeper_link import CommandResult, KeeperLink
+from outrider.protocol.text import SEQUENCE
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
 
 MAX_TIMEOUT_MS = 3_600_000
@@ -28,13 +29,7 @@ _MAX_PIPE_BYTES = 1 << 20
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 _UNWANTED = {"BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS"}
 # What has no width is left: a command may be run to see what is in a file, as `read` shows it.
-_UNSHOWN = re.compile(
-    r"\x1b(?:"
-    r"\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor moves
-    r"|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)"  # titles, links, device strings
-    r"|[ -/]*[0-~])"  # the short ones
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?=\n)"
-)
+_UNSHOWN = re.compile(rf"{SEQUENCE}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?=\n)")
 
 # The loop of the shell: it is told to run a command and answers on 3, commands print on 4.
 # One line, so that a shell's messages count the lines of the command and not those of the loop.

@@ -8,7 +8,8 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
-from outrider.protocol.envelope import Envelope, Meta, build_meta, is_success
+from outrider.protocol.data import frozen
+from outrider.protocol.envelope import Envelope, Meta, build_meta
 from outrider.protocol.receipt import Effects, Receipt
 from outrider.schemas.arguments import CallArguments, read_arguments
 from outrider.schemas.output_schema import CompiledSchema, load_schema
@@ -28,7 +29,7 @@ OWN_TIMEOUT_SECONDS = 15.0
 """How much later the executor steps in where a tool keeps its deadline itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolOutcome:
     """The result of a call."""
 
@@ -123,7 +124,7 @@ class ToolExecutor:
         except Exception as fault:
             envelope = envelope_of_fault(fault)
         effects = call.context.effects.effects()
-        self.receipt.add(effects, failed=not is_success(envelope))
+        self.receipt.add(call.name, effects, envelope)
         try:
             return self._outcome(call, envelope, effects)
         except Exception as fault:  # a mask or a disk that fails: nothing unmasked may pass

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from outrider.protocol.data import frozen
 from outrider.protocol.envelope import is_success, meaning_of
 from outrider.protocol.jsonl import encode
 from outrider.protocol.text import one_line
@@ -20,7 +20,7 @@ Form = Callable[[Any, Arguments], str]
 """A text made of an envelope's data and the arguments of the call."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Formatter:
     """How one tool's data reads; what it leaves out or gets wrong takes the default form."""
 

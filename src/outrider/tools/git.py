@@ -8,14 +8,17 @@ here: they are read through the workspace, credential files are left out, and li
 """
 
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from difflib import SequenceMatcher, unified_diff
 from itertools import chain, islice
 from typing import Annotated, Literal
 
 from outrider.processes.foreign_program import run_program
+from outrider.protocol.data import frozen
 from outrider.settings.places import git_root
 from outrider.tools import ToolCode, ToolContext, ToolFault, tool
 from outrider.workspaces.names import shown_name
@@ -31,6 +34,7 @@ MAX_EQUAL_PAIRS = 3_000_000
 """How many pairs of equal lines two files may have: comparing them takes longer with each."""
 _COMMIT = "--format=commit %H%nAuthor: %an <%ae>%nDate: %aI%n%n%B"
 _NEVER_READ = ("hooks", "lfs", "annex", "modules", "worktrees")
+_READ_KINDS = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFSOCK)  # git can't wait at a socket
 # These win over the repository's own settings, as do empty ones for each filter. The user's own
 # stay, `safe.directory` among them.
 _SETTINGS = (
@@ -80,7 +84,7 @@ def git(
     return "\n".join([*shown[:most], cut] if len(shown) > most else shown)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Repository:
     """The repository around the working tree, and git, which is run on it."""
 
@@ -164,7 +168,8 @@ def _open_repository(context: ToolContext) -> _Repository:
         raise ToolFault(ToolCode.NOT_AVAILABLE, "git is not installed")
     repository = _Repository(context, str(found), program)
     if leads := _leading_out(repository.root):
-        raise ToolFault(ToolCode.DENIED, f"{shown_name(leads)} leads out of the working tree")
+        why = "is a link, a pipe or a device, or leads out of the tree: git isn't run on it"
+        raise ToolFault(ToolCode.DENIED, f"{shown_name(leads)} {why}")
     names = repository.run("config", "--list", "--name-only", "--null").decode().split("\0")
     filters = {name.rpartition(".")[0] for name in names if name.startswith("filter.")}
     if any("=" in name for name in filters):  # it couldn't be overruled
@@ -174,12 +179,12 @@ def _open_repository(context: ToolContext) -> _Repository:
 
 
 def _leading_out(root: str) -> str | None:
-    """Return what would have git read elsewhere: a link, or a file that names another folder.
+    """Return what has git read elsewhere, or wait: a link, a pipe, a file that names a folder.
 
     A linked worktree may: its repository, which the tree can't have written, names it too.
     """
     link = folder = os.path.join(root, ".git")
-    if os.path.isfile(link):
+    if not os.path.isdir(link):
         named = _first_line(link).removeprefix("gitdir:").strip()
         folder = os.path.realpath(os.path.join(root, named))
         if not folder.startswith(f"{root}/"):
@@ -188,8 +193,10 @@ def _leading_out(root: str) -> str | None:
     for above, folders, files in os.walk(folder):
         folders[:] = [one for one in folders if above != folder or one not in _NEVER_READ]
         for path in (above, *(os.path.join(above, name) for name in (*folders, *files))):
-            if os.path.islink(path) or path.endswith(("/commondir", "/alternates")):
-                return path
+            with suppress(FileNotFoundError):
+                kind = stat.S_IFMT(os.lstat(path).st_mode)
+                if kind not in _READ_KINDS or path.endswith(("/commondir", "/alternates")):
+                    return path
     return None
 
 

@@ -3,10 +3,11 @@
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, Protocol, TypeVar, cast
 
+from outrider.protocol.data import frozen
 from outrider.protocol.tool_catalogue import CATALOGUE, CatalogueEntry
 from outrider.tools.context import ChildSession, ToolContext
 from outrider.tools.formatting import Formatter, Keep
@@ -32,7 +33,7 @@ class ToolSession(ChildSession, Protocol):
 SessionFactory = Callable[[ToolContext], Awaitable[ToolSession]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tool:
     """One thing that a child can do, as models and the executor see it."""
 

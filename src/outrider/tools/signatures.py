@@ -8,7 +8,6 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
@@ -22,7 +21,7 @@ from typing import (
     is_typeddict,
 )
 
-from outrider.protocol.data import camel
+from outrider.protocol.data import camel, frozen
 from outrider.protocol.text import one_line
 from outrider.tools.context import ToolContext
 
@@ -35,7 +34,7 @@ _SCALARS: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", floa
 _UNIONS = (Union, types.UnionType)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature:
     """How the JSON arguments of a call reach a function's parameters."""
 
@@ -140,8 +139,6 @@ def _plain_schema(hint: Any) -> Schema:
         if not all(isinstance(note, str | Mapping) for note in arguments[1:]):
             raise LookupError(hint)
         return _plain_schema(arguments[0]) | _keywords(arguments[1:])
-    if origin in _UNIONS:
-        return {"anyOf": [_plain_schema(part) for part in arguments]}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin in (Required, NotRequired):

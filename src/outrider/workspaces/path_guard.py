@@ -8,8 +8,8 @@ is opened by `opening`, which a link put there later can't lead astray, and writ
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from outrider.protocol.data import frozen
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces import atomic_replace, credentials, opening
 from outrider.workspaces.names import folded, shown_name, undisguised, unescaped
@@ -21,7 +21,7 @@ _KERNEL_FOLDERS = ("/proc", "/sys")
 _NEVER_WRITTEN = {".git": "git's own folder", ".outrider": "this runtime's configuration"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workspace:
     """The folder itself, and the roots beside it that the user allows."""
 

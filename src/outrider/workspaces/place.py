@@ -6,7 +6,8 @@ may be used, and hands that back.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from outrider.protocol.data import frozen
 
 MAX_CONTENT_BYTES = 16 * 1024 * 1024
 """The largest file whose content `Workspace.replace` hands over."""
@@ -14,7 +15,7 @@ TEMPORARY_PREFIX = ".outrider-temporary-"
 """What the names of files that are being written start with; searches and listings skip them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A path that was decided on: a root, and the names below it, free of links."""
 
@@ -30,7 +31,7 @@ class Place:
         return os.path.join(self.root, *self.parts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FolderEntry:
     """One entry of a folder: its kind, a plain file's size, a link's target."""
 
@@ -42,7 +43,7 @@ class FolderEntry:
     """Why nothing more is known of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileVersion:
     """A file as it was: its SHA-256, and its content unless that is too large."""
 

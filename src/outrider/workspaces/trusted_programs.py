@@ -9,9 +9,9 @@ import shutil
 import site
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from outrider.protocol.data import frozen
 from outrider.settings.places import project_root
 from outrider.workspaces.path_guard import containing
 
@@ -21,7 +21,7 @@ _LEADING = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "NODE_PATH", "NODE_OPTI
 _QUIET = {"PYTHONSAFEPATH": "1", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustedPrograms:
     """Where programs are looked for; nothing of an untrusted tree counts."""
 

@@ -2,10 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from outrider.models.embedded.task import Task
+from outrider.protocol.data import frozen
+from outrider.protocol.text import one_line
+
 MAX_SENTENCE = 160
+MAX_REASON = 300
 _LINES_BEFORE = 2
 _LINES_AFTER = 7
 _TEST = re.compile(r"(^|[/._-])(tests?|specs?|__tests__)([/._-]|$)|[a-z]Tests?\.")
@@ -14,7 +19,7 @@ _COMMENT = re.compile(r"\s*(#(?!\[)|//|/\*|\*|--)")
 _DOCSTRING = re.compile(r"\s*[rR]?(\"\"\"|''')")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedCall:
     """One tool call, to make or made, with the data that came back or what went wrong."""
 
@@ -24,7 +29,7 @@ class PlannedCall:
     fault: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """A place that answers, with the lines around it that were seen."""
 
@@ -74,6 +79,17 @@ class Finding:
             said.insert(0, self.lines[number])
             number -= 1
         return said
+
+
+def unsearched(task: Task, made: Sequence[PlannedCall]) -> str | None:
+    """Return why the answer would rest on nothing; None where something was looked through."""
+    web = [[call for call in made if call.name == name] for name in ("web_search", "fetch_content")]
+    ranked = [call for call in made if "about" in call.arguments and not task.changes]
+    kinds = list(filter(None, (*web, ranked))) or [list(made)]
+    failed = [kind[0].fault for kind in kinds if kind and all(call.fault for call in kind)]
+    if not made and (task.urls or task.about.strip()):
+        failed = ["there is no tool to search with, or nothing left of the budget"]
+    return one_line(failed[0] or "", MAX_REASON) if failed else None
 
 
 def findings(made: Sequence[PlannedCall]) -> list[Finding]:

@@ -5,11 +5,11 @@ For a schema that requires a value that isn't one of these there is no report at
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from outrider.models.embedded.evidence import Finding
 from outrider.models.embedded.report import ABOUT
+from outrider.protocol.data import frozen
 
 _MAX_DEPTH = 6
 _PATH = re.compile(r"(file|path|filename|filepath|location|source|module)s?", re.IGNORECASE)
@@ -39,7 +39,7 @@ def fill_report(schema: Mapping[str, Any], findings: list[Finding]) -> dict[str,
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Filler:
     _root: Mapping[str, Any]
     _findings: list[Finding]

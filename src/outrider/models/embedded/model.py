@@ -4,37 +4,29 @@ It decides each turn from the conversation alone. What files say is only ever qu
 """
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelResponse,
-    TextPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-from pydantic_ai.models import (
-    CompletedStreamedResponse,
-    Model,
-    ModelRequestParameters,
-    StreamedResponse,
-)
-from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext, ToolDefinition
-from pydantic_ai.usage import RequestUsage
-
+from outrider.models.counting import texts_of
 from outrider.models.embedded.evidence import PlannedCall, findings
 from outrider.models.embedded.filling import fill_report
 from outrider.models.embedded.planning import next_calls
-from outrider.models.embedded.report import ABOUT, embedded_report
+from outrider.models.embedded.report import ABOUT, Unanswered, embedded_report
 from outrider.models.embedded.task import understand
+from outrider.models.endings import StopReason
 from outrider.models.known_providers import EMBEDDED
+from outrider.models.messages import (
+    CallResult,
+    Message,
+    ModelAnswer,
+    ModelCall,
+    OfferedTool,
+    UserPrompt,
+)
 from outrider.protocol.envelope import is_success
 from outrider.protocol.tool_catalogue import REPORT_BACK, SUBAGENT
+from outrider.protocol.usage import estimated_tokens
 
 NO_CODE = (
     "There is no code in this folder, so there is nothing to look up. The embedded model finds and "
@@ -48,18 +40,16 @@ Said = str | list[PlannedCall]
 """A report, or the tool calls that come before it."""
 
 
-def respond(
-    messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition], agent: str = ""
-) -> Said:
+def respond(messages: Sequence[Message], tools: Sequence[OfferedTool], agent: str = "") -> Said:
     """Return the tool calls to make next, or the report that ends the task."""
-    schemas = {tool.name: tool.parameters_json_schema for tool in tools}
+    schemas = {tool.name: tool.parameters for tool in tools}
     # A prompt that follows an answer is a new question, unless it asks for the report again.
     messages = messages if REPORT_BACK in schemas else _last_turn(messages)
     prompts, made = _conversation(messages)
     if SUBAGENT in schemas:
         return _delegated("".join(prompts[:1]), made, schemas[SUBAGENT])
     task = understand("".join(prompts[:1]), agent)
-    rounds = sum(isinstance(message, ModelResponse) for message in messages)
+    rounds = sum(isinstance(message, ModelAnswer) for message in messages)
     asked_again = len(prompts) > 1
     if not asked_again and (calls := next_calls(task, made, rounds, frozenset(schemas))):
         return calls
@@ -84,32 +74,31 @@ def _delegated(prompt: str, made: Sequence[PlannedCall], schema: Mapping[str, An
         agent = role if role in named else "explorer"
         return [PlannedCall(SUBAGENT, {"agent": agent, "task": prompt})]
     if last.data is None:
-        return f"The question couldn't be delegated. {last.fault}"
+        return Unanswered(f"The question couldn't be delegated. {last.fault}")
     told = last.data
     said = f"I delegated this to `{told['agent']}` (run {told['runId']}). Its report:"
     return f"{said}\n\n{told['text']}\n"
 
 
-def _last_turn(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
-    """Return what came since the user last spoke; behind tool results, a prompt is the child's."""
-    firsts = [next(iter(message.parts), None) for message in messages]
-    begins = [i for i, part in enumerate(firsts) if isinstance(part, UserPromptPart)]
-    return messages[begins[-1] if begins else 0 :]
+def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return what came since the user last spoke."""
+    asked = [i for i, one in enumerate(messages) if isinstance(one, UserPrompt) and not one.is_ours]
+    return messages[asked[-1] if asked else 0 :]
 
 
-def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[PlannedCall]]:
+def _conversation(messages: Sequence[Message]) -> tuple[list[str], list[PlannedCall]]:
     """Return what the user said, and the tool calls with the data of their results."""
     prompts: list[str] = []
     calls: dict[str, PlannedCall] = {}
     made: list[PlannedCall] = []
-    for part in (part for message in messages for part in message.parts):
-        if isinstance(part, UserPromptPart):
-            prompts.append(part.content if isinstance(part.content, str) else "")
-        elif isinstance(part, ToolCallPart):
-            calls[part.tool_call_id] = PlannedCall(part.tool_name, part.args_as_dict())
-        elif isinstance(part, ToolReturnPart) and part.tool_call_id in calls:
-            call = calls[part.tool_call_id]
-            envelope: dict[str, Any] = part.metadata or {}
+    for message in messages:
+        if isinstance(message, UserPrompt):
+            prompts.append(message.text)
+        elif isinstance(message, ModelAnswer):
+            calls |= {call.id: PlannedCall(call.name, call.arguments) for call in message.calls}
+        elif isinstance(message, CallResult) and message.id in calls:
+            call = calls[message.id]
+            envelope: Mapping[str, Any] = message.envelope or {}
             if is_success(envelope):
                 made.append(replace(call, data=envelope.get("data")))
             else:
@@ -117,63 +106,36 @@ def _conversation(messages: Sequence[ModelMessage]) -> tuple[list[str], list[Pla
     return prompts, made
 
 
-class EmbeddedModel(Model[None]):
+class EmbeddedModel:
     """Finds and quotes; the agent's name says what kind of report is wanted."""
 
+    name = provider = EMBEDDED
+    base_url = None
+    takes_schema = False
+
     def __init__(self, agent: str = "") -> None:
-        super().__init__()
         self._agent = agent
 
-    @property
-    def model_name(self) -> str:
-        """The name in results and events."""
-        return EMBEDDED
-
-    @property
-    def system(self) -> str:
-        """The provider's name."""
-        return EMBEDDED
-
-    async def request(
+    async def stream(
         self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Return the answer."""
-        said = respond(messages, model_request_parameters.function_tools, self._agent)
-        turn = sum(isinstance(message, ModelResponse) for message in messages) + 1
-        calls = [
-            ToolCallPart(call.name, dict(call.arguments), f"{EMBEDDED}-{turn}-{number}")
-            for number, call in enumerate([] if isinstance(said, str) else said, 1)
+        messages: Sequence[Message],
+        tools: Sequence[OfferedTool],
+        schema: Any,
+        answer: ModelAnswer,
+    ) -> AsyncIterator[str]:
+        """Yield the answer in one piece; see `ChatModel`."""
+        said = respond(messages, tools, self._agent)
+        turn = sum(isinstance(message, ModelAnswer) for message in messages) + 1
+        text, calls = (said, []) if isinstance(said, str) else ("", said)
+        answer.provider = answer.model = EMBEDDED
+        answer.calls = [
+            ModelCall(f"{EMBEDDED}-{turn}-{number}", call.name, dict(call.arguments))
+            for number, call in enumerate(calls, 1)
         ]
-        read = sum(_size(part) for message in messages for part in message.parts)
-        written = len(said) if isinstance(said, str) else sum(len(str(call)) for call in said)
-        return ModelResponse(
-            [TextPart(said)] if isinstance(said, str) else calls,
-            # Tokens are estimated as characters / 4.
-            usage=RequestUsage(input_tokens=read // 4, output_tokens=written // 4 + 1),
-            model_name=EMBEDDED,
-            provider_name=EMBEDDED,
-            finish_reason="tool_call" if calls else "stop",
-        )
-
-    @asynccontextmanager
-    async def request_stream(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-        run_context: RunContext[Any] | None = None,
-    ) -> AsyncGenerator[StreamedResponse]:
-        """Yield the answer as a stream that has it all in one piece."""
-        response = await self.request(messages, model_settings, model_request_parameters)
-        yield CompletedStreamedResponse(
-            response, model_request_parameters=model_request_parameters, replay_events=True
-        )
-
-
-def _size(part: object) -> int:
-    is_call = isinstance(part, ToolCallPart)
-    text = part.args_as_json_str() if is_call else getattr(part, "content", None)
-    return len(text) if isinstance(text, str) else 0
+        ending = StopReason.CALLED if calls else StopReason.DONE
+        if isinstance(said, Unanswered):
+            answer.failure, ending = said.partition("\n")[0], StopReason.FAILED
+        answer.endings = [str(ending)]
+        written = estimated_tokens(text, *texts_of([answer]))
+        answer.tokens = (estimated_tokens(*texts_of(messages)), written, 0, 0)
+        yield text

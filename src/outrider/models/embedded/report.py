@@ -25,17 +25,26 @@ _MAX_LISTING = 30
 Place = tuple[str, int, str]
 
 
+class Unanswered(str):
+    """A report that answers nothing; its first line says why."""
+
+
 def embedded_report(task: Task, made: Sequence[PlannedCall]) -> str:
-    """Return the whole report, in Markdown."""
-    sections = [_NOT_DONE.format(what=task.cannot)] if task.cannot else []
-    if task.role == "researcher":
+    """Return the whole report, in Markdown; an `Unanswered` one where nothing was searched."""
+    reason = evidence.unsearched(task, made)
+    sections = [f"I could not search: {reason}"] if reason else []
+    sections += [_NOT_DONE.format(what=task.cannot)] if task.cannot else []
+    if reason:
+        sections += _contents(made)
+    elif task.role == "researcher":
         sections += _from_pages(task, made)
     elif task.changes or evidence.findings(made):
         sections += _from_files(task, made)
     else:
         sections += _nothing(made)
     method = "\n".join(_method(made)) or "- called no tool"
-    return "\n\n".join([*sections, f"---\n\n## How this was found\n\n{method}", ABOUT]) + "\n"
+    sections += [f"---\n\n## How this was found\n\n{method}", ABOUT]
+    return (Unanswered if reason else str)("\n\n".join(sections) + "\n")
 
 
 def _from_files(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
@@ -78,7 +87,7 @@ def _from_pages(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
             scored.append((-len(own & words) - 1 / (place + 2), place, sentence, page["url"]))
     best = sorted(one for one in scored if one[0] <= -1)[:_MAX_SENTENCES]
     if not best:
-        yield "Found no page that answers this." if pages or made else "There is no web tool."
+        yield "Found no page that answers this."
     yield from (f"- {code(sentence)} ({url})" for _, _, sentence, url in best)
     failed = [f"- {page['url']}: {page['error']}" for page in pages if page.get("error")]
     if failed:
@@ -104,16 +113,18 @@ def _listed(title: str, rows: Sequence[Place]) -> Iterator[str]:
 
 
 def _nothing(made: Sequence[PlannedCall]) -> Iterator[str]:
-    """Yield what can be said where no place was found: what the folder shows of itself."""
+    """Yield what can be said where no place was found."""
     searched = [call for call in made if call.name == "find" and "about" in call.arguments]
-    if faults := [call.fault for call in searched if call.fault]:
-        yield f"Nothing could be searched: {faults[0]}"
-    elif not searched:
-        yield "Nothing was searched: there is no task, or no tool to search with."
+    if not searched:
+        yield "Nothing was searched: there is no task."
     elif searched[0].data["words"]:
         yield f"Nothing was found for this task in {searched[0].data['files']:,} files."
     else:
         yield "The task has no word to search for."
+    yield from _contents(made)
+
+
+def _contents(made: Sequence[PlannedCall]) -> Iterator[str]:
     shown = [call for call in made if call.name in ("read", "ls") and call.data]
     yield from ["What the folder contains:"] if shown else []
     for call in shown:

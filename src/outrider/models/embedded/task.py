@@ -1,8 +1,9 @@
 """What a task asks for: in which role, about what, and what of it can't be done here."""
 
 import re
-from dataclasses import dataclass
 from typing import Literal, cast, get_args
+
+from outrider.protocol.data import frozen
 
 Role = Literal["explorer", "reviewer", "tester", "implementer", "researcher"]
 MAX_QUESTION = 20_000
@@ -30,7 +31,7 @@ _PATH = re.compile(r"[\w./-]*\w\.[A-Za-z]\w{0,5}\b")
 _USES = re.compile(r"\b(uses?|used|using|calls?|called|callers?|references?|depends?)\b|引用|调用")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """A task as the embedded model understands it."""
 

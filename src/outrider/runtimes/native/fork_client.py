@@ -1,7 +1,8 @@
 """The client of the fork server: a child in milliseconds, or, in any doubt, none from here.
 
-A host has a fork server of its own, which lives as long as it does. One-shot commands share one
-of the user's, found by a socket that is named after the exact code and interpreter.
+A host has fork servers of its own, which live as long as it does. One-shot commands share the
+user's, found by a socket that is named after the exact code and interpreter. Each has loaded what
+one kind of model needs: its children hold no page of another provider's SDK.
 """
 
 import asyncio
@@ -49,13 +50,14 @@ _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 
 class HostedForkServer:
-    """The fork server of this host: started when first needed, replaced when it dies.
+    """One fork server of this host: started when first needed, replaced when it dies.
 
     It is replaced too when its code or its surroundings are no longer what a cold child would
     get. Settings don't matter for that: they come with each brief.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loads: str) -> None:
+        self._loads = loads
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
@@ -70,7 +72,7 @@ class HostedForkServer:
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
         """Start a child; raises `StartFailed` or `OSError` while there is nothing to fork from."""
         here = self._looked_around()
-        return await _start(self._connected(brief.provider, here), brief, env, here)
+        return await _start(self._connected(here), brief, env, here)
 
     def _looked_around(self) -> str:
         """Return this thread's surroundings; for children started in one go we look once."""
@@ -80,7 +82,7 @@ class HostedForkServer:
             self._around = around = thread, now, surroundings()
         return around[2]
 
-    def _connected(self, provider: str, here: str) -> socket.socket:
+    def _connected(self, here: str) -> socket.socket:
         outdated = self._is_outdated(here)  # not under the lock: it looks at many files
         with self._lock:
             if self._process is not None and (code := self._process.poll()) is not None:
@@ -90,7 +92,7 @@ class HostedForkServer:
             if outdated:
                 self._end()
             if self._connection is None:
-                self._connection = self._begin(provider, here)
+                self._connection = self._begin(here)
             if not self._ready:
                 with suppress(BlockingIOError):
                     self._ready = self._connection.recv(16, socket.MSG_DONTWAIT) == READY
@@ -107,7 +109,7 @@ class HostedForkServer:
         self._looked_at = now
         return self._identity != code_identity()
 
-    def _begin(self, provider: str, here: str) -> socket.socket:
+    def _begin(self, here: str) -> socket.socket:
         if self._failed_starts >= MAX_FAILED_STARTS:
             raise StartFailed("No fork server gets ready here.")
         self._identity, self._surroundings = code_identity(), here
@@ -116,17 +118,17 @@ class HostedForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                self._process = _spawn("host", theirs.fileno(), provider)
+                self._process = _spawn("host", theirs.fileno(), self._loads)
             except OSError:
                 ours.close()
                 raise
         return ours
 
-    async def ready(self, provider: str) -> bool:
+    async def ready(self) -> bool:
         """Return whether it got ready; waits until that is known."""
         while True:
             with suppress(StartFailed, OSError):
-                self._connected(provider, surroundings())
+                self._connected(surroundings())
                 return True
             if self._process is None or self._process.poll() is not None:
                 return False
@@ -159,20 +161,28 @@ class HostedForkServer:
         self._connection, self._process, self._lock = None, None, threading.Lock()
 
 
-_hosted = HostedForkServer()
-atexit.register(_hosted.kill)
-os.register_at_fork(after_in_child=_hosted.forget)
+_hosted: dict[str, HostedForkServer] = {}
 
 
-def hosted_fork_server() -> HostedForkServer:
-    """Return the fork server of this process, which ends with it."""
-    return _hosted
+def hosted_fork_server(loads: str) -> HostedForkServer:
+    """Return this process's fork server for models that need this loaded; it ends with us."""
+    return _hosted.setdefault(loads, HostedForkServer(loads))
+
+
+@atexit.register
+def end_fork_servers() -> None:
+    """End the fork servers of this process; their children run on."""
+    for server in list(_hosted.values()):
+        server.kill()
+
+
+os.register_at_fork(after_in_child=lambda: [server.forget() for server in _hosted.values()])
 
 
 class UserForkServer:
-    """The user's fork server, which commands leave behind for the next one.
+    """The user's fork servers, which commands leave behind for the next one.
 
-    There is one for each surroundings: a fork can't take on another's.
+    There is one for each surroundings, which a fork can't take on, and each kind of model.
     """
 
     def __init__(self, env: Mapping[str, str], minutes: int) -> None:
@@ -180,8 +190,8 @@ class UserForkServer:
         """The process id of the fork server that was last met."""
         self._env = env
         self._here = surroundings()
-        self._code = f"warm-{code_identity()}"
-        self._name = f"{self._code}-{self._here[:8]}.sock"
+        self._code = f"warm-{code_identity()}-"
+        self._ours = f"{self._code}{self._here[:8]}-"
         self._minutes = minutes
 
     async def start_child(self, brief: Brief, env: Mapping[str, str]) -> Links:
@@ -189,24 +199,20 @@ class UserForkServer:
         if may_be_confined():  # and the command that left the fork server behind was not
             raise StartFailed("This process may be confined.")
         try:
-            connection = self._connect()
+            connection = self._connect(f"{self._ours}{brief.loads}.sock")
         except OSError:
-            self._begin(brief.provider)
+            self._begin(brief.loads)
             raise
         with connection:
             return await _start(connection, brief, env, self._here)
 
-    def status(self) -> dict[str, Any] | None:
-        """Return what the fork server says of itself; None where there is none."""
-        return json.loads(answer) if (answer := self._ask(STATUS)) else None
+    def status(self) -> list[dict[str, Any]]:
+        """Return what each fork server in these surroundings says of itself."""
+        return [json.loads(answer) for answer in self._ask(STATUS, self._ours)]
 
     def stop(self) -> bool:
         """End the user's fork servers in all surroundings; return whether there was one."""
-        names: list[str] = []
-        with suppress(OSError), _folder(self._env) as folder:
-            names = [name for name in os.listdir(folder) if name.endswith(".sock")]
-        answers = [self._ask(STOP, name) for name in names if name.startswith(self._code)]
-        return any(answers)
+        return bool(self._ask(STOP, self._code))
 
     def kill(self) -> None:
         """End the fork server that was last met, and doesn't answer."""
@@ -214,20 +220,26 @@ class UserForkServer:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
-    def _ask(self, question: bytes, name: str | None = None) -> bytes | None:
-        with suppress(OSError), self._connect(name) as connection:
-            connection.settimeout(MAX_ANSWER_SECONDS)
-            connection.send(question)
-            return connection.recv(MAX_PACKET_BYTES)
-        return None
+    def _ask(self, question: bytes, prefix: str) -> list[bytes]:
+        """Return the answers of the fork servers whose names begin with this."""
+        names: list[str] = []
+        with suppress(OSError), _folder(self._env) as folder:
+            names = [name for name in sorted(os.listdir(folder)) if name.startswith(prefix)]
+        answers: list[bytes] = []
+        for name in names:  # a lock's refuses, as no socket is there
+            with suppress(OSError), self._connect(name) as connection:
+                connection.settimeout(MAX_ANSWER_SECONDS)
+                connection.send(question)
+                answers.append(connection.recv(MAX_PACKET_BYTES))
+        return [answer for answer in answers if answer]
 
-    def _connect(self, name: str | None = None) -> socket.socket:
+    def _connect(self, name: str) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             connection.setblocking(False)  # one that is stopped accepts nobody
             with _folder(self._env) as folder:
                 # The kernel takes no socket's path of more than 107 bytes, and this one is short.
-                connection.connect(f"/proc/self/fd/{folder}/{name or self._name}")
+                connection.connect(f"/proc/self/fd/{folder}/{name}")
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             self.pid, uid, _ = struct.unpack("3i", credentials)
             if uid != os.getuid():
@@ -237,14 +249,15 @@ class UserForkServer:
             raise
         return connection
 
-    def _begin(self, provider: str) -> None:
+    def _begin(self, loads: str) -> None:
         """Start a fork server, unless there is one: it holds the lock for as long as it lives."""
+        name = f"{self._ours}{loads}.sock"
         with suppress(OSError), _folder(self._env, make=True) as folder:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-            lock = os.open(f"{self._name}.lock", flags, 0o600, dir_fd=folder)
+            lock = os.open(f"{name}.lock", flags, 0o600, dir_fd=folder)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                arguments = (self._name, str(self._minutes), provider)
+                arguments = (name, str(self._minutes), loads)
                 _spawn("user", lock, *arguments, cwd=f"/proc/self/fd/{folder}")
             finally:
                 os.close(lock)
@@ -256,7 +269,7 @@ async def _start(
     """Hand the other ends of a child's links to a fork server; raises `StartFailed`."""
     begun = time.monotonic()
     deadline_ms = round(begun * 1000) + brief.timeout_ms
-    request = StartRequest(deadline_ms, here, brief.provider).to_bytes()
+    request = StartRequest(deadline_ms, here).to_bytes()
     start = start_line(Start(brief, dict(env), begun))
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 

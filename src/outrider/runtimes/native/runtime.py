@@ -53,7 +53,7 @@ class NativeRuntime:
         from outrider.runtimes.native import fork_client
 
         try:
-            server = fork_client.hosted_fork_server()
+            server = fork_client.hosted_fork_server(brief.loads)
             if self._one_shot:
                 server = fork_client.UserForkServer(self._env, self._keep_minutes)
             links = await server.start_child(brief, environment)

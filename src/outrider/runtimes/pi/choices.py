@@ -18,7 +18,8 @@ from outrider.protocol.data import member
 from outrider.protocol.results import WithheldTool
 from outrider.settings.places import home
 
-INSTALL = "npm install -g @earendil-works/pi-coding-agent"
+INSTALL = "npm install -g @earendil-works/pi-coding-agent@0.87.1"
+"""With a version: the newest one on npm may be one that can't be installed."""
 TOOLS = ("read", "grep", "find", "ls", "edit", "write", "bash")
 TRUST_VERSION = [0, 79]
 """Since then pi can be told to pass over what a repository sets."""

@@ -6,30 +6,29 @@ piece all that came before it. What is read here both of them have.
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import reduce
 from typing import Any, cast
 
+from outrider.models.endings import CUT, EMPTY, StopReason, answer_in, stop_reason
 from outrider.protocol import events as ours, jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.budget import Budget
-from outrider.protocol.data import member
+from outrider.protocol.data import as_list, member
 from outrider.protocol.envelope import ToolCode, build_error_response, build_success_response
 from outrider.protocol.outcomes import FailureKind, Outcome
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
-from outrider.protocol.usage import Usage
-from outrider.schemas.values import is_array
+from outrider.protocol.usage import Usage, counted_usage, estimated_tokens, is_count
 
 MAX_ERROR = 2_000
+MAX_REASON = 100
 TOOL_TIMEOUT_SECONDS = 120.0
 """How long a tool without a timeout of its own may be silent and still count as at work."""
-EMPTY = "The model's answer is empty."
-CUT = "The model's answer was cut at its token limit."
-FAILED = "The model's provider failed; pi doesn't say why."
+FAILED = "The model's provider failed; pi doesn't say why (stop reason {reason!r})."
 UNSURE = "The answer may be incomplete: pi sent no usage after it. Update pi."
 NO_PRICE = "pi has no price for the model, so subagents.budget.maxCost can't be enforced."
 # Known by how they begin: they repeat all that was said, and can be of any length.
 REPEATING = (b'{"type":"agent_end"', b'{"type":"turn_end"')
-_STOP_REASONS = {"toolUse": "tool_call", "aborted": "error", "": "error"}
 _EXIT_CODE = re.compile(r"exited with code (\d{1,3})")
 
 
@@ -45,7 +44,10 @@ class Translator:
         self._turn = 0
         self._calls: dict[str, Any] = {}
         self._retrying = self._ended = False
-        self._stop_reason = self._error = ""
+        self._stop_reason: StopReason | None = None
+        self._begun_with = self._error = ""
+        self._seen = estimated_tokens(brief.system_prompt, brief.task)
+        """About how many tokens the conversation has, as far as it is seen here."""
 
     def events(self, line: bytes) -> Iterator[ours.Event]:
         """Yield what a line stands for; nothing where it isn't one of pi's events."""
@@ -100,7 +102,7 @@ class Translator:
     def _message_start(self, data: Any) -> Iterator[ours.Event]:
         self._ended = False
         # 0.73 says "stop" from the start, so also of a stream that ends without an end.
-        self._stop_reason = _text(data, "message", "stopReason")
+        self._begun_with, self._stop_reason = _text(data, "message", "stopReason"), None
         provider, model = _text(data, "message", "provider"), _text(data, "message", "model")
         if model and self._model.partition(":")[2] != model:
             self._model = f"{provider}:{model}"
@@ -108,20 +110,26 @@ class Translator:
         yield ours.MessageUpdateEvent(self._turn, "")
 
     def _message_end(self, message: Any) -> Iterator[ours.Event]:
-        parts = _array(message, "content")
+        parts = as_list(member(message, "content"))
         text = "".join(_text(part, "text") for part in parts if _text(part, "type") == "text")
         calls = tuple(
             ours.ToolCallData(_text(part, "id"), _text(part, "name"), member(part, "arguments"))
             for part in parts
             if _text(part, "type") == "toolCall"
         )
-        usage = _usage(member(message, "usage"), turns=0 if self._retrying else 1)
-        said, unsure = _text(message, "stopReason"), self._stop_reason == "stop"
-        self._error = _line(message, "errorMessage")
-        if said == "stop" and unsure and not usage.output:
-            said, self._error = "error", UNSURE
-        self._stop_reason = _STOP_REASONS.get(said, said)
-        self.answer, self._text, self._retrying = text, text or self._text, False
+        written = estimated_tokens(text, *(str(call.args) for call in calls))
+        usage = _usage(member(message, "usage"), self._seen, written)
+        usage = replace(usage, turns=0 if self._retrying else 1)
+        said, self._error = _text(message, "stopReason"), _line(message, "errorMessage")
+        reason = stop_reason(said) or StopReason.FAILED
+        counted = _number(member(message, "usage"), "output")
+        if reason == self._begun_with == StopReason.DONE and not counted:
+            reason, self._error = StopReason.FAILED, UNSURE
+        if reason in (StopReason.FILTERED, StopReason.FAILED):
+            self._error = self._error or FAILED.format(reason=said[:MAX_REASON])
+        self._stop_reason = StopReason.CALLED if calls and reason is StopReason.DONE else reason
+        self.answer, self._text, self._retrying = answer_in(text), text or self._text, False
+        self._seen += written
         self._budget.usage += usage
         yield ours.MessageEndEvent(self._turn, text, calls, self._stop_reason, usage)
         if calls and (over := self._budget.forbids_tool_calls(len(calls))):
@@ -132,7 +140,9 @@ class Translator:
 
     def _tool_end(self, data: Any) -> ours.Event:
         call, name = _text(data, "toolCallId"), _text(data, "toolName")
-        text = "\n".join(_text(part, "text") for part in _array(data, "result", "content"))
+        parts = as_list(member(member(data, "result"), "content"))
+        text = "\n".join(_text(part, "text") for part in parts)
+        self._seen += estimated_tokens(text)
         failed = member(data, "isError") is not False
         envelope = build_success_response(text)
         if failed:
@@ -143,28 +153,29 @@ class Translator:
     def _retry(self, data: Any) -> ours.Event:
         attempt, error = round(_number(data, "attempt")), _line(data, "errorMessage")
         if attempt >= self._brief.request_attempts:
-            return self._finished(Outcome.FAILED, error or FAILED)
+            return self._finished(Outcome.FAILED, error or FAILED.format(reason="error"))
         self._retrying = True
         kind = FailureKind.RATE_LIMIT if "429" in error else FailureKind.SERVER
         return ours.RetryEvent(self._turn, attempt, kind, error, round(_number(data, "delayMs")))
 
     def _finished(self, outcome: Outcome, error: str | None = None) -> ours.TaskFinishEvent:
         run_id, usage = self._brief.run_id, self._budget.usage
-        return ours.TaskFinishEvent(run_id, self._text, outcome=outcome, error=error, usage=usage)
+        text = self.answer if outcome is Outcome.COMPLETED else self._text
+        return ours.TaskFinishEvent(run_id, text, outcome=outcome, error=error, usage=usage)
 
     @property
     def has_answered(self) -> bool:
         """Whether the model came to the end of its last message by itself."""
-        return self._stop_reason == "stop"
+        return self._stop_reason is StopReason.DONE
 
     def end(self, code: int | None) -> ours.TaskFinishEvent | None:
         """Return how the task ended, of a pi that exited; None where it never came to an end."""
-        if code == 0 and self._ended and self._stop_reason != "tool_call":
-            if self.has_answered and self.answer.strip():
+        reason = self._stop_reason
+        if code == 0 and self._ended and reason not in (None, StopReason.CALLED):
+            if self.has_answered and self.answer:
                 return self._finished(Outcome.COMPLETED)
-            errors = {"length": CUT, "stop": EMPTY}
-            error = errors.get(self._stop_reason) or self._error or FAILED
-            return self._finished(Outcome.FAILED, error)
+            errors = {StopReason.CUT: CUT, StopReason.DONE: EMPTY}
+            return self._finished(Outcome.FAILED, errors.get(reason, self._error))
         return self._finished(Outcome.FAILED, self._error) if code and self._error else None
 
 
@@ -182,11 +193,14 @@ def _effects(name: str, args: Any, text: str, *, failed: bool) -> Effects:
     return Effects(files_written=(FileWrite(path),))
 
 
-def _usage(given: Any, turns: int) -> Usage:
-    counts = (round(_number(given, key)) for key in ("input", "output", "cacheRead", "cacheWrite"))
-    fresh, output, read, write = counts
-    cost, tokens = _number(member(given, "cost"), "total"), fresh + read + write
-    return Usage(tokens, output, read, write, cost, turns, cost_known=bool(cost or not tokens))
+def _usage(given: Any, sent: int, written: int) -> Usage:
+    keys = ("input", "output", "cacheRead", "cacheWrite")
+    fresh, output, read, write = (member(given, key) for key in keys)
+    if is_count(fresh):  # pi counts apart what was in a cache
+        fresh += sum(one for one in (read, write) if is_count(one))
+    usage = counted_usage((fresh, output, read, write), lambda: sent, written)
+    cost = _number(member(given, "cost"), "total")
+    return replace(usage, cost=cost, cost_known=bool(cost or not usage.input))
 
 
 def _text(value: Any, *names: str) -> str:
@@ -203,8 +217,3 @@ def _number(value: Any, name: str) -> float:
     found = member(value, name)
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     return cast("float", found) if is_number and 0 <= found < 1e9 else 0.0
-
-
-def _array(value: Any, *names: str) -> list[Any]:
-    found = reduce(member, names, value)
-    return found if is_array(found) else []

@@ -9,7 +9,7 @@ import sys
 sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
 from outrider.processes.guardian import run_guarded
-from outrider.processes.reaping import child_name
+from outrider.processes.reaping import limit_nesting
 
 
 def become_pi() -> None:
@@ -28,7 +28,8 @@ def become_pi() -> None:
 
 
 if __name__ == "__main__":
-    # The name by which the kernel tells how deep a delegation is; pi takes one of its own.
-    name = child_name(int(os.environ["OUTRIDER_SUBAGENT_DEPTH"]))
+    names = ("OUTRIDER_SUBAGENT_DEPTH", "OUTRIDER_SUBAGENTS__MAX_DEPTH")
+    limit_nesting(*(int(os.environ[name]) for name in names))
+    # Named so that a delegation below knows where it is; pi takes a name of its own.
     status, timeout_ms = map(int, sys.argv[1:])
-    run_guarded(become_pi, lifeline=0, status=status, timeout_ms=timeout_ms, name=name)
+    run_guarded(become_pi, lifeline=0, status=status, timeout_ms=timeout_ms, name="child")

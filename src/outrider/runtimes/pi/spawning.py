@@ -8,12 +8,12 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.processes.reaping import HAS_PROC
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
+from outrider.protocol.data import frozen
 from outrider.runtimes.native.cold_start import start_cold
 from outrider.runtimes.native.links import StartFailed
 from outrider.runtimes.pi.choices import INSTALL, TRUST_VERSION, model_options, pi_version
@@ -30,7 +30,7 @@ LAUNCH = (sys.executable, "-S", "-P", str(Path(__file__).with_name("launch.py"))
 VARIABLES = {"PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PiCall:
     """How pi is called for a brief, but for the task; `files` are descriptors that it has open."""
 

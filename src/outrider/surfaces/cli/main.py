@@ -1,11 +1,8 @@
 """The command as a whole: it finds the command asked for, and ends every failure in one line."""
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from difflib import get_close_matches
 from importlib import import_module
 from itertools import takewhile
 from typing import Any
@@ -13,8 +10,9 @@ from typing import Any
 from outrider.protocol import exit_codes
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import refused
+from outrider.protocol.text import as_sentence, most_alike
 from outrider.surfaces.parser import CommandParser, bad_call
-from outrider.surfaces.reports import REPORTS, help as helping, parser_for, report
+from outrider.surfaces.reports import REPORTS, parser_for, report
 from outrider.surfaces.terminal import output
 
 _OWN = {
@@ -71,13 +69,13 @@ def run_command(arguments: Sequence[str]) -> int:
                 output.say(refusal.message)
             code = exit_codes.EXIT_REFUSED
         output.flush()
+        if code == exit_codes.EXIT_CANCELLED and output.reader_has_gone():
+            code = exit_codes.EXIT_READER_GONE
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         output.end_line()
         code = exit_codes.EXIT_CANCELLED
     except output.OutputLost as lost:
-        with suppress(OSError):  # or the interpreter's last flush would fail
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(lost.__cause__, BrokenPipeError):
             return exit_codes.EXIT_READER_GONE
         output.say(f"can't write to stdout: {lost}.")
@@ -108,6 +106,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if name == "help" and not given.json:
         output.write_clean(OVERVIEW.format(commands="\n\n".join(map(_listed, GROUPS))))
     else:
+        from outrider.surfaces.reports import help as helping
+
         made = helping.report(given, COMMANDS) if name == "help" else report(name, words)
         output.write_report(made, as_json=given.json)
     return 0
@@ -129,7 +129,7 @@ def _listed(group: str) -> str:
 def _unknown(name: str) -> str:
     if name.startswith("-"):
         return f"{name} comes before any command; options come after the command"
-    near = get_close_matches(name, COMMANDS, 1, 0.5)
+    near = most_alike(name, COMMANDS, 0.5)
     hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
     return f"unknown command {name!r}; {hint}"
 
@@ -141,5 +141,6 @@ def _report_bug(error: Exception) -> int:
 
         traceback.print_exception(error)
     hint = "'python -X dev -m outrider …' shows the traceback."
-    output.say(f"this is a bug in Outrider: {type(error).__name__}: {error}. {hint}")
+    bug = as_sentence(f"this is a bug in Outrider: {type(error).__name__}: {error}")
+    output.say(f"{bug} {hint}")
     return exit_codes.EXIT_FAILED

@@ -30,8 +30,17 @@ def execute(arguments: Namespace) -> int:
     if arguments.host is None:
         raise bad_call(f"{arguments.action} needs HOST: {', '.join(HOSTS)}", "mcp")
     host, verb = HOSTS[arguments.host], VERBS[arguments.action]
-    output.write_text(host.plan(verb))
+    variables: list[str] = []
+    if host.passes and verb == "add":
+        from outrider.delegation.project import open_project
+
+        variables = host.variables(open_project())
+    output.write_text(host.plan(verb, variables))
     output.flush()
     if not arguments.print and not host.is_pasted:
-        host.change(verb)
+        host.change(verb, variables)
+    if host.keeps and variables:
+        output.say(
+            f"{host.title} keeps {variables[0]}: {host.remedy(arguments.host, variables[0])}"
+        )
     return 0

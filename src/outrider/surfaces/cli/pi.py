@@ -10,6 +10,7 @@ from outrider.delegation.request import invalid
 from outrider.runtimes.pi.choices import agent_folder
 from outrider.surfaces.parser import argument
 from outrider.surfaces.terminal import output
+from outrider.surfaces.user_files import replace_text
 
 EXAMPLES = """\
 The extension adds the subagent tool, the /toolkit command and a policy on when
@@ -35,15 +36,14 @@ def execute(arguments: Namespace) -> None:
         there = place.exists()
         if there and not place.read_text(errors="replace").startswith(MARK):
             raise invalid(f"{place} isn't Outrider's extension. Move or delete it, then try again.")
-        place.unlink(missing_ok=True)
         if arguments.action == "install":
-            place.parent.mkdir(parents=True, exist_ok=True)
             source = next(one for one in PLACES if one.exists()).read_text()
             called = json.dumps([sys.executable, "-P", "-m", "outrider"])
             ours = f"const OUTRIDER: string[] = {called};"  # how this installation is called
-            place.write_text(source.replace(COMMAND, ours, 1))
+            replace_text(place, source.replace(COMMAND, ours, 1))
             done = "replaced" if there else "installed"
         else:
+            place.unlink(missing_ok=True)
             done = "removed" if there else "not there"
     except OSError as error:
         raise invalid(f"Can't change {place}: {error.strerror}.") from None

@@ -6,7 +6,6 @@ import signal
 import sys
 from argparse import Namespace
 from contextlib import closing
-from difflib import get_close_matches
 from functools import partial
 
 from outrider.agents.definitions import AgentDefinition
@@ -17,6 +16,7 @@ from outrider.delegation.request import Request
 from outrider.protocol import jsonl
 from outrider.protocol.exit_codes import result_exit_code
 from outrider.protocol.results import ToolResult
+from outrider.protocol.text import most_alike
 from outrider.surfaces.cli.run_options import OPTIONS, option_flags
 from outrider.surfaces.cli.task_input import schema_from, whole_task
 from outrider.surfaces.parser import argument, bad_call, flag
@@ -65,7 +65,7 @@ def _check_is_task(word: str, cwd: str | None) -> None:
     """Refuse a single argument that is an agent's name, or nearly one: its task is missing."""
     if len(word.split()) == 1 and word != "-":
         word = word.strip()
-        if near := get_close_matches(word.lower(), open_project(cwd).discovery.agents, 1):
+        if near := most_alike(word.lower(), open_project(cwd).discovery.agents):
             raise bad_call(f"run needs TASK: {word!r} looks like the agent {near[0]}", "run")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument, bad_call, flag
@@ -21,6 +22,9 @@ examples:
   outrider show 1a2b3c4d              any run, by its id or the start of it
   outrider show 1a2b --lines 100:200  only these lines; also 100: and :200
   outrider show 1a2b --events         the transcript; as JSON lines in a pipe
+
+If the run's record is incomplete, stderr says what is missing, and the exit
+code is 1.
 """
 ARGUMENTS = (
     argument("run", metavar="RUN", help="a run id, the start of one, or last"),
@@ -32,18 +36,24 @@ MAX_EVENT_TEXT = 300
 MAX_LINE = 10**15
 
 
-def execute(arguments: Namespace) -> None:
-    """Print the part of the run that was asked for."""
+def execute(arguments: Namespace) -> int:
+    """Print the part of the run that was asked for; return 1 where its record isn't whole."""
     lines = _line_numbers(arguments.lines)
     run = find_run(runs_folder(os.environ), arguments.run)
-    if arguments.events:
-        _write_events(run.folder / SESSION, lines, as_json=arguments.json)
-    elif arguments.json:
-        _write_record(run, lines)
-    else:
-        _write_output(run, lines)
-    if problem := run.details.get("recordProblem"):
-        output.say(str(problem))
+    problem = run.problem
+    try:
+        if arguments.events:
+            _write_events(run.folder / SESSION, lines, as_json=arguments.json)
+        elif arguments.json:
+            _write_record(run, lines)
+        else:
+            _write_output(run, lines)
+    except OSError as error:
+        problem = problem or f"The record of run {run.id} can't be read: {error}."
+    output.flush()
+    if problem:
+        output.say(problem)
+    return EXIT_FAILED if problem else 0
 
 
 def _line_numbers(given: str) -> range:
@@ -64,6 +74,8 @@ def _write_output(run: RecordedRun, wanted: range) -> None:
         if total in wanted:
             output.write_text(line)
     output.flush()
+    if run.problem and total < wanted.start:
+        return
     if total == 0:
         hint = f"'outrider show {run.id} --events' shows what happened."
         output.say(f"run {run.id} ({run.state}) has no output. {hint}")

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from urllib.parse import unquote, urlsplit
 
 from outrider.protocol.data import as_object
 from outrider.surfaces.mcp import handshake
 from outrider.surfaces.mcp.handshake import Client, ClientSession, Json, RequestId, RpcError
+from outrider.surfaces.mcp.offer import first_root
 
 MAX_UNREAD_BYTES = 1 << 20  # with more waiting for a client to read, progress is left out
 MAX_WAIT_SECONDS = 2.0  # for a client to name its roots, and to read its last answers
@@ -38,7 +38,8 @@ class ClientRequest:
     @property
     def token(self) -> RequestId | None:
         """What its progress is told under; None where the client doesn't want to know."""
-        return as_object(self.params.get("_meta")).get("progressToken")
+        token = as_object(self.params.get("_meta")).get("progressToken")
+        return token if type(token) in handshake.ID_TYPES else None
 
     def progress(self, message: str) -> None:
         """Tell the client how far it is, if it wants to know and reads what it gets."""
@@ -71,14 +72,6 @@ class ClientRequest:
             return await self.connection.root()
         has_roots = "roots" in self.client.capabilities
         return first_root(await self.ask("roots", "roots/list", {})) if has_roots else None
-
-
-def first_root(answer: object) -> str | None:
-    """Return the path of the first root that is a folder of this machine."""
-    listed: list[object] = as_object(answer).get("roots", [])
-    addresses = (urlsplit(str(as_object(root).get("uri"))) for root in listed)
-    paths = (unquote(address.path) for address in addresses if address.scheme == "file")
-    return next(filter(os.path.isdir, paths), None)
 
 
 Handlers = Mapping[str, Callable[[ClientRequest], Awaitable[Json]]]
@@ -135,7 +128,9 @@ class ClientConnection:
                 if whole.strip():
                     self._take(handshake.read_message(whole))
             except RpcError as error:
-                self.send({"id": None, **error.answer})
+                for one in error.ids:  # where it was to answer a question of ours, it doesn't
+                    self._take({"id": one})
+                    self.send({"id": one, **error.answer})
         self._incoming += rest
         del self._incoming[handshake.MAX_MESSAGE_BYTES + 1 :]  # enough to know that it is too long
 
@@ -170,7 +165,7 @@ class ClientConnection:
         elif method == "notifications/roots/list_changed":
             self._roots = None
         elif request_id in self._running:
-            raise RpcError(handshake.INVALID_REQUEST, f"The request id {request_id!r} is in use.")
+            raise RpcError(handshake.INVALID_REQUEST, "This id is in use.", request_id)
         elif request_id is not None:
             task = self._running[request_id] = self._loop.create_task(self._answer(message))
             task.add_done_callback(lambda _: self._running.pop(request_id, None))
@@ -189,7 +184,7 @@ class ClientConnection:
         self.send({"id": message["id"], **answer})
 
     async def _result(self, method: str, message: Json) -> Json:
-        params = message.get("params", {})
+        params = as_object(message.get("params"))
         client = self._session.client_of(method, params)
         result = self._session.opening(client, method)
         if result is None and method not in self._handlers:

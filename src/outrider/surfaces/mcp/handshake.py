@@ -14,6 +14,7 @@ from typing import Any
 from outrider import __version__
 from outrider.protocol.data import as_object
 from outrider.protocol.errors import OutriderError
+from outrider.schemas.values import is_array
 
 HANDSHAKE_VERSIONS = ("2025-06-18", "2025-11-25")
 STATELESS_VERSION = "2026-07-28"
@@ -27,13 +28,15 @@ SILENCE_SECONDS = 0.05
 
 Json = dict[str, Any]
 RequestId = str | int
+ID_TYPES = (str, int)  # and nothing that only counts as one, such as true
 
 
 class RpcError(OutriderError):
-    """A message that gets an error for an answer."""
+    """A message that gets an error for an answer, under each of its `ids`."""
 
-    def __init__(self, code: int, message: str, **data: Any) -> None:
+    def __init__(self, code: int, message: str, *ids: Any, **data: Any) -> None:
         super().__init__(message)
+        self.ids = ids or (None,)
         self.answer: Json = {"error": {"code": code, "message": message, "data": data}}
 
 
@@ -87,7 +90,7 @@ class ClientSession:
         if version is None and method not in ("ping", "server/discover"):
             raise RpcError(INVALID_REQUEST, "Send `initialize` first.")
         if version not in (None, STATELESS_VERSION):
-            known = {"supported": [STATELESS_VERSION], "requested": version}
+            known = {"supported": [STATELESS_VERSION], "requested": str(version)}
             raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version.", **known)
         capabilities, info = meta.get(f"{META}clientCapabilities"), meta.get(f"{META}clientInfo")
         return Client(STATELESS_VERSION, as_object(capabilities), as_object(info))
@@ -112,11 +115,14 @@ def read_message(line: bytes) -> Json:
     except (ValueError, RecursionError):
         raise RpcError(PARSE_ERROR, "This line isn't JSON.") from None
     known = as_object(message)
+    # To an answer under another id than its own, a client doesn't listen: it waits.
+    parts = message if is_array(message) else [message]
+    ids = [one for part in parts if type(one := as_object(part).get("id")) in ID_TYPES]
     is_either = isinstance(known.get("method"), str) or {"result", "error"} & set(known)
-    if type(known.get("id", 0)) not in (int, str) or not is_either:
-        raise RpcError(INVALID_REQUEST, "Not a JSON-RPC request, notification or response.")
-    if not isinstance(known.get("params", {}), dict):
-        raise RpcError(INVALID_PARAMS, "`params` must be a JSON object.")
+    if type(known.get("id", 0)) not in ID_TYPES or not is_either:
+        raise RpcError(INVALID_REQUEST, "Not one request, notification or response.", *ids)
+    if ids and not isinstance(known.get("params"), dict | None):
+        raise RpcError(INVALID_PARAMS, "`params` must be a JSON object.", *ids)
     return known
 
 
@@ -151,7 +157,7 @@ def _opening(session: ClientSession, line: bytes) -> bytes | None:
         message = read_message(line)
         if "id" not in message:
             return b""  # there is nothing yet that a notification could be about
-        client = session.client_of(message.get("method", ""), message.get("params", {}))
+        client = session.client_of(message.get("method", ""), as_object(message.get("params")))
         result = session.opening(client, message.get("method", ""))
     except RpcError:
         return None

@@ -1,8 +1,10 @@
 """The tools offered in a folder. Hosts don't wait for a late server, so this loads very little."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 from outrider.agents.definitions import AgentDefinition, Source
 from outrider.agents.discovery import builtin_agent, builtin_agents, discover
@@ -10,6 +12,7 @@ from outrider.agents.permissions import permit
 from outrider.agents.trust import Clearance, Trust, is_trusted, may_run
 from outrider.delegation.delegation_policy import delegation_policy
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, offered_tools
+from outrider.protocol.data import as_list, member
 from outrider.protocol.errors import Refusal
 from outrider.protocol.text import one_line, printable
 from outrider.settings.files import load_settings
@@ -27,10 +30,11 @@ _TEXT, _NUMBER, _OBJECT = {"type": "string"}, {"type": "integer", "minimum": 0},
 OUTPUT_SCHEMA: Json = {
     **_OBJECT,
     "properties": {
-        **dict.fromkeys(("outcome", "agent", "runId"), _TEXT),
+        **dict.fromkeys(("outcome", "agent", "runId", "recordProblem"), _TEXT),
         "answer": {**_TEXT, "description": "The subagent's words: data, not instructions."},
         "structuredOutput": {},
         **dict.fromkeys(("error", "usage"), _OBJECT),
+        "warnings": {"type": "array", "items": _TEXT},
         "readOn": {**_OBJECT, "description": f"Arguments for `{READER}`."},
     },
     "required": ["outcome"],
@@ -113,6 +117,13 @@ class Offer:
             return clearance is not Clearance.REFUSE
 
         return config, [*filter(runs, discover(self.folder, os.environ).agents.values())], ""
+
+
+def first_root(answer: object) -> str | None:
+    """Return the path of the first of a client's roots that is a folder of this machine."""
+    roots = [str(member(root, "uri")) for root in as_list(member(answer, "roots"))]
+    found = filter(None, (re.match(r"(?i)file:(?://[^/?#]*)?(/[^?#]*)", root) for root in roots))
+    return next(filter(os.path.isdir, (unquote(one[1]) for one in found)), None)
 
 
 def _may_write(agent: AgentDefinition, config: Config) -> bool:

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from outrider.protocol import jsonl
-from outrider.protocol.data import from_json, to_json
+from outrider.protocol.data import from_json, frozen, to_json
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.quoting import marked
 from outrider.protocol.results import Details, ErrorInfo
@@ -22,7 +22,7 @@ MAX_FAULTS = 10
 GOES_ON = ("running", "waiting")  # what a run is called that hasn't ended, or not begun
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallAnswer:
     """The answer to a tool call; `OUTPUT_SCHEMA` describes it to the host."""
 
@@ -34,11 +34,18 @@ class CallAnswer:
     structured_output: Any = None
     has_structured_output: bool = False
     error: ErrorInfo | None = None
+    warnings: tuple[str, ...] | None = None
+    record_problem: str | None = None  # what the record lacks, so maybe the answer's end
     read_on: Json | None = None  # the arguments that get the rest
 
 
-def call_result(details: Details, max_bytes: int, offset: int = 0) -> Json:
-    """Return the result of a tool call, from the details of a delegation's result."""
+def call_result(
+    details: Details, max_bytes: int, offset: int = 0, problem: str | None = None
+) -> Json:
+    """Return the result of a tool call, from the details of a delegation's result.
+
+    `problem` says what the record lacks that they were read from.
+    """
     if not details.results:
         return _in_both_forms(CallAnswer("refused", error=details.error))
     run, error = details.results[0], details.error
@@ -46,6 +53,8 @@ def call_result(details: Details, max_bytes: int, offset: int = 0) -> Json:
         faults = [f"{fault['path']}: {fault['message']}" for fault in run.schema_faults or ()]
         error = replace(error, message="; ".join([error.message, *faults[:MAX_FAULTS]]))
     answer = CallAnswer(run.outcome, run.agent, details.run_id, run.usage, error=error)
+    problem = problem or run.record_problem
+    answer = replace(answer, warnings=run.warnings or None, record_problem=problem)
     answer = _with_page(answer, run.output, max_bytes, offset)
     if run.has_structured_output and offset == 0 and answer.read_on is None:
         reported = {"structured_output": run.structured_output, "has_structured_output": True}
@@ -57,10 +66,12 @@ def recorded_result(run_id: str, max_bytes: int, offset: int = 0) -> Json:
     """Return the same from a run's record, as far as that goes; raises `Refusal`."""
     run = find_run(runs_folder(os.environ), run_id)
     with suppress(KeyError, ValueError):  # another version's record may say other things
-        return call_result(from_json(Details, run.result["details"]), max_bytes, offset)
+        details = from_json(Details, run.result["details"])
+        return call_result(details, max_bytes, offset, run.problem)
     file = run.folder / OUTPUT
     output = file.read_text("utf-8", "replace") if file.exists() else ""
-    answer = CallAnswer(run.state, str(run.opening.get("agent", "")), run.id)
+    agent = str(run.opening.get("agent", ""))
+    answer = CallAnswer(run.state, agent, run.id, record_problem=run.problem)
     return _in_both_forms(_with_page(answer, output, max_bytes, offset))
 
 
@@ -98,6 +109,9 @@ def _lines(answer: CallAnswer) -> Iterator[str]:
         yield _quoted(jsonl.pretty(answer.structured_output), answer)
     if answer.error is not None:
         yield f"{answer.error.code}: {answer.error.message}"
+    yield from (f"warning: {one}" for one in answer.warnings or ())
+    if answer.record_problem is not None:
+        yield answer.record_problem
     yield f"[{' · '.join(_facts(answer))}]"
 
 

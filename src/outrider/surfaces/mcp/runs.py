@@ -20,7 +20,7 @@ from outrider.processes.reaping import libc
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
 from outrider.protocol.results import Details, refused
-from outrider.runtimes.native.fork_client import hosted_fork_server
+from outrider.runtimes.native.fork_client import end_fork_servers
 from outrider.settings.keys import Config
 from outrider.surfaces.mcp.connection import ClientRequest
 from outrider.surfaces.mcp.handshake import Json
@@ -153,8 +153,8 @@ class Runs:
             self.forget(past)
         if all(one.task.done() for one in self._runs):
             later = asyncio.get_running_loop().call_later
-            end_fork_server = later(keep_minutes * 60, hosted_fork_server().kill)
-            self._timers = (later(TIDY_AFTER_SECONDS, _tidy), end_fork_server)
+            end_warmth = later(keep_minutes * 60, end_fork_servers)
+            self._timers = (later(TIDY_AFTER_SECONDS, _tidy), end_warmth)
 
     async def close(self) -> None:
         """End all runs, and return when their children are gone."""

@@ -19,6 +19,7 @@ from outrider.surfaces.mcp.handshake import INVALID_PARAMS, ClientSession, Json,
 from outrider.surfaces.mcp.offer import READER, Offer
 from outrider.surfaces.mcp.results import call_result, handle, recorded_result
 from outrider.surfaces.mcp.runs import Runs, patience
+from outrider.surfaces.mcp_hosts import advice_for
 from outrider.surfaces.reports import REPORTS
 
 LOOK_EVERY_SECONDS = 2.0  # how often it is looked whether agent files have changed
@@ -73,7 +74,9 @@ class McpServer:
             confirm = partial(self._confirm, request) if request.client.can_ask else None
             return await self._runs.call(request, name, arguments, project, confirm)
         except Refusal as refusal:
-            return call_result(refused(refusal).details, 0)
+            advice = advice_for(request.client.info.get("name"), refusal.message)
+            told = Refusal(refusal.code, refusal.message + advice)
+            return call_result(refused(told).details, 0)
 
     async def _confirm(self, request: ClientRequest, agent: AgentDefinition, reason: str) -> bool:
         """Ask the person about a repository's agent, once; anything but a yes means no."""

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from outrider.surfaces.table import Report
-
-if TYPE_CHECKING:  # who only names the reports doesn't load `argparse`
+if TYPE_CHECKING:  # who only names the reports loads nothing for them
     from outrider.surfaces.parser import CommandParser
+    from outrider.surfaces.table import Report
 
 REPORTS = {
     "agents": "List the agents you can delegate to; show or add one.",
@@ -30,6 +29,6 @@ def parser_for(name: str) -> "CommandParser":
     return CommandParser(name, REPORTS[name], import_module(f"{__name__}.{name}"))
 
 
-def report(name: str, words: Sequence[str]) -> Report:
+def report(name: str, words: Sequence[str]) -> "Report":
     """Return a report for arguments as on the command line; raises `Refusal` for bad ones."""
     return import_module(f"{__name__}.{name}").report(parser_for(name).read(words))

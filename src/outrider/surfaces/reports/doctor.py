@@ -54,6 +54,7 @@ ARGUMENTS = (CWD, flag("--online", "also send a request to each provider that ha
 
 LOW_FREE_BYTES = 1 << 30
 MAX_CHECK_SECONDS = 90.0
+MAX_PROGRAM_SECONDS = 10.0  # for one that tells its version
 NOT_ASKED = "not tried without --online"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 """What a part raises that doesn't work."""
@@ -88,13 +89,15 @@ async def _run_checks(checks: list[tuple[str, str, Check]]) -> list[Findings]:
     """Return what each check finds. Nobody waits for one that hangs, as a disk or a server may."""
     tasks = [asyncio.ensure_future(in_thread(_findings)(check)) for _, _, check in checks]
     await asyncio.wait(tasks, timeout=MAX_CHECK_SECONDS)
-    late = [("fail", f"no answer within {MAX_CHECK_SECONDS:.0f} s")]
+    late = [("warn", f"no answer within {MAX_CHECK_SECONDS:.0f} s")]
     return [task.result() if task.done() else late for task in tasks]
 
 
 def _findings(check: Check) -> Findings:
     try:
         return list(check()) or [("ok", "none")]
+    except (TimeoutError, subprocess.TimeoutExpired) as error:  # a busy machine is slow
+        return [("warn", f"can't tell: {error}")]
     except TROUBLE as error:
         return [("fail", f"doesn't work: {error}")]
     except (Exception, SystemExit) as error:
@@ -117,7 +120,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield "setup", "agents", partial(_agents, project)
     yield "setup", "permissions", partial(_permissions, project)
     yield "setup", "tools", partial(_tools, project)
-    yield "setup", "hosts", _hosts
+    yield "setup", "hosts", partial(_hosts, project)
     for row, subject in modules.services(project):
         yield row["kind"], row["name"], partial(_service, row, subject, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
@@ -164,10 +167,17 @@ def _tools(project: Project) -> Findings:
     yield from (("warn", problem) for problem in problems)
 
 
-def _hosts() -> Findings:
+def _hosts(project: Project) -> Findings:
     """Tell with which hosts the MCP server is registered, and try the command that they have."""
-    for host, command in mcp_hosts.registered():
-        problem = mcp_hosts.problem_of(command)
+    for name, host in mcp_hosts.HOSTS.items():
+        if not (entry := host.server(host.path)):
+            continue
+        problem = mcp_hosts.problem_of(entry)
+        passed = as_text(entry.get(host.passes))
+        kept = [one for one in host.variables(project) if f'"{one}"' not in passed]
+        if kept and not problem:
+            lack = f"doesn't get {', '.join(kept)}: {host.remedy(name, kept[0])}"
+            problem = f"the server answers, but {lack}"
         words = f"{host.title} ({host.path}): {problem or 'the server answers'}"
         yield "warn" if problem else "ok", words
 
@@ -207,8 +217,9 @@ def _try_service(subject: modules.Subject, project: Project, online: bool) -> st
 def _program(path: str | None, lack: str = "Outrider works without it", so: str = "ok") -> Findings:
     if path is None:
         return [(so, f"not installed; {lack}")]
-    call = [path, "--version"]
-    ran = subprocess.run(call, capture_output=True, text=True, timeout=10, check=True)
+    ran = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, timeout=MAX_PROGRAM_SECONDS, check=True
+    )
     return [("ok", f"{ran.stdout.partition(os.linesep)[0] or 'no version printed'} ({path})")]
 
 

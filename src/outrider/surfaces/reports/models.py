@@ -24,6 +24,7 @@ ARGUMENTS = (CWD,)
 COLUMNS = (
     Column("model", colour="cyan"),
     Column("is", lambda row: "off" if row["problem"] else "used" if row["answers"] else "on"),
+    Column("wire"),
     Column("why", lambda row: row["problem"] or row["why"]),
 )
 
@@ -33,8 +34,8 @@ def report(arguments: Namespace) -> Report:
     project = open_project(arguments.cwd)
     rows: dict[str, dict[str, Any]] = {}
     for choice in _choices(project):
-        row = {"model": choice.model, "answers": not rows, "why": choice.reason}
-        rows.setdefault(choice.model, row | {"problem": choice.problem})
+        row = {"model": choice.model, "answers": not rows, "wire": project.wire(choice)}
+        rows.setdefault(choice.model, row | {"why": choice.reason, "problem": choice.problem})
     models = list(rows.values())
     notes = warnings_of(project.settings.warnings)
     return Report({"models": models}, (Table(COLUMNS, models, wraps=True),), notes)

@@ -11,7 +11,7 @@ from outrider.delegation.project import Project, open_project
 from outrider.models.resolution import ModelChoice
 from outrider.protocol.tool_catalogue import CATALOGUE
 from outrider.settings.keys import SEARCH_PROVIDERS
-from outrider.surfaces.mcp_hosts import HOSTS, registered
+from outrider.surfaces.mcp_hosts import HOSTS
 from outrider.surfaces.parser import CWD
 from outrider.surfaces.reports.lsp import COLUMNS, language_servers
 from outrider.surfaces.table import Column, Report, Row, Table
@@ -58,7 +58,8 @@ def _tools(project: Project) -> Iterator[Row]:
 def services(project: Project) -> Iterator[tuple[Row, Subject]]:
     """Yield what agents work with: models, search providers, language servers, the converter."""
     for number, one in enumerate(project.choices()):
-        why = one.problem or ("" if number else "used by default: ") + one.reason
+        reason = f"{one.reason}, {project.wire(one)} wire"
+        why = one.problem or ("" if number else "used by default: ") + reason
         yield _row("models", one.shown, not one.problem, why), one
     for name in SEARCH_PROVIDERS:
         yield _row("search", name, *SEARCHES[name].state(os.environ, project.config.web)), name
@@ -69,8 +70,7 @@ def services(project: Project) -> Iterator[tuple[Row, Subject]]:
 
 def _hosts() -> Iterator[Row]:
     """Yield the hosts that the MCP server can be registered with."""
-    there = {host.title for host, _ in registered()}
     for name, host in HOSTS.items():
-        on = host.title in there
+        on = bool(host.server(host.path))
         why = f"registered in {host.path}" if on else f"not registered: outrider mcp install {name}"
         yield _row("hosts", host.title, on, why)

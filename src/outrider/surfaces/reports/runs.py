@@ -1,18 +1,26 @@
-"""The report `runs`: the recorded runs, newest last."""
+"""The report `runs`: the recorded runs that pass its filters, newest last, or their deletion."""
 
 import os
-from argparse import Namespace
+import time
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
 
-from outrider.records.runs import recorded_runs
-from outrider.settings.places import runs_folder
-from outrider.surfaces.parser import argument, flag, number
-from outrider.surfaces.reports.run_filters import FILTERS, delete, filtered_runs, is_filtered
+from outrider.protocol.outcomes import Outcome
+from outrider.records.runs import RecordedRun, delete_run, find_run, recorded_runs
+from outrider.settings.places import project_name, runs_folder
+from outrider.settings.quantities import SettingError, milliseconds
+from outrider.surfaces.parser import argument, bad_call, flag, number
 from outrider.surfaces.table import Column, Report, Table
-from outrider.surfaces.text import duration, local_time
+from outrider.surfaces.text import count, duration, local_time
 
 EXAMPLES = """\
 A run's state is its outcome, or running, or interrupted if its parent was
-killed. JSON lists all runs, newest first, unless you give --limit.
+killed. "record incomplete" means that some of its files are damaged or missing;
+'outrider show' says which. JSON lists all runs, newest first, unless you give
+--limit.
 
 examples:
   outrider runs --project . --agent explorer --since 2d
@@ -22,6 +30,25 @@ examples:
 DEFAULT_LIMIT = 20
 NOTHING = 'no runs yet. Start with: outrider run explorer "Where is …?"'
 LIMIT_HELP = f"show at most N runs ({DEFAULT_LIMIT}; JSON: all)"
+STATES = (*map(str, Outcome), "running", "interrupted")
+
+
+def _moment(given: str) -> float:
+    with suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(given).timestamp()
+    try:
+        return time.time() - milliseconds(given, "s") / 1000
+    except SettingError:
+        raise ArgumentTypeError(f"{given!r} is not a time: write 90m, 2d or 2026-11-16") from None
+
+
+FILTERS = (
+    argument("run", metavar="RUN", nargs="*", help="only these: ids, starts of ids, last, -2"),
+    argument("--agent", metavar="AGENT", help="only runs of this agent"),
+    argument("--outcome", metavar="STATE", choices=STATES, help="only runs in this state"),
+    argument("--project", metavar="DIR", help="only runs in the project that DIR is in"),
+    argument("--since", metavar="WHEN", type=_moment, help="only later runs: 90m, 2d, 2026-11-16"),
+)
 ARGUMENTS = (
     *FILTERS,
     argument("--limit", metavar="N", type=number, help=LIMIT_HELP),
@@ -31,18 +58,50 @@ ARGUMENTS = (
 
 def report(arguments: Namespace) -> Report:
     """Return the runs that are asked for, or those that were deleted."""
-    found, note = filtered_runs(recorded_runs(runs_folder(os.environ)), arguments), ""
+    found, note = _filtered(recorded_runs(runs_folder(os.environ)), arguments), ""
     is_short = arguments.limit is None and not arguments.json and not arguments.delete
     shown = found[: DEFAULT_LIMIT if is_short else arguments.limit]
     if arguments.delete:
-        shown, note = delete(shown, arguments)
+        shown, note = _delete(shown, arguments)
     elif not shown:
-        note = "no runs match." if is_filtered(arguments) else NOTHING
+        note = "no runs match." if _is_filtered(arguments) else NOTHING
     elif len(shown) < len(found):
         note = f"the newest {len(shown)} of {len(found)} runs; --limit N shows more."
     rows = [run.summary for run in shown]
     data = {"deleted" if arguments.delete else "runs": rows}
     return Report(data, (Table(COLUMNS, rows[::-1]),), (note,) if note else ())
+
+
+def _is_filtered(arguments: Namespace) -> bool:
+    """Whether only some runs are asked for."""
+    return any(getattr(arguments, names[0].lstrip("-")) for names, _ in FILTERS)
+
+
+def _filtered(runs: Sequence[RecordedRun], arguments: Namespace) -> list[RecordedRun]:
+    """Return the runs that pass every filter; raises `Refusal` for one that there isn't."""
+    named = {find_run(runs_folder(os.environ), name).id for name in arguments.run}
+    wanted = Path(os.path.realpath(arguments.project or "."))
+    project = project_name(wanted, os.environ) if arguments.project else None
+    return [
+        run
+        for run in runs
+        if not named or run.id in named
+        if arguments.agent in (None, run.known.get("agent"))
+        if arguments.outcome in (None, run.state)
+        if project in (None, run.known.get("project"))
+        if arguments.since is None or run.started >= arguments.since
+    ]
+
+
+def _delete(runs: Sequence[RecordedRun], arguments: Namespace) -> tuple[list[RecordedRun], str]:
+    """Delete runs, and return those that are gone with what is to be said; raises `Refusal`."""
+    if not _is_filtered(arguments):
+        raise bad_call("--delete needs RUN, --agent, --outcome, --project or --since", "runs")
+    gone = [run for run in runs if delete_run(run.folder)]
+    said = f"{count(len(gone), 'run')} deleted."
+    if left := len(runs) - len(gone):
+        said += f" {count(left, 'run')} not deleted: still running, or not yours."
+    return gone, said
 
 
 def _tokens(usage: dict[str, int]) -> str:
@@ -52,7 +111,7 @@ def _tokens(usage: dict[str, int]) -> str:
 COLUMNS = (
     Column("run", "runId", "cyan"),
     Column("started", "startedAt", "dim", lambda iso: local_time(iso)[:-3]),
-    Column("state"),
+    Column("state", lambda run: run["state"] + ", record incomplete" * ("recordProblem" in run)),
     Column("agent"),
     Column("project", form=lambda path: str(path).rpartition("/")[2], optional=True),
     Column("took", "durationMs", form=duration, optional=True),

@@ -2,20 +2,21 @@
 
 import os
 import select
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from outrider.protocol import jsonl
 from outrider.protocol.envelope import Envelope, is_success
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.exit_codes import EXIT_FAILED
-from outrider.surfaces.table import Report
 from outrider.surfaces.text import clean, clean_line, escape_json, warnings_of
+
+if TYPE_CHECKING:
+    from outrider.surfaces.table import Report
 
 _COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
@@ -43,17 +44,21 @@ def watch_reader(stop: Callable[[], None]) -> None:
     """Call `stop` as soon as nobody can read stdout: whoever wanted the answer has ended."""
     import asyncio  # whoever calls this has loaded it
 
-    loop, hung_up = asyncio.get_running_loop(), select.poll()
-    hung_up.register(1, 0)
+    loop = asyncio.get_running_loop()
 
     def look() -> None:
         loop.remove_reader(1)
-        if hung_up.poll(0):
+        if reader_has_gone():
             stop()
 
-    mode = os.fstat(1).st_mode
-    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+    if stat.S_IFMT(os.fstat(1).st_mode) in (stat.S_IFIFO, stat.S_IFSOCK):
         loop.add_reader(1, look)
+
+
+def reader_has_gone() -> bool:
+    """Whether nobody can read stdout any more."""
+    (hung_up := select.poll()).register(1, 0)
+    return bool(hung_up.poll(0))
 
 
 def is_plain(stream: TextIO) -> bool:
@@ -150,11 +155,13 @@ def flush() -> None:
         stdout.flush()
 
 
-def write_report(report: Report, *, as_json: bool) -> None:
+def write_report(report: "Report", *, as_json: bool) -> None:
     """Write a report: as JSON, cut to fit on a terminal, or whole; its notes go to stderr."""
     if as_json:
         return write_json(report.data)
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    from shutil import get_terminal_size
+
+    room = get_terminal_size().columns if sys.stdout.isatty() else None
     for line in report.drawn(room, coloured):
         write_clean(f"{line}\n")
     flush()

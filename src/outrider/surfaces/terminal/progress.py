@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
 from outrider.protocol import events
-from outrider.protocol.data import from_json
+from outrider.protocol.data import as_object, from_json
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
-from outrider.schemas.values import is_object
 from outrider.surfaces.terminal import output
 from outrider.surfaces.terminal.markdown_blocks import Streamed
 from outrider.surfaces.text import as_text, by_reason, clean, clean_line, count, duration, fit
@@ -207,7 +206,7 @@ class View:
 
 def call_line(name: str, args: object) -> str:
     """Return a tool call as one line: `grep idleTimeout`."""
-    values = args if is_object(args) else {}
+    values = as_object(args)
     shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
     return clean_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
 
@@ -228,6 +227,7 @@ def summary(result: SingleResult, run_id: str) -> list[str]:
         count(result.usage.turns, "turn"),
         count(calls, "tool call") + (f" ({errors} failed)" if errors else ""),
         spent(result.usage),
+        *([f"{result.model} instead of {result.asked_model}"] if result.asked_model else []),
         duration(result.duration_ms),
         *([count(result.attempts, "attempt")] if result.attempts > 1 else []),
         f"run {run_id}",

@@ -51,6 +51,8 @@ def _place_notes(data: Any) -> Iterator[str]:
         yield f"Nothing found in {data['files']:,} files."
     if data["missing"]:
         yield f"[in no file: {', '.join(data['missing'])}]"
+    if foreign := [word for word in data["missing"] if not word.isascii()]:
+        yield f"[no English is known for {', '.join(foreign)}: ask with the words of the code]"
     if data["large"]:
         yield f"[{data['large']} files over {MAX_FILE_BYTES >> 20} MB not searched]"
 

@@ -65,14 +65,13 @@ class RipgrepProcess(ForeignProgram):
 
     def paths(self) -> list[str]:
         """Return the paths that it lists, each ended by NUL, relative to the folder, in order."""
-        listed, size = list[bytes](), 0
+        listed = bytearray(b"\0")
         for chunk in self.chunks():
-            listed.append(chunk)
-            size += len(chunk)
-            if size > MAX_LISTED_BYTES:
-                self.cut = True
+            listed += chunk
+            self.cut = len(listed) > MAX_LISTED_BYTES
+            if self.cut:
                 break
-        text = "\0" + os.fsdecode(b"".join(listed))
+        text = os.fsdecode(bytes(listed))
         return sorted(text[: text.rindex("\0")].split("\0./")[1:])
 
     def unreadable(self) -> int:

@@ -3,10 +3,11 @@
 import codecs
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain, count
 from mimetypes import guess_type
 from typing import Any, BinaryIO, cast
+
+from outrider.protocol.data import frozen
 
 SAMPLE_BYTES = 8_192
 MAX_NOTEBOOK_BYTES = 32 * 1024 * 1024
@@ -34,7 +35,7 @@ _SIGNATURES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Encoding:
     """How text is written in a file: its codec, and the mark before it, if any."""
 

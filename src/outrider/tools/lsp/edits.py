@@ -2,11 +2,11 @@
 
 import hashlib
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from threading import Event
 from typing import Any
 
+from outrider.protocol.data import frozen
 from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.files.diffs import change
 from outrider.tools.files.edit import (
@@ -22,7 +22,7 @@ from outrider.workspaces.place import FileVersion, Place
 MAX_FILES = 500
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A file, what it holds, and what it is to hold."""
 

@@ -75,7 +75,8 @@ class LspConnection:
             error = message["error"]
             if error.get("code") not in _ASK_AGAIN:
                 break
-        raise self.failed(f"refused {method}: {plain(error.get('message'), MAX_SHOWN_CHARACTERS)}")
+        words, *_ = plain(error.get("message"), MAX_SHOWN_CHARACTERS).split("\n ")  # and a stack
+        raise self.failed(f"refused {method}: {words}")
 
     async def _exchange(self, method: str, params: Any, seconds: float) -> dict[str, Any]:
         if self.fault is not None:

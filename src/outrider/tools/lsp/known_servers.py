@@ -9,12 +9,13 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Any
 
-from outrider.protocol.data import from_json
+from outrider.protocol.data import from_json, frozen
 from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.settings.files import read_plain_file
 from outrider.settings.keys import LspConfig, ServerConfig
 from outrider.workspaces.place import Place
 from outrider.workspaces.trusted_programs import TrustedPrograms
@@ -51,7 +52,7 @@ _IDS = {
 """How the protocol calls the files of these endings; all others by their language."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerDescription:
     """One language server: how it is called, what it is for, and how it is installed."""
 
@@ -104,7 +105,8 @@ _NPM_TS, _VSCODE = f"{_NPM} typescript@5", "npm install -g vscode-langservers-ex
 _GO = "go install golang.org/x/tools/gopls@latest"
 _TY = {"diagnosticMode": "workspace"}
 # Else it runs the compiler that a repository brings, and fetches types from the network.
-_TSSERVER = {"path": "{modules}/typescript/lib/tsserver.js"}
+# A second server for syntax alone would answer as long as the project isn't loaded.
+_TSSERVER = {"path": "{modules}/typescript/lib/tsserver.js", "useSyntaxServer": "never"}
 _TS = {"tsserver": _TSSERVER, "disableAutomaticTypingAcquisition": True}
 _OFF = {"enable": False}
 _RUST = {"checkOnSave": False, "procMacro": _OFF, "cargo": {"buildScripts": _OFF}}
@@ -179,22 +181,24 @@ def root_of(place: Place, server: ServerDescription) -> str:
     return place.root
 
 
-def write_compile_commands(root: str, folder: str) -> None:
+def write_compile_commands(root: str, folder: str) -> str:
     """Write how a compiler is called, into a folder where clangd may write its index as well.
 
-    A project that doesn't say so gets a call for each of its files, or no index would be made.
+    A project that doesn't say so gets a call for each of its files, or no index would be made;
+    then what it should say is returned.
     """
     name, flags = "compile_commands.json", list[str]()
     for given in (f"{root}/{name}", f"{root}/build/{name}"):
         if os.path.isfile(given):
             shutil.copyfile(given, f"{folder}/{name}")
-            return
-    with suppress(OSError, UnicodeDecodeError), open(f"{root}/compile_flags.txt") as file:
-        flags += file.read().split("\n")
+            return ""
+    with suppress(OSError, UnicodeDecodeError):
+        flags += read_plain_file(f"{root}/compile_flags.txt", 1 << 20).decode().split("\n")
     sources = [path for path, _ in source_files(root, (".c", ".cc", ".cpp", ".cxx"))]
     called = [{"directory": root, "file": p, "arguments": ["cc", *flags, p]} for p in sources]
     with open(f"{folder}/{name}", "w") as file:
         json.dump(called, file)
+    return "" if flags else f"what #if leaves out is known only with a {name} of the project"
 
 
 def source_files(root: str, endings: Sequence[str]) -> Iterator[tuple[str, Stamp]]:

@@ -7,7 +7,7 @@ of its root. A question that meets it loading is asked again when it has loaded.
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing, suppress
 from functools import reduce
 from pathlib import Path
@@ -76,6 +76,7 @@ class LanguageServer(LspConnection):
         self.info: Any = None  # name and version, as it says
         self.loading: set[str] = set()
         """What it says that it is loading; its answers may lack something until it has."""
+        self.advice = ""  # what would help it to know more
         self._context = context
         self._request_seconds = config.request_timeout_ms / 1000
         self._start_seconds = config.start_timeout_ms / 1000
@@ -130,7 +131,7 @@ class LanguageServer(LspConnection):
         command = [str(self.server.path), *self.server.command[1:]]
         if "{commands}" in command[-1]:
             self._scratch = TemporaryDirectory(dir=self._context.spill_folder())
-            known_servers.write_compile_commands(self.root, self._scratch.name)
+            self.advice = known_servers.write_compile_commands(self.root, self._scratch.name)
             command[-1] = command[-1].replace("{commands}", self._scratch.name)
         return command
 
@@ -140,6 +141,16 @@ class LanguageServer(LspConnection):
         await self.start()
         self._tell(place, source.text)
         return source
+
+    async def open_some(self, paths: Iterable[str]) -> list[Place]:
+        """Open files, or any if there are none: some servers know only what open files need."""
+        await self.start()
+        opened = list[Place]()
+        for path in [*dict.fromkeys(paths or self._watched)][:MAX_OPEN_DOCUMENTS]:
+            with suppress(ToolFault):  # a link that leads out, or no text: passed over
+                await self.open(place := self._context.workspace.resolve(path))
+                opened.append(place)
+        return opened
 
     async def ask(self, method: str, params: Any) -> Any:
         """Return the answer to a question, asked when the server has loaded what it loads."""
@@ -204,10 +215,11 @@ class LanguageServer(LspConnection):
             return {path_of(one.get("uri")) or "/": one.get("items", []) for one in items}, 0
         found = dict[str, list[Any]]()
         files = sorted(path for path, _ in source_files(self.root, self.server.file_types))
-        for path in files[:MAX_OPEN_DOCUMENTS]:
-            with suppress(ToolFault):  # a link that leads out, or no text: passed over
-                await self.open(place := self._context.workspace.resolve(path))
-                found[path] = await self.diagnostics(place)
+        for place in await self.open_some(files):
+            with suppress(ToolFault):  # not in time; the next one may be
+                found[place.path] = await self.diagnostics(place)
+        if self.fault is not None:
+            raise self.fault
         return found, len(files)
 
     async def edit_of(self, action: dict[str, Any]) -> Any:

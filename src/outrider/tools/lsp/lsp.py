@@ -1,13 +1,16 @@
 """The tool `lsp`: definitions, references, calls and faults, as a language server knows them."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-from outrider.protocol.data import member
+from outrider.protocol.data import as_list, member
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS, READ_ONLY_LSP_ACTIONS
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
+from outrider.tools.files.ripgrep import narrowed_to, searching
 from outrider.tools.lsp import edits, positions
 from outrider.tools.lsp.json_rpc import ANY_SHAPE, plain
 from outrider.tools.lsp.known_servers import configured, program_for
@@ -21,7 +24,7 @@ TIMEOUT_MS = 900_000
 """Only a last resort: lsp.requestTimeoutMs and lsp.startTimeoutMs end what takes too long."""
 MAX_TEXT_CHARACTERS = 4_000
 MAX_TITLE_CHARACTERS = 200
-MAX_OPENED = 5
+MAX_ALIKE = 10  # symbols of one name
 _SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 _ACTION = {"enum": [*READ_ONLY_LSP_ACTIONS, *PRIVILEGED_LSP_ACTIONS]}
 _START_LINE = ("range", "start", "line")
@@ -63,14 +66,19 @@ class _Call:
     server: LanguageServer = field(init=False)
     place: Place = field(init=False)
     source: SourceText = field(init=False)
+    asked: list[LanguageServer] = field(default_factory=list[LanguageServer])
+    notes: list[str] = field(default_factory=list[str])
 
-    async def open(self, path: str | None = None) -> None:
+    async def open(self, path: str | None = None, among: Sequence[LanguageServer] = ()) -> None:
         """Make a file known to its server, as it is on the disk."""
         if (path := path or self.path) is None:
             raise ToolFault(ToolCode.BAD_PARAMETER, f"{self.action} needs a path")
         self.place = self.context.workspace.resolve(path)
-        self.server = self.session.server_for(self.context, self.place)
-        self.source = await self.server.open(self.place)
+        self.source = positions.read_source(self.context.workspace, self.place)
+        known = [one for one in among if path.endswith(one.server.file_types)]
+        self.server = (known or [self.session.server_for(self.context, self.place)])[0]
+        self.asked = [self.server]
+        await self.server.open(self.place)
         self.context.effects.file_read(self.place.path)
 
     async def aim(self) -> None:
@@ -93,12 +101,32 @@ class _Call:
             self.line, self.column = at
 
     async def _point_at(self, found: list[Hit]) -> None:
+        found = await self.distinct(found)
         if len(found) != 1:
             title = f"{len(found)} symbols are named {self.symbol}"
             data = _result(title, **positions.read_places(self.context, found))
-            raise ToolFault(ToolCode.CONFLICT, f"{title}: give path and line, or more names", data)
+            lines = [{**one, **file} for file in data["files"] for one in file["lines"]]
+            some = ", ".join(map("{path}:{line}:{column}".format_map, lines[:MAX_ALIKE]))
+            message = f"{title}: give path and line of one, or more names; they are at {some}"
+            raise ToolFault(ToolCode.CONFLICT, message, data)
         await self.open(path_of(found[0].uri))
         self.line, self.column = positions.name_place(self.source, found[0]) or (1, 1)
+
+    async def distinct(self, found: list[Hit]) -> list[Hit]:
+        """Return symbols without those that only declare another of them, as prototypes do."""
+        ranked, servers = list[tuple[Any, Any, Any, Hit]](), self.asked
+        for one in found if 1 < len(found) <= MAX_ALIKE else ():
+            await self.open(one.where[0], servers)
+            self.line, self.column = positions.name_place(self.source, one) or (1, 1)
+            at = self.place.path, self.line - 1
+            extents = [other.extent for other in await self.ask_declared() if other.line == at[1]]
+            leads = positions.locations(await self.ask("definition"))
+            ranked.append((max(extents, default=()), at, {to.where for to in leads}, one))
+        # Asked at a definition, clangd names the prototype: of the two, the one with a body counts.
+        ranked.sort(key=lambda one: one[0])
+        rest = [{at for _, at, *_ in ranked[number:]} for number in range(1, len(ranked) + 1)]
+        pairs = zip(ranked, rest, strict=True)
+        return [one for (*_, leads, one), larger in pairs if larger.isdisjoint(leads)] or found
 
     async def ask_declared(self) -> list[Hit]:
         """Return what the file declares."""
@@ -107,22 +135,58 @@ class _Call:
         return positions.symbols(await self.server.ask("textDocument/documentSymbol", asked), uri)
 
     async def in_tree(self, names: tuple[str, ...], *, exact: bool = True) -> list[Hit]:
-        """Return the symbols of a name in the whole tree, of the first language that has it."""
-        servers, roots = self.session.servers_for_tree(self.context), self.context.workspace.roots
-        for self.server in servers if names else ():
-            answer = await self.server.ask("workspace/symbol", {"query": names[-1]})
-            declared = positions.symbols(answer)
-            found = [one for one in declared if containing(roots, path_of(one.uri) or "")]
-            if exact:
-                named = positions.with_names(found, names[-1:])
-                found = positions.with_names(named, names)
-                for uri in () if found else dict.fromkeys(one.uri for one in named[:MAX_OPENED]):
-                    await self.open(path_of(uri))  # not every server tells what a symbol is in
-                    found += positions.with_names(await self.ask_declared(), names)
-            if found:
-                return found
-        asked = ", ".join(server.server.name for server in servers)
-        raise ToolFault(ToolCode.NOT_FOUND, f"{asked} found no symbol {'.'.join(names)!r}")
+        """Return the symbols of a name in the whole tree."""
+        if not names:
+            raise ToolFault(ToolCode.BAD_PARAMETER, f"{self.action} needs a name to look for")
+        if not (found := await self.ask_all(lambda: self._named(names, exact))):
+            asked = ", ".join(server.server.name for server in self.asked)
+            advice = [server.advice for server in self.asked if server.advice]
+            said = [f"{asked} found no symbol {'.'.join(names)!r}", *self.notes, *advice]
+            raise ToolFault(ToolCode.NOT_FOUND, "; ".join(said))
+        return found
+
+    async def ask_all(self, ask: Callable[[], Awaitable[list[Hit]]]) -> list[Hit]:
+        """Return what the tree's servers answer together; raises `ToolFault` if none does."""
+        servers, self.notes = self.session.servers_for_tree(self.context)
+        found, code = list[Hit](), ToolCode.UPSTREAM_FAILED.value
+        for self.server in servers:
+            try:
+                found += await ask()
+                self.asked.append(self.server)
+            except ToolFault as fault:
+                code = fault.code
+                self.notes.append(fault.message)
+            except ANY_SHAPE:
+                self.notes.append(f"{self.server.server.name} gave an unexpected answer")
+        if not self.asked:
+            raise ToolFault(code, "; ".join(self.notes))
+        return found
+
+    async def _named(self, names: tuple[str, ...], exact: bool) -> list[Hit]:
+        """Return the symbols that the server knows by a name, or that files with it declare."""
+        likely = await asyncio.to_thread(_files_with, self, names[-1], exact)
+        if exact and not likely:
+            return []
+        declared = await self._declared_in(likely)
+        answer = positions.symbols(await self.server.ask("workspace/symbol", {"query": names[-1]}))
+        roots = self.context.workspace.roots
+        found = [one for one in answer if containing(roots, one.where[0])]
+        if not exact:
+            return found
+        if not positions.with_names(found, names):
+            # Not every server knows what isn't open, or tells what a symbol is in.
+            told = [one.where[0] for one in positions.with_names(found, names[-1:])]
+            declared += await self._declared_in(told) if told else ()
+            found = [*dict.fromkeys(declared)]
+        return positions.with_names(found, names)
+
+    async def _declared_in(self, paths: Iterable[str]) -> list[Hit]:
+        """Return what files declare; a server that has told it has read them."""
+        found = list[Hit]()
+        for place in await self.server.open_some(paths):
+            self.place = place
+            found += await self.ask_declared()
+        return found
 
     async def ask(self, method: str, **params: Any) -> Any:
         """Return what the server answers about the place."""
@@ -130,14 +194,15 @@ class _Call:
         asked = {"textDocument": {"uri": uri_of(self.place.path)}, "position": position, **params}
         return await self.server.ask(f"textDocument/{method}", asked)
 
-    def show(self, places: Iterable[Hit], *notes: str) -> dict[str, Any]:
+    def show(self, places: Iterable[Hit]) -> dict[str, Any]:
         """Return places as the caller sees them."""
-        name, listing = self.server.server.name, positions.read_places(self.context, places)
+        listing = positions.read_places(self.context, places)
         total, files = listing["total"], listing["inFiles"]
         more = total - sum(len(file["lines"]) for file in listing["files"])
-        said = [*notes, *([f"{more} more are not shown"] if more else [])]
-        said += [f"{name} is still loading: there may be more"] if self.server.loading else []
-        title = f"{total} in {files} file{'' if files == 1 else 's'}, from {name}"
+        said = [*self.notes, *([f"{more} more are not shown"] if more else [])]
+        names = {one.server.name: one.loading for one in self.asked}
+        said += [f"{name} is still loading: there may be more" for name in names if names[name]]
+        title = f"{total} in {files} file{'' if files == 1 else 's'}, from {', '.join(names)}"
         return _result(title, notes=said, **listing)
 
     def told(self, words: Iterable[str]) -> dict[str, Any]:
@@ -162,7 +227,8 @@ async def _answer(call: _Call) -> dict[str, Any]:
             await call.open()
             return call.show(await call.ask_declared())
         case "workspace-symbols":
-            return call.show(await call.in_tree(positions.name_parts(call.query), exact=False))
+            names = positions.name_parts(call.query or call.symbol)
+            return call.show(await call.in_tree(names, exact=False))
         case "diagnostics":
             await call.open()
             return call.show(_faults(call.place.path, await call.server.diagnostics(call.place)))
@@ -192,11 +258,40 @@ async def _answer(call: _Call) -> dict[str, Any]:
             await call.aim()
             method = "typeDefinition" if call.action == "type-definition" else call.action
             answer = await call.ask(method, context={"includeDeclaration": True})
-            return call.show(positions.locations(answer))
+            found = positions.locations(answer)
+            return call.show(
+                await _past_prototype(call, found) if method == "definition" else found
+            )
+
+
+async def _past_prototype(call: _Call, found: list[Hit]) -> list[Hit]:
+    """Return the definition whose name was asked at where the server has found its prototype."""
+    line, column = call.line or 1, call.column or 1
+    if len(found) == 1 and found[0].where != (call.place.path, line - 1):
+        declared = [
+            one
+            for one in await call.ask_declared()
+            if (at := positions.name_place(call.source, one) or (0, 0)) <= (line, column)
+            and (line, column) <= (at[0], at[1] + len(one.names[-1]))
+        ]
+        with suppress(ToolFault):  # found in a library
+            return (await call.distinct([*declared[:1], *found]))[:1]
+    return found
+
+
+def _files_with(call: _Call, name: str, exact: bool) -> list[str]:
+    """Return the files of a server's languages that contain a name, as a word if it is exact."""
+    workspace, root = call.context.workspace, call.server.root
+    how = ["--null", "--fixed-strings", "--word-regexp" if exact else "--ignore-case"]
+    how += narrowed_to([f"*{ending}" for ending in call.server.server.file_types])
+    command = ["--files-with-matches", f"--regexp={name}", *how]
+    opened = workspace.open_folder(workspace.resolve(root))
+    with opened as folder, searching(call.context, command, folder) as search:
+        return [f"{root}/{path}" for path in search.paths()]
 
 
 def _words(contents: Any) -> list[str]:
-    parts = cast("list[Any]", contents) if isinstance(contents, list) else [contents]
+    parts = as_list(contents) or [contents]
     return [str(member(part, "value") or (part if isinstance(part, str) else "")) for part in parts]
 
 
@@ -230,14 +325,16 @@ async def _calls(call: _Call) -> dict[str, Any]:
 
 
 async def _workspace_diagnostics(call: _Call) -> dict[str, Any]:
+    async def ask() -> list[Hit]:
+        reports, files = await call.server.all_diagnostics()
+        if files > len(reports):
+            call.notes.append(f"{len(reports)} of {files} files were checked")
+        return positions.usable(list(reports), lambda path: _faults(path, reports[path]))
+
     if call.path is None:
-        call.server = call.session.servers_for_tree(call.context)[0]
-    else:
-        await call.open()
-    reports, files = await call.server.all_diagnostics()
-    notes = [f"{len(reports)} of {files} files were checked"] if files > len(reports) else []
-    places = positions.usable(list(reports), lambda path: _faults(path, reports[path]))
-    return call.show(places, *notes)
+        return call.show(await call.ask_all(ask))
+    await call.open()
+    return call.show(await ask())
 
 
 def _faults(path: str, items: Any) -> list[Hit]:

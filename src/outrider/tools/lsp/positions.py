@@ -107,6 +107,13 @@ class Hit(NamedTuple):
     units: int
     label: str = ""
     names: tuple[str, ...] = ()
+    extent: tuple[int, int] = (0, 0)
+    """How many lines and units a declaration goes on from its name: a definition has a body."""
+
+    @property
+    def where(self) -> tuple[str, int]:
+        """The path and the line."""
+        return path_of(self.uri) or "/", self.line
 
 
 def usable(answer: Any, read: Callable[[Any], Iterable[T]]) -> list[T]:
@@ -154,7 +161,9 @@ def symbols(answer: Any, uri: str = "", above: tuple[str, ...] = ()) -> list[Hit
         name = plain(one.get("name"), MAX_LABEL_CHARACTERS).partition("(")[0].strip()
         container = re.findall(r"\w+", plain(one.get("containerName"), MAX_LABEL_CHARACTERS))
         names = (*(above or container), name)
-        yield hit(where["uri"], one.get("selectionRange") or where["range"], "", names)
+        span, end = one.get("selectionRange") or where["range"], where["range"]["end"]
+        found = hit(where["uri"], span, "", names)
+        yield Hit(*found[:5], (end["line"] - found.line, end["character"] - found.units))
         if one.get("kind") not in _FUNCTIONS and len(above) < MAX_DEPTH:
             yield from symbols(one.get("children") or [], uri, names)
 

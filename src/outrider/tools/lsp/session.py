@@ -4,9 +4,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 
 from outrider.agents.lsp_permissions import why_no_lsp_action
 from outrider.settings.keys import LspConfig
@@ -17,7 +15,6 @@ from outrider.tools.lsp.language_server import LanguageServer
 from outrider.workspaces.place import Place
 from outrider.workspaces.trusted_programs import TrustedPrograms
 
-MAX_LANGUAGES = 3
 MAX_SERVERS = 4
 """How many run at once; of more, the one is ended that was asked longest ago."""
 
@@ -48,22 +45,26 @@ class LspSession:
         server = known_servers.choose(place.path, self.config, self.programs(context))
         return self._open(context, server, known_servers.root_of(place, server))
 
-    def servers_for_tree(self, context: ToolContext) -> list[LanguageServer]:
-        """Return the servers for the languages that the tree has most of, the first one first."""
+    def servers_for_tree(self, context: ToolContext) -> tuple[list[LanguageServer], list[str]]:
+        """Return the servers for the tree's languages, most files first, and which are missing."""
         root, programs = context.workspace.roots[0], self.programs(context)
         code = [one for one in known_servers.configured(self.config) if one.root_markers]
         endings = tuple(ending for one in code for ending in one.file_types)
         files = known_servers.source_files(root, endings)
         found = Counter(os.path.splitext(path)[1] for path, _ in files)
-        chosen: dict[str, ServerDescription] = {}
+        chosen, missing = dict[str, ServerDescription](), dict[str, None]()
         for ending, _ in found.most_common():
-            with suppress(ToolFault):
+            try:
                 server = known_servers.choose(f"any{ending}", self.config, programs)
                 chosen.setdefault(server.name, server)
+            except ToolFault as fault:
+                missing[fault.message] = None
         if not chosen:
             message = "no language server fits the files here: name a file with path"
-            raise ToolFault(ToolCode.NOT_AVAILABLE, message)
-        return [self._open(context, one, root) for one in islice(chosen.values(), MAX_LANGUAGES)]
+            raise ToolFault(ToolCode.NOT_AVAILABLE, "; ".join(missing) or message)
+        opened = [self._open(context, one, root) for one in [*chosen.values()][:MAX_SERVERS]]
+        missing |= dict.fromkeys(f"{name} wasn't asked" for name in [*chosen][MAX_SERVERS:])
+        return opened, [*missing]
 
     def _open(self, context: ToolContext, server: ServerDescription, root: str) -> LanguageServer:
         """Return the server of a root: the one that runs, or a new one."""

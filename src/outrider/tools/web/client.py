@@ -13,7 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import Any
@@ -21,6 +21,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpcore2
 
+from outrider.protocol.data import frozen
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
 from outrider.tools.web.cache import WebCache, validators
@@ -47,7 +48,7 @@ _UNASKED = {206, 300, 304, 305, 306, *_REDIRECTS}
 _FAULTS = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError, ssl.SSLError)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WebRequest:
     """One request; a search provider's has a body."""
 
@@ -58,7 +59,7 @@ class WebRequest:
     max_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """What came back, whole."""
 

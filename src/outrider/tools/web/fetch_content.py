@@ -210,7 +210,10 @@ async def extract(context: ToolContext, response: "Response") -> dict[str, str]:
         root = re.search(r"<(?![?!])(?:\w+:)?(\w+)", text[:_SNIFFED_BYTES])
         kind = _ROOTS.get(root[1].lower() if root else "", "text")
     if kind in ("html", "feed"):
-        return await web_of(context).reader.read(kind, text, response.address.url)
+        found = await web_of(context).reader.read(kind, text, response.address.url)
+        if not found["text"]:
+            raise ToolFault(ToolCode.TOO_LARGE, harmless_line(found["note"], 1_200))
+        return found
     return {"text": text}
 
 

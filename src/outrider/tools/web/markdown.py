@@ -1,6 +1,7 @@
 """HTML as Markdown: headings, lists, tables, links, and code with every space that it has."""
 
 import re
+from collections import Counter
 from typing import Any
 
 from lxml import html as untyped_html  # pyright: ignore
@@ -16,6 +17,12 @@ MAX_SPAN = 20
 _LANGUAGE = re.compile(r"(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]{1,20})")
 _ANCHORS = frozenset(["¶", "#", "§", "🔗"])
 """What documentation puts at its headings to link to them."""
+_CODE_PLACE = re.compile(r"^([^\0\n]*)\0(\d+)\0", re.M)
+"""Where code will stand in a text: markdownify and what tidies the text would change its spaces."""
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_IN_NO_CELL = ("pre", "table", *HEADINGS)
+"""What a table in Markdown has no room for."""
+_TABLE_PARTS = ("caption", "thead", "tbody", "tfoot", "tr", "td", "th")
 _SCRIPTS = {"sub": "_", "msub": "_", "sup": "^", "msup": "^", "mfrac": "/"}
 
 
@@ -29,22 +36,37 @@ def markdown(element: Element, base: str) -> str:
     for formula in list(element.iter("math")):
         formula.tail = f"{_formula(formula)}{formula.tail or ''}"
         formula.drop_tree()
-    for line_break in element.xpath(".//pre//br"):
-        line_break.tail = f"\n{line_break.tail or ''}"
+    for block in element.iter("pre", "xmp", "listing", "plaintext"):
+        block.tag = "pre"
+        block.text = (block.text or "").removeprefix("\n")  # as browsers do
+        for line_break in block.iter("br"):
+            line_break.tail = f"\n{line_break.tail or ''}"
     for cell in element.iter("td", "th"):  # also outside of any table
         cell.set("colspan", str(_span(cell, "colspan")))
+    for term in element.iter("dt"):
+        term.tag = "div" if has(term, "p", "ul", "ol", "dl", *_IN_NO_CELL) else "dt"
+    _unfold(element)
     for table in element.iter("table"):
         _spread(table)
+    codes: list[str] = []
     try:
-        text: str = _Converter().convert(lxml_html.tostring(element, encoding="unicode"))
-    except Exception:  # nested too deeply, or whatever else the library trips over
-        text = element.text_content()
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+\n", "\n", text)).strip()
+        text: str = _Converter(codes).convert(lxml_html.tostring(element, encoding="unicode"))
+    except Exception:  # whatever the library trips over
+        text = "\n".join(filter(None, map(str.strip, element.itertext())))
+    text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+\n", "\n", text)).strip()
+    return _CODE_PLACE.sub(lambda place: _indented(place[1], codes[int(place[2])]), text)
+
+
+def _indented(margin: str, code: str) -> str:
+    """Return code with the margin of its place, a list's or a quotation's, before each line."""
+    lines = code.split("\n")
+    return "\n".join(f"{margin}{line}" if line else margin.rstrip() for line in lines)
 
 
 def _keep_link(link: Element) -> None:
     """Let a link lead only to a page, and say nothing but where."""
     target = link.attrib.pop("href", "")
+    link.attrib.pop("title", "")
     if link.text_content().strip() in _ANCHORS:
         link.clear(keep_tail=True)
     elif target.startswith(("http://", "https://")) and len(target) <= MAX_LINK_CHARACTERS:
@@ -63,6 +85,34 @@ def _in_line(element: Element) -> str:
     parts = [_in_line(child) for child in element if isinstance(child.tag, str)]
     own = (element.text or "").strip()
     return own + _SCRIPTS.get(element.tag, "").join(filter(None, parts))
+
+
+def _unfold(element: Element) -> None:
+    """Turn tables whose cells hold code, headings or tables into lists of rows, or into blocks."""
+    wide = {table for table in element.iter("table") if has(table, *_IN_NO_CELL)}
+    parts = [
+        (part, next(part.iterancestors("table"), None)) for part in element.iter(*_TABLE_PARTS)
+    ]
+    rows = Counter(table for part, table in parts if part.tag == "tr")
+    for part, table in parts:
+        if part.tag == "td" and _is_gutter(part):
+            part.drop_tree()
+        elif table in wide:
+            part.tag = "li" if part.tag == "tr" and rows[table] > 1 else "div"
+    for table in wide:
+        table.tag = "div"
+
+
+def has(element: Element, *tags: str) -> bool:
+    """Return whether an element has one of these in it."""
+    return next(element.iterdescendants(*tags), None) is not None
+
+
+def _is_gutter(cell: Element) -> bool:
+    """Return whether a cell has only the numbers of the lines of the code beside it."""
+    beside = cell.getnext()
+    numbers = re.fullmatch(r"[\d\s]+", cell.text_content())
+    return bool(numbers) and beside is not None and has(beside, "pre")
 
 
 def _spread(table: Element) -> None:
@@ -86,6 +136,10 @@ def _span(cell: Element, name: str) -> int:
 
 
 class _Converter(Converter):
+    def __init__(self, codes: list[str]) -> None:
+        Converter.__init__(self)
+        self.codes = codes
+
     class Options:
         """How markdownify writes."""
 
@@ -104,9 +158,12 @@ class _Converter(Converter):
         return f"^{text}" if text.strip() else text
 
     def convert_pre(self, element: Any, text: str, parent_tags: Any) -> str:
-        """Return a fence that the code in it can't end."""
-        code = element.get_text().replace("\r\n", "\n").strip("\n").rstrip()
+        """Return a fence that the code in it can't end, and a place where the code will stand."""
+        code = element.get_text().removesuffix("\n")
         near = (element, *element.find_all("code")[:1], element.parent)
         language = _LANGUAGE.search(" ".join(" ".join(one.get("class") or ()) for one in near))
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
-        return f"\n\n{fence}{language[1] if language else ''}\n{code}\n{fence}\n\n" if code else ""
+        self.codes.append(code)
+        place = f"\0{len(self.codes) - 1}\0"
+        named = f"{fence}{language[1] if language else ''}"
+        return f"\n\n{named}\n{place}\n{fence}\n\n" if code.strip() else ""

@@ -11,13 +11,13 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 import httpcore2
 
+from outrider.protocol.data import frozen
 from outrider.protocol.envelope import ToolCode, ToolFault
 
 MAX_URL_CHARACTERS = 8_192
@@ -49,7 +49,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host, as `socket.getaddrinfo` writes them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WebAddress:
     """An address that can be asked for; nothing is known yet of where its host is."""
 

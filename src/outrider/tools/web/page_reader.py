@@ -17,9 +17,8 @@ from outrider.protocol.jsonl import decode, encode
 
 MAX_READERS = 2
 MAX_CPU_SECONDS = 5
-"""How long one page may take; then its text is taken without judging which of it matters."""
 READ_SECONDS = 40.0
-"""How long to wait for that, on a machine that is busy."""
+"""How long to wait for so much work, on a machine that is busy."""
 MAX_MEMORY_BYTES = 1 << 30
 MAX_ANSWER_BYTES = 64 << 20
 _MAIN = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"
@@ -35,14 +34,13 @@ class PageReader:
     async def read(self, kind: str, source: str, url: str) -> dict[str, str]:
         """Return the text, title and note of a page or feed; raises `ToolFault`."""
         job = {"kind": kind, "source": source, "url": url, "seconds": MAX_CPU_SECONDS}
-        for whole in (False, True):
-            with contextlib.suppress(TimeoutError, OSError, ValueError, EOFError):
-                return await self._answer(encode({**job, "whole": whole}))
+        with contextlib.suppress(TimeoutError, OSError, ValueError, EOFError):
+            return await self._answer(encode(job))
         raise ToolFault(ToolCode.TOO_LARGE, "The page takes too much time or memory to read")
 
     async def _answer(self, job: bytes) -> dict[str, str]:
         async with self._turns:
-            process = self._idle.pop() if self._idle else await _start()
+            process = self._take_idle() or await _start()
             assert process.stdin is not None, "asked for as a pipe"
             assert process.stdout is not None, "asked for as a pipe"
             try:
@@ -57,6 +55,14 @@ class PageReader:
                 raise
             self._idle.append(process)
         return decode(line)
+
+    def _take_idle(self) -> asyncio.subprocess.Process | None:
+        """Return a process that waits for a page; one that was killed meanwhile doesn't."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.stdout is not None and not process.stdout.at_eof():
+                return process
+        return None
 
     async def aclose(self) -> None:
         """End the processes."""
@@ -90,9 +96,7 @@ def main() -> None:
         # The kernel ends a process that is over its limit, whatever it is doing.
         seconds = int(time.process_time()) + 1 + job["seconds"]
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-        if job["kind"] == "feed":
-            done = feed_text(job["source"], job["url"])
-        else:
-            done = main_text(job["source"], job["url"], whole=job["whole"])
+        read = feed_text if job["kind"] == "feed" else main_text
+        done = read(job["source"], job["url"])
         sys.stdout.buffer.write(encode(done) + b"\n")
         sys.stdout.buffer.flush()

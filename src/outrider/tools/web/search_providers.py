@@ -6,7 +6,7 @@ Keys travel in headers only, and what comes back has them taken out before it is
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from html import unescape
 from importlib import import_module
@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import orjson
 
+from outrider.protocol.data import frozen
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.records.activity import host_and_path
 from outrider.settings.keys import WebConfig
@@ -39,7 +40,7 @@ _MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchProvider:
     """A search service."""
 

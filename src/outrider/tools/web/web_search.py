@@ -30,11 +30,15 @@ _TRACKING = ("utm_", "fbclid", "gclid", "mc_cid", "mc_eid")
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
-    parts = [_shown(outcome) for outcome in data["searches"]]
-    if data["responseId"]:
-        more = f'get_search_content {{"responseId": "{data["responseId"]}", "index": N}}'
-        parts.append(f"[each result is kept whole: {more}]")
-    return "\n\n".join(parts)
+    if not data["responseId"]:
+        return shown_searches(data)
+    more = f'get_search_content {{"responseId": "{data["responseId"]}", "index": N}}'
+    return f"{shown_searches(data)}\n\n[each result is kept whole: {more}]"
+
+
+def shown_searches(data: Any) -> str:
+    """Return what was found as text, without what an agent can do with it."""
+    return "\n\n".join(_shown(outcome) for outcome in data["searches"])
 
 
 def _shown(outcome: Any) -> str:

@@ -2,30 +2,37 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 _KINDS = {
     "generated": re.compile(
         r"(^|/)(node_modules|dist|build|vendor|_vendor|third_party|site-packages|__snapshots__|"
         r"generated|cjs|esm|umd|out|target)/|[.-]lock(\.\w+)?$|_pb2\.pyi?$|"
-        r"\.(min\.(js|css)|map|svg|snap|pb\.go|sum|d\.[cm]?ts|log)$"
+        r"\.(min\.(js|css)|map|svg|snap|patch|diff|pb\.go|sum|d\.[cm]?ts|log)$"
     ),
     "test": re.compile(
-        r"(^|/)(tests?|t|__tests__|specs?|testdata|fixtures|e2e|bench(marks?)?|examples?|mocks?)/|"
+        r"(^|/)(tests?([_-]?(data|cases|files|suite))?|t|__tests__|specs?|fixtures|snapshots|e2e|"
+        r"bench(es|marks?)?|examples?|mocks?)/|"
         r"(^|/)(test_[^/]*|conftest)\.|[._-](tests?|spec|bench)\.\w+$|[a-z]Tests?\.\w+$"
     ),
     "docs": re.compile(
-        r"(^|/)(docs?|documentation|changelogs?|locales?)/|\.(md|mdx|rst|txt|adoc|html?|org|po)$|"
+        r"(^|/)(docs?|documentation|changelogs?|locales?)/|"
+        r"\.(md|mdx|rst|txt|adoc|html?|org|po|man|[1-8])$|"
         r"(^|/)(readme|changelog|changes|news|history|licen[sc]e|copying|contributing)[^/]*$",
         re.IGNORECASE,
     ),
-    "data": re.compile(r"\.(jsonc?|ya?ml|toml|ini|cfg|conf|csv|xml|css|lock)$"),
+    # What a shell completes only repeats which options there are.
+    "data": re.compile(r"(^|/)complet(e|ions?)/(.*/)?[^/]*\.((ba|z|fi)sh|ps1|elv|nu)$"),
 }
+# They stand in a file of their own, so that a search in this code doesn't find the lists.
+_LISTS = Path(__file__).with_name("vocabulary.txt").read_text("utf-8")
+*VOCABULARY, _endings, _defining = re.split(r"^# .*\n", _LISTS, flags=re.MULTILINE)[1:]
+_SOURCE, DEFINING = frozenset(_endings.split()), tuple(_defining.split())
+# A template is what is made of it, and a backup what it was.
+_WRAPPED = re.compile(r"(\.(in|j2|jinja2?|tmpl|tpl|orig|bak)|~)+$")
+_GENERATED = re.compile(r"\b(code|automatically) generated\b|@generated|\bdo not edit\b", re.I)
 _STANDING = {"generated": 0.1, "test": 0.25, "docs": 0.35, "data": 0.5, "source": 1.0}
 _INDEX = re.compile(r"(^|/)(__init__\.py|index\.\w+|mod\.rs)$")
-DEFINING = (
-    "def", "class", "function", "func", "fn", "fun", "interface", "trait", "struct", "enum",
-    "module", "impl", "protocol",
-)  # fmt: skip
 _ROUTINE = re.compile(
     r"\s*(?:(?:export|default|declare|public|private|protected|internal|static|async|abstract|"
     r"final|pub(?:\([a-z]+\))?|unsafe|override|virtual|inline|extern|const)\s+)*"
@@ -57,17 +64,30 @@ HANDED_ON = re.compile(r"\b(\w+) ?[=:] ?\1\b")
 COMMENT = re.compile(r"\s*(#(?!define|\[)|//|/\*|\*(?!\w)|--|;|\"\"\"|'''|<!--)")
 
 
-def kind(path: str) -> str:
-    """Return what a path looks like: `source`, or what usually stands behind it."""
-    return next((name for name, looks in _KINDS.items() if looks.search(path)), "source")
+def kind(path: str, head: str = "") -> str:
+    """Return what a file is by its path, and by its first lines where they are known."""
+    if _GENERATED.search(head):
+        return "generated"
+    path = _WRAPPED.sub("", path)
+    _, dot, ending = path.rpartition("/")[2].rpartition(".")
+    # What has another ending is data, or a script, as its first line says.
+    is_source = (dot and ending.lower() in _SOURCE) or head.startswith("#!")
+    other = "source" if is_source else "data"
+    return next((name for name, looks in _KINDS.items() if looks.search(path)), other)
 
 
-def standing(path: str, asked: set[str]) -> float:
+def standing(path: str, asked: set[str], head: str = "") -> float:
     """Return how much a file counts, for a question that asks for some kinds of files."""
-    what = kind(path)
+    what = kind(path, head)
     if asked and what != "generated":
         return 1.0 if what in asked else 0.5 * _STANDING[what]
     return _STANDING[what] * (0.8 if _INDEX.search(path) else 1.0)
+
+
+def first_test(lines: Sequence[str]) -> int:
+    """Return the line at which the tests begin that stand below the code, as they do in Rust."""
+    marks = (at for at, line in enumerate(lines, 1) if line.startswith("#[cfg(test)]"))
+    return next((at for at in marks if "mod " in "".join(lines[at : at + 2])), len(lines) + 1)
 
 
 def defined(line: str) -> str | None:

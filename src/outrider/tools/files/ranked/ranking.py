@@ -12,6 +12,7 @@ from outrider.tools.files.ranked.code import defined, enclosing, standing
 from outrider.tools.files.ranked.words import PART_OF_NAME, Question
 
 WINDOW_LINES = 45
+HEAD_LINES = 5
 MAX_LINES_SHOWN = 3
 AVERAGE_BYTES = 5_000
 """What counts as a file of ordinary length: a constant, so that it tells nothing of other files."""
@@ -94,14 +95,14 @@ def in_path(question: Question, path: str) -> dict[int, float]:
     return found
 
 
-def score_file(question: Question, weights: Weights, file: FileHits) -> None:
+def score_file(question: Question, weights: Weights, file: FileHits, head: str = "") -> None:
     """Set a file's score: its terms by BM25, what it defines, its path, and its kind."""
     soft = _SATURATION * (1 - _LENGTH + _LENGTH * file.size / AVERAGE_BYTES)
     terms = sum(weights[term] * count / (count + soft) for term, count in file.counts.items())
     named = sum(weights[term] * share for term, share in in_path(question, file.path).items())
     definitions = sum(weights[term] * factor for term, factor in file.defined.items())
     said = terms + _DEFINED * definitions + _PATH * named
-    file.score = said * standing(file.path, question.kinds)
+    file.score = said * standing(file.path, question.kinds, head)
     if any(f"/{file.path}".endswith(f"/{name.removeprefix('./')}") for name in question.names):
         file.score = (file.score + sum(weights) + 1.0) * _NAMED
 
@@ -152,7 +153,8 @@ def best_place(
     question: Question, weights: Weights, file: FileHits, hits: list[Hit], lines: Lines
 ) -> dict[str, Any]:
     """Return the part of a file that is most about the question, with its score."""
-    score_file(question, weights, file)
+    head = "\n".join(lines[:HEAD_LINES])
+    score_file(question, weights, file, head)
     found = _lines(question, weights, hits, lines)
     numbers = sorted(found)
     best: tuple[float, int, int] = (0.0, 1, 1)
@@ -176,7 +178,7 @@ def best_place(
     score, first, last = best[0], -best[1] if best[1] < 0 else 1, best[2]
     inside = [number for number in numbers if first <= number <= last]
     line = max(inside, key=lambda number: (found[number].score, -number), default=1)
-    score = round(file.score + score * standing(file.path, question.kinds), 4)
+    score = round(file.score + score * standing(file.path, question.kinds, head), 4)
     return _place(question, file, found, lines, line, (first, last)) | {"score": score}
 
 

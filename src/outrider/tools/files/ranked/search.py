@@ -16,6 +16,7 @@ from outrider.processes.threads import raise_if_stopped
 from outrider.tools.context import ToolContext
 from outrider.tools.files.masked_search import blocks_of
 from outrider.tools.files.ranked import ranking
+from outrider.tools.files.ranked.code import first_test
 from outrider.tools.files.ranked.ranking import FileHits, Hit
 from outrider.tools.files.ranked.words import Question, understood
 from outrider.tools.files.ripgrep import searching
@@ -56,8 +57,8 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
         file = context.workspace.below(place, one["path"])
         one["path"] = file.shown
         context.effects.file_read(file.path)
-    terms = zip(question.terms, frequency, strict=True)
-    missing = [term for term, there in terms if not there and " " not in term]
+    asked = question.asked.items()
+    missing = [word for word, terms in asked if not any(frequency[term] for term in terms)]
     data |= {"places": shown, "files": len(listed), "unreadable": unreadable}
     return data | {"missing": missing, "large": large}
 
@@ -154,6 +155,9 @@ def _read_visible(
         hits = [hit for hit in file.hits() if hit[0] not in hidden]
         for number, line in hidden.items():
             hits += [(number, name) for name in _NAMES.findall(line.decode(errors="replace"))]
+        tests = first_test(lines)
+        if "test" not in question.kinds:
+            hits = [hit for hit in hits if hit[0] < tests]
         seen = FileHits(file.path, size=file.size)
         for _, name in hits:
             seen.count(question, name)

@@ -1,14 +1,13 @@
 """What a question asks for: the words to look for, each with its forms and its weight."""
 
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 
-from outrider.tools.files.ranked.code import DEFINING
+from outrider.tools.files.ranked.code import DEFINING, VOCABULARY
 
 MAX_QUESTION_CHARACTERS = 20_000
 MAX_TERMS = 24
@@ -31,13 +30,14 @@ _ENDINGS = (
 )  # fmt: skip
 
 
-# They stand in a file of their own, so that a search in this code doesn't find the lists.
-_LISTS = Path(__file__).with_name("vocabulary.txt").read_text("utf-8")
-_stop, _weak, _groups, _chinese = re.split(r"^# .*\n", _LISTS, flags=re.MULTILINE)[1:]
+_stop, _weak, _types, _tests, _docs, _groups, _chinese = VOCABULARY
 STOP, WEAK = frozenset(_stop.split()), frozenset(_weak.split())
+_TYPES = frozenset(_types.split())
+_KINDS = {"test": frozenset(_tests.split()), "docs": frozenset(_docs.split())}
 GROUPS = tuple(frozenset(group.split()) for group in _groups.split(";"))
-_pairs = re.findall(r"(\S+)\s+(\S+)", _chinese)
-GLOSSARY = {word: english.split(",") for word, english in _pairs}
+GLOSSARY: dict[str, str] = dict(re.findall(r"(\S+)\s+(\S+)", _chinese))
+# Compiled where it is needed: few questions are in Chinese.
+_KNOWN = f"({'|'.join([*sorted(GLOSSARY, key=len, reverse=True), *filter(_UNSPACED.match, STOP)])})"
 
 
 @lru_cache(maxsize=1 << 16)
@@ -84,16 +84,21 @@ class Question:
     kinds: set[str] = field(default_factory=set[str])
     """The kinds of files that are asked for: `test`, `docs`."""
     wants_type: bool = False
+    asked: dict[str, list[int]] = field(default_factory=lambda: defaultdict[str, list[int]](list))
+    """By the words that would be missed: the terms that look for them."""
     _forms: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
     """By what a word may look like in a file: its term, and how much it counts."""
     _known: dict[str, Shares] = field(default_factory=dict[str, Shares])
 
-    def add(self, text: str, weight: float, *forms: tuple[str, float]) -> None:
-        """Add a term with its forms; a form that another term has stays with that."""
+    def add(self, text: str, weight: float, *forms: tuple[str, float], word: str = "") -> None:
+        """Add a term with its forms, which may stand for a word of the question; a form that
+        another term has stays with that."""
         new = [(form, factor) for form, factor in forms if form not in self._forms]
         if new and len(self.terms) < MAX_TERMS:
             for form, factor in new:
                 self._forms.setdefault(form, (len(self.terms), factor))
+            if word:
+                self.asked[word].append(len(self.terms))
             self.terms.append(text)
             self.weights.append(weight)
 
@@ -155,64 +160,66 @@ def understood(text: str) -> Question:
     """Return what a question asks for; one without any word that tells something has no terms."""
     question = Question()
     tokens = [t.rstrip(".:/-") for t in _TOKEN.findall(text[:MAX_QUESTION_CHARACTERS])]
-    tokens = [token for token in tokens if len(token) <= MAX_WORD_CHARACTERS]
+    tokens = [t for t in tokens if len(t) <= MAX_WORD_CHARACTERS or _UNSPACED.match(t)]
     question.names = [t for t in tokens if re.search(r"[./]", t) and len(t) > 2][:20]
     words: list[str] = []
     for token in tokens:
         if _NAME.search(token):
             name = re.split(r"::|[./]", token)[-1]
             if "." not in token or len(name) > 4:  # else it is the ending of a file's name
-                question.add(name, _EXACT, (f"={name}", 1.0))
+                question.add(name, _EXACT, (f"={name}", 1.0), word=name)
         parts = re.split(r"[./:-]+", token)
         words += [word for part in parts for word in split_name(part) or [part.lower()]]
-    plain = [word for word in words if not _UNSPACED.match(word)]
-    question.kinds = {kind for kind, asked in _KINDS.items() if asked.intersection(words)}
-    question.wants_type = not _TYPES.isdisjoint(words)
-    for run in _UNSPACED.findall("".join(f"{word} " for word in words)):
-        _add_unspaced(question, run)
-    _add_words(question, plain)
+    also: dict[str, list[str]] = defaultdict(list)
+    english = [word for one in words for word in _translated(one, also)]
+    question.kinds = {kind for kind, asked in _KINDS.items() if asked.intersection(english)}
+    question.wants_type = not _TYPES.isdisjoint(english)
+    _add_words(question, english, also)
+    for run in filter(_UNSPACED.match, words):
+        _add_pairs(question, run)
     return question
 
 
-_TYPES = frozenset(("class", "classes", "exception", "interface", "struct", "type", "types"))
-_KINDS = {
-    "test": frozenset(("test", "tests", "tested", "testing", "spec", "specs", "测试")),
-    "docs": frozenset(
-        ("docs", "documentation", "documented", "readme", "changelog", "manual", "文档")
-    ),
-}
+def _translated(word: str, also: dict[str, list[str]]) -> list[str]:
+    """Return a word, or the English ones for it; what else these may be called goes to `also`."""
+    if not _UNSPACED.match(word):
+        return [word]
+    # The longest first: a reverse proxy is no agent.
+    known = (GLOSSARY[part] for part in re.split(_KNOWN, word) if part in GLOSSARY)
+    english = [one.split(",") for words in known for one in words.split("+")]
+    for first, *others in english:
+        also[first] += others
+    return [first for first, *_ in english]
 
 
-def _add_words(question: Question, words: list[str]) -> None:
+def _add_words(question: Question, words: list[str], also: Mapping[str, list[str]]) -> None:
     """Add the words that tell something, the most frequent first, and neighbours as one name."""
     of_kinds = frozenset[str]().union(*_KINDS.values())
-    telling = [w for w in words if len(w) > 1 and w not in STOP and w not in of_kinds]
+    told = (word for word in words if word not in STOP or word in also)
+    telling = [word for word in told if len(word) > 1 and word not in of_kinds]
     strong = [word for word in telling if word not in WEAK]
     for word, _ in Counter(strong).most_common(MAX_TERMS):
-        _add_word(question, word)
+        _add_word(question, word, also.get(word, ()))
     for first, second in pairwise(words):
         if first in strong and second in strong:
             question.add(f"{first} {second}", _JOINED, (stem(first + second), 1.0))
     for word in telling if len(question.terms) < 2 else ():
-        question.add(word, _WEAK, (stem(word), 1.0))
+        question.add(word, _WEAK, (stem(word), 1.0), word=word)
 
 
-def _add_word(question: Question, word: str) -> None:
+def _add_word(question: Question, word: str, also: Iterable[str]) -> None:
     """Add a word; one that code has other words for tells less."""
-    root = stem(word)
-    alike = next((group for group in _ALIKE_WORDS if root in group), ())
-    weight = _COMMON if alike else _WORD
-    question.add(word, weight, (root, 1.0), *((one, _ALIKE) for one in alike))
+    forms = [stem(word), *map(stem, also)]
+    alike = next((group for group in _ALIKE_WORDS if forms[0] in group), ())
+    shares = [*((form, 1.0) for form in forms), *((form, _ALIKE) for form in alike)]
+    question.add(word, _COMMON if alike else _WORD, *shares, word=word)
 
 
-def _add_unspaced(question: Question, run: str) -> None:
-    """Add the English words for what the glossary knows, and all pairs of characters."""
-    at = 0
-    while at < len(run):
-        known = next((run[at : at + n] for n in (5, 4, 3, 2) if run[at : at + n] in GLOSSARY), "")
-        for word in GLOSSARY.get(known, ()):
-            _add_word(question, word)
-        at += len(known) or 1
-    for first, second in pairwise(run):
-        if first not in STOP and second not in STOP:
-            question.add(first + second, _PAIR, (first + second, 1.0))
+def _add_pairs(question: Question, run: str) -> None:
+    """Add the pairs of characters; those of a word that isn't translated stand for it."""
+    parts = {pair: part for part in re.split(_KNOWN, run) for pair in pairwise(part)}
+    for pair in pairwise(run):
+        part = parts.get(pair, "")
+        if part in GLOSSARY or STOP.isdisjoint(pair):
+            text = "".join(pair)
+            question.add(text, _PAIR, (text, 1.0), word="" if part in GLOSSARY else part)

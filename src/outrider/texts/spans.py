@@ -9,6 +9,7 @@ from itertools import islice
 
 _LONG = 65536
 _PIECE = 4096
+_FEW, _RARE = 32, 400  # so many letters are few, and rare is one in so many
 MASK = r"\[masked:[a-z-]+\]"
 LINE_END = r"(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)"
 """The end of a line, as it is or escaped in a literal."""
@@ -34,8 +35,10 @@ class Findings:
     Positions agree in all three, and a search reads one byte per character. Without `is_start`
     there was more before the text, maybe in its first line. `undecided` is the
     start of the earliest thing that the end of the text may have cut, `masked_to` the end of the
-    latest secret: what a pass finds before it needs no second look. `tables` has for each
-    line that was examined as a header where its table's header and rows begin.
+    latest secret: what a pass finds before it needs no second look, as nothing does in the
+    object that was `examined` last, in braces or in lines. `tables` has for each
+    line that was examined as a header where its table's header and rows begin; `encodings` are the
+    parts that stand for something else, and what for, `beyond_ascii` has what isn't ASCII.
     """
 
     text: str
@@ -45,16 +48,20 @@ class Findings:
     spans: list[Span] = field(init=False)
     undecided: int = 0
     masked_to: int = 0
+    examined: dict[bool, range] = field(init=False)
+    beyond_ascii: str = ""
     tables: dict[int, list[int]] = field(init=False)
+    encodings: list[Span] = field(init=False)
 
     def __post_init__(self) -> None:
         # In pieces: most of a long text is ASCII and needs no conversion.
         starts = range(0, 0 if self.text.isascii() else len(self.text), _PIECE)
-        pieces = (self.text[start : start + _PIECE] for start in starts)
+        pieces = [self.text[start : start + _PIECE] for start in starts]
         self.view = "".join(map(_ascii, pieces)) if starts else self.text
+        self.beyond_ascii = "".join(piece for piece in pieces if not piece.isascii())
         self.folded = self.view.lower()
         self.undecided = len(self.text)
-        self.spans, self.tables = [], {}
+        self.spans, self.tables, self.encodings, self.examined = [], {}, [], {}
 
     def mask(self, start: int, end: int, kind: str) -> None:
         """Note a secret; the text will read `[masked:kind]` in its place."""
@@ -107,12 +114,16 @@ def worth_searching(text: str, *anchors: str) -> bool:
 
 
 def find_rare(pattern: re.Pattern[str], view: str, letter: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern that begins with a letter that is rare in any text.
+    """Yield the matches of a pattern that begins with a letter that is rare in most texts.
 
-    A search for one letter is many times faster than a search for a pattern.
+    There a search for the letter is many times faster than one for the pattern.
     """
-    at = view.find(letter)
+    at, hits = view.find(letter), 0
     while at >= 0:
+        hits += 1
+        if hits > _FEW and hits * _RARE > at:
+            yield from pattern.finditer(view, at)
+            return
         match = pattern.match(view, at)
         if match is not None:
             yield match

@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from itertools import islice
 
-from .spans import Findings, compiled
+from .spans import Findings, compiled, find_rare
 
 _SLASH = r"\\{0,8}/"
 _NAME_ENDS = r"(?![\w-]|\.\w)"
@@ -65,7 +65,7 @@ def find_paths(found: Findings, project: str | None, home: str | None) -> None:
     else:  # only the text has what isn't ASCII, and any other home is found better without it
         _find_folders(found, found.text, project, home)
         _find_folders(found, found.view, None, None)
-    for match in compiled(_WINDOWS_HOME).finditer(found.view) if "Users\\" in found.view else ():
+    for match in find_rare(compiled(_WINDOWS_HOME), found.view, "U"):
         before = found.text[max(0, match.start() - 10) : match.start()]
         drive = compiled(r"[A-Za-z]:\\{1,8}\Z").search(before)
         if drive is not None:
@@ -73,7 +73,7 @@ def find_paths(found: Findings, project: str | None, home: str | None) -> None:
 
 
 def _find_folders(found: Findings, text: str, project: str | None, home: str | None) -> None:
-    for match in _folders(project, home).finditer(text):
+    for match in find_rare(_folders(project, home), text, "/"):
         start = _path_start(found.text, match.start())
         if start is None:
             continue
@@ -125,7 +125,8 @@ def _path_start(text: str, position: int) -> int | None:
 
 def find_long_traces(found: Findings) -> None:
     """Note the middle of every stack trace of more than 30 frames."""
-    marks = (islice(compiled(mark).finditer(found.view), _MAX_TRACE) for mark in _FRAME_MARKS)
+    rare = (find_rare(compiled(mark), found.view, mark[0]) for mark in _FRAME_MARKS)
+    marks = (islice(some, _MAX_TRACE) for some in rare)
     if max(len(list(some)) for some in marks) < _MAX_TRACE:
         return
     frames: list[re.Match[str]] = []

@@ -1,0 +1,1 @@
+"""A small client of our own for chat completions, as OpenAI and most model servers speak them."""

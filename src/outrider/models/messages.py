@@ -1,0 +1,109 @@
+"""A conversation with a model in words of our own; each wire turns them into its provider's."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from outrider.protocol.data import frozen
+from outrider.protocol.envelope import Envelope
+
+
+@frozen
+class SystemPrompt:
+    """Who the model is to be."""
+
+    text: str
+
+
+@frozen
+class UserPrompt:
+    """What the user said, or Outrider on its own account."""
+
+    text: str
+    is_ours: bool = False
+
+
+@frozen
+class ModelCall:
+    """A call as the model wrote it, whatever that is."""
+
+    id: str
+    name: str
+    arguments: Any = None
+    extra: Any = None
+    """What its provider wants back with it, such as the signature of a thought."""
+
+
+@frozen
+class CallResult:
+    """What a call came to."""
+
+    id: str
+    name: str
+    text: str
+    has_failed: bool = False
+    envelope: Envelope | None = None
+    """Sent to no provider; the embedded model reads it."""
+
+
+@dataclass(slots=True)
+class ModelAnswer:
+    """What a model says, as far as it has come; nothing in it has been checked."""
+
+    provider: str = ""
+    base_url: str | None = None
+    model: Any = None
+    """Who answers, as the provider calls it."""
+    text: str = ""
+    thoughts: dict[str, str] = field(default_factory=dict[str, str])
+    """What it thought, by the field it came in, in which it is sent back."""
+    calls: list[ModelCall] = field(default_factory=list[ModelCall])
+    endings: list[Any] = field(default_factory=list[Any])
+    """Every finish reason that was given."""
+    tokens: tuple[Any, ...] = (None, None, None, None)
+    """In, out, read from a cache and put there, as the provider counted them."""
+    price_context: dict[str, Any] = field(default_factory=dict[str, Any])
+    failure: str | None = None
+    """Why the model itself says that it failed."""
+    native: Any = None
+    """The same in the provider layer's words, which has parts that only it can send back."""
+
+
+Message = SystemPrompt | UserPrompt | CallResult | ModelAnswer
+
+
+class OfferedTool(Protocol):
+    """What a model is told of a tool."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def parameters(self) -> dict[str, Any]: ...
+
+
+class ChatModel(Protocol):
+    """A model that can be asked."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def base_url(self) -> str | None: ...
+    @property
+    def takes_schema(self) -> bool: ...
+
+    def stream(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[OfferedTool],
+        schema: Any,
+        answer: ModelAnswer,
+    ) -> AsyncIterator[str]:
+        """Yield the text as it comes, and nothing now and then as a sign of life.
+
+        With a schema the text is JSON that fits it. `answer` is filled; raises `RequestFailed`.
+        """
+        ...

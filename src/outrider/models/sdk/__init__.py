@@ -1,0 +1,1 @@
+"""Every other provider's wire: pydantic-ai's models, and what differs from ours about them."""

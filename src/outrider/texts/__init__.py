@@ -1,0 +1,1 @@
+"""Parts of a text: how they are found and replaced, literals, and paths and traces made short."""
