@@ -221,8 +221,8 @@ def test_the_main_agent_takes_no_place_from_its_children(door):
 
 
 def test_waiting_for_a_child_is_neither_idleness_nor_its_own_time(door):
-    slowly = drip("word " * 12, 0.15)
-    limits = ("--set", "subagents.idleTimeoutMs=1000", "--set", "subagents.timeoutMs=30000")
+    slowly = drip("word " * 12, 0.3)
+    limits = ("--set", "subagents.idleTimeoutMs=2500", "--set", "subagents.timeoutMs=60000")
     with scripted(tool_call(*delegate()), answer("Patient."), child=slowly) as server:
         assert ask(door, server, *limits).out == "Patient.\n"
     with scripted(tool_call(*delegate()), silence(), child=slowly) as server:
@@ -295,12 +295,12 @@ def test_a_person_is_asked_before_each_command(door, key, made):
 
 
 def test_a_question_to_the_person_may_take_longer_than_any_deadline(door):
-    limits = ("--set", "subagents.idleTimeoutMs=500", "--set", "subagents.timeoutMs=2000")
+    limits = ("--set", "subagents.idleTimeoutMs=2500", "--set", "subagents.timeoutMs=5000")
     with scripted(tool_call("bash", {"command": "true"}), answer("Done.")) as server:
         arguments = ("ask", "Do it.", "--model", server.model, *limits)
         terminal = door.terminal(*arguments, env=server.environment)
         terminal.see(r"Allow it\?")
-        time.sleep(2.5)  # longer than both
+        time.sleep(5.5)  # longer than both
         terminal.type("o\n")
         assert terminal.end() == 0
         assert "Done." in terminal.screen
