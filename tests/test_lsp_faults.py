@@ -121,7 +121,7 @@ async def test_an_answer_of_50_mb_is_refused_and_the_same_server_goes_on(tree):
 
 async def test_a_server_that_reads_nothing_is_given_up_in_time(tree):
     (tree / "app.py").write_text("x = 1\n" * 500_000)
-    async with faulty(tree, "unread", times=QUICK) as lsp:
+    async with faulty(tree, "unread", times=QUICK | QUICK_START) as lsp:
         assert (await lsp.fault("definition", **ASKED))[0] == 2002
 
 

@@ -1,5 +1,6 @@
 """What `doctor` finds out about this machine: a small delegation."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from outrider.testing import ScriptedModel, answer
 
 
 def test_a_small_task_is_done_apart_from_the_users_runs(world: Path) -> None:
-    assert try_delegation(EMBEDDED) > 0
+    milliseconds, missing = try_delegation(EMBEDDED)
+    assert milliseconds > 0 and (not missing or sys.platform != "linux")
     assert not (world.parent / "state").exists()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from outrider.agents.lsp_permissions import lsp_actions_in_reach
+from outrider.child.confinement import confine
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.exhaustion import on_loop_error
@@ -54,12 +55,15 @@ def run_child() -> None:
         if is_broken(brief_in):  # the parent let go, and may have started another child
             os._exit(1)
         _take_surroundings(told)
+        isolation = confine(told.brief)
         if run_commands(told.brief.tools):
             seal()
     except (ValueError, OSError) as error:
         emit(TaskFinishEvent(error=f"The child can't start: {error}"))
         os._exit(1)
-    asyncio.run(_run_until_stopped(told.brief, emit, start, brief_in))
+    about = told.brief
+    emit(SessionEvent(about.run_id, about.agent, about.model, about.cwd, isolation))
+    asyncio.run(_run_until_stopped(about, emit, start, brief_in))
 
 
 def _take_surroundings(told: Start) -> None:
@@ -87,7 +91,6 @@ async def _run_until_stopped(brief: Brief, emit: Emit, start: float, link: int) 
 
 
 async def _do(brief: Brief, emit: Emit, start: float, link: int) -> None:
-    emit(SessionEvent(brief.run_id, brief.agent, brief.model, brief.cwd))
     budget = Budget(brief.budget)
     try:
         main, parent = brief.main_turn, None

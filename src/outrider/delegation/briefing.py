@@ -46,6 +46,7 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
         tool_path=tuple(filter(os.path.isabs, sys.path)) if config.tools.modules else (),
         allowed_roots=config.files.allowed_roots,
         allow_credential_files=config.files.allow_credential_files,
+        confined=permit.readonly and prepared.main_turn is None,
         mask_tool_results=masks == "always" or (masks == "readonly" and permit.readonly),
         output_schema=prepared.schema,
         report_back_attempts=config.subagents.report_back_attempts,

@@ -7,6 +7,7 @@ from outrider.delegation.output_limits import Flooded
 from outrider.models.resolution import is_embedded, shown_model
 from outrider.protocol import events
 from outrider.protocol.data import as_object, member
+from outrider.protocol.isolation import Isolation
 from outrider.protocol.receipt import Receipt
 from outrider.protocol.results import Streaming
 from outrider.protocol.tool_catalogue import REPORT_BACK
@@ -72,6 +73,8 @@ class Collector:
         self.answered: dict[str, None] = {}
         """The models that answered, in order."""
         self.attempts = 1
+        self.isolation: Isolation | None = None
+        """What held, once the child has told it."""
         self.turn_count = 0
         self.last_event = "none"
         self.display_items: list[dict[str, Any]] = []
@@ -137,6 +140,7 @@ class Collector:
         match event:
             case events.SessionEvent():
                 self.model = shown_model(event.model)
+                self.isolation = event.isolation
             case events.TurnStartEvent():
                 self.turn_count = event.turn
                 self.partial.is_over = True

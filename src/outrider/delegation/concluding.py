@@ -101,6 +101,7 @@ def conclude(
         last_report=finish.last_report,
         has_last_report=finish.has_last_report,
         masked_paths=collector.masked_paths or None,
+        isolation=collector.isolation,
         attempts=collector.attempts,
         model=answered[-1],
         asked_model=prepared.choice.dropped or (asked if others else None),

@@ -17,8 +17,11 @@ from outrider.protocol.envelope import ToolCode, ToolFault
 TIMEOUT_MS = 60_000
 
 
-def try_delegation(model: str, **variables: str) -> float:
-    """Return how many milliseconds a small task takes; raises `ToolFault` where it fails."""
+def try_delegation(model: str, **variables: str) -> tuple[float, tuple[str, ...]]:
+    """Return how many milliseconds a small task takes, and what its walls lacked.
+
+    Raises `ToolFault` where it fails.
+    """
     # A model that is only asked whether it answers needs no tools.
     asked = None if is_embedded(model) else replace(builtin_agent("general"), tools=())
     task = "Answer with the word yes." if asked else "Where does the stethoscope hang?"
@@ -38,4 +41,5 @@ def try_delegation(model: str, **variables: str) -> float:
         error = result.details.error
         reason = error.message if error else "it answered, but didn't find what it was asked for"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, f"a small task failed: {reason}")
-    return (time.monotonic() - begun) * 1000
+    isolation = result.details.results[0].isolation
+    return (time.monotonic() - begun) * 1000, isolation.missing if isolation else ()

@@ -62,6 +62,8 @@ class Brief:
     """Where the parent finds them, after all that the child has itself."""
     allowed_roots: tuple[str, ...] = ()
     allow_credential_files: bool = False
+    confined: bool = False
+    """Whether it has no tool that writes, and the kernel is to see to that."""
     mask_tool_results: bool = True
     output_schema: Any = None
     report_back_attempts: int = 3

@@ -4,6 +4,7 @@ from dataclasses import field
 from typing import Any, ClassVar, TypeGuard, cast, get_args
 
 from outrider.protocol.data import from_json, frozen, to_json
+from outrider.protocol.isolation import Isolation
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.receipt import Effects
 from outrider.protocol.usage import Usage
@@ -20,6 +21,7 @@ class SessionEvent:
     agent: str
     model: str
     cwd: str
+    isolation: Isolation = field(default_factory=Isolation)
     version: int = VERSION
 
 

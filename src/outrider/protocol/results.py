@@ -5,6 +5,7 @@ from typing import Any
 
 from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.isolation import Isolation
 from outrider.protocol.outcomes import Outcome, TimeoutReason
 from outrider.protocol.usage import Usage
 
@@ -52,6 +53,8 @@ class SingleResult:
     last_report: Any = None
     has_last_report: bool = False
     masked_paths: tuple[str, ...] | None = None
+    isolation: Isolation | None = None
+    """What kept the child from the rest of the machine; None where it never began."""
     attempts: int = 1
     model: str | None = None
     """The model that answered."""

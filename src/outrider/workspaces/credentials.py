@@ -3,7 +3,9 @@
 Only the path decides, never the content: the question has to be answered before a file is opened.
 """
 
+import os
 import re
+from collections.abc import Iterator
 from fnmatch import translate
 
 from outrider.workspaces.names import folded
@@ -33,6 +35,14 @@ _HARMLESS = re.compile(
     r"|.*\.pub|known_hosts",
     re.DOTALL,
 )
+
+
+def credentials_below(home: str) -> Iterator[str]:
+    """Yield what there is of the well-known credential files and folders in a home folder."""
+    for path in (*_NAMES, *(one.removesuffix("/*") for one in _PATHS)):
+        whole = f"{home}/{path}"
+        if not set("*?[") & set(path) and os.path.lexists(whole):
+            yield os.path.realpath(whole)
 
 
 def is_credential(path: str) -> bool:

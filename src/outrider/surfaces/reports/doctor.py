@@ -199,7 +199,7 @@ def _try_service(subject: modules.Subject, project: Project, online: bool) -> st
         case ModelChoice(model=model) if is_embedded(model):
             return "searches and quotes but doesn't reason; set a key such as OPENAI_API_KEY"
         case ModelChoice(model=model, variables=variables) if online:
-            return f"did a small task in {duration(try_delegation(model, **variables))}"
+            return f"did a small task in {duration(try_delegation(model, **variables)[0])}"
         case ModelChoice(model=model):
             key = "its key is set" if needs(model) else "no key is needed"
             return ask_server(subject.environment(os.environ)) or f"{key}, {NOT_ASKED}"
@@ -248,4 +248,7 @@ def _left_over(project: Project, runs: Path) -> Findings:
 
 
 def _child() -> Findings:
-    yield "ok", f"started a child that did a small task in {duration(try_delegation(EMBEDDED))}"
+    took, missing = try_delegation(EMBEDDED)
+    yield "ok", f"started a child that did a small task in {duration(took)}"
+    for lack in missing:
+        yield "warn", f"children are not fully confined here: {lack}; see docs/safety.md"
