@@ -1,7 +1,6 @@
 """A child that has no tool that writes enters its walls before it does anything for a model."""
 
 import os
-import sys
 from collections.abc import Iterator
 
 from outrider.processes import walls
@@ -25,14 +24,13 @@ def confine(brief: Brief) -> Isolation:
 
 def walls_for(brief: Brief) -> walls.Walls:
     """Return what a child sees of the files and may write to."""
-    home, state = os.path.realpath(os.path.expanduser("~")), brief.state_folder or os.getcwd()
-    state, run = os.path.realpath(state), os.path.realpath(f"{state}/runs/{brief.run_id}")
+    home, state = map(os.path.realpath, (os.path.expanduser("~"), brief.state_folder or os.devnull))
     kept = [f"{state}/web-cache"] if brief.web else []
     for folder in kept:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     return walls.Walls(
-        writable=(run, *kept),
-        seen=tuple(map(os.path.realpath, (home, *_seen(brief)))),
+        writable=(f"{state}/runs/{brief.run_id}", *kept),
+        seen=(home, *_seen(brief)),
         private=(f"{state}/runs",),
         hidden=() if brief.allow_credential_files else tuple(credentials_below(home)),
         # Language servers keep caches there, and some don't start where they can't.
@@ -44,5 +42,5 @@ def _seen(brief: Brief) -> Iterator[str]:
     yield brief.cwd
     yield from (os.path.expanduser(root) for root in brief.allowed_roots)
     yield from filter(os.path.isabs, os.get_exec_path())
-    yield from filter(os.path.isabs, (*sys.path, *brief.tool_path))
+    yield from brief.tool_path
     yield from filter(None, map(os.environ.get, _TRUST_VARIABLES))
