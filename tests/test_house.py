@@ -32,8 +32,8 @@ SIZES = {
 """Parts that stay readable in one sitting: their files, those that don't count, their lines."""
 
 
-def test_there_are_forty_questions_and_no_two_alike() -> None:
-    assert len({question for question, _, _ in QUESTIONS}) == len(QUESTIONS) == 40
+def test_there_are_at_least_forty_questions_and_no_two_alike() -> None:
+    assert len({question for question, _, _ in QUESTIONS}) == len(QUESTIONS) >= 40
 
 
 def test_the_answer_to_a_question_is_where_the_table_says() -> None:
