@@ -1,5 +1,7 @@
 """Behind its walls, a process changes nothing but its own folders, whatever it tries."""
 
+import ctypes
+import errno
 import json
 import os
 import subprocess
@@ -9,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from conftest import MEASURING
 from outrider.delegation.api import subagent
+from outrider.processes import walls
 from outrider.testing import ScriptedModel, answer, tool_call
 
 ROOT = os.geteuid() == 0
 WHO = ["user", "root"] if ROOT else ["user"]
 USER_ID = 4242
+MEASURED = [str(Path(__file__).parents[1])] if MEASURING else []
+"""Where the tests' coverage is recorded, also that of a process behind walls."""
 
 # Imports first: an ordinary user may not be allowed to read this interpreter's folder.
 CONFINED = f"""
@@ -67,7 +73,7 @@ class World:
         """Enter the walls, and return what each try gave, or the error that it ended with."""
         given = {
             "seen": [str(self.project), str(self.home)],
-            "writable": [str(self.run)],
+            "writable": [str(self.run), *MEASURED],
             "private": [str(self.run.parent)],
             "hidden": [str(self.home / ".ssh"), str(self.home / ".netrc")],
             "home": str(self.home) if home else None,
@@ -184,6 +190,27 @@ def test_nothing_that_was_mounted_can_be_undone_from_inside(walled: World):
     )
     assert said["unmount"] == said["remount"] == said["again"] == -1
     assert said["write"] == READ_ONLY
+
+
+class Forbidding:
+    """The C library of a machine whose kernel gives nobody a namespace."""
+
+    def prctl(self, *_: int) -> int:
+        return 0
+
+    def unshare(self, _: int) -> int:
+        ctypes.set_errno(errno.EPERM)
+        return -1
+
+
+def test_where_the_kernel_refuses_it_is_named_and_nothing_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(walls, "libc", Forbidding)
+    assert walls.enter(walls.Walls()) == ("namespaces: Operation not permitted",)
+    (tmp_path / "still").touch()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert walls.enter(walls.Walls()) == (walls.NO_LINUX,)
 
 
 HOSTILE = """
