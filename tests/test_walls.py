@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from conftest import MEASURING
+from outrider.child.confinement import confine, walls_for
 from outrider.delegation.api import subagent
 from outrider.processes import walls
+from outrider.protocol.brief import Brief
 from outrider.testing import ScriptedModel, answer, tool_call
 
 ROOT = os.geteuid() == 0
@@ -211,6 +213,30 @@ def test_where_the_kernel_refuses_it_is_named_and_nothing_is_changed(
     (tmp_path / "still").touch()
     monkeypatch.setattr(sys, "platform", "darwin")
     assert walls.enter(walls.Walls()) == (walls.NO_LINUX,)
+
+
+def test_what_a_provider_signs_in_with_is_left_to_it_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / ".aws").mkdir()
+    for name in (".aws/credentials", ".netrc", "key.json"):
+        (tmp_path / name).touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+
+    def of(model: str, **more: Any) -> Brief:
+        return Brief("aaaa", "own", "", "", model, "/", confined=True, **more)
+
+    hidden = (str(tmp_path / ".netrc"), str(tmp_path / ".aws/credentials"))
+    assert walls_for(of("openai:gpt")).hidden == hidden
+    assert walls_for(of("openai:gpt", allow_credential_files=True)).hidden == ()
+    assert walls_for(of("bedrock:claude")).hidden == ()
+    assert str(tmp_path / "key.json") in walls_for(of("google-cloud:gemini")).seen
+    monkeypatch.setattr(walls, "enter", lambda _: ())
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # which is put back afterwards
+    (lack,) = confine(of("bedrock:claude")).missing
+    assert lack == "credential files: bedrock signs in with them"
+    assert confine(of("openai:gpt")).missing == ()
 
 
 HOSTILE = """

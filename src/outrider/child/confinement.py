@@ -3,13 +3,11 @@
 import os
 from collections.abc import Iterator
 
+from outrider.models.known_providers import NETWORK_VARIABLES, PROVIDERS, ModelProvider
 from outrider.processes import walls
 from outrider.protocol.brief import Brief
 from outrider.protocol.isolation import Isolation
 from outrider.workspaces.credentials import credentials_below
-
-_TRUST_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
-"""Where certificates are, which the user may have put anywhere."""
 
 
 def confine(brief: Brief) -> Isolation:
@@ -19,20 +17,26 @@ def confine(brief: Brief) -> Isolation:
     missing = walls.enter(walls_for(brief))
     if not missing:
         os.environ["TMPDIR"] = "/tmp"  # noqa: S108  # its own
+    provider = _provider(brief)
+    if provider and provider.signs_in_by_file and not brief.allow_credential_files:
+        missing += (f"credential files: {provider.name} signs in with them",)
     return Isolation("readonly", missing=missing)
 
 
 def walls_for(brief: Brief) -> walls.Walls:
     """Return what a child sees of the files and may write to."""
     home, state = map(os.path.realpath, (os.path.expanduser("~"), brief.state_folder or os.devnull))
-    kept = [f"{state}/web-cache"] if brief.web else []
+    provider, kept = _provider(brief), [f"{state}/web-cache"] if brief.web else []
+    needs_credentials = provider is not None and provider.signs_in_by_file
     for folder in kept:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     return walls.Walls(
         writable=(f"{state}/runs/{brief.run_id}", *kept),
         seen=(home, *_seen(brief)),
         private=(f"{state}/runs",),
-        hidden=() if brief.allow_credential_files else tuple(credentials_below(home)),
+        hidden=()
+        if brief.allow_credential_files or needs_credentials
+        else tuple(credentials_below(home)),
         # Language servers keep caches there, and some don't start where they can't.
         home=home if brief.lsp else None,
     )
@@ -43,4 +47,12 @@ def _seen(brief: Brief) -> Iterator[str]:
     yield from (os.path.expanduser(root) for root in brief.allowed_roots)
     yield from filter(os.path.isabs, os.get_exec_path())
     yield from brief.tool_path
-    yield from filter(None, map(os.environ.get, _TRUST_VARIABLES))
+    provider = _provider(brief)
+    # Certificates and keys lie where these say.
+    for name in (*NETWORK_VARIABLES, *(provider.others if provider else ())):
+        if os.path.isabs(path := os.environ.get(name, "")):
+            yield path
+
+
+def _provider(brief: Brief) -> ModelProvider | None:
+    return PROVIDERS.get(brief.model.partition(":")[0])

@@ -31,6 +31,11 @@ class ModelProvider:
         """The extra of pydantic-ai-slim that installs `module`."""
         return self.module and self.name.removesuffix("-cloud")
 
+    @property
+    def signs_in_by_file(self) -> bool:
+        """Whether it needs no key because it may find one in files of the user's."""
+        return not self.keys and self.module is not None
+
 
 _OPENAI_KEYS = ("OPENAI_API_KEY",)
 _OPENAI_OTHERS = ("OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
