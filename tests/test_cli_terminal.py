@@ -4,11 +4,13 @@ import re
 import shlex
 import subprocess
 from contextlib import closing
+from dataclasses import replace
 from threading import Event
 
 import pytest
 
 from cli_door import COMMAND, PATIENCE_SECONDS, Door
+from outrider.surfaces.terminal.progress import Row
 from outrider.testing import (
     ScriptedModel,
     answer,
@@ -33,11 +35,12 @@ def start(door, server, *, agent="explorer", env=None, **options):
 
 
 def test_live_view_shows_turns_tool_calls_tokens_and_time_then_only_the_answer_stays(door):
-    calls = tool_call("grep", {"pattern": "idle_timeout"}, usage=(1200, 34))
+    calls = replace(tool_call("grep", {"pattern": "idle_timeout"}, usage=(1200, 34)), delay=0.3)
     slowly = answer("It is in watch.py.", chunk_size=6, delay=1)
     with ScriptedModel([calls, slowly]) as server:
         terminal = start(door, server)
-        terminal.see(r"[⠋-⠿] explorer · starting · 0 tokens · \d+:\d\d")
+        # How long a child starts is not the test's to say: it may have begun before it is drawn.
+        terminal.see(r"[⠋-⠿] explorer · (?:starting|turn 1) · 0 tokens · \d+:\d\d")
         terminal.see(r"grep idle_timeout")
         terminal.see(r"explorer · turn 2 · grep idle_timeout · 1,2\d\d tokens · \d+:\d\d")
         code = terminal.end()
@@ -47,6 +50,10 @@ def test_live_view_shows_turns_tool_calls_tokens_and_time_then_only_the_answer_s
     lines = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", rest).strip().splitlines()
     assert lines[0] == "It is in watch.py."
     assert lines[1].startswith("outrider: completed · 2 turns · 1 tool call")
+
+
+def test_an_agent_that_has_not_begun_is_starting():
+    assert Row("explorer").line() == "explorer · starting · 0 tokens · 0:00"
 
 
 MARKDOWN = """# Where
