@@ -123,7 +123,7 @@ async def test_a_command_sees_no_key_at_all(world: Path) -> None:
     os.environ["DATABASE_URL"] = "postgres://user:tok-of-the-user@host/db"
     # Its own, and what can be seen of every process above it.
     above = (
-        "p=$PPID; while [ $p -gt 1 ]; do cat /proc/$p/environ; "
+        "p=$PPID; while [ $p -gt 0 ]; do cat /proc/$p/environ; "
         "p=$(sed -n 's/^PPid:.//p' /proc/$p/status); done"
     )
     with ScriptedModel([tool_call("bash", {"command": f"env; {above}"}), answer("Ok.")]) as server:
@@ -132,7 +132,7 @@ async def test_a_command_sees_no_key_at_all(world: Path) -> None:
     del os.environ["GITHUB_TOKEN"], os.environ["DATABASE_URL"]
     assert result.completed
     told = server.requests[1].messages[-1]["content"]
-    assert told.count("PATH=") > 3
+    assert told.count("PATH=") > 2
     assert "tok-of-the-user" not in told
     assert server.environment["OPENAI_API_KEY"] not in told
     assert "OUTRIDER_SUBAGENT_CHILD=1" in told

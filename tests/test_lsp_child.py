@@ -17,6 +17,7 @@ from outrider import Outcome, subagent
 from outrider.settings.keys import PRIVILEGED_LSP_ACTIONS
 from outrider.testing import ScriptedModel, answer, tool_call
 
+GUARDIAN = "outrider-guard"
 CALL = {"action": "definition", "path": "shapes/app.py", "line": 16, "symbol": "total"}
 
 
@@ -82,7 +83,8 @@ async def test_a_server_that_hangs_ends_with_a_child_that_is_killed(
         running = asyncio.create_task(subagent("explorer", "Where?", model=server.model))
         while not (found := servers_of(python)):
             await asyncio.sleep(0.02)
-        os.kill(found[0].ppid(), signal.SIGKILL)
+        child = next(one for one in found[0].parents() if one.parent().name() == GUARDIAN)
+        os.kill(child.pid, signal.SIGKILL)
         result = await running
     assert result.details.results[0].outcome is Outcome.FAILED
     wait_until(lambda: not servers_of(python), "the server that hangs")

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from conftest import MEASURING
-from outrider.child.confinement import confine, walls_for
+from outrider.child.confinement import confine
 from outrider.delegation.api import subagent
-from outrider.processes import walls
+from outrider.processes import kernel, walls
 from outrider.protocol.brief import Brief
 from outrider.testing import ScriptedModel, answer, tool_call
+from outrider.workspaces.run_walls import walls_for
 
 ROOT = os.geteuid() == 0
 WHO = ["user", "root"] if ROOT else ["user"]
@@ -208,11 +209,11 @@ class Forbidding:
 def test_where_the_kernel_refuses_it_is_named_and_nothing_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(walls, "libc", Forbidding)
+    monkeypatch.setattr(kernel, "libc", Forbidding)
     assert walls.enter(walls.Walls()) == ("namespaces: Operation not permitted",)
     (tmp_path / "still").touch()
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert walls.enter(walls.Walls()) == (walls.NO_LINUX,)
+    monkeypatch.setattr(kernel, "IS_LINUX", False)
+    assert walls.enter(walls.Walls()) == (kernel.NO_LINUX,)
 
 
 def test_what_a_provider_signs_in_with_is_left_to_it_and_told(
@@ -225,13 +226,14 @@ def test_what_a_provider_signs_in_with_is_left_to_it_and_told(
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
 
     def of(model: str, **more: Any) -> Brief:
-        return Brief("aaaa", "own", "", "", model, "/", confined=True, **more)
+        return Brief("aaaa", "own", "", "", model, "/", isolation="readonly", **more)
 
     hidden = (str(tmp_path / ".netrc"), str(tmp_path / ".aws/credentials"))
-    assert walls_for(of("openai:gpt")).hidden == hidden
-    assert walls_for(of("openai:gpt", allow_credential_files=True)).hidden == ()
-    assert walls_for(of("bedrock:claude")).hidden == ()
-    assert str(tmp_path / "key.json") in walls_for(of("google-cloud:gemini")).seen
+    env = os.environ
+    assert walls_for(of("openai:gpt"), env).hidden == hidden
+    assert walls_for(of("openai:gpt", allow_credential_files=True), env).hidden == ()
+    assert walls_for(of("bedrock:claude"), env).hidden == ()
+    assert str(tmp_path / "key.json") in walls_for(of("google-cloud:gemini"), env).seen
     monkeypatch.setattr(walls, "enter", lambda _: ())
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # which is put back afterwards
     (lack,) = confine(of("bedrock:claude")).missing

@@ -19,6 +19,11 @@ AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("model", False, "Model, as `provider:name`. `inherit` is the same as none."),
     ("disabled", False, "`true` or `1`: listed, but can't be delegated to."),
     ("output_schema", False, "Path to a JSON Schema for its answers, relative to the file."),
+    (
+        "network",
+        False,
+        "What its commands reach: `none` or `host`. A repository's can't have `host`.",
+    ),
     ("runtime", False, "What runs it: `native` or `pi`. A repository's agent can't choose."),
 )
 NATIVE, PI = RUNTIMES = ("native", "pi")
@@ -58,6 +63,7 @@ class AgentDefinition:
     source: Source
     path: str
     runtime: str = NATIVE
+    network: str | None = None
 
 
 def parse_definition(
@@ -117,6 +123,7 @@ def _definition(
         source=source,
         path=notes.path,
         runtime=_runtime(given["runtime"], source, notes),
+        network=_network(given["network"], source, notes),
     )
     return definition if name else None
 
@@ -218,3 +225,13 @@ def _runtime(field: Field, source: Source, notes: Notes) -> str:
         rule = f"use {' or '.join(RUNTIMES)}; a repository's agent can't choose"
         notes.warn(field.line, f"can't run with runtime {word[:60]!r}: {rule}")
     return word
+
+
+def _network(field: Field, source: Source, notes: Notes) -> str | None:
+    """Return what commands reach; what can't be read, or isn't a repository's to say, is none."""
+    word, allowed = field.word, ("none", "host") if source is not Source.PROJECT else ("none",)
+    if not word or word in allowed:
+        return word or None
+    rule = f"write {' or '.join(allowed)}; only your own files can open it"
+    notes.warn(field.line, f"network: {word[:60]!r} is read as none: {rule}")
+    return "none"

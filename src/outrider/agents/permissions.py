@@ -24,6 +24,7 @@ class Permit:
     readonly: bool  # none of its tools writes, whatever the agent's file says
     lsp_actions: tuple[str, ...]
     withheld: tuple[WithheldTool, ...]
+    network: str = "none"  # what its commands reach
 
     @property
     def lacks_all_tools(self) -> bool:
@@ -51,7 +52,16 @@ def permit(
         readonly=not any(tools[tool].writes for tool in given),
         lsp_actions=actions if "lsp" in given else (),
         withheld=tuple(WithheldTool(tool, reason) for tool, reason in why_not.items() if reason),
+        network=_network(definition, config, trust),
     )
+
+
+def _network(definition: AgentDefinition, config: Config, trust: Trust) -> str:
+    """Return what commands reach: what a repository says can only take the network away."""
+    if definition.source is not Source.PROJECT:
+        return definition.network or config.subagents.network
+    is_trusted = trust is Trust.TRUSTED and definition.network != "none"
+    return config.subagents.network if is_trusted else "none"
 
 
 def _why_not(

@@ -1,58 +1,36 @@
-"""A child that has no tool that writes enters its walls before it does anything for a model."""
+"""A child enters its walls before it does anything for a model, and tells what they hold."""
 
 import os
-from collections.abc import Iterator
 
-from outrider.models.known_providers import NETWORK_VARIABLES, PROVIDERS, ModelProvider
+from outrider.child.emitter import Emit
 from outrider.processes import walls
+from outrider.processes.cell_start import Cells
 from outrider.protocol.brief import Brief
+from outrider.protocol.events import UnconfinedEvent
 from outrider.protocol.isolation import Isolation
-from outrider.workspaces.credentials import credentials_below
+from outrider.workspaces.run_walls import needs_credentials, walls_for, writable_for_programs
 
 
 def confine(brief: Brief) -> Isolation:
     """Confine this process as its brief says, and return what holds."""
-    if not brief.confined:
+    if brief.isolation is None:
         return Isolation()
-    missing = walls.enter(walls_for(brief))
-    if not missing:
+    cache = (f"{os.path.realpath(brief.state_folder or os.devnull)}/web-cache",)
+    if brief.web:
+        os.makedirs(*cache, mode=0o700, exist_ok=True)
+    missing = walls.enter(walls_for(brief, os.environ, cache if brief.web else ()))
+    if needs_credentials(brief) and not brief.allow_credential_files:
+        missing += (f"credential files: {brief.model.partition(':')[0]} signs in with them",)
+    isolation = Isolation(brief.isolation, brief.network, missing)
+    if not isolation.has_no_walls:
         os.environ["TMPDIR"] = "/tmp"  # noqa: S108  # its own
-    provider = _provider(brief)
-    if provider and provider.signs_in_by_file and not brief.allow_credential_files:
-        missing += (f"credential files: {provider.name} signs in with them",)
-    return Isolation("readonly", missing=missing)
+    return isolation
 
 
-def walls_for(brief: Brief) -> walls.Walls:
-    """Return what a child sees of the files and may write to."""
-    home, state = map(os.path.realpath, (os.path.expanduser("~"), brief.state_folder or os.devnull))
-    provider, kept = _provider(brief), [f"{state}/web-cache"] if brief.web else []
-    needs_credentials = provider is not None and provider.signs_in_by_file
-    for folder in kept:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-    return walls.Walls(
-        writable=(f"{state}/runs/{brief.run_id}", *kept),
-        seen=(home, *_seen(brief)),
-        private=(f"{state}/runs",),
-        hidden=()
-        if brief.allow_credential_files or needs_credentials
-        else tuple(credentials_below(home)),
-        # Language servers keep caches there, and some don't start where they can't.
-        home=home if brief.lsp else None,
-    )
-
-
-def _seen(brief: Brief) -> Iterator[str]:
-    yield brief.cwd
-    yield from (os.path.expanduser(root) for root in brief.allowed_roots)
-    yield from filter(os.path.isabs, os.get_exec_path())
-    yield from brief.tool_path
-    provider = _provider(brief)
-    # Certificates and keys lie where these say.
-    for name in (*NETWORK_VARIABLES, *(provider.others if provider else ())):
-        if os.path.isabs(path := os.environ.get(name, "")):
-            yield path
-
-
-def _provider(brief: Brief) -> ModelProvider | None:
-    return PROVIDERS.get(brief.model.partition(":")[0])
+def cells_for(brief: Brief, isolation: Isolation, emit: Emit) -> Cells | None:
+    """Return what the programs are confined to that a child starts; None for a main agent's."""
+    if brief.isolation is None:
+        return None
+    walled = not isolation.has_no_walls
+    writable = writable_for_programs(brief, os.environ, walled=walled)
+    return Cells(writable, brief.network, lambda lacks: emit(UnconfinedEvent(lacks)))

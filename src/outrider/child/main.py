@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from outrider.agents.lsp_permissions import lsp_actions_in_reach
-from outrider.child.confinement import confine
+from outrider.child.confinement import cells_for, confine
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
 from outrider.child.exhaustion import on_loop_error
@@ -29,6 +29,7 @@ from outrider.models.cost import has_price, load_prices_soon
 from outrider.models.failures import ModelUnavailable
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.messages import ChatModel
+from outrider.processes.cell_start import Cells
 from outrider.processes.reaping import call_oneself, is_broken, limit_nesting, seal
 from outrider.protocol.brief import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, Brief, Start
 from outrider.protocol.budget import Budget
@@ -63,7 +64,8 @@ def run_child() -> None:
         os._exit(1)
     about = told.brief
     emit(SessionEvent(about.run_id, about.agent, about.model, about.cwd, isolation))
-    asyncio.run(_run_until_stopped(about, emit, start, brief_in))
+    cells = cells_for(about, isolation, emit)
+    asyncio.run(_run_until_stopped(about, emit, start, brief_in, cells))
 
 
 def _take_surroundings(told: Start) -> None:
@@ -77,9 +79,11 @@ def _take_surroundings(told: Start) -> None:
     time.tzset()
 
 
-async def _run_until_stopped(brief: Brief, emit: Emit, start: float, link: int) -> NoReturn:
+async def _run_until_stopped(
+    brief: Brief, emit: Emit, start: float, link: int, cells: Cells | None
+) -> NoReturn:
     """Do the task and exit; SIGTERM cancels it, so that its tools can close."""
-    task = asyncio.ensure_future(_do(brief, emit, start, link))
+    task = asyncio.ensure_future(_do(brief, emit, start, link, cells))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_error)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
@@ -90,14 +94,14 @@ async def _run_until_stopped(brief: Brief, emit: Emit, start: float, link: int) 
     os._exit(0)
 
 
-async def _do(brief: Brief, emit: Emit, start: float, link: int) -> None:
+async def _do(brief: Brief, emit: Emit, start: float, link: int, cells: Cells | None) -> None:
     budget = Budget(brief.budget)
     try:
         main, parent = brief.main_turn, None
         if main and (main.host_tools or main.ask_before):
             parent = Parent(main, brief.timeout_ms, emit, link)
         model = build_model(brief.model, brief.agent, brief.wire)
-        finish = await run_task(brief, model, emit, budget, start, parent)
+        finish = await run_task(brief, model, emit, budget, start, parent, cells)
     except ModelUnavailable as error:
         finish = TaskFinishEvent(brief.run_id, error=str(error))
     except Exception as error:
@@ -114,6 +118,7 @@ async def run_task(
     budget: Budget,
     start: float,
     parent: Parent | None = None,
+    cells: Cells | None = None,
 ) -> TaskFinishEvent:
     """Do the task of a brief with a model, and return how it ended."""
     if brief.budget.max_cost is not None and not has_price(model):
@@ -128,7 +133,7 @@ async def run_task(
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, emit, retry, deadline)
-    async with tool_executor(brief, parent) as executor:
+    async with tool_executor(brief, parent, cells) as executor:
         past = brief.main_turn.history if brief.main_turn else ()
         history = History(brief.system_prompt, brief.task, past, executor.text_of)
         refusal = parent.refusal if parent else None
@@ -138,7 +143,9 @@ async def run_task(
         return await TaskExecutor(brief.run_id, turns).run()
 
 
-def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> WebSession | None:
+def _web(
+    brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...], cells: Cells | None
+) -> WebSession | None:
     if brief.web is None:
         return None
     return WebSession(
@@ -146,6 +153,7 @@ def _web(brief: Brief, keys: Mapping[str, str], secrets: tuple[str, ...]) -> Web
         keys=keys,
         mask=Masker(secrets=secrets, only_secrets=True),
         state=Path(brief.state_folder) if brief.state_folder else None,
+        cells=cells,
     )
 
 
@@ -156,7 +164,9 @@ def _lsp(brief: Brief, depth: str | None) -> LspSession | None:
     return LspSession(from_json(LspConfig, brief.lsp), actions, trusted=brief.trusted)
 
 
-def tool_executor(brief: Brief, parent: Parent | None = None) -> ToolExecutor:
+def tool_executor(
+    brief: Brief, parent: Parent | None = None, cells: Cells | None = None
+) -> ToolExecutor:
     """Return the executor for a brief; its commands see none of the child's secrets."""
     keys = take_search_keys(os.environ) if reach_network(brief.tools) else {}
     env = dict(os.environ)
@@ -175,7 +185,8 @@ def tool_executor(brief: Brief, parent: Parent | None = None) -> ToolExecutor:
         mask=Masker(secrets=secrets, only_secrets=True) if brief.mask_tool_results else None,
         session_id=brief.run_id,
         spill=Path(brief.spill_folder) if brief.spill_folder else None,
-        web=_web(brief, keys, secrets),
+        cells=cells,
+        web=_web(brief, keys, secrets, cells),
         lsp=_lsp(brief, env.get(DEPTH_VARIABLE)),
         convert=from_json(ConvertConfig, brief.convert) if brief.convert else None,
     )

@@ -141,6 +141,8 @@ class Collector:
             case events.SessionEvent():
                 self.model = shown_model(event.model)
                 self.isolation = event.isolation
+            case events.UnconfinedEvent():
+                self.isolation = (self.isolation or Isolation()).lacking(event.missing)
             case events.TurnStartEvent():
                 self.turn_count = event.turn
                 self.partial.is_over = True

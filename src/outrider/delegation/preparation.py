@@ -1,6 +1,7 @@
 """From a request to a brief: guard, discover, permit. All that can be refused is refused here."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from outrider.agents.definitions import AgentDefinition, name_doubt, normal_name
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Permit
 from outrider.delegation.confirmation import Confirm, ask_for_permit
-from outrider.delegation.depth import check_depth
+from outrider.delegation.depth import check_depth, current_depth
 from outrider.delegation.project import Project, open_project
 from outrider.delegation.request import (
     Request,
@@ -28,6 +29,7 @@ from outrider.protocol.tool_catalogue import DEFAULT_TOOLS
 from outrider.runtimes.capabilities import RuntimeKind, runtime_kind
 from outrider.settings.files import read_plain_file
 from outrider.settings.keys import Config
+from outrider.settings.places import runs_folder
 
 
 @frozen
@@ -99,6 +101,13 @@ def _check(request: Request, project: Project) -> None:
     check_schema(request.output_schema)
 
 
+def _record_doubt(env: Mapping[str, str]) -> str:
+    """Return what becomes of the record of a run that a child's command starts."""
+    # The walls of that child have put an empty folder there.
+    is_lost = current_depth(env) > 0 and os.path.ismount(runs_folder(env))
+    return "started by a child behind walls: the record of this run ends with that" * is_lost
+
+
 def assemble(
     request: Request,
     project: Project,
@@ -110,7 +119,7 @@ def assemble(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"Can't use the model from the {choice.reason}: {choice.problem}")
-    doubts = filter(None, (name_doubt(definition.name),))
+    doubts = filter(None, (name_doubt(definition.name), _record_doubt(project.env)))
     warnings = (*project.settings.warnings, *problems, *doubts, *choice.warnings)
     return Prepared(
         request=request,

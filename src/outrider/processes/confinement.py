@@ -1,22 +1,41 @@
-"""What the kernel offers for confinement, asked of the kernel itself."""
+"""What the kernel grants to children here, asked of the kernel itself, and what would help."""
 
-import subprocess
+import asyncio
+import os
 import sys
+from contextlib import suppress
 
-TIMEOUT_SECONDS = 10
-# Some distributions allow the namespace of a user, and then nothing that needs rights in it.
-_UNSHARE = """
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-for kind in (0x10000000, 0x40000000):
-    if libc.unshare(kind):
-        raise SystemExit(os.strerror(ctypes.get_errno()))
-"""
+from outrider.processes.cell_start import Cells
+
+_SWITCHES = {
+    "kernel/apparmor_restrict_unprivileged_userns": ("0", "AppArmor restricts namespaces"),
+    "kernel/unprivileged_userns_clone": ("1", "namespaces are switched off for users"),
+    "user/max_user_namespaces": ("10000", "no namespaces are allowed for users"),
+}
+"""By the file under `/proc/sys`: the value that grants namespaces, and what any other means."""
+_CONTAINERS = ("/.dockerenv", "/run/.containerenv")
 
 
-def why_no_network_namespace() -> str:
-    """Return why an ordinary user can't leave the network here; nothing where that works."""
-    # In a process that ends right after: it changes who it is.
-    command = [sys.executable, "-I", "-c", _UNSHARE]
-    tried = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    return tried.stderr.strip().rpartition("\n")[2] if tried.returncode else ""
+def missing_in_cells() -> tuple[str, ...]:
+    """Return what a program lacks that is started in a cell; raises `OSError`."""
+    missing: list[str] = []
+
+    async def try_one() -> None:
+        started = await Cells((), on_lack=missing.extend).start(sys.executable, "-IS", "-c", "")
+        await started.wait()
+
+    asyncio.run(try_one())
+    return tuple(missing)
+
+
+def advice_on_namespaces() -> str:
+    """Return why this machine refuses namespaces and what to do; nothing where that isn't known."""
+    for name, (wanted, meaning) in _SWITCHES.items():
+        with suppress(OSError), open(f"/proc/sys/{name}") as file:
+            value = int(file.read())
+            if (value == 0) != (wanted == "0"):
+                setting = name.replace("/", ".")
+                return f"{meaning}; allow them with: sudo sysctl -w {setting}={wanted}"
+    if any(map(os.path.exists, _CONTAINERS)):
+        return "the container's seccomp profile may refuse them: allow unshare and mount in it"
+    return ""

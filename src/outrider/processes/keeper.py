@@ -18,21 +18,25 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
-from outrider.processes import reaping
+from outrider.processes import cell, reaping
 
 RUN = b"r"
 STOP = b"s"
-ANSWER_FIELDS = 4
-"""Each ends in NUL: exit code, restarted, cwd, a line for each process that runs on."""
+ANSWER_FIELDS = 6
+"""Each ends in NUL: exit code, whether the shell was restarted, whether the network was tried in
+vain, cwd, a line for each process that runs on, and one for each thing that its cell lacks."""
 MAX_RECORD_BYTES = 1024 * 1024
 
 
 class Keeper:
     """Runs commands in a shell, and ends everything below this process."""
 
-    def __init__(self, lifeline: socket.socket, output: int, command: list[str]) -> None:
+    def __init__(
+        self, lifeline: socket.socket, output: int, command: list[str], lacks: Sequence[str] = ()
+    ) -> None:
         self._lifeline = lifeline
         self._output = output
         self._command = command
@@ -46,6 +50,8 @@ class Keeper:
         self._exit_code = 0
         self._restarted = False
         self._cwd = b""
+        self._lacks = "\n".join(lacks).encode(errors="replace")
+        self._attempts = cell.network_attempts()
         self._older: set[int] = set()
 
     def serve(self) -> None:
@@ -130,6 +136,7 @@ class Keeper:
             self._answer(others)
         else:
             self._state, self._older = "running", set(others)
+            self._attempts = cell.network_attempts()
             self._ready, self._number = False, os.urandom(8).hex().encode()
             with suppress(OSError):  # the shell has just ended
                 self._control.send(self._number + b"\n")
@@ -137,21 +144,22 @@ class Keeper:
     def _answer(self, others: list[int]) -> None:
         lines = [f"{pid} {line}" for pid in others if (line := reaping.command_line(pid))]
         listed = "\n".join(lines).encode(errors="replace")
-        restarted = b"restarted" if self._restarted else b""
+        flags = (self._restarted, cell.network_attempts() > self._attempts)
         cwd = reaping.directory_of_process(self._shell, self._cwd)
-        fields = (b"%d" % self._exit_code, restarted, cwd, listed)
+        said = (b"yes" if flag else b"" for flag in flags)
+        fields = (b"%d" % self._exit_code, *said, cwd, listed, self._lacks)
         self._state, self._restarted = "none", False
         self._lifeline.sendall(b"".join(field + b"\0" for field in fields))
 
 
 def main() -> None:
-    """Keep the shell of `LIFELINE OUTPUT FOLDER COMMAND…`; remove the folder at the end."""
+    """Keep the shell of `LIFELINE OUTPUT CELL… FOLDER COMMAND…`; remove the folder at the end."""
     lifeline, output = map(int, sys.argv[1:3])
-    folder, *command = sys.argv[3:]
     for descriptor in (lifeline, output):
         os.set_inheritable(descriptor, False)
+    lacks, (folder, *command) = cell.enter_described(sys.argv[3:])
     reaping.become_subreaper()
-    Keeper(socket.socket(fileno=lifeline), output, command).serve()
+    Keeper(socket.socket(fileno=lifeline), output, command, lacks).serve()
     with suppress(OSError):
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))

@@ -6,11 +6,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from outrider.processes.cell_start import NO_CELL, small_python
 from outrider.processes.keeper import ANSWER_FIELDS
 from outrider.processes.reaping import is_broken
 from outrider.processes.threads import in_thread
@@ -18,12 +18,6 @@ from outrider.protocol.data import frozen
 
 MAX_END_SECONDS = 10.0
 """How long a keeper may take to end what is below it."""
-# Appended: nothing that is installed beside us may stand in for the standard library.
-_MAIN = (
-    "import sys; sys.path.append(sys.argv.pop(1));"
-    "from outrider.processes.keeper import main; main()"
-)
-_KEEPER = (sys.executable, "-I", "-S", "-c", _MAIN, str(Path(__file__).parents[2]))
 
 
 @frozen
@@ -34,9 +28,13 @@ class CommandResult:
     """None where the command was ended at its timeout."""
     restarted: bool
     """Whether the shell was lost: only its directory and its exported variables remain."""
+    tried_network: bool
+    """Whether it tried to reach a network that isn't there."""
     cwd: str
     background: tuple[tuple[int, str], ...]
     """Processes that were left running: their ids and command lines."""
+    lacks: tuple[str, ...] = ()
+    """What the kernel didn't grant to its cell."""
     output: str = ""
 
 
@@ -44,9 +42,17 @@ class KeeperLink:
     """Starts a keeper, tells it what to do, and takes its answers."""
 
     def __init__(
-        self, command: list[str], folder: str, cwd: Path, environment: Mapping[str, str]
+        self,
+        command: list[str],
+        folder: str,
+        cwd: Path,
+        environment: Mapping[str, str],
+        cell: Sequence[str] = NO_CELL,
     ) -> None:
-        """Start a keeper of a shell, which removes the folder when it ends."""
+        """Start a keeper of a shell, which removes the folder when it ends.
+
+        `cell` describes what it and all below it are confined to.
+        """
         self._folder = folder
         self._received = b""
         self._lifeline, lifeline = socket.socketpair()
@@ -55,7 +61,7 @@ class KeeperLink:
         theirs = (lifeline.fileno(), output)
         try:
             self._keeper = subprocess.Popen(
-                [*_KEEPER, *map(str, theirs), folder, *command],
+                [*small_python("keeper"), *map(str, theirs), *cell, folder, *command],
                 cwd=cwd,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -92,11 +98,18 @@ class KeeperLink:
             if not chunk:
                 raise ConnectionError("the keeper is gone")
             self._received += chunk
-        code, restarted, cwd, lines, _ = self._received.split(b"\0")
+        code, restarted, tried, cwd, lines, lacks, _ = self._received.split(b"\0")
         self._received = b""
         processes = (line.split(" ", 1) for line in lines.decode().splitlines())
         background = tuple((int(pid), line) for pid, line in processes)
-        return CommandResult(int(code), bool(restarted), os.fsdecode(cwd), background)
+        return CommandResult(
+            int(code),
+            bool(restarted),
+            bool(tried),
+            os.fsdecode(cwd),
+            background,
+            tuple(lacks.decode().splitlines()),
+        )
 
     async def aclose(self) -> None:
         """End the keeper and everything below it."""

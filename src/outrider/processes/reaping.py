@@ -311,7 +311,7 @@ def ancestor_names() -> list[str]:
     names: list[str] = []
     pid = os.getpid()
     with suppress(OSError, ValueError, IndexError):
-        while HAS_PROC and pid > 1 and len(names) < MAX_ANCESTORS:
+        while HAS_PROC and pid > 0 and len(names) < MAX_ANCESTORS:
             with open(f"/proc/{pid}/stat", errors="replace") as stat:
                 head, _, rest = stat.read().rpartition(")")
             names.append(head.partition("(")[2])

@@ -8,90 +8,113 @@ the mounts are locked, because they belong to a namespace above or nobody has ri
 """
 
 import os
-import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 
-from outrider.processes.reaping import libc
-from outrider.protocol.data import frozen
+from outrider.processes import kernel, landlock
+from outrider.processes.cell import DEVICES
+from outrider.processes.kernel import opened
 
-_NEWNS, _NEWUSER = 0x20000, 0x10000000
-_BIND, _REC, _PRIVATE, _NOSUID, _NODEV = 0x1000, 0x4000, 0x40000, 2, 4
-_ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV = 1, 2, 4
-_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
-_MOUNT_SETATTR = 442
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _CAPABILITY_VERSION = 4, 38, 0x20080522
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108
+SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108
+MAX_SINGLE_SOCKETS = 64
+"""How many sockets are hidden one by one, in folders that have to stay."""
 _RESOLVER = "/etc/resolv.conf"
 """What may lie in a shared folder, and is needed for every name that is looked up."""
-_MAPS = ("uid_map", "gid_map")
 _MAPPER = 'read _ && printf %s "$2" >/proc/$1/uid_map && printf %s "$3" >/proc/$1/gid_map && echo'
-NO_LINUX = "namespaces: this isn't Linux"
 
 
-@frozen
 class Walls:
     """What is left of the files for a process; all paths are absolute, and but for those of
     `seen` free of links."""
 
-    writable: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
-    """Folders and files that stay where they are, though the folder they are in is replaced."""
-    private: tuple[str, ...] = ()
-    """Folders of which it sees only what is writable or seen."""
-    hidden: tuple[str, ...] = ()
-    """Folders and files that it doesn't see."""
-    home: str | None = None
-    """A folder that it may write to, in a layer that is lost with it."""
+    def __init__(
+        self,
+        writable: Sequence[str] = (),
+        seen: Sequence[str] = (),
+        private: Sequence[str] = (),
+        hidden: Sequence[str] = (),
+        home: str | None = None,
+    ) -> None:
+        """Of `private` folders it sees only what is writable or `seen`, which stays where it is
+        although the folder around it is replaced; what is `hidden`, it doesn't see. To `home` it
+        may write, in a layer that is lost with it.
+        """
+        self.writable, self.seen = writable, seen
+        self.private, self.hidden, self.home = private, hidden, home
 
 
 def enter(walls: Walls) -> tuple[str, ...]:
     """Confine this process, which has one thread; return what the kernel didn't let it do."""
-    if sys.platform != "linux":
-        return (NO_LINUX,)
+    if not kernel.IS_LINUX:
+        return (kernel.NO_LINUX,)
+    sockets, mounted = [*_socket_paths()], kernel.mounts()
     with ExitStack() as stack:
         try:
             mapper = _enter_namespaces(stack)
-            _mount(None, "/", flags=_REC | _PRIVATE)
-            _set_attributes("/", _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV, flags=_AT_RECURSIVE)
+            kernel.mount(None, "/", flags=kernel.REC | kernel.PRIVATE)
+            kernel.set_attributes("/", kernel.RDONLY | kernel.NOSUID | kernel.NODEV, below=True)
         except OSError as error:
             return (f"namespaces: {error.strerror}",)
-        missing = [*_rearranged(walls)]
-        try:
-            mapper.map_ids() if mapper else _drop_capabilities()
-        except OSError as error:
-            missing.append(f"rights: {error.strerror}")
+        missing = [*_rearranged(walls, mounted), *_hidden_sockets(walls, sockets)]
+        missing += _tried("rights", mapper.map_ids if mapper else _drop_rights)
+    missing += _tried("landlock", landlock.restrict_scope)
     with suppress(OSError):  # a folder that was replaced is another one now
         os.chdir(os.getcwd())
     return tuple(missing)
 
 
-def _rearranged(walls: Walls) -> Iterator[str]:
+def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
     """Make every folder what the walls say, and yield what couldn't be done."""
     if os.geteuid():  # whoever has no rights maps ids there for the namespaces below
-        yield from _tried("/proc", lambda: _set_attributes("/proc", cleared=_ATTR_RDONLY))
-    for device in _DEVICES:
-        yield from _tried(f"/dev/{device}", lambda path=f"/dev/{device}": _open_device(path))
+        yield from _tried("/proc", lambda: kernel.set_attributes("/proc", 0, kernel.RDONLY))
+    for device in DEVICES:
+        yield from _tried(device, lambda device=device: _open_device(device))
     needed = (*walls.seen, *walls.writable, _RESOLVER, sys.prefix, sys.base_prefix, *sys.path)
     seen = {real for path in needed if (real := _real_path(path))}
-    replaced = {*map(os.path.realpath, _SHARED), *walls.private}
-    if walls.home:
-        replaced.add(walls.home)
-    for folder in sorted(filter(os.path.isdir, replaced), key=len):
-        replace = _put_layer if folder == walls.home else _put_empty
-        yield from _tried(folder, lambda: _replace(folder, replace, seen))  # noqa: B023
-    for path in walls.writable:
-        yield from _tried(path, lambda path=path: _open_folder(path))
+    work = dict[str, Callable[[str], None]]()
+    work |= dict.fromkeys((*map(os.path.realpath, SHARED), *walls.private), _put_empty)
+    work |= {walls.home: _put_layer} if walls.home else {}
+    # A folder comes before those in it: each is as it should be when the next is mounted there.
+    for folder in sorted(filter(os.path.isdir, {*work, *walls.writable}), key=len):
+        if folder in work:
+            yield from _tried(folder, lambda: _replace(folder, work[folder], seen))  # noqa: B023
+        if folder in walls.writable:
+            yield from _tried(folder, lambda: _open_folder(folder, mounted))  # noqa: B023
     for path in walls.hidden:
         yield from _tried(path, lambda path=path: _hide(path))
+
+
+def _socket_paths() -> Iterator[str]:
+    """Yield where processes of this machine have their sockets."""
+    with suppress(OSError), open("/proc/net/unix", errors="surrogateescape") as file:
+        for line in file:
+            _, slash, path = line.rstrip("\n").partition(" /")
+            if slash:
+                yield f"/{path}"
+
+
+def _hidden_sockets(walls: Walls, sockets: Iterable[str]) -> Iterator[str]:
+    """Hide what can be connected to, with its folder where nothing else in there is needed."""
+    needed = (*walls.seen, *walls.writable, sys.prefix, sys.base_prefix, walls.home or "/")
+    still = {path for path in sockets if os.path.lexists(path)}
+    folders = {os.path.dirname(path) for path in still}
+    kept = {
+        folder
+        for folder in folders
+        if folder.count("/") == 1 or any(f"{one}/".startswith(f"{folder}/") for one in needed)
+    }
+    single = sorted(path for path in still if os.path.dirname(path) in kept)
+    for path in (*(folders - kept), *single[:MAX_SINGLE_SOCKETS]):
+        yield from _tried(path, lambda path=path: _hide(path))
+    if more := len(single[MAX_SINGLE_SOCKETS:]):
+        yield f"sockets: {more} more can be reached, such as {single[-1]}"
 
 
 def _real_path(path: str) -> str:
     """Return what a path leads to, or nothing; in a fraction of what `realpath` takes."""
     with ExitStack() as stack, suppress(OSError):
-        return os.readlink(f"/proc/self/fd/{_opened(path, stack)}")
+        return os.readlink(f"/proc/self/fd/{opened(path, stack)}")
     return ""
 
 
@@ -99,19 +122,19 @@ def _tried(what: str, work: Callable[[], None]) -> Iterator[str]:
     try:
         work()
     except OSError as error:
-        yield f"{what}: {error.strerror}"
+        yield f"{what}: {error.strerror or error}"
 
 
 def _replace(folder: str, replace: Callable[[str], None], seen: set[str]) -> None:
     """Mount something else over a folder, and put back in what stays seen."""
     with ExitStack() as stack:
         inside = sorted(path for path in seen if f"{path}/".startswith(f"{folder}/"))
-        kept = [(path, _opened(path, stack)) for path in inside]
+        kept = [(path, opened(path, stack)) for path in inside]
         replace(folder)
         for path, descriptor in kept:
             if not os.path.exists(path):
                 _make_mount_point(path, is_folder=os.path.isdir(f"/proc/self/fd/{descriptor}"))
-            _mount(f"/proc/self/fd/{descriptor}", path, flags=_BIND | _REC)
+            kernel.mount(f"/proc/self/fd/{descriptor}", path, flags=kernel.BIND | kernel.REC)
 
 
 def _make_mount_point(path: str, *, is_folder: bool) -> None:
@@ -122,46 +145,49 @@ def _make_mount_point(path: str, *, is_folder: bool) -> None:
 
 def _put_empty(folder: str) -> None:
     mode = os.stat(folder).st_mode & 0o7777
-    _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, f"mode={mode:o}")
+    kernel.mount("tmpfs", folder, "tmpfs", kernel.NOSUID | kernel.NODEV, f"mode={mode:o}")
 
 
 def _put_layer(folder: str) -> None:
     """Mount an overlay over a folder; what is written goes into memory, beneath that mount."""
     with ExitStack() as stack:
-        lower = _opened(folder, stack)
+        lower = opened(folder, stack)
         _put_empty(folder)
         upper, work = f"{folder}/upper", f"{folder}/work"
         for path in (upper, work):
             os.mkdir(path, 0o700)
         os.chmod(upper, os.fstat(lower).st_mode & 0o7777)
         # By descriptors: a path with `,` or `:` in it would be taken for several.
-        dirs = {"lower": lower, "upper": _opened(upper, stack), "work": _opened(work, stack)}
+        dirs = {"lower": lower, "upper": opened(upper, stack), "work": opened(work, stack)}
         given = (f"{kind}dir=/proc/self/fd/{opened}" for kind, opened in dirs.items())
         options = ",".join((*given, "userxattr"))
         try:
-            _mount("outrider", folder, "overlay", _NOSUID | _NODEV, options)
+            kernel.mount("outrider", folder, "overlay", kernel.NOSUID | kernel.NODEV, options)
         except OSError:
-            libc().umount2(os.fsencode(folder), 2)
+            kernel.unmount(folder)
             raise
 
 
 def _open_device(path: str) -> None:
     if os.path.exists(path):
-        _mount(path, path, flags=_BIND)
-        _set_attributes(path, cleared=_ATTR_NODEV | _ATTR_RDONLY)
+        kernel.mount(path, path, flags=kernel.BIND)
+        kernel.set_attributes(path, 0, kernel.NODEV | kernel.RDONLY)
 
 
-def _open_folder(path: str) -> None:
-    _mount(path, path, flags=_BIND)
-    _set_attributes(path, cleared=_ATTR_RDONLY)
+def _open_folder(folder: str, mounted: list[tuple[str, bool]]) -> None:
+    """Make a folder writable, and what was mounted in it and could be written to."""
+    kernel.mount(folder, folder, flags=kernel.BIND | kernel.REC)
+    inside = (path for path, writable in mounted if writable and path.startswith(f"{folder}/"))
+    for path in (folder, *inside):
+        kernel.set_attributes(path, 0, kernel.RDONLY)
 
 
 def _hide(path: str) -> None:
     if os.path.isdir(path):
-        _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, "mode=0,size=4k")
-        _set_attributes(path, _ATTR_RDONLY)
+        kernel.mount("tmpfs", path, "tmpfs", kernel.NOSUID | kernel.NODEV, "mode=0,size=4k")
+        kernel.set_attributes(path, kernel.RDONLY)
     elif os.path.exists(path):
-        _mount("/dev/null", path, flags=_BIND)
+        kernel.mount("/dev/null", path, flags=kernel.BIND)
 
 
 class _Mapper:
@@ -171,9 +197,8 @@ class _Mapper:
         ask, self._ask = os.pipe()
         self._told, told = os.pipe()
         stack.callback(os.close, self._told)
-        # Of each range of ids, the same ids: what others own has the same owner inside.
-        maps = ["\n".join(f"{i} {i} {n}" for i, _, n in _ranges(name)) for name in _MAPS]
-        arguments = ("sh", "-c", _MAPPER, "sh", str(os.getpid()), *maps)
+        # Each id to itself: what others own has the same owner inside.
+        arguments = ("sh", "-c", _MAPPER, "sh", str(os.getpid()), *kernel.mapped_ids())
         standard = [(os.POSIX_SPAWN_DUP2, ask, 0), (os.POSIX_SPAWN_DUP2, told, 1)]
         try:
             self._pid = os.posix_spawn("/bin/sh", arguments, {}, file_actions=standard)
@@ -191,62 +216,24 @@ class _Mapper:
 
     def map_ids(self) -> None:
         """Go into a user namespace below, with which all mounts so far are locked."""
-        _check(libc().unshare(_NEWUSER | _NEWNS))
+        kernel.unshare(kernel.NEWUSER | kernel.NEWNS)
         os.write(self._ask, b"\n")
         if not os.read(self._told, 1):
             raise PermissionError(1, "the ids of users can't be mapped")
 
 
-def _ranges(name: str) -> list[list[str]]:
-    with open(f"/proc/self/{name}") as file:
-        return [line.split() for line in file]
-
-
 def _enter_namespaces(stack: ExitStack) -> _Mapper | None:
     """Enter namespaces in which this process may mount; return who maps the ids later."""
-    uid, gid = os.geteuid(), os.getegid()
-    if uid == 0:
+    if os.geteuid() == 0:
         mapper = _Mapper(stack)
-        if libc().unshare(_NEWNS) == 0:
+        with suppress(OSError):
+            kernel.unshare(kernel.NEWNS)
             return mapper
     # Without rights, as an ordinary user or as root in a container: these come with a namespace.
-    _check(libc().unshare(_NEWUSER | _NEWNS))
-    libc().prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # else what it maps its ids with is root's
-    maps = ("deny", f"{uid} {uid} 1", f"{gid} {gid} 1")
-    for name, content in zip(("setgroups", *_MAPS), maps, strict=True):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(content)
+    kernel.enter_user_namespace(kernel.NEWNS)
     return None
 
 
-def _drop_capabilities() -> None:
-    _check(libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    _check(libc().capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)))
-
-
-def _opened(path: str, stack: ExitStack) -> int:
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    stack.callback(os.close, descriptor)
-    return descriptor
-
-
-def _mount(
-    source: str | None, target: str, kind: str | None = None, flags: int = 0, data: str = ""
-) -> None:
-    from ctypes import c_ulong
-
-    named = [None if one is None else os.fsencode(one) for one in (source, target, kind)]
-    _check(libc().mount(*named, c_ulong(flags), data.encode() or None))
-
-
-def _set_attributes(path: str, wanted: int = 0, cleared: int = 0, flags: int = 0) -> None:
-    attributes = struct.pack("4Q", wanted, cleared, 0, 0)
-    given = (_AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes))
-    _check(libc().syscall(_MOUNT_SETATTR, *given))
-
-
-def _check(result: int) -> None:
-    if result < 0:
-        from ctypes import get_errno
-
-        raise OSError(get_errno(), os.strerror(get_errno()))
+def _drop_rights() -> None:
+    kernel.gain_nothing()
+    kernel.limit_capabilities()

@@ -62,8 +62,11 @@ class Brief:
     """Where the parent finds them, after all that the child has itself."""
     allowed_roots: tuple[str, ...] = ()
     allow_credential_files: bool = False
-    confined: bool = False
-    """Whether it has no tool that writes, and the kernel is to see to that."""
+    isolation: str | None = None
+    """Where it may write, which the kernel sees to: `readonly`, or `none` for in place. None for a
+    main agent, which works with a person's yes and without walls."""
+    network: str = "none"
+    """What its commands reach: `none` or `host`."""
     mask_tool_results: bool = True
     output_schema: Any = None
     report_back_attempts: int = 3

@@ -26,6 +26,14 @@ class SessionEvent:
 
 
 @frozen
+class UnconfinedEvent:
+    """What the child starts is less confined than it should be: this machine lacks these."""
+
+    type: ClassVar[str] = "unconfined"
+    missing: tuple[str, ...]
+
+
+@frozen
 class TurnStartEvent:
     """A request goes to the model."""
 
@@ -149,6 +157,7 @@ class TaskFinishEvent:
 
 Event = (
     SessionEvent
+    | UnconfinedEvent
     | TurnStartEvent
     | MessageUpdateEvent
     | MessageEndEvent

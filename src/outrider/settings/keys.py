@@ -73,6 +73,9 @@ class SubagentsConfig:
     timeout_ms: int = _key(900_000, "Hard deadline of a run, never extended.", minimum=1)
     idle_timeout_ms: int = _key(180_000, "Longest time a run may go without an event.", minimum=1)
     allow_write: bool = _key(False, "Give writing tools to agents that aren't `readonly`.")
+    network: str = _key(
+        "none", "What commands of a child reach besides loopback.", choices=("none", "host")
+    )
     allow_lsp_tools: bool = _key(True, "Let children query language servers.")
     allowed_lsp_actions: tuple[str, ...] = _key(
         READ_ONLY_LSP_ACTIONS, "The `lsp` actions a child may use.", choices=READ_ONLY_LSP_ACTIONS

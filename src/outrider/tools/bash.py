@@ -4,15 +4,18 @@ What a command prints can't be taken for an answer of the shell: they come throu
 """
 
 import asyncio
+import errno
 import os
 import re
 import shlex
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from outrider.processes.cell_start import NO_CELL, Cells
 from outrider.processes.keeper import RUN, STOP
 from outrider.processes.keeper_link import CommandResult, KeeperLink
 from outrider.protocol.text import SEQUENCE
@@ -87,7 +90,9 @@ class ShellSession:
         folder = tempfile.mkdtemp(prefix="outrider-shell-", dir=context.spill_folder())
         loop = _LOOP.format(folder=shlex.quote(folder))
         command = [program, "--norc", "--noprofile", "-c", loop, "bash"]
-        self._link = KeeperLink(command, folder, context.cwd, {**kept, **_QUIET})
+        self._cells = context.cells
+        cell = self._cells.for_commands() if self._cells else NO_CELL
+        self._link = KeeperLink(command, folder, context.cwd, {**kept, **_QUIET}, cell)
         self._command_file = Path(folder, "command")
         self._is_new = True
         self._is_idle = True
@@ -104,7 +109,9 @@ class ShellSession:
         try:
             if self._is_new:  # the keeper answers the start too
                 async with asyncio.timeout(MAX_ANSWER_SECONDS):
-                    await self._link.answer()
+                    started = await self._link.answer()
+                if self._cells:
+                    self._cells.tell(started.lacks)
             self._is_new = False
             self._command_file.write_bytes(command.encode())
             result = await self._result(output, timeout_ms / 1000)
@@ -197,7 +204,7 @@ async def bash(
     context.effects.command(command, result.exit_code)
     background = [{"pid": pid, "command": line} for pid, line in result.background]
     data = {"output": result.output, "exitCode": result.exit_code, "cwd": result.cwd}
-    data |= {"background": background[:MAX_SHOWN_PROCESSES], "notes": _notes(result)}
+    data |= {"background": background[:MAX_SHOWN_PROCESSES], "notes": _notes(result, context.cells)}
     if result.exit_code is None:
         ended = f"The command took longer than {timeout_ms} ms and was ended with all it started."
         advice = "Give a larger timeoutMs, or run it in the background with its output in a file."
@@ -205,11 +212,21 @@ async def bash(
     return data
 
 
-def _notes(result: CommandResult) -> list[str]:
+def _notes(result: CommandResult, cells: Cells | None) -> list[str]:
     kept = f"in {result.cwd}, with its exported variables"
     notes = [f"the shell ended and was restarted {kept}"] if result.restarted else []
     if shown := [f"{pid} {line}" for pid, line in result.background[:MAX_SHOWN_PROCESSES]]:
         more = len(result.background) - len(shown)
         rest = f", and {more} more" if more else ""
         notes.append(f"in the background: {', '.join(shown)}{rest}")
+    if cells and result.exit_code != 0:
+        notes += _walls_met(result, cells)
     return notes
+
+
+def _walls_met(result: CommandResult, cells: Cells) -> Iterator[str]:
+    """Yield which of its walls a failed command ran into: its own fault looks the same."""
+    if result.tried_network:
+        yield "it tried to reach the network, which commands here don't have; only loopback works"
+    if os.strerror(errno.EROFS).lower() in result.output.lower():
+        yield f"it tried to write outside of {', '.join(cells.writable)}: all else is read-only"

@@ -5,12 +5,15 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from outrider.masking import Masker
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
 from outrider.settings.keys import ConvertConfig
 from outrider.workspaces.path_guard import Workspace
+
+if TYPE_CHECKING:
+    from outrider.processes.cell_start import Cells
 
 SPILL_PREFIX = "outrider-result:"
 MAX_COMMAND_CHARACTERS = 2_000
@@ -91,6 +94,8 @@ class ToolContext:
     """The child's language servers, where it may ask these."""
     convert: ConvertConfig | None = field(default_factory=ConvertConfig)
     """The limits for documents; None where none are converted."""
+    cells: "Cells | None" = None
+    """What the programs that it starts are confined to; None where a person lets it."""
     stop: threading.Event = field(default_factory=threading.Event, init=False)
     """Set when the caller has given the call up: what isn't done yet must not be done."""
     effects: EffectsRecorder = field(init=False)

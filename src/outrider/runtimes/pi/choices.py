@@ -57,7 +57,9 @@ def for_pi(given: Permit) -> Permit:
     tools = tuple(tool for tool in given.tools if tool in TOOLS)
     lacking = (tool for tool in given.tools if tool not in TOOLS)
     withheld = (WithheldTool(tool, "pi has no such tool") for tool in lacking)
-    return replace(given, tools=tools, lsp_actions=(), withheld=(*given.withheld, *withheld))
+    return replace(
+        given, tools=tools, lsp_actions=(), withheld=(*given.withheld, *withheld), network="host"
+    )
 
 
 def choose_pi_model(

@@ -16,6 +16,7 @@ from outrider.protocol.brief import Brief
 from outrider.protocol.budget import Budget
 from outrider.protocol.data import as_list, member
 from outrider.protocol.envelope import ToolCode, build_error_response, build_success_response
+from outrider.protocol.isolation import Isolation
 from outrider.protocol.outcomes import FailureKind, Outcome
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
 from outrider.protocol.usage import Usage, counted_usage, estimated_tokens, is_count
@@ -38,12 +39,14 @@ class Translator:
     def __init__(self, brief: Brief) -> None:
         self.answer = self._text = ""
         """The last message's text, and the last text that there was."""
+        self.isolation = Isolation(network="host")
+        """What held, as the process said that became pi."""
         self._brief = brief
         self._budget = Budget(brief.budget)
         self._model = brief.model
         self._turn = 0
         self._calls: dict[str, Any] = {}
-        self._retrying = self._ended = False
+        self._retrying = self._ended = self._has_begun = False
         self._stop_reason: StopReason | None = None
         self._begun_with = self._error = ""
         self._seen = estimated_tokens(brief.system_prompt, brief.task)
@@ -60,6 +63,12 @@ class Translator:
         except (ValueError, RecursionError):
             return
         if kind := _text(data, "type"):
+            if not self._has_begun and kind == "walls":
+                missing = tuple(map(str, as_list(member(data, "missing"))))
+                kept = self._brief.isolation or "none"
+                self.isolation = Isolation(kept, "host", missing)
+                return
+            self._has_begun = True
             message = member(data, "message")
             others = message is not None and _text(message, "role") != "assistant"
             yield from self._event("" if others else kind, data)
@@ -97,7 +106,7 @@ class Translator:
 
     def _session(self) -> ours.Event:
         brief = self._brief
-        return ours.SessionEvent(brief.run_id, brief.agent, self._model, brief.cwd)
+        return ours.SessionEvent(brief.run_id, brief.agent, self._model, brief.cwd, self.isolation)
 
     def _message_start(self, data: Any) -> Iterator[ours.Event]:
         self._ended = False

@@ -8,23 +8,45 @@ import sys
 
 sys.path.append(os.path.abspath(f"{__file__}/../../../.."))
 
+from outrider.processes import walls
 from outrider.processes.guardian import run_guarded
 from outrider.processes.reaping import limit_nesting
 
 
 def become_pi() -> None:
-    """Read from stdin what to run, and become that."""
+    """Read from stdin what to run and behind which walls, and become that.
+
+    Its first line of output says what the walls lack.
+    """
     with open(0, "rb", closefd=False) as start:
         size = int(start.readline() or 1)
         told = start.read(size)
     if len(told) < size:
         sys.exit("The command was cut off: the parent is gone.")
-    cwd, count, *parts = told.split(b"\0")  # JSON would take longer to load
-    command, variables = parts[: int(count)], parts[int(count) :]
+    cwd, isolation, counts, *parts = told.split(b"\0")  # JSON would take longer to load
+    lists: list[list[bytes]] = []
+    for count in map(int, counts.split()):
+        lists.append(parts[:count])
+        del parts[:count]
+    command, *folders = lists
     os.chdir(cwd)
+    writable, seen, private, hidden = ([*map(os.fsdecode, one)] for one in folders)
+    missing = walls.enter(walls.Walls(writable, seen, private, hidden))
+    _tell(missing)
+    if isolation == b"readonly" and any(one.startswith("namespaces: ") for one in missing):
+        sys.exit(1)  # nothing would keep it from writing
     # It would read a prompt from a standard input that isn't a terminal.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.execve(command[0], command, dict(one.split(b"=", 1) for one in variables))  # noqa: S606
+    os.execve(command[0], command, dict(one.split(b"=", 1) for one in parts))  # noqa: S606
+
+
+def _tell(missing: tuple[str, ...]) -> None:
+    listed = "[]"
+    if missing:
+        import json
+
+        listed = json.dumps(missing)
+    os.write(1, f'{{"type":"walls","missing":{listed}}}\n'.encode())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from outrider.masking import Masker
@@ -17,12 +17,18 @@ from outrider.protocol.brief import Brief
 from outrider.protocol.events import Event, event_to_json
 from outrider.runtimes.native.links import StartFailed
 from outrider.runtimes.pi import schema
+from outrider.runtimes.pi.choices import agent_folder
 from outrider.runtimes.pi.events import REPEATING, Translator
 from outrider.runtimes.pi.spawning import VARIABLES, PiCall, pi_command, private_file, run_pi
 from outrider.runtimes.runtime import ChildExit, Listener
+from outrider.workspaces.run_walls import walls_for
 from outrider.workspaces.trusted_programs import TrustedPrograms
 
 SESSION = "pi-session.jsonl"
+AS_WRITER = (
+    "an agent that runs in it counts as a writer, and this one is read-only. `outrider doctor` "
+    "says what would help; else give the agent a tool that writes, and set subagents.allowWrite."
+)
 MAX_SESSION_BYTES = 64 << 20
 
 
@@ -84,7 +90,9 @@ class PiRuntime:
                 around = TrustedPrograms.around(Path(brief.cwd), environment, trusted=False)
                 files = ("--system-prompt", role_path, "--session", session_path)
                 command = [*pi_command(brief, around.find("pi")), *files]
-                call = PiCall(command, {**around.for_started(), **VARIABLES}, [role, session])
+                variables = {**around.for_started(), **VARIABLES, "TMPDIR": "/tmp"}  # noqa: S108
+                folders = _folders(brief, environment)
+                call = PiCall(command, variables, [role, session], folders)
                 try:
                     return await _run_until_valid(brief, call, relay)
                 finally:
@@ -95,6 +103,14 @@ class PiRuntime:
             return ChildExit(started=False, reason=f"pi can't be started: {error}")
 
 
+def _folders(brief: Brief, env: Mapping[str, str]) -> tuple[Sequence[str], ...]:
+    """Return the walls of pi, which keeps its settings, logins and sessions in a folder."""
+    own = os.path.realpath(agent_folder(env))
+    around = walls_for(brief, env, (own,))
+    hidden = [path for path in around.hidden if not f"{path}/".startswith(f"{own}/")]
+    return around.writable, around.seen, around.private, hidden
+
+
 async def _run_until_valid(brief: Brief, call: PiCall, relay: Relay) -> ChildExit:
     """Return how pi ended, once all was told; asked again where its answer doesn't fit."""
     task, wanted, translator = brief.task, brief.output_schema, relay.translator
@@ -102,6 +118,9 @@ async def _run_until_valid(brief: Brief, call: PiCall, relay: Relay) -> ChildExi
     for _attempt in range(2):
         spent_ms = round((time.monotonic() - relay.begun) * 1000)
         ended = await run_pi(brief, call, task, relay, max(0, brief.timeout_ms - spent_ms))
+        if translator.isolation.has_no_walls and brief.isolation == "readonly":
+            reason = f"No walls hold pi here ({translator.isolation.missing[0]}), so {AS_WRITER}"
+            return ChildExit(started=False, reason=reason)
         finish = translator.end(ended.code)
         if finish is None or wanted is None or not translator.has_answered:
             break

@@ -6,8 +6,9 @@ them.
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 from outrider.processes.reaping import HAS_PROC
@@ -32,11 +33,14 @@ VARIABLES = {"PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
 
 @frozen
 class PiCall:
-    """How pi is called for a brief, but for the task; `files` are descriptors that it has open."""
+    """How pi is called for a brief, but for the task."""
 
     command: list[str]
     environment: dict[str, str]
     files: list[int]
+    """Descriptors that it has open."""
+    folders: tuple[Sequence[str], ...]
+    """Its walls: what is writable, seen, private and hidden."""
 
 
 @contextmanager
@@ -84,8 +88,9 @@ async def run_pi(
             file, path = stack.enter_context(private_file(spill, "task.md", task))
             message, files = [f"@{path}", "Do the task in this file."], [*files, file]
         variables = (f"{name}={value}" for name, value in call.environment.items())
-        command = [*call.command, *message]
-        parts = (brief.cwd, str(len(command)), *command, *variables)
+        lists = ([*call.command, *message], *call.folders)
+        counts = " ".join(str(len(one)) for one in lists)
+        parts = (brief.cwd, brief.isolation or "", counts, *chain.from_iterable(lists), *variables)
         if any("\0" in part for part in parts):
             raise StartFailed(f"its model's name contains a null byte: {brief.model!r}")
         told = os.fsencode("\0".join(parts))

@@ -18,7 +18,7 @@ from outrider.delegation.trial import try_delegation
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.local_servers import ask_server
 from outrider.models.resolution import ModelChoice, is_embedded, needs
-from outrider.processes.confinement import why_no_network_namespace
+from outrider.processes.confinement import advice_on_namespaces, missing_in_cells
 from outrider.processes.reaping import command_line
 from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolFault
@@ -235,9 +235,13 @@ def _state_folder(runs: Path) -> Findings:
 
 
 def _confinement() -> Findings:
-    why = why_no_network_namespace()
-    lack = f"documents are converted with the network in reach: {why}"
-    yield "warn" if why else "ok", lack if why else "documents are converted without a network"
+    missing = missing_in_cells()
+    for lack in missing:
+        yield "warn", f"what children start is not fully confined here: {lack}"
+    if not missing:
+        yield "ok", "what children start has its own processes, network and files"
+    elif advice := advice_on_namespaces():
+        yield "warn", advice
 
 
 def _left_over(project: Project, runs: Path) -> Findings:

@@ -1,18 +1,17 @@
 """The converter: a document on standard input, its Markdown on standard output.
 
-It trusts the document with nothing: before it reads, it gives up the network, files and processes,
-and takes limits. It is a script that imports nothing of Outrider, and ends after one document, so
-that what a document did to it can't reach the next one.
+It trusts the document with nothing: it runs in a cell, takes limits, and gives up what the
+interpreter could do with files and processes before it reads. It is a script that imports nothing
+of Outrider, and ends after one document, so that what a document did to it can't reach the next
+one.
 """
 
-import ctypes
 import io
 import json
 import mimetypes
 import os
 import re
 import resource
-import signal
 import sys
 import zipfile
 from contextlib import suppress
@@ -31,8 +30,6 @@ _TEXTS = {".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".ip
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 _OFFICE = {"word": "docx", "ppt": "pptx", "xl": "xlsx"}
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
-_NEW_USER_AND_NETWORK = 0x10000000 | 0x40000000
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _FORBIDDEN = ("socket.", "subprocess.", "ctypes.", "os.exec", "os.fork", "os.posix_spawn",
               "os.spawn", "os.system", "os.kill", "os.remove", "os.rename", "os.link")  # fmt: skip
 _LOCKED = "it is encrypted and needs a password"
@@ -47,7 +44,7 @@ class _Unconvertible(Exception):
 
 
 def give_up_rights(told: dict[str, Any]) -> None:
-    """Take limits, and leave the network where the kernel lets an ordinary user do that."""
+    """Take limits."""
     limits = {
         resource.RLIMIT_AS: told["memoryBytes"],
         resource.RLIMIT_CPU: told["seconds"],
@@ -56,10 +53,6 @@ def give_up_rights(told: dict[str, Any]) -> None:
         resource.RLIMIT_CORE: 0,
     }
     if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        libc.unshare(_NEW_USER_AND_NETWORK)
         limits[resource.RLIMIT_NPROC] = 0
     for number, limit in limits.items():
         with suppress(ValueError, OSError):  # a lower limit holds already

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from outrider.processes.cell_start import Cells
 from outrider.processes.foreign_program import end_process
 from outrider.processes.threads import in_thread
 from outrider.settings.keys import ConvertConfig
@@ -57,7 +58,8 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
         message = f"{name} is {size:,} bytes, over convert.maxBytes ({config.max_bytes:,})"
         raise ToolFault(ToolCode.TOO_LARGE, message)
     with tempfile.TemporaryFile(dir=context.spill_folder()) as output:
-        exit_code = await _run_converter(config, file, output, name)
+        cells = (context.cells or Cells()).reading()
+        exit_code = await _run_converter(config, cells, file, output, name)
         output.seek(0)
         written = await in_thread(output.read)()
     try:
@@ -72,14 +74,16 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
     return await in_thread(context.mask.text)(told["text"]) if context.mask else told["text"]
 
 
-async def _run_converter(config: ConvertConfig, file: BinaryIO, output: BinaryIO, name: str) -> int:
+async def _run_converter(
+    config: ConvertConfig, cells: Cells, file: BinaryIO, output: BinaryIO, name: str
+) -> int:
     """Run the converter to its end, and return its exit code; raises `ToolFault`."""
     seconds = config.timeout_ms / 1000
     limits = {"memoryBytes": config.memory_bytes, "maxTextBytes": MAX_TEXT_BYTES}
     told = {"suffix": Path(name).suffix.lower(), "seconds": int(seconds) + 1, **limits}
     # It learns nothing of its surroundings but where its packages are.
     env = {"LC_ALL": "C.UTF-8", "PYTHONUSERBASE": site.getuserbase(), "OPENBLAS_NUM_THREADS": "1"}
-    process = await asyncio.create_subprocess_exec(
+    process = await cells.start(
         *(sys.executable, "-PB", _CONVERTER, json.dumps(told)),
         stdin=file,
         stdout=output,

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
+from outrider.processes.cell_start import Cells
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.jsonl import decode, encode
 from outrider.protocol.quoting import cleaned
@@ -55,10 +56,13 @@ class LspConnection:
     def listen(self, method: str, params: Any) -> None:
         """Take in what the server tells unasked."""
 
-    async def launch(self, command: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
-        """Start the server as the leader of a group; raises `OSError`."""
+    async def launch(
+        self, command: Sequence[str], cwd: str, env: Mapping[str, str], cells: Cells | None
+    ) -> None:
+        """Start the server as the leader of a group, in a cell of these; raises `OSError`."""
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
-        process = self._process = await asyncio.create_subprocess_exec(
+        start = cells.start if cells else asyncio.create_subprocess_exec
+        process = self._process = await start(
             *command, **pipes, cwd=cwd, env=env, start_new_session=True
         )
         self._in = cast("asyncio.StreamWriter", process.stdin)

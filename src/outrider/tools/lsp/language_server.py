@@ -109,7 +109,9 @@ class LanguageServer(LspConnection):
             raise self.fault
 
     async def _start(self) -> None:
-        hello = {"processId": os.getpid(), "capabilities": _CAPABILITIES}
+        # From a cell it doesn't see this process, and would take it for dead.
+        watched = None if self._context.cells else os.getpid()
+        hello: dict[str, Any] = {"processId": watched, "capabilities": _CAPABILITIES}
         hello |= {"rootUri": uri_of(self.root), "workspaceFolders": self._folders}
         try:
             if self.crashes >= MAX_CRASHES:
@@ -118,7 +120,8 @@ class LanguageServer(LspConnection):
             await asyncio.sleep(BACK_OFF_SECONDS * (2**self.crashes - 1))
             self._watched = dict(source_files(self.root, self.server.file_types))
             hello |= {"initializationOptions": self.server.settings()}
-            await self.launch(self._command(), self.root, self._context.environment)
+            given = self._context
+            await self.launch(self._command(), self.root, given.environment, given.cells)
             told = await self.request("initialize", hello, self._start_seconds)
         except Exception as error:  # whatever it is: a server that has not failed isn't replaced
             fault = self.failed(f"can't be started: {error}", ToolCode.NOT_AVAILABLE)

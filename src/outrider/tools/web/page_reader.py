@@ -11,6 +11,7 @@ import sys
 import time
 from typing import Any
 
+from outrider.processes.cell_start import Cells
 from outrider.processes.foreign_program import end_process
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.protocol.jsonl import decode, encode
@@ -27,7 +28,8 @@ _MAIN = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; m
 class PageReader:
     """Reads pages, in processes that are started when they are first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells.reading()
         self._idle: list[asyncio.subprocess.Process] = []
         self._turns = asyncio.Semaphore(MAX_READERS)
 
@@ -40,7 +42,7 @@ class PageReader:
 
     async def _answer(self, job: bytes) -> dict[str, str]:
         async with self._turns:
-            process = self._take_idle() or await _start()
+            process = self._take_idle() or await self._start()
             assert process.stdin is not None, "asked for as a pipe"
             assert process.stdout is not None, "asked for as a pipe"
             try:
@@ -64,23 +66,22 @@ class PageReader:
                 return process
         return None
 
+    async def _start(self) -> asyncio.subprocess.Process:
+        return await self._cells.start(
+            sys.executable,
+            *("-I", "-c", _MAIN, *filter(None, sys.path)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            limit=MAX_ANSWER_BYTES,
+        )
+
     async def aclose(self) -> None:
         """End the processes."""
         while self._idle:
             await end_process(self._idle.pop())
-
-
-async def _start() -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-I", "-c", _MAIN, *filter(None, sys.path)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        cwd="/",
-        env={},
-        limit=MAX_ANSWER_BYTES,
-    )
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.web.leaks import OutgoingGuard
 
 if TYPE_CHECKING:
+    from outrider.processes.cell_start import Cells
     from outrider.tools.web.client import WebClient
     from outrider.tools.web.page_reader import PageReader
 
@@ -54,12 +55,19 @@ class WebSession:
     """One child's way to the web. What is heavy is loaded when it is first needed."""
 
     def __init__(
-        self, config: WebConfig, *, keys: Mapping[str, str], mask: Masker, state: Path | None = None
+        self,
+        config: WebConfig,
+        *,
+        keys: Mapping[str, str],
+        mask: Masker,
+        state: Path | None = None,
+        cells: "Cells | None" = None,
     ) -> None:
         """`keys` are the values of `SEARCH_KEYS`; `state` is the folder of cache and activity."""
         self.config = config
         self.keys = {name: keys[name] for name in SEARCH_KEYS if keys.get(name)}
         self.state = state
+        self._cells = cells
         self.responses: dict[str, list[StoredPage]] = {}
         """The pages that each call brought, whole, by the id that the model is told."""
         self.outgoing = OutgoingGuard(mask, self._has)
@@ -96,9 +104,10 @@ class WebSession:
     @cached_property
     def reader(self) -> "PageReader":
         """What parses pages, in a process of its own."""
+        from outrider.processes.cell_start import Cells
         from outrider.tools.web.page_reader import PageReader
 
-        return PageReader()
+        return PageReader(self._cells or Cells())
 
     async def aclose(self) -> None:
         """Close the connections, and end what parses pages, where these were ever used."""

@@ -1,0 +1,68 @@
+"""Which folders a run sees and changes: the walls of its child, and what its programs write to."""
+
+import os
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from outrider.models.known_providers import NETWORK_VARIABLES, PROVIDERS, ModelProvider
+from outrider.processes.walls import SHARED, Walls
+from outrider.protocol.brief import Brief
+from outrider.protocol.tool_catalogue import run_commands
+from outrider.settings.places import home
+from outrider.workspaces.credentials import credentials_below
+
+
+def walls_for(brief: Brief, env: Mapping[str, str], own: tuple[str, ...] = ()) -> Walls:
+    """Return what a run sees of the files and may write to; `own` is what it keeps to itself."""
+    user, state = _real_home(env), os.path.realpath(brief.state_folder or os.devnull)
+    hides = not brief.allow_credential_files and not needs_credentials(brief)
+    return Walls(
+        writable=(f"{state}/runs/{brief.run_id}", *own, *_in_place(brief)),
+        seen=(user, *_seen(brief, env)),
+        private=(f"{state}/runs", f"{state}/warm"),
+        hidden=tuple(credentials_below(user)) if hides else (),
+        # Language servers and build tools keep caches there, and some don't start where they can't.
+        home=user if brief.lsp or run_commands(brief.tools) else None,
+    )
+
+
+def writable_for_programs(brief: Brief, env: Mapping[str, str], *, walled: bool) -> tuple[str, ...]:
+    """Return the folders that commands and language servers of a run may write to."""
+    spill = (brief.spill_folder,) if brief.spill_folder else ()
+    # Without walls it is the user's own, which no program may change.
+    users = (_real_home(env),) if walled else ()
+    return (*_in_place(brief), *spill, *map(os.path.realpath, SHARED), *users)
+
+
+def needs_credentials(brief: Brief) -> bool:
+    """Whether the provider of the run's model signs in with files that are hidden otherwise."""
+    provider = _provider(brief)
+    return provider is not None and provider.signs_in_by_file
+
+
+def _real_home(env: Mapping[str, str]) -> str:
+    return os.path.realpath(home(env))
+
+
+def _in_place(brief: Brief) -> tuple[str, ...]:
+    """Return the folders that are changed in place, none where the run only reads."""
+    if brief.isolation != "none":
+        return ()
+    roots = (os.path.expanduser(root) for root in brief.allowed_roots)
+    return tuple(map(os.path.realpath, (brief.cwd, *roots)))
+
+
+def _seen(brief: Brief, env: Mapping[str, str]) -> Iterator[str]:
+    yield brief.cwd
+    yield from (os.path.expanduser(root) for root in brief.allowed_roots)
+    yield from filter(os.path.isabs, os.get_exec_path(env))
+    yield from brief.tool_path
+    provider = _provider(brief)
+    # Certificates and keys lie where these say.
+    for name in chain(NETWORK_VARIABLES, provider.others if provider else ()):
+        if os.path.isabs(path := env.get(name, "")):
+            yield path
+
+
+def _provider(brief: Brief) -> ModelProvider | None:
+    return PROVIDERS.get(brief.model.partition(":")[0])
