@@ -65,6 +65,7 @@ class Pi:
         (folder / "pi").write_text(PROGRAM.format(python=sys.executable))
         (folder / "pi").chmod(0o755)
         os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+        os.environ["PI_CODING_AGENT_DIR"] = str(folder)  # all that it may write to
         write_agent(Path(os.environ["HOME"]), "finder", "tools: read, ls, lsp")
 
     @property

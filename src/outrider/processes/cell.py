@@ -52,13 +52,11 @@ def enter_cell(network: str, writable: Sequence[str]) -> tuple[str, ...]:
     reaping.libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     # Whoever delegates in here, without a word about where it is, still finds a child above.
     reaping.libc().prctl(_PR_SET_NAME, b"outrider-child", 0, 0, 0)
-    return (*missing, *_shut(network, writable))
+    return (*missing, *_shut(writable))
 
 
 def _leave_namespaces(network: str) -> Iterator[str]:
     wanted = {"mounts": kernel.NEWNS, "IPC": kernel.NEWIPC, "processes": kernel.NEWPID}
-    if network == NO_NETWORK:
-        wanted["the network"] = kernel.NEWNET
     if not {path for path, _ in kernel.mounts() if _is_proc(path)} <= _EMPTY_BELOW_PROC:
         del wanted["processes"]
         yield "namespace of processes: parts of /proc are hidden here"
@@ -69,6 +67,8 @@ def _leave_namespaces(network: str) -> Iterator[str]:
         return
     for name, kind in wanted.items():
         yield from _tried(f"namespace of {name}", lambda kind=kind: kernel.unshare(kind))
+    if network == NO_NETWORK:
+        yield from _tried("namespace of the network", _leave_network)
 
 
 def _is_proc(path: str) -> bool:
@@ -81,13 +81,11 @@ def _gain_rights() -> None:
         kernel.enter_user_namespace(0)
 
 
-def _shut(network: str, writable: Sequence[str]) -> Iterator[str]:
+def _shut(writable: Sequence[str]) -> Iterator[str]:
     """Shut the cell from inside, and yield what couldn't be done."""
     if os.getpid() == 1:
         yield from _tried("/proc", _mount_proc)
         yield from _tried("/dev/pts", _mount_terminals)
-    if network == NO_NETWORK:
-        yield from _tried("loopback", _start_loopback)
     used = (*DEVICES, *_TERMINALS)
     yield from _tried("landlock", lambda: landlock.restrict_writing(writable, used))
     yield from _tried("rights", _drop_rights)
@@ -112,7 +110,9 @@ def _mount_terminals() -> None:
     kernel.mount("/dev/pts/ptmx", "/dev/ptmx", flags=kernel.BIND)
 
 
-def _start_loopback() -> None:
+def _leave_network() -> None:
+    """Have a network of this cell's own, with nothing in it but loopback."""
+    kernel.unshare(kernel.NEWNET)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
         fcntl.ioctl(link, _SET_FLAGS, struct.pack("16sH14x", b"lo", _UP_AND_RUNNING))
 

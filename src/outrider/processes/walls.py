@@ -76,7 +76,9 @@ def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
     work |= dict.fromkeys((*map(os.path.realpath, SHARED), *walls.private), _put_empty)
     work |= {walls.home: _put_layer} if walls.home else {}
     # A folder comes before those in it: each is as it should be when the next is mounted there.
-    for folder in sorted(filter(os.path.isdir, {*work, *walls.writable}), key=len):
+    for folder in sorted({*work, *walls.writable}, key=len):
+        if not os.path.isdir(folder):  # it never was, or is gone with the folder around it
+            continue
         if folder in work:
             yield from _tried(folder, lambda: _replace(folder, work[folder], seen))  # noqa: B023
         if folder in walls.writable:
@@ -87,11 +89,18 @@ def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
 
 def _socket_paths() -> Iterator[str]:
     """Yield where processes of this machine have their sockets."""
-    with suppress(OSError), open("/proc/net/unix", errors="surrogateescape") as file:
+    rows: list[str] = []
+    with suppress(OSError), open("/proc/net/unix", errors="surrogateescape", newline="\n") as file:
         for line in file:
-            _, slash, path = line.rstrip("\n").partition(" /")
-            if slash:
-                yield f"/{path}"
+            # A path can have line breaks in it; a row begins with an address in hexadecimal.
+            if line.find(": ") in (8, 16) or not rows:
+                rows.append(line)
+            else:
+                rows[-1] += line
+    for row in rows:
+        _, slash, path = row[:-1].partition(" /")
+        if slash:
+            yield f"/{path}"
 
 
 def _hidden_sockets(walls: Walls, sockets: Iterable[str]) -> Iterator[str]:

@@ -13,11 +13,14 @@ from outrider.workspaces.credentials import credentials_below
 
 
 def walls_for(brief: Brief, env: Mapping[str, str], own: tuple[str, ...] = ()) -> Walls:
-    """Return what a run sees of the files and may write to; `own` is what it keeps to itself."""
+    """Return what a run sees of the files and may write to; `own` is what it keeps to itself.
+
+    Of its own record it sees nothing: only its parent writes that.
+    """
     user, state = _real_home(env), os.path.realpath(brief.state_folder or os.devnull)
     hides = not brief.allow_credential_files and not needs_credentials(brief)
     return Walls(
-        writable=(f"{state}/runs/{brief.run_id}", *own, *_in_place(brief)),
+        writable=(*_spill(brief), *own, *_in_place(brief)),
         seen=(user, *_seen(brief, env)),
         private=(f"{state}/runs", f"{state}/warm"),
         hidden=tuple(credentials_below(user)) if hides else (),
@@ -28,10 +31,9 @@ def walls_for(brief: Brief, env: Mapping[str, str], own: tuple[str, ...] = ()) -
 
 def writable_for_programs(brief: Brief, env: Mapping[str, str], *, walled: bool) -> tuple[str, ...]:
     """Return the folders that commands and language servers of a run may write to."""
-    spill = (brief.spill_folder,) if brief.spill_folder else ()
     # Without walls it is the user's own, which no program may change.
     users = (_real_home(env),) if walled else ()
-    return (*_in_place(brief), *spill, *map(os.path.realpath, SHARED), *users)
+    return (*_in_place(brief), *_spill(brief), *map(os.path.realpath, SHARED), *users)
 
 
 def needs_credentials(brief: Brief) -> bool:
@@ -42,6 +44,14 @@ def needs_credentials(brief: Brief) -> bool:
 
 def _real_home(env: Mapping[str, str]) -> str:
     return os.path.realpath(home(env))
+
+
+def _spill(brief: Brief) -> tuple[str, ...]:
+    """Return the folder for what was cut from results, which exists from now on."""
+    if brief.spill_folder is None:
+        return ()
+    os.makedirs(brief.spill_folder, mode=0o700, exist_ok=True)
+    return (os.path.realpath(brief.spill_folder),)
 
 
 def _in_place(brief: Brief) -> tuple[str, ...]:

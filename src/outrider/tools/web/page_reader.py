@@ -28,8 +28,8 @@ _MAIN = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; m
 class PageReader:
     """Reads pages, in processes that are started when they are first needed."""
 
-    def __init__(self, cells: Cells) -> None:
-        self._cells = cells.reading()
+    def __init__(self, cells: Cells | None = None) -> None:
+        self._cells = (cells or Cells()).reading()
         self._idle: list[asyncio.subprocess.Process] = []
         self._turns = asyncio.Semaphore(MAX_READERS)
 

@@ -104,10 +104,9 @@ class WebSession:
     @cached_property
     def reader(self) -> "PageReader":
         """What parses pages, in a process of its own."""
-        from outrider.processes.cell_start import Cells
         from outrider.tools.web.page_reader import PageReader
 
-        return PageReader(self._cells or Cells())
+        return PageReader(self._cells)
 
     async def aclose(self) -> None:
         """Close the connections, and end what parses pages, where these were ever used."""
