@@ -343,7 +343,7 @@ def running() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if str(CONVERTER) in process.cmdline():
+            if process.cmdline()[2:3] == [str(CONVERTER)]:  # and not its cell
                 found.append(process)
         except psutil.Error:
             continue
@@ -377,9 +377,7 @@ ATTEMPTS = """
 import runpy, sys, os, socket, subprocess
 converter = runpy.run_path(sys.argv[1])
 limits = {"memoryBytes": 1 << 30, "seconds": 60, "maxTextBytes": 1 << 20}
-before = os.readlink("/proc/self/ns/net")
 converter["give_up_rights"](limits)
-print(os.readlink("/proc/self/ns/net") != before)
 converter["forbid"]()
 for attempt in (
     lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2])), 2),
@@ -404,8 +402,7 @@ def test_converter_reaches_no_network_no_file_and_no_program(tmp_path):
         port = address.rpartition(":")[2]
         command = [sys.executable, "-c", ATTEMPTS, str(CONVERTER), port, str(tmp_path / "x")]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-    _, *results = done.stdout.split()
-    assert results == ["PermissionError"] * 6
+    assert done.stdout.split() == ["PermissionError"] * 6
     assert not asked and not (tmp_path / "x").exists()
 
 

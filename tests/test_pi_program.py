@@ -12,6 +12,7 @@ import pytest
 from outrider import subagent
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult
+from outrider.runtimes.pi import spawning
 from outrider.runtimes.pi.choices import INSTALL
 from outrider.surfaces.reports import REPORTS
 from pi_door import VERSIONS, write_agent
@@ -166,3 +167,61 @@ def test_every_report_can_be_had_in_pi() -> None:
     source = (ROOT / "integrations/pi/outrider.ts").read_text()
     [listed] = re.findall(r"const REPORTS = \[(.*?)\];", source, re.DOTALL)
     assert re.findall(r'"(\w+)"', listed) == list(REPORTS)
+
+
+SPOILING = """#!{python} -S
+import json, os, sys
+said = []
+for path in ({project!r} + "/spoilt", os.path.expanduser("~") + "/spoilt", {own!r} + "/kept"):
+    try:
+        open(path, "w").close()
+        said.append("written")
+    except OSError as error:
+        said.append(error.strerror)
+message = {{"role": "assistant", "content": [{{"type": "text", "text": ", ".join(said)}}]}}
+message["usage"] = {{"input": 7, "output": 3}}
+for event in (
+    {{"type": "session"}},
+    {{"type": "walls", "missing": ["all that it makes up"]}},
+    {{"type": "turn_start"}},
+    {{"type": "message_start", "message": {{**message, "content": [], "stopReason": "pending"}}}},
+    {{"type": "message_end", "message": {{**message, "stopReason": "stop"}}}},
+    {{"type": "turn_end"}},
+    {{"type": "agent_end", "messages": []}},
+):
+    print(json.dumps(event, separators=(",", ":")), flush=True)
+"""
+
+
+async def test_pi_writes_to_its_own_folder_only(world: Path, tmp_path: Path) -> None:
+    pi = Pi(tmp_path / "pi")
+    program = SPOILING.format(python=sys.executable, project=str(world), own=str(pi.folder))
+    (pi.folder / "pi").write_text(program)
+    ended = await run("Find it.")
+    assert ended.output == "Read-only file system, Read-only file system, written"
+    assert ended.isolation is not None
+    held = ended.isolation
+    assert (held.kind, held.network, held.missing) == ("readonly", "host", ())
+    assert (pi.folder / "kept").exists() and not (world / "spoilt").exists()
+
+
+async def test_where_there_are_no_walls_an_agent_in_pi_counts_as_a_writer(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = Path(spawning.__file__).with_name("launch.py").read_text()
+    refusing = launch.replace("missing = walls.enter(", "missing = ('namespaces: refused',) or (")
+    assert refusing != launch
+    (tmp_path / "launch.py").write_text(refusing.replace("__file__", repr(spawning.__file__)))
+    command = (*spawning.LAUNCH[:-1], str(tmp_path / "launch.py"))
+    monkeypatch.setattr(spawning, "LAUNCH", command)
+    Pi(tmp_path / "pi", "It ran.")
+    ended = await run("Find it.")
+    assert ended.outcome is Outcome.FAILED and ended.output == ""
+    assert "No walls hold pi here (namespaces: refused)" in (ended.error or "")
+    write_agent(Path(os.environ["HOME"]), "finder", "tools: read, write")
+    result = await subagent(
+        "finder", "Find it.", model="mine:scripted", config={"subagents.allowWrite": True}
+    )
+    assert result.text == "It ran.", result.text
+    isolation = result.details.results[0].isolation
+    assert isolation is not None and isolation.missing == ("namespaces: refused",)

@@ -542,7 +542,9 @@ async def test_where_the_source_cannot_be_reached_the_page_is_fetched(web):
 async def test_a_hostile_page_is_given_up_and_the_next_one_is_read(web, monkeypatch):
     await web.page(web.serve("/good", PROSE))  # what reads pages has been started
     monkeypatch.setattr(page_reader, "MAX_CPU_SECONDS", 0)
-    monkeypatch.setattr(page_reader, "_start", None)  # what takes too long isn't tried once more
+    monkeypatch.setattr(
+        page_reader.PageReader, "_start", None
+    )  # what takes too long isn't tried once more
     attributes = " ".join(f'a{number}="1"' for number in range(100_000))
     outcome = await web.fetch(web.serve("/hostile", f"<p {attributes}>hello</p>"))
     assert outcome.envelope["code"] == 1007 and "too much time" in outcome.text

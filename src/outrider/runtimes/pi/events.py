@@ -67,6 +67,7 @@ class Translator:
                 missing = tuple(map(str, as_list(member(data, "missing"))))
                 kept = self._brief.isolation or "none"
                 self.isolation = Isolation(kept, "host", missing)
+                yield self._session()
                 return
             self._has_begun = True
             message = member(data, "message")
