@@ -77,6 +77,7 @@ def _pi(
 
 
 WARM = "outrider warm"
+OPEN = "outrider warm, no walls"
 SDK = "outrider warm, wire: sdk"
 ANTHROPIC = "outrider warm, Anthropic"
 COLD = "outrider cold"
@@ -93,6 +94,7 @@ CONTESTANTS: dict[str, Contestant] = {
     contestant.name: contestant
     for contestant in (
         _outrider("warm", WARM, child_mb=8, child_s=0.03),
+        _outrider("open", OPEN, child_mb=8, child_s=0.03),
         _outrider("sdk", SDK, child_mb=15, child_s=0.06),
         _outrider("anthropic", ANTHROPIC, child_mb=25, child_s=0.1),
         _outrider("cold", COLD, most_at_once=10, child_mb=90, child_s=1, queued=True),

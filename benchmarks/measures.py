@@ -26,6 +26,7 @@ from benchmarks.contestants import (
     CONTESTANTS,
     HARNESS,
     IN_PI,
+    OPEN,
     PI,
     PI_CHILD,
     PI_SUBAGENTS,
@@ -102,6 +103,19 @@ def _seconds_of(command: Sequence[str], cwd: Path | None = None) -> float:
     start = time.monotonic()
     subprocess.run(command, cwd=cwd, capture_output=True, check=True, timeout=60)
     return time.monotonic() - start
+
+
+def walls(setting: Setting) -> Json:
+    """How long it takes a process as warm as Outrider's to confine itself, as whom it may be."""
+    found: dict[str, list[float]] = {}
+    missing: dict[str, None] = {}
+    with setting.yardstick("benchmarks.walling") as (prisoner, _):
+        for _turn in range(setting.scale.one_turn_rounds):
+            for who in ("root", "user") if os.geteuid() == 0 else ("user",):
+                told = prisoner.ask(who, START_LIMIT_SECONDS)
+                _add(found, who, told["seconds"])
+                missing |= dict.fromkeys(told["missing"])
+    return {"walls": {**found, "missing": [*missing]}}
 
 
 def at_once(setting: Setting) -> Json:
@@ -300,7 +314,7 @@ def _cost_of_turns(times: Sequence[float]) -> dict[str, float]:
 def tool(setting: Setting) -> Json:
     """How much text a parent sends to its model in each turn so that it can delegate."""
     found: dict[str, Json] = {}
-    without_tool = (PI, PI_CHILD, IN_PI, RUN, COLD, COLD_ANTHROPIC, SDK, ANTHROPIC)
+    without_tool = (PI, PI_CHILD, IN_PI, RUN, COLD, COLD_ANTHROPIC, OPEN, SDK, ANTHROPIC)
     names = [name for name in setting.commands if name not in without_tool]
     with setting.arena("tool", names) as arena:
         for name in arena.present:
@@ -449,6 +463,7 @@ class Part:
 
 PARTS = {
     "latency": Part(latency),
+    "walls": Part(walls, (WARM,)),
     "at-once": Part(at_once),
     "parent": Part(parent, (WARM,)),
     "cpu": Part(cpu, BURSTING),

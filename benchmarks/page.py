@@ -59,6 +59,8 @@ COMPARABLE = """\
   `read` tool, with its checks and records; the in-process runtimes get a two-line function.
 - Outrider's warm process keeps one spare child ready while it is idle. A single task gets that
   child, as in "One task"; tasks that start together are forked on demand.
+- Outrider's children are confined by the kernel ([walls](safety.md#walls)), which its figures
+  include; the row "no walls" is the same without, for comparison. No setting turns them off.
 - Outrider also records every run, masks secrets in everything that leaves it, and enforces
   deadlines and budgets. Its figures include that.
 - `pi -p` is pi as you would run it. `pi as a child` is pi as a parent spawns it: JSON events, no

@@ -3,14 +3,16 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import outrider
 from benchmarks.peers.pi import write_models
 from benchmarks.peers.protocol import MODEL, output_of, serve
+from outrider.delegation import perform
 from outrider.delegation.api import subagent
+from outrider.delegation.briefing import brief_for
 from outrider.models.wires import Wire
 
 AGENT = "explorer"
@@ -26,6 +28,8 @@ class Mode:
     provider: str = OPENAI
     settings: Mapping[str, Any] = field(default_factory=dict)
     agent: str = AGENT
+    walls: bool = True
+    """Whether its children are confined, as all are unless a person watches them."""
     loaded: str = Wire.LEAN
     """What its warm process has loaded: the lean wire, or the SDK of a provider."""
 
@@ -42,6 +46,7 @@ class Mode:
 
 MODES = {
     "warm": Mode(),
+    "open": Mode(walls=False),
     "cold": Mode(settings=COLD),
     "sdk": Mode(settings={"models.wire": "sdk"}, loaded=OPENAI),
     "anthropic": Mode(ANTHROPIC, loaded=ANTHROPIC),
@@ -64,6 +69,8 @@ class Library:
     def __init__(self, mode: str) -> None:
         self._mode = MODES[mode]
         self._settings = outrider_config(self._mode, None)
+        if not self._mode.walls:
+            perform.brief_for = lambda *given: replace(brief_for(*given), isolation=None)
 
     async def prepare(self, _tasks: int, concurrent: int | None) -> None:
         """Set the queue's width; in a warm mode also wait until the fork server is ready."""
