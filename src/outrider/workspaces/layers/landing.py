@@ -9,8 +9,10 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from outrider.protocol.data import as_list, as_object, from_json, frozen, to_jso
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.records.runs import LANDING, LAYER, SESSION, landing_of
 from outrider.workspaces.layers.applying import MEANWHILE, Application, stage_for, sync
-from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, read_ledger
+from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, LedgerEntry, read_ledger
 from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
 from outrider.workspaces.layers.merging import Merger, Step
 from outrider.workspaces.layers.pending import Change, Pending, ancestors, pending_in
@@ -101,16 +103,28 @@ class WriterRun:
         read = ((unescaped(path), *map(_version, as_list(pair))) for path, pair in found.items())
         return {path: Change(path, new, old) for path, old, new in read}
 
-    def landed_changes(self) -> Iterator[Change]:
-        """Yield what landed, as it did."""
-        for one in self.landed.values():
-            yield Change(one.path, one.theirs, one.base)
+    def every_change(self) -> tuple[Change, ...]:
+        """Return what landed, as it did, and what is pending."""
+        landed = [replace(one, base=one.theirs, theirs=one.base) for one in self.landed.values()]
+        both = sorted((*landed, *self.pending().changes), key=lambda one: one.path)
+        calls = {path: tuple(entry.calls) for path, entry in self._entries().items()}
+        return tuple(replace(one, calls=calls.get(one.path, ())) for one in both)
+
+    def _entries(self) -> dict[str, LedgerEntry]:
+        with suppress(FileNotFoundError):
+            return read_ledger(self.layer).entries
+        return {}
+
+    @cached_property
+    def _found(self) -> Pending:
+        """What the child left, which doesn't change any more."""
+        if not os.path.isdir(self.top):
+            return Pending((), (), ())
+        return pending_in(read_ledger(self.layer), self.top, self.git)
 
     def pending(self) -> Pending:
         """Return what the layer has that hasn't landed."""
-        if not os.path.isdir(self.top):
-            return Pending((), (), ())
-        landed, found = self.landed, pending_in(read_ledger(self.layer), self.top, self.git)
+        landed, found = self.landed, self._found
         left = [
             tuple(one for one in some if one.path not in landed)
             for some in (found.changes, found.ignored)
@@ -317,12 +331,26 @@ class WriterRun:
                     os.ftruncate(lock, 0)
 
 
+def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> list[str]:
+    """Take back a landing that was interrupted in a folder; return the run's id, if there is one.
+
+    One that is under way in another process is left alone.
+    """
+    lock = runs / f"{LOCK}{_lock_name(project)}"
+    with suppress(FileNotFoundError, BlockingIOError), open(lock, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        run = os.fsdecode(file.read(8))
+        if run and landing_of(runs / run).get("operation"):
+            WriterRun(runs / run, env).take_back()
+            return [run]
+    return []
+
+
 @contextmanager
 def landing_lock(runs: Path, project: Path, env: Mapping[str, str]) -> Generator[int]:
     """Hold a user's folder, after taking back a landing that was interrupted in it."""
-    name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(runs / f"{LOCK}{name}", flags, 0o600)
+    lock = os.open(runs / f"{LOCK}{_lock_name(project)}", flags, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         run = os.fsdecode(os.pread(lock, 8, 0))
@@ -331,6 +359,10 @@ def landing_lock(runs: Path, project: Path, env: Mapping[str, str]) -> Generator
         yield lock
     finally:
         os.close(lock)
+
+
+def _lock_name(project: Path) -> str:
+    return hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
 
 
 def is_in(path: str, folder: str) -> bool:

@@ -45,11 +45,10 @@ def reviewed(run: WriterRun, changes: Sequence[Change]) -> list[FileDiff]:
     return [_reviewed(run, one) for one in changes if not (is_folder(one) and one.path in implied)]
 
 
-def changes_of(run: WriterRun) -> Changes:
-    """Return what a result says about a run's changes, and what would conflict now."""
-    pending = run.pending()
-    drawn = reviewed(run, (*run.landed_changes(), *pending.changes))
-    return Changes(
+def review(run: WriterRun) -> tuple[Changes, list[FileDiff]]:
+    """Return a run's changes as its result tells them, what would conflict now, and the diffs."""
+    pending, drawn = run.pending(), reviewed(run, run.every_change())
+    changes = Changes(
         run.state,
         sum(one.added for one in drawn),
         sum(one.removed for one in drawn),
@@ -57,6 +56,7 @@ def changes_of(run: WriterRun) -> Changes:
         pending.withheld,
         run.conflicts(pending.changes),
     )
+    return changes, drawn
 
 
 def _reviewed(run: WriterRun, change: Change) -> FileDiff:

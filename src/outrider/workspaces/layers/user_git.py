@@ -46,7 +46,7 @@ class UserGit:
         kept |= {key: given[key] for key in given if key.startswith(("GIT_AUTHOR", "GIT_COMMIT"))}
         settings = [word for one in _SETTINGS for word in ("-c", one)]
         return subprocess.run(
-            [self.program, *settings, "--no-pager", "--literal-pathspecs", *arguments],
+            [self.program, *settings, "--no-pager", *arguments],
             cwd=cwd or self.folder,
             env={**kept, "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", **env},
             input=stdin,
@@ -80,7 +80,8 @@ class UserGit:
         return {one for root, names in groups.items() for one in self._ignored(root, names)}
 
     def _ignored(self, root: str, paths: list[str]) -> set[str]:
-        names = {os.path.relpath(self.folder / path, root): path for path in paths}
+        # Behind `./` no name is taken for one of git's patterns.
+        names = {f"./{os.path.relpath(self.folder / path, root)}": path for path in paths}
         asked = b"\0".join(map(os.fsencode, names))
         done = self.run("check-ignore", "--stdin", "-z", cwd=root, stdin=asked)
         if done.returncode > 1:  # a path that git can't judge: all others it can
