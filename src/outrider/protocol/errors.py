@@ -3,6 +3,8 @@
 OutriderError
 ├── Refusal               a delegation that ends before a child is started
 ├── DelegationError       a delegation that did not complete, from `delegate`
+├── LandingConflict       a landing or an undo that would overwrite somebody's work
+├── CheckFailed           a landing that didn't pass its check
 ├── SchemaError           an output schema that can't be used
 ├── SettingError          a setting's value that its key can't take
 ├── StartFailed           a child that could not be started

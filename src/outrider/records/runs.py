@@ -18,6 +18,8 @@ from outrider.protocol.data import as_list, as_object, frozen, member
 from outrider.protocol.errors import ErrorCode, Refusal
 
 SESSION, OUTPUT, RESULT, SPILL = "session.jsonl", "output.md", "result.json", "spill"
+LAYER, LANDING = "layer", "landing.json"
+"""The folder of what a writer changed, and what has become of it."""
 RESERVED, RESERVED_BYTES = "result.reserved", 16 << 10
 """The result's file until it is complete, with room for what matters most of it."""
 MAX_TASK_SHOWN = 200
@@ -219,9 +221,15 @@ class RecordedRun:
 
     @property
     def result(self) -> Json:
-        """Its result as the caller got it; empty while there is none."""
+        """Its result as the caller got it; empty while there is none.
+
+        Only what has become of its changes is told as it is now.
+        """
         with suppress(OSError, ValueError, RecursionError):
-            return _result(self.folder)
+            result, landing = _result(self.folder), landing_of(self.folder)
+            for one in as_list(member(result.get("details"), "results")) if landing else ():
+                as_object(member(one, "changes")).update(state=landing["state"])
+            return result
         return {}
 
     @property
@@ -236,6 +244,7 @@ class RecordedRun:
             **{name: self.known.get(name) for name in ("project", "task", "durationMs", "usage")},
             **{name: self.known.get(name) for name in ("exitCode", "error")},
             **({"recordProblem": self.problem} if self.problem else {}),
+            **({"changes": landing["state"]} if (landing := landing_of(self.folder)) else {}),
         }
 
 
@@ -262,8 +271,17 @@ def find_run(runs: Path, name: str) -> RecordedRun:
     raise Refusal(ErrorCode.INVALID_INPUT, problem)
 
 
+def landing_of(folder: Path) -> Json:
+    """Return what has become of a run's changes, and the journal of a landing; empty for none."""
+    with suppress(OSError):
+        return _decoded((folder / LANDING).read_bytes())
+    return {}
+
+
 def delete_run(folder: Path) -> bool:
     """Delete the record of a run; return whether it is gone. One that is running stays."""
+    if "operation" in landing_of(folder):  # it is needed to take that back
+        return False
     with ExitStack() as held:
         with suppress(OSError):  # without a transcript it isn't running
             session = held.enter_context(open(folder / SESSION, "rb"))

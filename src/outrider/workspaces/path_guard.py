@@ -7,7 +7,7 @@ is opened by `opening`, which a link put there later can't lead astray, and writ
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from outrider.protocol.data import frozen
 from outrider.protocol.envelope import ToolCode, ToolFault
@@ -99,11 +99,15 @@ class Workspace:
     def _refuse_guarded(self, place: Place, asked: str) -> None:
         cwd = self.roots[0]
         below = asked[len(cwd) :] if asked.startswith(cwd + "/") else ""
-        for part in (*place.parts, *_parts(below)):
-            what = _NEVER_WRITTEN.get(folded(part).rstrip(". "))
-            if what is not None:
-                message = f"{place.shown} is in {what}: tools never write there"
-                raise ToolFault(ToolCode.DENIED, message)
+        if what := guarded_part((*place.parts, *_parts(below))):
+            message = f"{place.shown} is in {what}: tools never write there"
+            raise ToolFault(ToolCode.DENIED, message)
+
+
+def guarded_part(parts: Iterable[str]) -> str | None:
+    """Return what of a path's parts nobody but the user may write, in words, or None."""
+    found = (_NEVER_WRITTEN.get(folded(part).rstrip(". ")) for part in parts)
+    return next(filter(None, found), None)
 
 
 def containing(roots: Sequence[str], path: str) -> str | None:

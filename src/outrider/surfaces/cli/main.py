@@ -20,6 +20,10 @@ _OWN = {
     "ask": "Ask the main agent one question; it delegates larger jobs.",
     "chat": "Chat with the main agent in this terminal.",
     "show": "Print a run's output or its transcript.",
+    "diff": "Show what a writer's run changed, before it lands or after.",
+    "land": "Put what a run changed into your files, all or nothing.",
+    "undo": "Take what a run has landed out of your files again.",
+    "discard": "Remove what a run changed and hasn't landed.",
     "find": "Find the code that a question is about, best match first.",
     "web": "Search the web or fetch pages, as agents do.",
     "lsp": "Ask language servers about code, or list them.",
@@ -31,6 +35,7 @@ _OWN = {
 _ALL = {**REPORTS, **_OWN}
 _GROUPS = {
     "Delegate": ("run", "ask", "chat"),
+    "Review": ("diff", "land", "undo", "discard"),
     "Look back": ("runs", "show", "logs", "activity"),
     "Look around": ("find", "agents", "models", "lsp", "web"),
 }

@@ -1,0 +1,61 @@
+"""What a writer changed: as a result tells it, and why a part of it can't land."""
+
+from dataclasses import asdict
+from typing import Any
+
+from outrider.protocol.data import frozen
+from outrider.protocol.errors import OutriderError
+
+
+@frozen
+class Hunk:
+    """Lines that differ: the first one and how many there are, before and after."""
+
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+
+@frozen
+class ChangedFile:
+    """One path that differs; the hashes are sha256, None where there is nothing to hash."""
+
+    path: str
+    kind: str
+    """`added`, `modified`, `deleted`, `mode`, or `type` where a folder became a file, say."""
+    before: str | None = None
+    after: str | None = None
+    hunks: tuple[Hunk, ...] = ()
+    calls: tuple[str, ...] = ()
+    """The ids of the tool calls that changed it."""
+
+
+@frozen
+class PathReason:
+    """A path that doesn't land, and why."""
+
+    path: str
+    reason: str
+
+
+@frozen
+class Changes:
+    """All that a writer changed; `state` says what has become of it."""
+
+    state: str = "none"
+    added: int = 0
+    removed: int = 0
+    files: tuple[ChangedFile, ...] = ()
+    withheld: tuple[PathReason, ...] = ()
+    conflicts: tuple[PathReason, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, in which a hash that there isn't is null."""
+        return asdict(self)
+
+
+class LandingConflict(OutriderError):
+    """A landing or an undo that would overwrite somebody's work; nothing was changed."""
+
+    def __init__(self, conflicts: tuple[PathReason, ...]) -> None:
+        super().__init__("; ".join(f"{one.path}: {one.reason}" for one in conflicts))
+        self.conflicts = conflicts

@@ -1,0 +1,24 @@
+"""`outrider discard`: removes what a writer's run changed and hasn't landed."""
+
+from argparse import Namespace
+
+from outrider.surfaces.cli import writers
+from outrider.surfaces.terminal import output
+
+EXAMPLES = """\
+Your files stay as they are, and so does the run's record. What has landed
+stays too, and can still be undone.
+
+examples:
+  outrider discard last
+"""
+ARGUMENTS = (writers.RUN,)
+
+
+def execute(arguments: Namespace) -> None:
+    """Discard the changes."""
+    run = writers.writer_run(arguments.run)
+    run.discard()
+    told = {"runId": run.folder.name, "state": run.state}
+    words = f"the changes of run {run.folder.name} are discarded."
+    output.write_json(told) if arguments.json else output.write_clean(f"{words}\n")

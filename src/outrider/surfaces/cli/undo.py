@@ -1,0 +1,31 @@
+"""`outrider undo`: takes what a writer's run has landed out of the user's files again."""
+
+from argparse import Namespace
+
+from outrider.protocol.changes import LandingConflict
+from outrider.surfaces.cli import writers
+from outrider.surfaces.terminal import output
+from outrider.surfaces.text import count
+
+EXAMPLES = """\
+What you have changed since then stays: text is merged. Where that can't be
+done, nothing is changed, the conflicts are named, and the exit code is 3.
+
+examples:
+  outrider undo last
+"""
+ARGUMENTS = (writers.RUN,)
+
+
+def execute(arguments: Namespace) -> int:
+    """Undo the landing; return 3 where it conflicts."""
+    run = writers.writer_run(arguments.run)
+    paths = len(run.landed)
+    try:
+        run.undo()
+    except (LandingConflict, OSError) as error:
+        return writers.failed(error, run, arguments)
+    told = {"runId": run.folder.name, "state": run.state}
+    words = f"{count(paths, 'path')} undone. The run can land again: outrider land {told['runId']}"
+    output.write_json(told) if arguments.json else output.write_clean(f"{words}\n")
+    return 0

@@ -1,0 +1,193 @@
+"""Guarantees that a folder has all steps of a landing or none, whatever ends the process.
+
+Everything new is staged on the target's file system and made durable before the first step. Each
+step moves what was there into the stage, in one system call (`RENAME_EXCHANGE`), so that a save
+by somebody else ends up there too and isn't lost. Only when everything that was moved out is what
+it should be, the journal says that it is done, and the stage is removed; before that, all can be
+put back without a byte of new space.
+"""
+
+import ctypes
+import errno
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from outrider.processes.reaping import libc
+from outrider.protocol.changes import LandingConflict, PathReason
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.workspaces.layers.merging import Step
+from outrider.workspaces.layers.versions import Contents, version_in
+from outrider.workspaces.names import shown_name
+from outrider.workspaces.opening import open_listing, open_parent
+from outrider.workspaces.place import Place
+
+STAGE = ".outrider-landing-"
+MEANWHILE = "you changed it just now"
+_EXCHANGE = 2
+_NO_REPLACE = 4 if sys.platform == "darwin" else 1
+_CALL = "renameatx_np" if sys.platform == "darwin" else "renameat2"
+
+
+class Application:
+    """The steps of one landing or undo on a folder, and the stages that they are taken from."""
+
+    def __init__(self, folder: Path, steps: Sequence[Step], stages: Sequence[str]) -> None:
+        self.folder, self.steps, self._stages = folder, steps, stages
+
+    def stage(self, contents: Contents) -> None:
+        """Write all that is new beside where it goes; raises `OSError`."""
+        for stage in dict.fromkeys(self._stages):
+            with self._parent(stage) as (parent, name):
+                os.mkdir(name, 0o700, dir_fd=parent)
+        for number, step in enumerate(self.steps):
+            if step.new and step.new.kind != "folder":
+                with self._stage(number) as stage:
+                    contents.put(step.new, stage, str(number))
+                    self._keep_owner(step, stage, str(number))
+        for stage in dict.fromkeys(self._stages):
+            sync(self.folder / stage)
+
+    def _keep_owner(self, step: Step, stage: int, name: str) -> None:
+        with suppress(OSError):  # only root may give files away
+            owner = os.lstat(self.folder / step.path)
+            if owner.st_uid != os.geteuid() or owner.st_gid != os.getegid():
+                os.chown(name, owner.st_uid, owner.st_gid, dir_fd=stage, follow_symlinks=False)
+
+    def take(self) -> None:
+        """Take all steps; raises where one can't be, or somebody else was faster."""
+        for number, step in enumerate(self.steps):
+            with self._reporting(step), self._place(number) as (parent, name, stage, slot):
+                if step.new and step.new.kind == "folder":
+                    if step.old is None:
+                        os.mkdir(name, 0o700, dir_fd=parent)
+                    os.chmod(name, step.new.mode, dir_fd=parent)
+                elif step.new is None:
+                    _rename(parent, name, stage, slot, _NO_REPLACE)
+                else:
+                    how = _EXCHANGE if step.old else _NO_REPLACE
+                    _rename(stage, slot, parent, name, how)
+        for number, step in enumerate(self.steps):
+            if step.old and not (step.new and step.new.kind == "folder"):
+                self._verify(number, step)
+
+    def _verify(self, number: int, step: Step) -> None:
+        """Raise where what a step moved out isn't what it was meant to replace."""
+        with self._stage(number) as stage:
+            is_same = version_in(stage, str(number)) == step.old
+            if is_same and step.old and step.old.kind == "folder":
+                inside = self._parent(f"{self._stages[number]}/{number}/any")
+                with inside as (folder, _), open_listing(folder) as listing:
+                    is_same = not os.listdir(listing)
+        if not is_same:
+            raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),))
+
+    def take_back(self) -> None:
+        """Undo the steps that were taken, and keep whatever somebody else has written since."""
+        for number in reversed(range(len(self.steps))):
+            # Where there is something now, somebody else has put it there.
+            with suppress(FileNotFoundError, FileExistsError), self._place(number) as place:
+                self._take_back(self.steps[number], *place)
+
+    def _take_back(self, step: Step, parent: int, name: str, stage: int, slot: str) -> None:
+        here, out = version_in(parent, name), version_in(stage, slot)
+        if step.new and step.new.kind == "folder":
+            if step.old is None:
+                with suppress(OSError):  # somebody else put something in it
+                    os.rmdir(name, dir_fd=parent)
+            elif here == step.new:
+                os.chmod(name, step.old.mode, dir_fd=parent)
+        elif here is None and out not in (None, step.new) and not (step.old and step.new):
+            _rename(stage, slot, parent, name, _NO_REPLACE)
+        elif step.old is None and out is None and here == step.new:
+            _rename(parent, name, stage, slot, _NO_REPLACE)
+            if version_in(stage, slot) != step.new:  # a save of this very moment
+                _rename(stage, slot, parent, name, _NO_REPLACE)
+        elif out not in (None, step.new) and (
+            here == step.new or (here == step.old and out != step.old)
+        ):  # it was exchanged; the second one: for a save, when this was tried before
+            _rename(stage, slot, parent, name, _EXCHANGE)
+            if version_in(stage, slot) not in (step.new, step.old):
+                _rename(stage, slot, parent, name, _EXCHANGE)
+
+    def clear(self) -> None:
+        """Remove the stages with all that is in them."""
+        for stage in dict.fromkeys(self._stages):
+            with suppress(FileNotFoundError), self._parent(stage) as (parent, name):
+                shutil.rmtree(name, dir_fd=parent)
+
+    @contextmanager
+    def _place(self, number: int) -> Generator[tuple[int, str, int, str]]:
+        with (
+            self._parent(self.steps[number].path) as (parent, name),
+            self._stage(number) as stage,
+        ):
+            yield parent, name, stage, str(number)
+
+    @contextmanager
+    def _stage(self, number: int) -> Generator[int]:
+        with self._parent(f"{self._stages[number]}/any") as (stage, _):
+            yield stage
+
+    @contextmanager
+    def _parent(self, path: str) -> Generator[tuple[int, str]]:
+        """Hold the folder open that a path is in; no link on the way is followed."""
+        parts = tuple(path.split("/"))
+        with ExitStack() as held:
+            try:
+                parent = held.enter_context(
+                    open_parent(Place(str(self.folder), parts, shown_name(path)))
+                )
+            except ToolFault as fault:
+                if fault.code == int(ToolCode.NOT_FOUND):
+                    raise FileNotFoundError(errno.ENOENT, fault.message) from None
+                raise OSError(fault.message) from None
+            yield parent, parts[-1]
+
+    @contextmanager
+    def _reporting(self, step: Step) -> Generator[None]:
+        """Tell of what somebody else did meanwhile as of a conflict."""
+        try:
+            yield
+        except (FileExistsError, FileNotFoundError, NotADirectoryError):
+            raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),)) from None
+
+
+def stage_for(folder: Path, path: str, name: str) -> str:
+    """Return where a path is staged: in the topmost folder that is on its file system."""
+    device, found, way = os.lstat(folder).st_dev, "", ""
+    for part in path.split("/")[:-1]:
+        way += f"{part}/"
+        try:
+            status = os.lstat(f"{folder}/{way[:-1]}")
+        except OSError:
+            break
+        if not stat.S_ISDIR(status.st_mode):
+            break
+        if status.st_dev != device:
+            device, found = status.st_dev, way
+    return f"{found}{STAGE}{name}"
+
+
+def _rename(source: int, name: str, target: int, new_name: str, how: int) -> None:
+    """Move a name, or exchange two, in one step; raises `OSError`."""
+    old, new = os.fsencode(name), os.fsencode(new_name)
+    if getattr(libc(), _CALL)(source, old, target, new, how):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), new_name)
+
+
+def sync(folder: Path) -> None:
+    """Make everything on a folder's file system durable."""
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if sys.platform != "linux":
+            os.sync()
+        elif libc().syncfs(file):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
+    finally:
+        os.close(file)

@@ -1,0 +1,154 @@
+"""A commit of exactly what a landing changes: what HEAD has, with the child's changes.
+
+It is made in an index of its own, from contents that were kept, through the filters that the
+user has set up. What the user has changed and not committed doesn't come along: the change is
+merged into what HEAD has.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from outrider.protocol.changes import LandingConflict, PathReason
+from outrider.protocol.data import frozen
+from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.workspaces.layers.pending import Change, is_folder
+from outrider.workspaces.layers.user_git import UserGit
+from outrider.workspaces.layers.versions import Contents, Version
+from outrider.workspaces.names import shown_name
+
+_STAGED = "you have staged changes in it: commit or unstage them first"
+_OPEN = "it has changes of yours that aren't committed, in the same lines"
+_NOTHING = "0 " + "0" * 40
+
+
+@frozen
+class PreparedCommit:
+    """A commit that nothing points to yet."""
+
+    git: UserGit
+    id: str
+    head: str
+    """What it follows; empty in a repository without commits."""
+    entries: bytes
+    """Its paths as an index has them."""
+
+    def put_on_head(self) -> str:
+        """Make it the newest commit, known to the index; the working tree stays as it is."""
+        self.git.output("update-ref", "-m", "outrider land", "HEAD", self.id, self.head)
+        info = ("update-index", "-z", "--add", "--remove", "--replace", "--index-info")
+        self.git.output(*info, stdin=self.entries)
+        return self.id
+
+    def put_on_branch(self, name: str) -> str:
+        """Put it on a new branch; raises `Refusal` where there is one of this name."""
+        self.git.output("check-ref-format", "--branch", name)
+        self.git.output("update-ref", "-m", "outrider land", f"refs/heads/{name}", self.id, "")
+        return self.id
+
+
+def prepared_commit(
+    git: UserGit, contents: Contents, changes: Sequence[Change], message: str, *, on_head: bool
+) -> PreparedCommit:
+    """Return a commit of these changes; raises `LandingConflict` and `Refusal`."""
+    if git.root is None:
+        raise Refusal(ErrorCode.INVALID_INPUT, f"{git.folder} isn't in a git repository.")
+    files = {_in_repository(git, one.path): one for one in changes if not is_folder(one)}
+    head = os.fsdecode(git.run("rev-parse", "-q", "--verify", "HEAD^{commit}").stdout).strip()
+    conflicts = [*_staged(git, head, files)] if on_head else []
+    with tempfile.TemporaryDirectory(prefix="outrider-commit-") as scratch:
+        trees = [_Tree(git, Path(scratch, name), head) for name in ("head", "base", "theirs")]
+        for change in files.values():  # what is too large to merge was not kept so far
+            contents.keep(git.folder, change.path)
+        trees[1].add(contents, {name: one.base for name, one in files.items()})
+        trees[2].add(contents, {name: one.theirs for name, one in files.items()})
+        were, bases, new = (tree.entries(files) for tree in trees)
+        for name, change in files.items():
+            if change.theirs is None or were.get(name) == bases.get(name):
+                continue
+            merged = trees[2].merge(*(one.get(name, "") for one in (were, bases, new)))
+            if merged is None:
+                conflicts.append(PathReason(shown_name(change.path), _OPEN))
+            else:
+                new[name] = merged
+        if conflicts:
+            raise LandingConflict(tuple(conflicts))
+        lines = (f"{new.get(name, _NOTHING)}\t{name}\0" for name in files)
+        entries = os.fsencode("".join(lines))
+        tree = trees[2].written(entries)
+    parent = ("-p", head) if head else ()
+    made = git.output("commit-tree", tree, *parent, "-F", "-", stdin=message.encode())
+    return PreparedCommit(git, made, head, entries)
+
+
+def _in_repository(git: UserGit, path: str) -> str:
+    if git.repository_of(path) != str(git.root):
+        message = f"{shown_name(path)} is in a repository of its own: commit it there"
+        raise Refusal(ErrorCode.INVALID_INPUT, f"{message}, and land without --commit.")
+    return os.path.relpath(git.folder / path, str(git.root))
+
+
+def _staged(git: UserGit, head: str, files: dict[str, Change]) -> list[PathReason]:
+    """Return the paths that the user has staged."""
+    how = ("diff-index", "--cached", "--name-only", "-z", head) if head else ("ls-files", "-z")
+    names = set(git.output(*how, cwd=str(git.root)).split("\0"))
+    return [PathReason(shown_name(files[one].path), _STAGED) for one in files if one in names]
+
+
+class _Tree:
+    """An index of our own, which begins as HEAD's tree, and a folder with files for it."""
+
+    def __init__(self, git: UserGit, folder: Path, head: str) -> None:
+        self._git, self._folder = git, folder
+        folder.mkdir()
+        self._env = {
+            "GIT_DIR": git.output("rev-parse", "--absolute-git-dir"),
+            "GIT_WORK_TREE": str(folder),
+            "GIT_INDEX_FILE": f"{folder}.index",
+        }
+        self._output("read-tree", *([head] if head else ["--empty"]))
+
+    def _output(self, *arguments: str, stdin: bytes = b"") -> str:
+        return self._git.output(*arguments, cwd=str(self._folder), stdin=stdin, **self._env)
+
+    def add(self, contents: Contents, versions: dict[str, Version | None]) -> None:
+        """Put versions into the index, through the filters that the user has set up."""
+        for name, version in versions.items():
+            path = self._folder / name
+            if not version or not contents.has(version):
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                contents.put(version, folder, path.name)
+            finally:
+                os.close(folder)
+        names = os.fsencode("\0".join(versions))
+        how = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+        self._output("-c", "core.safecrlf=false", *how, stdin=names)
+
+    def entries(self, names: dict[str, Change]) -> dict[str, str]:
+        """Return mode and object of the paths that the index has."""
+        listed = self._output("ls-files", "-s", "-z").split("\0")
+        found = (line.partition("\t") for line in listed if line)
+        # Without the stage, which is 0.
+        return {name: about[:-2] for about, _, name in found if name in names}
+
+    def merge(self, was: str, base: str, new: str) -> str | None:
+        """Return what one entry becomes where HEAD hasn't what the child began with."""
+        if not all(one.startswith("100") for one in (was, base, new)):
+            return None
+        files = [self._folder.parent / f"{number}.text" for number in range(3)]
+        for file, entry in zip(files, (was, base, new), strict=True):
+            file.write_bytes(self._git.run("cat-file", "blob", entry[7:]).stdout)
+        merged = self._git.merged(*files)
+        if isinstance(merged, str):
+            return None
+        return f"{new[:7]}{self._output('hash-object', '-w', '--stdin', stdin=merged)}"
+
+    def written(self, entries: bytes) -> str:
+        """Return the tree of the index with these entries."""
+        how = ("update-index", "-z", "--add", "--remove", "--replace", "--index-info")
+        self._output(*how, stdin=entries)
+        return self._output("write-tree")

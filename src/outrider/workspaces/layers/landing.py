@@ -1,0 +1,386 @@
+"""Landing a run's changes in the user's folder, undoing that, and discarding them.
+
+`landing.json` in the run's folder says what has become of the changes, and is the journal of a
+landing that is under way. Whoever locks the folder next takes back one that was interrupted.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from outrider.protocol import jsonl
+from outrider.protocol.changes import LandingConflict, PathReason
+from outrider.protocol.data import as_list, as_object, from_json, frozen, to_json
+from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
+from outrider.records.runs import LANDING, LAYER, SESSION, landing_of
+from outrider.workspaces.layers.applying import MEANWHILE, Application, stage_for, sync
+from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, LedgerEntry, read_ledger
+from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
+from outrider.workspaces.layers.merging import Merger, Step
+from outrider.workspaces.layers.pending import Change, Pending, ancestors, pending_in
+from outrider.workspaces.layers.scanning import COPY, UPPER, top_of
+from outrider.workspaces.layers.user_git import UserGit
+from outrider.workspaces.layers.versions import Contents, Version, write_all
+from outrider.workspaces.names import shown_name, unescaped
+
+CHECKED = "checked"
+"""The folder in a layer that has what a landing would make, while its check runs."""
+LOCK = ".landing-"
+"""What a folder's lock in the folder of all runs starts with; it names the run that is landing."""
+_MOVED_ON = PathReason(".", "you changed files while the check was running: land again")
+
+
+@frozen
+class MergedTree:
+    """What the user's folder would be after a landing, for a check to run on."""
+
+    folder: Path
+    upper: Path
+    """What would change, as the upper folder of an overlay: new files, and whiteouts."""
+    removed: tuple[str, ...]
+    """The paths that would go, for whoever can't mount it."""
+
+
+Check = Callable[[MergedTree], int]
+"""Runs a command on a merged tree, and returns its exit code."""
+
+
+class CheckFailed(OutriderError):
+    """A landing that didn't pass its check; nothing was changed."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(f"the check failed with exit code {exit_code}; nothing was changed")
+        self.exit_code = exit_code
+
+
+class WriterRun:
+    """A writer's run: its layer, the user's folder, and what has become of its changes."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
+        """Read a run's record, and complete it at its end; raises `Refusal` where it has none."""
+        self.folder, self.layer, self._env = folder, folder / LAYER, env
+        self.contents = Contents(self.layer / CONTENTS)
+        self.record: dict[str, Any] = landing_of(folder)
+        self.project = Path(unescaped(self.record.get("folder", "")) or self._ended())
+        self.git = UserGit(self.project, env)
+        if not self.record:
+            self.record = {"folder": shown_name(str(self.project)), "landed": {}}
+            self.record["state"] = "pending" if self.pending().changes else "none"
+            self._save()
+
+    def _ended(self) -> str:
+        """Record what no call was known for, as the run is over; return the user's folder."""
+        try:
+            folder = read_ledger(self.layer).folder
+            LayerAudit(Path(folder), self.layer).after_call(None)
+            return folder
+        except FileNotFoundError:
+            message = f"Run {self.folder.name} has no layer: only writers change files in one"
+            raise Refusal(ErrorCode.INVALID_INPUT, f"{message}.") from None
+
+    @property
+    def state(self) -> str:
+        """`none`, `pending`, `landed`, `undone` or `discarded`."""
+        return self.record["state"]
+
+    @property
+    def top(self) -> Path:
+        """The folder with the child's files."""
+        return top_of(self.layer)
+
+    @property
+    def landed(self) -> dict[str, Change]:
+        """What landed, as the changes that would undo it."""
+        found = as_object(self.record["landed"])
+        read = ((unescaped(path), *map(_version, as_list(pair))) for path, pair in found.items())
+        return {path: Change(path, new, old) for path, old, new in read}
+
+    def every_change(self) -> tuple[Change, ...]:
+        """Return what landed, as it did, and what is pending."""
+        landed = [replace(one, base=one.theirs, theirs=one.base) for one in self.landed.values()]
+        both = sorted((*landed, *self.pending().changes), key=lambda one: one.path)
+        calls = {path: tuple(entry.calls) for path, entry in self._entries().items()}
+        return tuple(replace(one, calls=calls.get(one.path, ())) for one in both)
+
+    def _entries(self) -> dict[str, LedgerEntry]:
+        with suppress(FileNotFoundError):
+            return read_ledger(self.layer).entries
+        return {}
+
+    @cached_property
+    def _found(self) -> Pending:
+        """What the child left, which doesn't change any more."""
+        if not os.path.isdir(self.top):
+            return Pending((), (), ())
+        return pending_in(read_ledger(self.layer), self.top, self.git)
+
+    def pending(self) -> Pending:
+        """Return what the layer has that hasn't landed."""
+        landed, found = self.landed, self._found
+        left = [
+            tuple(one for one in some if one.path not in landed)
+            for some in (found.changes, found.ignored)
+        ]
+        return Pending(left[0], left[1], found.withheld)
+
+    def _selected(self, only: Sequence[str], found: Sequence[Change]) -> tuple[Change, ...]:
+        """Return which of these are to land; raises `Refusal` where none is."""
+        wanted = [one for one in found if not only or any(is_in(one.path, path) for path in only)]
+        nothing = [path for path in only if not any(is_in(one.path, path) for one in found)]
+        if nothing or not wanted:
+            where = f" at {', '.join(map(shown_name, nothing))}" if nothing else ""
+            raise self._refusal(f"has nothing to land{where}")
+        paths = {one.path for one in wanted}
+        above = ancestors(paths)  # a file needs the folders that are new with it
+        kept = (one for one in found if one.path in paths or (one.path in above and one.theirs))
+        return tuple(kept)
+
+    def _refusal(self, problem: str) -> Refusal:
+        message = f"Run {self.folder.name} {problem}: it is {self.state}."
+        return Refusal(ErrorCode.INVALID_INPUT, message)
+
+    def _steps(self, changes: Sequence[Change]) -> tuple[Step, ...]:
+        """Return what changes do to the user's folder; raises `LandingConflict`."""
+        return Merger(self.project, self.top, self.contents, self.git).steps(changes)
+
+    def _keep(self, steps: Sequence[Step]) -> None:
+        """Keep what steps take away and what they bring."""
+        for step in steps:
+            if step.old and self.contents.keep(self.project, step.path) != step.old:
+                raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),))
+            if step.new and not self.contents.has(step.new):
+                self.contents.keep(self.top, step.path)
+
+    def conflicts(self, changes: Sequence[Change]) -> tuple[PathReason, ...]:
+        """Return what keeps changes from landing as things are."""
+        try:
+            self._steps(changes)
+        except LandingConflict as conflict:
+            return conflict.conflicts
+        return ()
+
+    def land(
+        self,
+        *,
+        only: Sequence[str] = (),
+        ignored: bool = False,
+        check: Check | None = None,
+        commit: str | None = None,
+    ) -> tuple[Change, ...]:
+        """Put what is pending into the user's folder, all or nothing; return what landed.
+
+        Raises `LandingConflict`, `CheckFailed`, `OSError`, and `Refusal` where nothing is to land.
+        `commit` is the message of a commit of just this; an empty one has a default.
+        """
+        with self._locked():
+            found = self.pending()
+            changes = self._selected(only, found.changes + (found.ignored if ignored else ()))
+            steps = self._steps(changes)
+            self._keep(steps)
+            if check:
+                self._pass(check, steps)
+                if self._steps(changes) != steps:
+                    raise LandingConflict((_MOVED_ON,))
+            made = None if commit is None else self._commit(changes, commit, on_head=True)
+            landed = {one.path: [one.theirs, one.theirs] for one in changes}  # some are there
+            for step in reversed(steps):  # a path may have two
+                landed[step.path][0] = step.old
+            for step in steps:
+                landed[step.path][1] = step.new
+            state = "landed" if all(one.path in landed for one in found.changes) else "pending"
+            shown = {shown_name(path): to_json(pair) for path, pair in landed.items()}
+            self._perform(steps, {"state": state, "landed": {**self.record["landed"], **shown}})
+            if made:
+                made.put_on_head()
+            return changes
+
+    def branch(self, name: str, *, only: Sequence[str] = (), ignored: bool = False) -> str:
+        """Put what is pending on a new branch, and return the commit; the folder stays as it is."""
+        with self._locked():
+            found = self.pending()
+            changes = self._selected(only, found.changes + (found.ignored if ignored else ()))
+            for change in changes:
+                self.contents.keep(self.top, change.path)
+            return self._commit(changes, "", on_head=False).put_on_branch(name)
+
+    def _commit(self, changes: Sequence[Change], message: str, *, on_head: bool) -> PreparedCommit:
+        words = message or f"Land run {self.folder.name}"
+        return prepared_commit(self.git, self.contents, changes, words, on_head=on_head)
+
+    def undo(self) -> None:
+        """Take what landed out of the user's folder; raises `LandingConflict` and `OSError`."""
+        with self._locked():
+            if not self.landed:
+                raise self._refusal("has nothing to undo")
+            steps = self._steps([self.landed[path] for path in sorted(self.landed)])
+            self._keep(steps)
+            state = "undone" if self.state == "landed" else "pending"
+            self._perform(steps, {"state": state, "landed": {}})
+
+    def discard(self) -> None:
+        """Remove what hasn't landed, for good; what has landed can still be undone."""
+        with self._locked():
+            if self.state in ("landed", "discarded"):
+                raise self._refusal("has nothing to discard")
+            self.record["state"] = "landed" if self.landed else "discarded"
+            self._save()
+            gone = [self.layer / name for name in (UPPER, COPY, "work")]
+            for path in gone if self.landed else [self.layer]:
+                _remove_layer(path)
+
+    def _pass(self, check: Check, steps: Sequence[Step]) -> None:
+        """Run a check on what the folder would be; raises `CheckFailed`."""
+        upper = self.layer / CHECKED
+        shutil.rmtree(upper, ignore_errors=True)
+        upper.mkdir()
+        try:
+            for step in steps:
+                self._put_upper(upper, step)
+            removed = tuple(step.path for step in steps if step.new is None)
+            if code := check(MergedTree(self.project, upper, removed)):
+                raise CheckFailed(code)
+        finally:
+            shutil.rmtree(upper, ignore_errors=True)
+
+    def _put_upper(self, upper: Path, step: Step) -> None:
+        path = upper / step.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        if step.new is None:
+            with suppress(OSError):  # a system without overlays has no whiteouts either
+                os.mknod(path, stat.S_IFCHR)
+        elif step.new.kind == "folder":
+            path.mkdir(step.new.mode)
+        else:
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self.contents.put(step.new, folder, path.name)
+            finally:
+                os.close(folder)
+
+    def _perform(self, steps: Sequence[Step], then: Mapping[str, Any]) -> None:
+        """Take steps in the user's folder, all or none, and record what is so then."""
+        stages = [stage_for(self.project, step.path, self.folder.name) for step in steps]
+        work = Application(self.project, steps, stages)
+        named = [{**to_json(step), "path": shown_name(step.path)} for step in steps]
+        journal = {"phase": "staging", "steps": named, "stages": [*map(shown_name, stages)]}
+        sync(self.folder)  # with what was kept
+        self._save(journal)
+        try:
+            work.stage(self.contents)
+            self._save({**journal, "phase": "taking"})
+            work.take()
+            self.record |= then
+            self._save({**journal, "phase": "clearing"})
+        except BaseException:
+            self.record = landing_of(self.folder)
+            self.take_back()
+            raise
+        work.clear()
+        self._save()
+
+    def take_back(self) -> None:
+        """Take back what the journal says was begun, or clear up after what was done."""
+        journal = as_object(self.record.get("operation"))
+        steps = [_step(one) for one in as_list(journal.get("steps"))]
+        stages = [unescaped(one) for one in as_list(journal.get("stages"))]
+        work = Application(self.project, steps, stages)
+        if journal.get("phase") == "taking":
+            work.take_back()
+        work.clear()
+        self._save()
+
+    def _save(self, operation: Mapping[str, Any] | None = None) -> None:
+        """Write the record, with the journal of what is under way, in one step."""
+        self.record = {name: self.record[name] for name in ("state", "folder", "landed")}
+        self.record |= {"operation": operation} if operation else {}
+        new = f"{self.folder}/{LANDING}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(new, flags, 0o600)
+        try:
+            write_all(file, jsonl.encode(self.record))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.replace(new, self.folder / LANDING)
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """Hold the user's folder and the run's record, as they are now."""
+        with (
+            landing_lock(self.folder.parent, self.project, self._env) as lock,
+            open(self.folder / SESSION, "rb") as session,
+        ):
+            fcntl.flock(session, fcntl.LOCK_SH)  # nobody deletes it
+            self.record = landing_of(self.folder)
+            os.pwrite(lock, os.fsencode(self.folder.name), 0)
+            try:
+                yield
+            finally:
+                if "operation" not in self.record:
+                    os.ftruncate(lock, 0)
+
+
+def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> list[str]:
+    """Take back a landing that was interrupted in a folder; return the run's id, if there is one.
+
+    One that is under way in another process is left alone.
+    """
+    lock = runs / f"{LOCK}{_lock_name(project)}"
+    with suppress(FileNotFoundError, BlockingIOError), open(lock, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        run = os.fsdecode(file.read(8))
+        if run and landing_of(runs / run).get("operation"):
+            WriterRun(runs / run, env).take_back()
+            return [run]
+    return []
+
+
+@contextmanager
+def landing_lock(runs: Path, project: Path, env: Mapping[str, str]) -> Generator[int]:
+    """Hold a user's folder, after taking back a landing that was interrupted in it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    lock = os.open(runs / f"{LOCK}{_lock_name(project)}", flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = os.fsdecode(os.pread(lock, 8, 0))
+        if run and landing_of(runs / run).get("operation"):
+            WriterRun(runs / run, env).take_back()
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _lock_name(project: Path) -> str:
+    return hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
+
+
+def is_in(path: str, folder: str) -> bool:
+    """Whether a path is this one or below it."""
+    return folder in (".", path) or path.startswith(f"{folder}/")
+
+
+def _version(value: Any) -> Version | None:
+    return from_json(Version, value) if value else None
+
+
+def _step(value: Any) -> Step:
+    return Step(unescaped(value["path"]), _version(value.get("old")), _version(value.get("new")))
+
+
+def _remove_layer(path: Path) -> None:
+    """Remove a folder in which a child may have made folders that even their owner can't enter."""
+    for folder, _, _ in os.walk(path):
+        with suppress(OSError):
+            os.chmod(folder, 0o700)
+    shutil.rmtree(path, ignore_errors=True)

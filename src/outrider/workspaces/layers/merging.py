@@ -1,0 +1,124 @@
+"""Decides, for every path, what three versions of it become: before, the child's, the user's."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from outrider.protocol.changes import LandingConflict, PathReason
+from outrider.protocol.data import frozen
+from outrider.workspaces.layers.pending import Change
+from outrider.workspaces.layers.user_git import UserGit
+from outrider.workspaces.layers.versions import Contents, Version, version_at
+from outrider.workspaces.names import shown_name
+from outrider.workspaces.place import MAX_CONTENT_BYTES
+
+UNCERTAIN = "you changed it while the run was under way, and it isn't known which one it saw"
+
+
+@frozen
+class Step:
+    """One path of a landing: what is there, and what will be; None is nothing."""
+
+    path: str
+    old: Version | None
+    new: Version | None
+
+
+@frozen
+class Merger:
+    """Merges changes with what is in the user's folder now."""
+
+    folder: Path
+    top: Path
+    contents: Contents
+    git: UserGit
+
+    def steps(self, changes: Iterable[Change]) -> tuple[Step, ...]:
+        """Return what has to be done, in order; raises `LandingConflict` with every conflict."""
+        steps, conflicts = dict[str, Step](), list[PathReason]()
+        for change in changes:
+            ours = version_at(self.folder, change.path)
+            new = self.merged(change, ours)
+            if isinstance(new, str):
+                conflicts.append(PathReason(shown_name(change.path), new))
+            elif new != ours:
+                steps[change.path] = Step(change.path, ours, new)
+        conflicts += self._in_use(steps)
+        if conflicts:
+            raise LandingConflict(tuple(conflicts))
+        return ordered(steps.values())
+
+    def _in_use(self, steps: dict[str, Step]) -> Iterator[PathReason]:
+        """Leave out folders that would go and have more in them; yield those that have to go."""
+        gone = {path for path, one in steps.items() if one.new is None}
+        for step in [steps[path] for path in sorted(steps, reverse=True)]:
+            kinds = [one and one.kind for one in (step.old, step.new)]
+            if kinds[0] != "folder" or kinds[1] == "folder":
+                continue
+            if any(
+                f"{step.path}/{name}" not in gone for name in _names_in(self.folder / step.path)
+            ):
+                del steps[step.path]
+                gone.discard(step.path)
+                if step.new:
+                    reason = "it is no folder any more, and you have something in it"
+                    yield PathReason(shown_name(step.path), reason)
+
+    def merged(self, change: Change, ours: Version | None) -> Version | str | None:
+        """Return what a path becomes, or why that can't be told."""
+        base, theirs = change.base, change.theirs
+        if ours == theirs or theirs == base:
+            return ours
+        if change.uncertain:
+            return UNCERTAIN
+        if ours == base:
+            return theirs
+        if ours and theirs and ours.kind == theirs.kind == "folder":
+            return ours
+        if base and ours and theirs and base.kind == ours.kind == theirs.kind == "file":
+            return self._merged_files(change.path, base, theirs, ours)
+        yours = "deleted" if ours is None else "added" if base is None else "changed"
+        its = "deletes" if theirs is None else "adds" if base is None else "changes"
+        return f"you {yours} it, and the run {its} it"
+
+    def _merged_files(
+        self, path: str, base: Version, theirs: Version, ours: Version
+    ) -> Version | str:
+        modes = {theirs.mode, ours.mode} - {base.mode} or {base.mode}
+        if len(modes) > 1:
+            return "both of you changed its mode"
+        (mode,) = modes
+        hashes = {theirs.hash, ours.hash} - {base.hash} or {base.hash}
+        if len(hashes) == 1:
+            content = theirs if theirs.hash in hashes else ours
+            return Version("file", mode, content.hash, content.size)
+        if max(base.size, theirs.size, ours.size) > MAX_CONTENT_BYTES:
+            return "both of you changed it, and it is too large to be merged"
+        for root in (self.folder, self.top):
+            self.contents.keep(root, path)
+        files = [self.contents.path(one) for one in (ours, base, theirs)]
+        if not all(map(os.path.exists, files)):
+            return "both of you changed it, and what it was before isn't kept"
+        merged = self.git.merged(*files)
+        return merged if isinstance(merged, str) else self.contents.add(merged, mode)
+
+
+def _names_in(folder: Path) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(folder)
+    return []
+
+
+def ordered(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return steps so that each can be taken: what goes from the deepest, then what comes."""
+    drops, makes = list[Step](), list[Step]()
+    for step in steps:
+        kinds = [one.kind == "folder" for one in (step.old, step.new) if one]
+        if kinds in ([True, False], [False, True]):  # the one has to go before the other can come
+            drops.append(Step(step.path, step.old, None))
+            makes.append(Step(step.path, None, step.new))
+        else:
+            (makes if step.new else drops).append(step)
+    drops.sort(key=lambda one: one.path, reverse=True)
+    return (*drops, *sorted(makes, key=lambda one: one.path))

@@ -1,0 +1,164 @@
+"""What of a layer can land: every path with its three versions, and why some never do."""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from outrider.protocol.changes import PathReason
+from outrider.protocol.data import frozen
+from outrider.workspaces.layers.audit import Ledger
+from outrider.workspaces.layers.scanning import walk
+from outrider.workspaces.layers.user_git import UserGit
+from outrider.workspaces.layers.versions import Version, version_at
+from outrider.workspaces.names import shown_name, unescaped
+from outrider.workspaces.path_guard import guarded_part
+
+IGNORED = "ignored by git here: lands with --ignored"
+MAX_LINKS = 40
+_NEVER = {
+    "setuid": "a setuid or setgid file", "device": "a device", "pipe": "a named pipe",
+    "socket": "a socket", "unreadable": "it can't be read", "out of reach": "it can't be reached",
+}  # fmt: skip
+
+
+@frozen
+class Change:
+    """One path that a layer changes: what was there before, and what the child made of it."""
+
+    path: str
+    base: Version | None
+    theirs: Version | None
+    uncertain: bool = False
+    calls: tuple[str, ...] = ()
+
+
+@frozen
+class Pending:
+    """What a layer changes: what can land, and the reason for each path that can't."""
+
+    changes: tuple[Change, ...]
+    ignored: tuple[Change, ...]
+    withheld: tuple[PathReason, ...]
+
+
+def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
+    """Return what the child left in its layer, judged by the user's rules."""
+    found: list[Change] = []
+    withheld: dict[str, str] = {}
+    outside = _linked_outside(top, ledger.entries)
+    for path, entry in sorted(ledger.entries.items()):
+        after = None if guarded_part(path.split("/")) else version_at(top, path)
+        change = Change(path, entry.before, after, entry.uncertain, tuple(entry.calls))
+        if reason := _never(change, top, ledger.folder, outside):
+            withheld[path] = reason
+        elif change.base != change.theirs:
+            found.append(change)
+    ignored = _ignored(found, git)
+    landing = [one for one in found if one.path not in ignored]
+    # A folder goes where what is in it goes.
+    lands = ancestors(one.path for one in landing if not is_folder(one))
+    kept = ancestors([*ignored, *withheld]) - lands
+    withheld |= {ignored[path]: IGNORED for path in ignored}
+    return Pending(
+        tuple(one for one in landing if one.path not in kept),
+        tuple(one for one in found if one.path in ignored or one.path in kept),
+        tuple(PathReason(shown_name(path), why) for path, why in sorted(withheld.items())),
+    )
+
+
+def is_folder(change: Change) -> bool:
+    """Whether nothing but a folder comes, goes or changes its mode."""
+    return all(one is None or one.kind == "folder" for one in (change.base, change.theirs))
+
+
+def ancestors(paths: Iterable[str]) -> set[str]:
+    """Return all folders that these paths are in."""
+    found = set[str]()
+    for path in paths:
+        while (path := path.rpartition("/")[0]) and path not in found:
+            found.add(path)
+    return found
+
+
+def _ignored(changes: list[Change], git: UserGit) -> dict[str, str]:
+    """Return the changes that the user's rules ignore, each with the folder that is ignored."""
+    folders = ancestors(one.path for one in changes)
+    folders |= {one.path for one in changes if is_folder(one)}
+    # Whether a folder that isn't there is ignored, git tells by what would be in it.
+    asked = {one.path: one.path for one in changes} | {f"{one}/any": one for one in folders}
+    ignored = {asked[name] for name in git.ignored(asked)}
+    paths = (one.path for one in changes if one.path in ignored)
+    ways = {path: (*sorted(ancestors([path]), key=len), path) for path in paths}
+    return {path: next(one for one in way if one in ignored) for path, way in ways.items()}
+
+
+def _never(change: Change, top: Path, folder: str, outside: set[str]) -> str | None:
+    """Return why a path never lands, or None where it may."""
+    path, theirs = change.path, change.theirs
+    if what := guarded_part(path.split("/")):
+        return f"in {what}"
+    if theirs is None:
+        return None
+    if path in outside:
+        return "a hard link to a file outside of the folder"
+    link = unescaped(theirs.target) if theirs.kind == "link" else None
+    if link is not None and leads_out(path, link, folder, _links(top, folder)):
+        return f"a link that leads out of the folder, to {theirs.target}"
+    return _NEVER.get(theirs.kind)
+
+
+def _links(top: Path, folder: str) -> Callable[[str], str | None]:
+    """Return what tells where a link in the child's tree leads; None where there is no link."""
+
+    def link_at(path: str) -> str | None:
+        for root in (top, folder):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.lstat(f"{root}/{path}")
+                with suppress(OSError):
+                    return os.readlink(f"{root}/{path}")
+                return None
+        return None
+
+    return link_at
+
+
+def leads_out(path: str, target: str, folder: str, link_at: Callable[[str], str | None]) -> bool:
+    """Whether a link at `path` in a folder leads to anything outside of it, by whatever way."""
+    way, left = path.split("/")[:-1], list[str]()
+    for _ in range(MAX_LINKS):
+        if target.startswith("/"):
+            if not f"{target}/".startswith(f"{folder}/"):
+                return True
+            target, way = target[len(folder) :], []
+        left += reversed(target.split("/"))
+        following = None
+        while left and following is None:
+            part = left.pop()
+            if part == "..":
+                if not way:
+                    return True
+                way.pop()
+            elif part not in ("", "."):
+                following = link_at("/".join([*way, part]))
+                way += [part] if following is None else []
+        if following is None:
+            return False
+        target = following
+    return True
+
+
+def _linked_outside(top: Path, paths: Iterable[str]) -> set[str]:
+    """Return the files that have another name somewhere outside of the layer."""
+    linked: dict[str, tuple[int, int]] = {}
+    for path in paths:
+        with suppress(OSError):
+            status = os.lstat(top / path)
+            if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
+                linked[path] = (status.st_ino, status.st_nlink)
+    if not linked:
+        return set()
+    inside = Counter(status.st_ino for _, status in walk(top))
+    return {path for path, (inode, names) in linked.items() if inside[inode] < names}

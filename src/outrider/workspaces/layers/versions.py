@@ -1,0 +1,171 @@
+"""What is at a path at one moment, found without following a link, and kept to be put back."""
+
+import hashlib
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from outrider.protocol.data import frozen
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.workspaces.names import shown_name, unescaped
+from outrider.workspaces.opening import READ, open_parent
+from outrider.workspaces.place import Place
+
+WHITEOUT = "user.overlay.whiteout"
+_KINDS = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+_CHUNK = 1 << 20
+
+
+@frozen
+class Version:
+    """A file, a link or a folder as it was; anything else is known by its kind alone."""
+
+    kind: str
+    """`file`, `link`, `folder`; `setuid`, `device`, `pipe`, `socket`, `unreadable`, `out of reach`.
+    """
+    mode: int = 0
+    hash: str = ""
+    size: int = 0
+    target: str = ""
+    """Where a link leads, as `shown_name` writes it."""
+
+
+def version_at(root: str | Path, path: str) -> Version | None:
+    """Return what is at a path below a folder, None where there is nothing."""
+    try:
+        with open_parent(_place(root, path)) as parent:
+            return version_in(parent, path.rpartition("/")[2])
+    except ToolFault as fault:
+        return None if fault.code == int(ToolCode.NOT_FOUND) else Version("out of reach")
+
+
+def version_in(folder: int, name: str) -> Version | None:
+    """Return what has this name in an open folder."""
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        mode = status.st_mode & 0o777
+        if stat.S_ISLNK(status.st_mode):
+            target = os.readlink(name, dir_fd=folder)
+            digest = hashlib.sha256(os.fsencode(target)).hexdigest()
+            return Version("link", 0, digest, len(target), shown_name(target))
+        if stat.S_ISDIR(status.st_mode):  # one that we make has to be open to us
+            return Version("folder", mode | 0o700)
+        if not stat.S_ISREG(status.st_mode):
+            is_gone = is_whiteout(status)
+            return None if is_gone else Version(_KINDS.get(stat.S_IFMT(status.st_mode), "device"))
+        if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
+            return Version("setuid", mode)
+        with open(os.open(name, READ, dir_fd=folder), "rb") as file:
+            if not status.st_size and _is_marked(file.fileno()):
+                return None
+            size, digest = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256")
+        return Version("file", mode, digest.hexdigest(), size)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return Version("unreadable")
+
+
+def is_whiteout(status: os.stat_result) -> bool:
+    """Whether this is how an overlay says that what is below it is gone."""
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def _is_marked(file: int) -> bool:
+    with suppress(OSError, AttributeError):
+        os.getxattr(file, WHITEOUT)
+        return True
+    return False
+
+
+def _place(root: str | Path, path: str) -> Place:
+    # A folder that is held open may be named by a link to it.
+    return Place(f"{root}/.", tuple(path.split("/")), shown_name(path))
+
+
+@frozen
+class Contents:
+    """A folder of contents by their hash."""
+
+    folder: Path
+
+    def path(self, version: Version) -> Path:
+        """Return where the content of a version is, if it is kept."""
+        return self.folder / version.hash
+
+    def has(self, version: Version) -> bool:
+        """Whether there is what it takes to make a version again, but for folders."""
+        return version.kind == "link" or (version.kind == "file" and self.path(version).exists())
+
+    def keep(self, root: str | Path, path: str) -> Version | None:
+        """Keep what is at a path below `root`, and return just what was kept."""
+        found = version_at(root, path)
+        if found is None or found.kind != "file" or self.has(found):
+            return found
+        with open_parent(_place(root, path)) as parent:
+            source = os.open(path.rpartition("/")[2], READ, dir_fd=parent)
+        return self._taken(source, found.mode)
+
+    def add(self, content: bytes, mode: int) -> Version:
+        """Keep a content that was made here."""
+        digest = hashlib.sha256(content).hexdigest()
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        with _new(f"{self.folder}/new") as file:
+            write_all(file.fileno(), content)
+        os.replace(f"{self.folder}/new", self.folder / digest)
+        return Version("file", mode, digest, len(content))
+
+    def _taken(self, source: int, mode: int) -> Version | None:
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        with open(source, "rb"), _new(f"{self.folder}/new") as file:
+            copy_data(source, file.fileno())
+        copied = version_at(self.folder, "new")  # not what it was copied from: that may change
+        assert copied is not None, "it was just made"
+        os.replace(f"{self.folder}/new", self.path(copied))
+        return Version("file", mode, copied.hash, copied.size)
+
+    def put(self, version: Version, folder: int, name: str) -> None:
+        """Make a file or a link in an open folder; raises `OSError` where it isn't that."""
+        if version.kind == "link":
+            os.symlink(unescaped(version.target), name, dir_fd=folder)
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with (
+                open(self.path(version), "rb") as source,
+                open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file,
+            ):
+                copy_data(source.fileno(), file.fileno())
+                os.fchmod(file.fileno(), version.mode)
+        if version_in(folder, name) != version:
+            raise OSError(f"{shown_name(name)} isn't what was kept")
+
+
+def _new(path: str):  # noqa: ANN202
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    return open(os.open(path, flags, 0o600), "wb", 0)
+
+
+def copy_data(source: int, target: int) -> None:
+    """Copy a file's content; its holes stay holes."""
+    size, at = os.fstat(source).st_size, 0
+    while at < size:
+        try:
+            at = os.lseek(source, at, os.SEEK_DATA)
+            end = os.lseek(source, at, os.SEEK_HOLE)
+        except OSError:  # only a hole is left
+            break
+        os.lseek(source, at, os.SEEK_SET)
+        os.lseek(target, at, os.SEEK_SET)
+        while at < end and (chunk := os.read(source, min(_CHUNK, end - at))):
+            write_all(target, chunk)
+            at += len(chunk)
+        if at < end:
+            break  # it has become shorter
+    os.ftruncate(target, size)
+
+
+def write_all(file: int, content: bytes) -> None:
+    """Write all of it; raises `OSError` where a disk is full."""
+    while content:
+        content = content[os.write(file, content) :]
