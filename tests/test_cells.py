@@ -416,7 +416,7 @@ async def test_the_users_settings_and_agents_open_the_network_and_a_repositorys_
     source = AGENT.replace("tools:", "network: host\ntools:")
     agent, notes = parse_definition(source, "doer.md", Source.PROJECT)
     assert agent is not None and agent.network == "none"
-    assert "only your own files can open it" in str(notes[0])
+    assert "only your own files can loosen it" in str(notes[0])
 
 
 PYTEST = """

@@ -19,11 +19,9 @@ AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("model", False, "Model, as `provider:name`. `inherit` is the same as none."),
     ("disabled", False, "`true` or `1`: listed, but can't be delegated to."),
     ("output_schema", False, "Path to a JSON Schema for its answers, relative to the file."),
-    (
-        "network",
-        False,
-        "What its commands reach: `none` or `host`. A repository's can't have `host`.",
-    ),
+    ("isolation", False, "Where it writes, as `subagents.isolation`; a repository's not `none`."),
+    ("check", False, "A command that has to pass before it is done; a repository's needs trust."),
+    ("network", False, "What its commands reach: `none` or `host`; a repository's not `host`."),
     ("runtime", False, "What runs it: `native` or `pi`. A repository's agent can't choose."),
 )
 NATIVE, PI = RUNTIMES = ("native", "pi")
@@ -64,6 +62,8 @@ class AgentDefinition:
     path: str
     runtime: str = NATIVE
     network: str | None = None
+    isolation: str | None = None
+    check: str | None = None
 
 
 def parse_definition(
@@ -123,7 +123,9 @@ def _definition(
         source=source,
         path=notes.path,
         runtime=_runtime(given["runtime"], source, notes),
-        network=_network(given["network"], source, notes),
+        network=_choice(given["network"], "none", ("host",), source, notes),
+        isolation=_choice(given["isolation"], "auto", ("none",), source, notes),
+        check=given["check"].text or None,
     )
     return definition if name else None
 
@@ -227,11 +229,17 @@ def _runtime(field: Field, source: Source, notes: Notes) -> str:
     return word
 
 
-def _network(field: Field, source: Source, notes: Notes) -> str | None:
-    """Return what commands reach; what can't be read, or isn't a repository's to say, is none."""
-    word, allowed = field.word, ("none", "host") if source is not Source.PROJECT else ("none",)
+_CHOICES = {"network": ("none", "host"), "isolation": ("auto", "overlay", "copy", "none")}
+
+
+def _choice(
+    field: Field, safe: str, loose: tuple[str, ...], source: Source, notes: Notes
+) -> str | None:
+    """Return what a key says; what can't be read, or isn't a repository's to say, is the safe."""
+    word, choices = field.word, _CHOICES[field.key]
+    allowed = [one for one in choices if source is not Source.PROJECT or one not in loose]
     if not word or word in allowed:
         return word or None
-    rule = f"write {' or '.join(allowed)}; only your own files can open it"
-    notes.warn(field.line, f"network: {word[:60]!r} is read as none: {rule}")
-    return "none"
+    rule = f"write {' or '.join(allowed)}; only your own files can loosen it"
+    notes.warn(field.line, f"{field.key}: {word[:60]!r} is read as {safe}: {rule}")
+    return safe

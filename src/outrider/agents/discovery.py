@@ -17,7 +17,8 @@ from outrider.protocol.text import one_line, printable
 from outrider.settings.files import read_plain_file
 from outrider.settings.places import project_agent_folders, project_root, user_agent_folders
 
-BUILTIN_AGENTS = ("explorer", "researcher", "reviewer", "implementer", "tester")
+CODER = "coder"
+BUILTIN_AGENTS = ("explorer", "researcher", "reviewer", "implementer", "tester", CODER)
 MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 500
 _BUILTIN_FOLDER = Path(__file__).parent / "builtin"
@@ -45,7 +46,7 @@ class AgentUnusable(OutriderError):
 
 
 def builtin_agents() -> tuple[AgentDefinition, ...]:
-    """Return the five agents that come with Outrider."""
+    """Return the agents that come with Outrider."""
     return tuple(map(builtin_agent, BUILTIN_AGENTS))
 
 

@@ -25,6 +25,7 @@ class Permit:
     lsp_actions: tuple[str, ...]
     withheld: tuple[WithheldTool, ...]
     network: str = "none"  # what its commands reach
+    isolation: str = "readonly"  # where it writes, as `subagents.isolation`
 
     @property
     def lacks_all_tools(self) -> bool:
@@ -47,12 +48,14 @@ def permit(
     if "lsp" in why_not and not actions:
         why_not["lsp"] = why_not["lsp"] or "subagents.allowLspTools allows no action"
     given = tuple(tool for tool, reason in why_not.items() if not reason)
+    writes = any(tools[tool].writes for tool in given)
     return Permit(
         tools=given,
-        readonly=not any(tools[tool].writes for tool in given),
+        readonly=not writes,
         lsp_actions=actions if "lsp" in given else (),
         withheld=tuple(WithheldTool(tool, reason) for tool, reason in why_not.items() if reason),
         network=_network(definition, config, trust),
+        isolation=(definition.isolation or config.subagents.isolation) if writes else "readonly",
     )
 
 

@@ -1,30 +1,86 @@
 """A child enters its walls before it does anything for a model, and tells what they hold."""
 
 import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from outrider.child.emitter import Emit
 from outrider.processes import walls
 from outrider.processes.cell_start import Cells
 from outrider.protocol.brief import Brief
+from outrider.protocol.data import frozen
 from outrider.protocol.events import UnconfinedEvent
 from outrider.protocol.isolation import Isolation
+from outrider.workspaces.layers.audit import LayerAudit, begin_ledger
+from outrider.workspaces.layers.copying import copy_folder
 from outrider.workspaces.run_walls import needs_credentials, walls_for, writable_for_programs
 
+ADVICE = "Set subagents.isolation to `none` to let it work on your files in place."
 
-def confine(brief: Brief) -> Isolation:
-    """Confine this process as its brief says, and return what holds."""
+
+@frozen
+class Confined:
+    """What became of a child's brief: where it works, what holds, and who records its changes."""
+
+    brief: Brief
+    isolation: Isolation
+    audit: LayerAudit | None = None
+
+
+def confine(brief: Brief) -> Confined:
+    """Confine this process as its brief says; raises `OSError` where a layer can't be had."""
     if brief.isolation is None:
-        return Isolation()
+        return Confined(brief, Isolation())
     cache = (f"{os.path.realpath(brief.state_folder or os.devnull)}/web-cache",)
     if brief.web:
         os.makedirs(*cache, mode=0o700, exist_ok=True)
-    missing = walls.enter(walls_for(brief, os.environ, cache if brief.web else ()))
+    layered, layer = (
+        (_layered(brief), os.open(brief.layer, os.O_PATH)) if brief.layer else (None, -1)
+    )
+    missing = walls.enter(walls_for(brief, os.environ, cache if brief.web else (), layered))
     if needs_credentials(brief) and not brief.allow_credential_files:
         missing += (f"credential files: {brief.model.partition(':')[0]} signs in with them",)
     isolation = Isolation(brief.isolation, brief.network, missing)
     if not isolation.has_no_walls:
         os.environ["TMPDIR"] = "/tmp"  # noqa: S108  # its own
-    return isolation
+    if layered is None:
+        return Confined(brief, isolation)
+    return _on_layer(brief, isolation, layered, layer)
+
+
+def _layered(brief: Brief) -> walls.LayeredFolder:
+    """Return the folder of a writer with its layer, which is empty and has a ledger."""
+    folder, layer = os.path.realpath(brief.cwd), os.path.realpath(brief.layer or os.devnull)
+    if f"{layer}/".startswith(f"{folder}/"):
+        where = "a layer can't lie in the folder that it is put over; work in a folder of its own,"
+        raise OSError(
+            f"{brief.layer} is in {folder}: {where} or set OUTRIDER_HOME to another place"
+        )
+    begin_ledger(Path(layer), Path(folder))
+    if brief.isolation != "copy":
+        for name in ("upper", "work"):
+            os.mkdir(f"{layer}/{name}", 0o700)
+        os.chmod(f"{layer}/upper", os.stat(folder).st_mode & 0o7777)
+    copy = None if brief.isolation == "overlay" else partial(copy_folder, folder, layer)
+    return walls.LayeredFolder(folder, layer, copy)
+
+
+def _on_layer(
+    brief: Brief, isolation: Isolation, layered: walls.LayeredFolder, layer: int
+) -> Confined:
+    """Return how a writer works: over its folder, or in a copy where there are no walls."""
+    kind, missing, lower = layered.kind, isolation.missing, f"/proc/self/fd/{layered.lower}"
+    if not kind and isolation.has_no_walls and brief.isolation != "overlay":
+        copied, kind, lower = copy_folder(layered.folder, layered.layer), "copy", layered.folder
+        brief = replace(brief, cwd=copied)
+        os.chdir(copied)
+    if not kind:
+        reason = next((one for one in missing if one.startswith("layer: ")), missing[0])
+        raise OSError(f"no layer can be put over {layered.folder} ({reason}). {ADVICE}")
+    missing = tuple(one for one in missing if not one.startswith("layer: "))
+    audit = LayerAudit(Path(lower), Path(f"/proc/self/fd/{layer}"))
+    return Confined(brief, replace(isolation, kind=kind, missing=missing), audit)
 
 
 def cells_for(brief: Brief, isolation: Isolation, emit: Emit) -> Cells | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from outrider.agents.lsp_permissions import lsp_actions_in_reach
+from outrider.child.checking import Checker
 from outrider.child.confinement import cells_for, confine
 from outrider.child.conversation import Conversation
 from outrider.child.emitter import Emit, Emitter, take_standard_streams
@@ -33,7 +34,7 @@ from outrider.processes.cell_start import Cells
 from outrider.processes.reaping import call_oneself, is_broken, limit_nesting, seal
 from outrider.protocol.brief import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, Brief, Start
 from outrider.protocol.budget import Budget
-from outrider.protocol.data import from_json
+from outrider.protocol.data import from_json, frozen
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
 from outrider.protocol.tool_catalogue import is_own, reach_network, run_commands
 from outrider.settings.keys import ConvertConfig, LspConfig, WebConfig
@@ -42,6 +43,7 @@ from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools, load_tools
 from outrider.tools.lsp.session import LspSession
 from outrider.tools.web.session import WebSession, take_search_keys
+from outrider.workspaces.layers.audit import LayerAudit
 
 
 def run_child() -> None:
@@ -56,16 +58,16 @@ def run_child() -> None:
         if is_broken(brief_in):  # the parent let go, and may have started another child
             os._exit(1)
         _take_surroundings(told)
-        isolation = confine(told.brief)
+        confined = confine(told.brief)
         if run_commands(told.brief.tools):
             seal()
     except (ValueError, OSError) as error:
         emit(TaskFinishEvent(error=f"The child can't start: {error}"))
         os._exit(1)
-    about = told.brief
+    about, isolation = confined.brief, confined.isolation
     emit(SessionEvent(about.run_id, about.agent, about.model, about.cwd, isolation))
-    cells = cells_for(about, isolation, emit)
-    asyncio.run(_run_until_stopped(about, emit, start, brief_in, cells))
+    around = Surroundings(cells_for(about, isolation, emit), confined.audit)
+    asyncio.run(_run_until_stopped(about, emit, start, brief_in, around))
 
 
 def _take_surroundings(told: Start) -> None:
@@ -80,10 +82,10 @@ def _take_surroundings(told: Start) -> None:
 
 
 async def _run_until_stopped(
-    brief: Brief, emit: Emit, start: float, link: int, cells: Cells | None
+    brief: Brief, emit: Emit, start: float, link: int, around: "Surroundings"
 ) -> NoReturn:
     """Do the task and exit; SIGTERM cancels it, so that its tools can close."""
-    task = asyncio.ensure_future(_do(brief, emit, start, link, cells))
+    task = asyncio.ensure_future(_do(brief, emit, start, link, around))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_error)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
@@ -94,14 +96,14 @@ async def _run_until_stopped(
     os._exit(0)
 
 
-async def _do(brief: Brief, emit: Emit, start: float, link: int, cells: Cells | None) -> None:
+async def _do(brief: Brief, emit: Emit, start: float, link: int, around: "Surroundings") -> None:
     budget = Budget(brief.budget)
     try:
         main, parent = brief.main_turn, None
         if main and (main.host_tools or main.ask_before):
             parent = Parent(main, brief.timeout_ms, emit, link)
         model = build_model(brief.model, brief.agent, brief.wire)
-        finish = await run_task(brief, model, emit, budget, start, parent, cells)
+        finish = await run_task(brief, model, emit, budget, start, parent, around)
     except ModelUnavailable as error:
         finish = TaskFinishEvent(brief.run_id, error=str(error))
     except Exception as error:
@@ -111,6 +113,14 @@ async def _do(brief: Brief, emit: Emit, start: float, link: int, cells: Cells | 
     emit(finish)
 
 
+@frozen
+class Surroundings:
+    """What is around a task: the cells of what it starts, and the audit of its layer."""
+
+    cells: Cells | None = None
+    audit: LayerAudit | None = None
+
+
 async def run_task(
     brief: Brief,
     model: ChatModel,
@@ -118,7 +128,7 @@ async def run_task(
     budget: Budget,
     start: float,
     parent: Parent | None = None,
-    cells: Cells | None = None,
+    around: "Surroundings | None" = None,
 ) -> TaskFinishEvent:
     """Do the task of a brief with a model, and return how it ended."""
     if brief.budget.max_cost is not None and not has_price(model):
@@ -133,14 +143,19 @@ async def run_task(
     retry = RetryPolicy(brief.request_attempts)
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, emit, retry, deadline)
-    async with tool_executor(brief, parent, cells) as executor:
+    around = around or Surroundings()
+    async with tool_executor(brief, parent, around.cells) as executor:
         past = brief.main_turn.history if brief.main_turn else ()
         history = History(brief.system_prompt, brief.task, past, executor.text_of)
         refusal = parent.refusal if parent else None
         turns = TurnExecutor(
             conversation, history, executor, budget, emit, report_back, attempts, deadline, refusal
         )
-        return await TaskExecutor(brief.run_id, turns).run()
+        turns.audit = around.audit
+        check = None
+        if brief.check:
+            check = Checker(brief.check, brief.check_attempts, executor.context, emit, deadline)
+        return await TaskExecutor(brief.run_id, turns, check).run()
 
 
 def _web(

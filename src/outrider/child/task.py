@@ -1,9 +1,10 @@
 """One task: turn after turn, until there is an answer, a report, or a reason to stop."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from outrider.child.checking import Checker
 from outrider.child.report_back import NO_REPORT, REMINDER
 from outrider.child.turn import TurnExecutor, TurnResult
 from outrider.models.endings import CUT, EMPTY, StopReason, answer_in
@@ -22,6 +23,7 @@ class TaskExecutor:
 
     session_id: str
     turns: TurnExecutor
+    check: Checker | None = None
     _last_text: str = ""
     _reminded: bool = False
     _only_report_back: bool = False
@@ -32,9 +34,23 @@ class TaskExecutor:
     async def run(self) -> TaskFinishEvent:
         """Return the end of the task; it never raises for what a model or a tool can do."""
         turn = 1
-        while (finish := await self._step(turn)) is None:
+        while (finish := await self._checked(await self._step(turn))) is None:
             turn += 1
         return finish
+
+    async def _checked(self, finish: TaskFinishEvent | None) -> TaskFinishEvent | None:
+        """Return how the task ended: an answer counts once its check passes."""
+        if finish is None or self.check is None or finish.outcome is not Outcome.COMPLETED:
+            return finish
+        if await self.check.passes():
+            return replace(finish, check=self.check.told)
+        if advice := self.check.advice():
+            self.turns.history.say(advice)
+            self._reports, self._reminded = (), False
+            return None
+        error = f"The check failed with {self.check.last.how}: {self.check.command}"
+        failed = self._finished(Outcome.CHECK_FAILED, finish.task_result, error)
+        return replace(failed, check=self.check.told)
 
     async def _step(self, turn: int) -> TaskFinishEvent | None:
         if over := self.turns.budget.forbids_turn():

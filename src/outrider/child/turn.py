@@ -21,6 +21,7 @@ from outrider.child.report_back import (
 from outrider.models.endings import StopReason, answer_in
 from outrider.models.failures import Failure
 from outrider.models.messages import CallResult, ModelCall, OfferedTool
+from outrider.processes.threads import in_thread
 from outrider.protocol.budget import Budget
 from outrider.protocol.data import frozen
 from outrider.protocol.envelope import (
@@ -44,6 +45,7 @@ from outrider.protocol.tool_catalogue import REPORT_BACK
 from outrider.schemas.arguments import CallArguments, read_arguments
 from outrider.schemas.output_schema import Fault, JudgedReport
 from outrider.tools.executor import ToolExecutor, ToolOutcome
+from outrider.workspaces.layers.audit import LayerAudit
 
 REPORT_TIMEOUT_MS = 30_000
 MAX_MODEL = 200
@@ -99,6 +101,8 @@ class TurnExecutor:
     reports_left: int = 0
     deadline: float = math.inf
     refusal: Refusal | None = None
+    audit: LayerAudit | None = None
+    """Records what each call changes in the layer, where the child has one."""
     _tools: list[OfferedTool] = field(init=False)
     _report_tool: list[OfferedTool] = field(init=False)
     _as_json: bool = False
@@ -200,6 +204,8 @@ class TurnExecutor:
             words = "Ended: the result was reported, and the run's time is nearly over."
             envelope = build_error_response(ToolCode.TIMEOUT, words)
             outcome = ToolOutcome(_completed(envelope, call.name, begun), words, words)
+        if self.audit is not None:
+            await in_thread(self.audit.after_call)(call.id)
         did = (outcome.effects, outcome.summary)
         self.emit(ToolResultEndEvent(call.id, call.name, outcome.envelope, *did))
         return _returned(call, outcome.text, outcome.envelope)

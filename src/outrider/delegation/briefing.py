@@ -8,7 +8,7 @@ from outrider.protocol.brief import Brief, BudgetLimits
 from outrider.protocol.data import to_json
 from outrider.protocol.jsonl import without_surrogates
 from outrider.protocol.tool_catalogue import REPORT_BACK, reach_network
-from outrider.records.runs import RunRecorder
+from outrider.records.runs import LAYER, RunRecorder
 
 MAX_TURN_MS = 86_400_000
 """The guardian's deadline for a main agent's turn. Its parent's is `subagents.timeoutMs`, in which
@@ -25,6 +25,12 @@ plainly what you couldn't find out.
 REPORT_BACK_RULE = f"""\
 - You must end by calling the tool `{REPORT_BACK}` with your result as its arguments, once. Only \
 that is delivered; a final message in text is lost."""
+
+
+WRITER_RULE = """\
+- You work on a layer over the folder: the user's own files change only when somebody has reviewed \
+what you did. Work in place as usual, without copies, worktrees or commits: changes in `.git` are \
+lost. Where renaming a folder fails, use `mv`."""
 
 
 def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
@@ -46,8 +52,11 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
         tool_path=tuple(filter(os.path.isabs, sys.path)) if config.tools.modules else (),
         allowed_roots=config.files.allowed_roots,
         allow_credential_files=config.files.allow_credential_files,
-        isolation=None if prepared.main_turn else "readonly" if permit.readonly else "none",
+        isolation=None if prepared.main_turn else permit.isolation,
+        layer=str(run.folder / LAYER) if prepared.is_layered else None,
         network=permit.network,
+        check=prepared.check,
+        check_attempts=config.subagents.check_attempts,
         mask_tool_results=masks == "always" or (masks == "readonly" and permit.readonly),
         output_schema=prepared.schema,
         report_back_attempts=config.subagents.report_back_attempts,
@@ -75,4 +84,6 @@ def system_prompt(prepared: Prepared) -> str:
     rules = BOUNDARIES.format(name=agent.name, cwd=folder)
     if prepared.schema is not None and prepared.runtime.has_report_back:
         rules = f"{rules}\n{REPORT_BACK_RULE}"
+    if prepared.is_layered:
+        rules = f"{rules}\n{WRITER_RULE}"
     return f"{agent.system_prompt.strip()}\n\n{rules}"

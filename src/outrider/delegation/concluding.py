@@ -10,7 +10,8 @@ from outrider.delegation.result_text import failure_text, truncate
 from outrider.delegation.supervision import Ending
 from outrider.models.resolution import is_embedded, is_same_model
 from outrider.protocol import jsonl
-from outrider.protocol.data import frozen, to_json
+from outrider.protocol.changes import Changes
+from outrider.protocol.data import as_object, frozen, to_json
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import TaskFinishEvent
 from outrider.protocol.exit_codes import exit_code
@@ -101,6 +102,8 @@ def conclude(
         last_report=finish.last_report,
         has_last_report=finish.has_last_report,
         masked_paths=collector.masked_paths or None,
+        check=as_object(finish.check) or None,
+        changes=_changes(prepared, collector, verdict),
         isolation=collector.isolation,
         attempts=collector.attempts,
         model=answered[-1],
@@ -123,6 +126,16 @@ def conclude(
         shown = _shown(result, verdict, collector, config)  # which says what the record lacks
         run.write_result(_shown(_essence(result), verdict, collector, config).to_dict())
     return shown
+
+
+def _changes(prepared: Prepared, collector: Collector, verdict: Verdict) -> Changes | None:
+    """Return what a writer changed, and land it where the user's settings say so."""
+    if not prepared.is_layered or collector.isolation is None:
+        return None
+    from outrider.delegation.landing import changes_of  # late: most runs only read
+
+    completed = verdict.outcome is Outcome.COMPLETED
+    return changes_of(prepared, collector.run.folder, completed=completed)
 
 
 def _warnings(collector: Collector, prepared: Prepared, others: Sequence[str]) -> Iterator[str]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import AgentDefinition, name_doubt, normal_name
-from outrider.agents.discovery import Discovery
+from outrider.agents.definitions import AgentDefinition, Source, name_doubt, normal_name
+from outrider.agents.discovery import CODER, Discovery
 from outrider.agents.permissions import Permit
 from outrider.delegation.confirmation import Confirm, ask_for_permit
 from outrider.delegation.depth import check_depth, current_depth
@@ -20,7 +20,7 @@ from outrider.delegation.request import (
     invalid,
     tool_sources,
 )
-from outrider.models.resolution import ModelChoice
+from outrider.models.resolution import ModelChoice, is_embedded
 from outrider.protocol.brief import MainTurn
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, Refusal
@@ -46,6 +46,8 @@ class Prepared:
     shown_cwd: str
     """The task and the folder as records and results show them, masked."""
     warnings: tuple[str, ...] = ()
+    check: str | None = None
+    """The command that has to pass before the task is done."""
     main_turn: MainTurn | None = None
     """None for everyone who is delegated to."""
 
@@ -53,6 +55,11 @@ class Prepared:
     def config(self) -> Config:
         """The effective settings."""
         return self.project.config
+
+    @property
+    def is_layered(self) -> bool:
+        """Whether it writes to a layer over the folder, and not to the folder itself."""
+        return self.main_turn is None and self.permit.isolation in ("auto", "overlay", "copy")
 
     @property
     def runtime(self) -> RuntimeKind:
@@ -108,6 +115,29 @@ def _record_doubt(env: Mapping[str, str]) -> str:
     return "started by a child behind walls: the record of this run ends with that" * is_lost
 
 
+def _check_coder(given: Permit, choice: ModelChoice) -> None:
+    """Refuse an agent that is there to change files, where it can't."""
+    if given.readonly:
+        message = f"The agent {CODER} changes files, which isn't allowed here"
+        advice = "Allow it for this run with --write, or always with subagents.allowWrite."
+        raise Refusal(ErrorCode.SUBAGENT_DISABLED, f"{message}. {advice}")
+    if is_embedded(choice.model):
+        message = f"The agent {CODER} needs a model that writes code, and the embedded one can't."
+        raise invalid(f"{message} Set a provider's key, or name a model with --model.")
+
+
+def _check_command(
+    request: Request, project: Project, definition: AgentDefinition
+) -> tuple[str | None, str]:
+    """Return the command that checks the answer, and why one isn't run that was asked for."""
+    if request.check or not definition.check:
+        return request.check, ""
+    if definition.source is Source.PROJECT and not project.trusted:
+        doubt = "its check isn't run: the repository isn't in subagents.trustedProjects"
+        return None, f"{definition.name}: {doubt}"
+    return definition.check, ""
+
+
 def assemble(
     request: Request,
     project: Project,
@@ -119,7 +149,10 @@ def assemble(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"Can't use the model from the {choice.reason}: {choice.problem}")
-    doubts = filter(None, (name_doubt(definition.name), _record_doubt(project.env)))
+    if definition.name == CODER and definition.source is Source.BUILTIN:
+        _check_coder(given, choice)
+    check, distrust = _check_command(request, project, definition)
+    doubts = filter(None, (name_doubt(definition.name), _record_doubt(project.env), distrust))
     warnings = (*project.settings.warnings, *problems, *doubts, *choice.warnings)
     return Prepared(
         request=request,
@@ -130,6 +163,7 @@ def assemble(
         schema=_schema(request, definition),
         shown_task=project.masker.text(request.task),
         shown_cwd=project.masker.text(str(project.folder)),
+        check=check,
         warnings=(*warnings, *runtime_kind(definition.runtime).warnings),
     )
 

@@ -28,6 +28,8 @@ class Request:
     cwd: str | os.PathLike[str] | None = None
     definition: AgentDefinition | None = None
     """The agent itself, where it isn't one of those that are discovered."""
+    check: str | None = None
+    """A command that has to pass before the task is done."""
     tools: Sequence[Callable[..., Any]] = ()
     """Functions that the agent gets as tools beside its own."""
 

@@ -159,12 +159,19 @@ def main() -> "NoReturn":
     os.set_inheritable(tell, False)
     missing, program = enter_described(sys.argv[2:])
     os.write(tell, "".join(f"{one}\n" for one in missing).encode(errors="replace"))
-    # Not this process: the kernel spares the first one of a namespace many signals.
+    run_below(program, lambda error: os.write(tell, b"!%d\n" % (error.errno or 0)))
+
+
+def run_below(program: list[str], on_error: Callable[[OSError], object] = print) -> "NoReturn":
+    """Run a program, and end as it ends.
+
+    Not in this process: the kernel spares the first one of a namespace many signals.
+    """
     if pid := os.fork():
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))
         os._exit(_exit_code(pid))
     try:
         os.execv(program[0], program)  # noqa: S606  # it is what was asked for
     except OSError as error:
-        os.write(tell, b"!%d\n" % (error.errno or 0))
+        on_error(error)
     os._exit(127)

@@ -57,10 +57,19 @@ class Cells:
 
     async def start(self, *command: str, **options: Any) -> "asyncio.subprocess.Process":
         """Start a helper, which needs no network; raises `OSError`, as asyncio's function does."""
+        return await self._start(NO_NETWORK, command, options)
+
+    async def start_command(self, *command: str, **options: Any) -> "asyncio.subprocess.Process":
+        """Start a program with the network that commands have; raises `OSError`."""
+        return await self._start(self.network, command, options)
+
+    async def _start(
+        self, network: str, command: tuple[str, ...], options: dict[str, Any]
+    ) -> "asyncio.subprocess.Process":
         import asyncio  # late: `outrider.tools` is imported by programs that need none of it
 
         told, tell = os.pipe()
-        cell = (str(tell), NO_NETWORK, str(len(self.writable)), *self.writable)
+        cell = (str(tell), network, str(len(self.writable)), *self.writable)
         program = (*small_python("cell"), *cell, *command)
         try:
             started = await asyncio.create_subprocess_exec(*program, pass_fds=(tell,), **options)

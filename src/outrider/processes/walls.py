@@ -35,13 +35,54 @@ class Walls:
         private: Sequence[str] = (),
         hidden: Sequence[str] = (),
         home: str | None = None,
+        layered: "LayeredFolder | None" = None,
     ) -> None:
         """Of `private` folders it sees only what is writable or `seen`, which stays where it is
         although the folder around it is replaced; what is `hidden`, it doesn't see. To `home` it
-        may write, in a layer that is lost with it.
+        may write, in a layer that is lost with it; to the `layered` folder in one that is kept.
         """
         self.writable, self.seen = writable, seen
         self.private, self.hidden, self.home = private, hidden, home
+        self.layered = layered
+
+
+class LayeredFolder:
+    """A folder that a process changes in a layer over it."""
+
+    def __init__(
+        self,
+        folder: str,
+        layer: str,
+        copy: Callable[[], str] | None = None,
+        names: Sequence[str] = ("upper", "work"),
+    ) -> None:
+        """`layer` is where the two folders of an overlay are, of these `names`. Where there can't
+        be one, or they aren't there, `copy` makes a copy in the layer and returns its path.
+        """
+        self.folder, self.layer, self._copy = folder, layer, copy
+        self._upper, self._work = (f"{layer}/{name}" for name in names)
+        self.kind = ""
+        """What was put over the folder: `overlay` or `copy`."""
+        self.lower = -1
+        """A descriptor of the folder itself, through which it can't be written to."""
+
+    def put(self, mounted: Iterable[str]) -> None:
+        """Put the layer over the folder, and hide what it is made of; raises `OSError`."""
+        self.lower = os.open(self.folder, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if nested := next((one for one in mounted if one.startswith(f"{self.folder}/")), None):
+                raise OSError(f"{nested} is a file system of its own")
+            _mount_overlay(self.folder, self.lower, self._upper, self._work)
+            self.kind = "overlay"
+        except OSError as error:
+            if self._copy is None:
+                raise OSError(f"no overlay is possible: {error.strerror or error}") from None
+            kernel.mount(self._copy(), self.folder, flags=kernel.BIND)
+            kernel.set_attributes(self.folder, 0, kernel.RDONLY)
+            self.kind = "copy"
+        with suppress(OSError):
+            while True:  # it was seen, and then writable
+                kernel.unmount(self.layer)
 
 
 def enter(walls: Walls) -> tuple[str, ...]:
@@ -83,6 +124,8 @@ def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
             yield from _tried(folder, lambda: _replace(folder, work[folder], seen))  # noqa: B023
         if folder in walls.writable:
             yield from _tried(folder, lambda: _open_folder(folder, mounted))  # noqa: B023
+    if layered := walls.layered:
+        yield from _tried("layer", lambda: layered.put(path for path, _ in mounted))
     for path in walls.hidden:
         yield from _tried(path, lambda path=path: _hide(path))
 
@@ -166,15 +209,20 @@ def _put_layer(folder: str) -> None:
         for path in (upper, work):
             os.mkdir(path, 0o700)
         os.chmod(upper, os.fstat(lower).st_mode & 0o7777)
-        # By descriptors: a path with `,` or `:` in it would be taken for several.
-        dirs = {"lower": lower, "upper": opened(upper, stack), "work": opened(work, stack)}
-        given = (f"{kind}dir=/proc/self/fd/{opened}" for kind, opened in dirs.items())
-        options = ",".join((*given, "userxattr"))
         try:
-            kernel.mount("outrider", folder, "overlay", kernel.NOSUID | kernel.NODEV, options)
+            _mount_overlay(folder, lower, upper, work)
         except OSError:
             kernel.unmount(folder)
             raise
+
+
+def _mount_overlay(folder: str, lower: int, upper: str, work: str) -> None:
+    with ExitStack() as stack:
+        # By descriptors: a path with `,` or `:` in it would be taken for several.
+        dirs = {"lower": lower, "upper": opened(upper, stack), "work": opened(work, stack)}
+        given = (f"{kind}dir=/proc/self/fd/{one}" for kind, one in dirs.items())
+        flags = kernel.NOSUID | kernel.NODEV
+        kernel.mount("outrider", folder, "overlay", flags, ",".join((*given, "userxattr")))
 
 
 def _open_device(path: str) -> None:

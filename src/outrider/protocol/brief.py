@@ -63,8 +63,14 @@ class Brief:
     allowed_roots: tuple[str, ...] = ()
     allow_credential_files: bool = False
     isolation: str | None = None
-    """Where it may write, which the kernel sees to: `readonly`, or `none` for in place. None for a
-    main agent, which works with a person's yes and without walls."""
+    """Where it may write, which the kernel sees to: `readonly`; `auto`, `overlay` or `copy` for a
+    layer; `none` for in place. None for a main agent, which works without walls."""
+    layer: str | None = None
+    """The folder of its layer, where it has one."""
+    check: str | None = None
+    """The command that has to pass before the task is done."""
+    check_attempts: int = 0
+    """How often the child may go on after that failed."""
     network: str = "none"
     """What its commands reach: `none` or `host`."""
     mask_tool_results: bool = True

@@ -74,6 +74,10 @@ class ErrorCode(StrEnum):
         "SUBAGENT_BUDGET_EXCEEDED",
         "A budget of turns, tool calls, tokens or money was used up.",
     )
+    SUBAGENT_CHECK_FAILED = (
+        "SUBAGENT_CHECK_FAILED",
+        "The command that was to check the answer never passed; `check` says how it ended.",
+    )
 
 
 SUBAGENT_ERROR_CODES: tuple[str, ...] = tuple(ErrorCode)

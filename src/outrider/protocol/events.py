@@ -152,6 +152,8 @@ class TaskFinishEvent:
     schema_faults: tuple[Any, ...] | None = None
     last_report: Any = None
     has_last_report: bool = False
+    check: Any = None
+    """The check of the answer: its command, its last exit code, and how often it was run."""
     usage: Usage = field(default_factory=Usage)
 
 

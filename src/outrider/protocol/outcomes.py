@@ -13,6 +13,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     OVER_BUDGET = "over_budget"
     SCHEMA_FAILED = "schema_failed"
+    CHECK_FAILED = "check_failed"
     FAILED = "failed"
 
 
@@ -28,6 +29,7 @@ ERROR_OF_OUTCOME = {
     Outcome.CANCELLED: ErrorCode.SUBAGENT_CANCELLED,
     Outcome.OVER_BUDGET: ErrorCode.SUBAGENT_BUDGET_EXCEEDED,
     Outcome.SCHEMA_FAILED: ErrorCode.SUBAGENT_OUTPUT_INVALID,
+    Outcome.CHECK_FAILED: ErrorCode.SUBAGENT_CHECK_FAILED,
     Outcome.FAILED: ErrorCode.SUBAGENT_FAILED,
 }
 

@@ -3,6 +3,7 @@
 from dataclasses import field
 from typing import Any
 
+from outrider.protocol.changes import Changes
 from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.isolation import Isolation
@@ -53,6 +54,10 @@ class SingleResult:
     last_report: Any = None
     has_last_report: bool = False
     masked_paths: tuple[str, ...] | None = None
+    check: dict[str, Any] | None = None
+    """The check of the answer: its command, its last exit code, and how often it was run."""
+    changes: Changes | None = None
+    """What a writer changed in its layer, and what has become of that."""
     isolation: Isolation | None = None
     """What kept the child from the rest of the machine; None where it never began."""
     attempts: int = 1

@@ -73,6 +73,22 @@ class SubagentsConfig:
     timeout_ms: int = _key(900_000, "Hard deadline of a run, never extended.", minimum=1)
     idle_timeout_ms: int = _key(180_000, "Longest time a run may go without an event.", minimum=1)
     allow_write: bool = _key(False, "Give writing tools to agents that aren't `readonly`.")
+    isolation: str = _key(
+        "auto",
+        "Where writers work: on an `overlay` or a `copy` of the folder, or in place (`none`). "
+        "`auto`: an overlay if possible, else a copy.",
+        choices=("auto", "overlay", "copy", "none"),
+    )
+    land: str = _key(
+        "review",
+        "When a writer's changes reach the folder: on `review`, `auto` after a completed run, or "
+        "`never`.",
+        choices=("review", "auto", "never"),
+    )
+    land_check: str | None = _key(None, "A command that every landing has to pass.")
+    check_attempts: int = _key(
+        2, "How often a failed check is handed back to the child.", minimum=0
+    )
     network: str = _key(
         "none", "What commands of a child reach besides loopback.", choices=("none", "host")
     )

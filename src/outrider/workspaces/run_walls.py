@@ -5,14 +5,19 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from outrider.models.known_providers import NETWORK_VARIABLES, PROVIDERS, ModelProvider
-from outrider.processes.walls import SHARED, Walls
+from outrider.processes.walls import SHARED, LayeredFolder, Walls
 from outrider.protocol.brief import Brief
 from outrider.protocol.tool_catalogue import run_commands
 from outrider.settings.places import home
 from outrider.workspaces.credentials import credentials_below
 
 
-def walls_for(brief: Brief, env: Mapping[str, str], own: tuple[str, ...] = ()) -> Walls:
+def walls_for(
+    brief: Brief,
+    env: Mapping[str, str],
+    own: tuple[str, ...] = (),
+    layered: LayeredFolder | None = None,
+) -> Walls:
     """Return what a run sees of the files and may write to; `own` is what it keeps to itself.
 
     Of its own record it sees nothing: only its parent writes that.
@@ -20,12 +25,13 @@ def walls_for(brief: Brief, env: Mapping[str, str], own: tuple[str, ...] = ()) -
     user, state = _real_home(env), os.path.realpath(brief.state_folder or os.devnull)
     hides = not brief.allow_credential_files and not needs_credentials(brief)
     return Walls(
-        writable=(*_spill(brief), *own, *_in_place(brief)),
+        writable=(*_spill(brief), *own, *_in_place(brief), *([layered.layer] if layered else [])),
         seen=(user, *_seen(brief, env)),
         private=(f"{state}/runs", f"{state}/warm"),
         hidden=tuple(credentials_below(user)) if hides else (),
         # Language servers and build tools keep caches there, and some don't start where they can't.
         home=user if brief.lsp or run_commands(brief.tools) else None,
+        layered=layered,
     )
 
 
@@ -33,7 +39,8 @@ def writable_for_programs(brief: Brief, env: Mapping[str, str], *, walled: bool)
     """Return the folders that commands and language servers of a run may write to."""
     # Without walls it is the user's own, which no program may change.
     users = (_real_home(env),) if walled else ()
-    return (*_in_place(brief), *_spill(brief), *map(os.path.realpath, SHARED), *users)
+    folder = (os.path.realpath(brief.cwd),) if brief.layer else ()
+    return (*_in_place(brief), *folder, *_spill(brief), *map(os.path.realpath, SHARED), *users)
 
 
 def needs_credentials(brief: Brief) -> bool:

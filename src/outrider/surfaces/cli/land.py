@@ -1,14 +1,17 @@
 """`outrider land`: puts what a writer's run changed into the user's files."""
 
+import os
+import sys
 from argparse import Namespace
 
+from outrider.delegation.project import open_project
 from outrider.protocol.changes import LandingConflict
 from outrider.protocol.data import to_json
-from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.surfaces.cli import writers
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
-from outrider.workspaces.layers.landing import Check, CheckFailed
+from outrider.workspaces.layers.landing import CheckFailed
+from outrider.workspaces.layers.merged_check import check_of
 from outrider.workspaces.layers.review import reviewed
 
 EXAMPLES = """\
@@ -51,7 +54,7 @@ def execute(arguments: Namespace) -> int:
             )
             told |= {"branch": arguments.branch, "commit": made, "state": run.state}
         else:
-            check = check_behind_walls(arguments.check) if arguments.check else None
+            check = check_of(_command(arguments), os.environ, sys.stderr.fileno())
             landed = run.land(
                 only=only, ignored=arguments.ignored, check=check, commit=arguments.commit
             )
@@ -65,7 +68,7 @@ def execute(arguments: Namespace) -> int:
     return 0
 
 
-def check_behind_walls(command: str) -> Check:
-    """Return what runs a command on the merged tree."""
-    message = f"--check {command!r} can't run here: nothing confines it."
-    raise Refusal(ErrorCode.INVALID_INPUT, message)
+def _command(arguments: Namespace) -> str | None:
+    """Return what has to pass: the user's own check of every landing, and that of this one."""
+    checks = (open_project().config.subagents.land_check, arguments.check)
+    return " && ".join(f"({one})" for one in checks if one) or None

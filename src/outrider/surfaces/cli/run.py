@@ -31,12 +31,15 @@ examples:
 
 Exit codes: 0 completed, 1 failed, 2 refused, 124 timed out, 130 cancelled.
 """
+WRITE = "let agents that aren't readonly change files, in a layer that you land later"
 DEFAULT_AGENT = "explorer"
 ARGUMENTS = (
     argument("agent", metavar="AGENT", nargs="?", help=f"the agent (default: {DEFAULT_AGENT})"),
     argument("task", metavar="TASK", help="what to do; - reads it from stdin"),
     argument("--file", metavar="FILE", action="append", default=[], help="add a file; repeatable"),
     argument("--schema", metavar="FILE", help="JSON Schema for the answer: a file or inline JSON"),
+    argument("--check", metavar="CMD", help="a command that has to pass before the task is done"),
+    argument("--write", action="store_const", const=True, dest="subagents.allowWrite", help=WRITE),
     flag("--updates", "with --json: also print progress"),
     *OPTIONS,
 )
@@ -51,7 +54,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.agent is None:
         _check_is_task(arguments.task, arguments.cwd)
     agent, task = arguments.agent or DEFAULT_AGENT, whole_task(arguments.task, arguments.file)
-    request = Request(agent, task, schema, arguments.model, arguments.cwd)
+    request = Request(agent, task, schema, arguments.model, arguments.cwd, check=arguments.check)
     with closing(View()) as view:
         result = asyncio.run(_perform(request, flags, view, arguments))
     code = print_result(result, as_json=arguments.json)

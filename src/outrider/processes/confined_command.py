@@ -1,0 +1,31 @@
+"""A command on a folder as it would be with a layer over it: behind walls, and in a cell.
+
+`main` is called with a JSON object that has the fields of the walls, the layer, what the command
+may write to, and the command. It ends as the command ends, and with `NO_LAYER` where the layer
+can't be mounted.
+"""
+
+import json
+import os
+import sys
+
+from outrider.processes import cell, walls
+from outrider.processes.cell import NO_NETWORK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+NO_LAYER = 125
+
+
+def main() -> "NoReturn":
+    """Confine this process, and run the command."""
+    told = json.loads(sys.argv[1])
+    os.chdir(told["folder"])
+    layered = walls.LayeredFolder(told["folder"], told["layer"], names=told["names"])
+    walls.enter(walls.Walls(**told["walls"], layered=layered))
+    if not layered.kind:
+        os._exit(NO_LAYER)
+    cell.enter_cell(NO_NETWORK, told["writable"])
+    cell.run_below(["/bin/sh", "-c", told["command"]])

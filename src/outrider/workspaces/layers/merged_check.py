@@ -1,0 +1,101 @@
+"""The check of a landing: a command on the merged tree, before the user's files change."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from outrider.processes.cell_start import Cells, small_python
+from outrider.processes.confined_command import NO_LAYER
+from outrider.protocol.brief import Brief
+from outrider.workspaces.layers.copying import copy_folder
+from outrider.workspaces.layers.landing import Check, MergedTree
+from outrider.workspaces.layers.scanning import walk
+from outrider.workspaces.layers.versions import is_whiteout
+from outrider.workspaces.run_walls import walls_for, writable_for_programs
+
+WORK = "checking"
+"""The folder beside the merged tree that the overlay needs for itself."""
+
+
+def check_of(
+    command: str | None, env: Mapping[str, str], output: int | None = None
+) -> Check | None:
+    """Return what runs a command on a merged tree; its output goes to a descriptor, or nowhere."""
+    if not command:
+        return None
+    to = subprocess.DEVNULL if output is None else output
+
+    def check(tree: MergedTree) -> int:
+        code = _run_mounted(command, env, tree, to)
+        return _run_copied(command, env, tree, to) if code == NO_LAYER else code
+
+    return check
+
+
+def _run_mounted(command: str, env: Mapping[str, str], tree: MergedTree, output: int) -> int:
+    """Run it with the merged tree mounted over the folder, where the kernel grants that."""
+    layer, folder = tree.upper.parent, str(tree.folder)
+    brief = Brief(
+        "", "check", "", "", "", folder, ("bash",), isolation="overlay", layer=str(layer),
+        state_folder=str(layer.parents[2]),
+    )  # fmt: skip
+    around = walls_for(brief, env)
+    names = ("private", "hidden", "home")
+    told = {
+        "walls": {
+            **{name: getattr(around, name) for name in names},
+            "writable": [str(layer)],
+            "seen": [*around.seen],
+        },
+        "folder": folder,
+        "layer": str(layer),
+        "names": [tree.upper.name, WORK],
+        "writable": writable_for_programs(brief, env, walled=True),
+        "command": command,
+    }
+    (layer / WORK).mkdir(exist_ok=True)
+    try:
+        return _run([*small_python("confined_command"), json.dumps(told)], env, folder, output)
+    finally:
+        shutil.rmtree(layer / WORK, ignore_errors=True)
+
+
+def _run_copied(command: str, env: Mapping[str, str], tree: MergedTree, output: int) -> int:
+    """Run it on a copy of the folder, with what would change put in."""
+    with tempfile.TemporaryDirectory(prefix="outrider-check-") as place:
+        folder = Path(copy_folder(str(tree.folder), place))
+        for path in tree.removed:
+            gone = folder / path
+            shutil.rmtree(gone) if gone.is_dir() and not gone.is_symlink() else gone.unlink()
+        for path, status in walk(tree.upper):
+            if is_whiteout(status):
+                continue
+            new = tree.upper / path
+            if new.is_dir() and not new.is_symlink():
+                (folder / path).mkdir(exist_ok=True)
+            else:
+                (folder / path).unlink(missing_ok=True)
+                shutil.copy2(new, folder / path, follow_symlinks=False)
+        told, tell = os.pipe()
+        cell = (*small_python("cell"), str(tell), *Cells((place,)).for_commands())
+        try:
+            return _run([*cell, "/bin/sh", "-c", command], env, str(folder), output, tell)
+        finally:
+            os.close(told)
+            os.close(tell)
+
+
+def _run(command: list[str], env: Mapping[str, str], cwd: str, output: int, *passed: int) -> int:
+    return subprocess.run(
+        command,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=passed,
+    ).returncode
