@@ -103,7 +103,7 @@ def conclude(
         has_last_report=finish.has_last_report,
         masked_paths=collector.masked_paths or None,
         check=as_object(finish.check) or None,
-        changes=_changes(prepared, collector, verdict),
+        changes=_changes(prepared, collector),
         isolation=collector.isolation,
         attempts=collector.attempts,
         model=answered[-1],
@@ -128,14 +128,13 @@ def conclude(
     return shown
 
 
-def _changes(prepared: Prepared, collector: Collector, verdict: Verdict) -> Changes | None:
-    """Return what a writer changed, and land it where the user's settings say so."""
+def _changes(prepared: Prepared, collector: Collector) -> Changes | None:
+    """Return what a writer changed in its layer."""
     if not prepared.is_layered or collector.isolation is None:
         return None
     from outrider.delegation.landing import changes_of  # late: most runs only read
 
-    completed = verdict.outcome is Outcome.COMPLETED
-    return changes_of(prepared, collector.run.folder, completed=completed)
+    return changes_of(collector.run.folder, prepared.project.env)
 
 
 def _warnings(collector: Collector, prepared: Prepared, others: Sequence[str]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
+from outrider.processes.shielding import finish
 from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, RetryEvent
@@ -83,9 +84,19 @@ async def perform_prepared(prepared: Prepared, caller: Caller) -> ToolResult:
     try:
         async with process_admission().enter(most, prepared.provider):
             with recording(prepared, caller.env) as run:
-                return await perform_recorded(prepared, caller, run)
+                result = await perform_recorded(prepared, caller, run)
     except Refusal as refusal:
         return refused(refusal)
+    return await _landed(prepared, run.folder, result) if prepared.is_layered else result
+
+
+async def _landed(prepared: Prepared, run: Path, result: ToolResult) -> ToolResult:
+    """Return the result of a writer, landed where the user wants no review."""
+    from outrider.delegation.landing import land_by_itself, lands_by_itself
+
+    if not lands_by_itself(prepared, result):
+        return result
+    return await finish(asyncio.to_thread(land_by_itself, prepared, run, result))
 
 
 @contextmanager

@@ -115,17 +115,6 @@ def _record_doubt(env: Mapping[str, str]) -> str:
     return "started by a child behind walls: the record of this run ends with that" * is_lost
 
 
-def _check_coder(given: Permit, choice: ModelChoice) -> None:
-    """Refuse an agent that is there to change files, where it can't."""
-    if given.readonly:
-        message = f"The agent {CODER} changes files, which isn't allowed here"
-        advice = "Allow it for this run with --write, or always with subagents.allowWrite."
-        raise Refusal(ErrorCode.SUBAGENT_DISABLED, f"{message}. {advice}")
-    if is_embedded(choice.model):
-        message = f"The agent {CODER} needs a model that writes code, and the embedded one can't."
-        raise invalid(f"{message} Set a provider's key, or name a model with --model.")
-
-
 def _check_command(
     request: Request, project: Project, definition: AgentDefinition
 ) -> tuple[str | None, str]:
@@ -146,11 +135,17 @@ def assemble(
     problems: tuple[str, ...] = (),
 ) -> Prepared:
     """Return a delegation with the model that answers; raises `Refusal` where none can."""
+    is_coder = definition.name == CODER and definition.source is Source.BUILTIN
+    if is_coder and given.readonly:
+        message = f"The agent {CODER} changes files, which isn't allowed here."
+        advice = "Allow it for this run with --write, or always with subagents.allowWrite."
+        raise Refusal(ErrorCode.SUBAGENT_DISABLED, f"{message} {advice}")
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"Can't use the model from the {choice.reason}: {choice.problem}")
-    if definition.name == CODER and definition.source is Source.BUILTIN:
-        _check_coder(given, choice)
+    if is_coder and is_embedded(choice.model):
+        message = f"The agent {CODER} needs a model that writes code, and the embedded one can't."
+        raise invalid(f"{message} Set a provider's key, or name a model with --model.")
     check, distrust = _check_command(request, project, definition)
     doubts = filter(None, (name_doubt(definition.name), _record_doubt(project.env), distrust))
     warnings = (*project.settings.warnings, *problems, *doubts, *choice.warnings)
