@@ -219,9 +219,26 @@ async def test_where_there_are_no_walls_an_agent_in_pi_counts_as_a_writer(
     assert ended.outcome is Outcome.FAILED and ended.output == ""
     assert "No walls hold pi here (namespaces: refused)" in (ended.error or "")
     write_agent(Path(os.environ["HOME"]), "finder", "tools: read, write")
-    result = await subagent(
-        "finder", "Find it.", model="mine:scripted", config={"subagents.allowWrite": True}
-    )
+    config = {"subagents.allowWrite": True}
+    result = await subagent("finder", "Find it.", model="mine:scripted", config=config)
+    assert "no overlay can be put over the folder" in result.text
+    config["subagents.isolation"] = "none"
+    result = await subagent("finder", "Find it.", model="mine:scripted", config=config)
     assert result.text == "It ran.", result.text
     isolation = result.details.results[0].isolation
     assert isolation is not None and isolation.missing == ("namespaces: refused",)
+
+
+async def test_what_pi_writes_goes_into_a_layer(world: Path, tmp_path: Path) -> None:
+    pi = Pi(tmp_path / "pi")
+    program = SPOILING.format(python=sys.executable, project=str(world), own=str(pi.folder))
+    (pi.folder / "pi").write_text(program)
+    write_agent(Path(os.environ["HOME"]), "finder", "tools: read, write")
+    config = {"subagents.allowWrite": True}
+    result = await subagent("finder", "Find it.", model="mine:scripted", config=config)
+    ended = result.details.results[0]
+    assert ended.output == "written, Read-only file system, written"
+    assert ended.isolation is not None and ended.isolation.kind == "overlay"
+    assert ended.changes is not None and ended.changes.state == "pending"
+    assert [one.path for one in ended.changes.files] == ["spoilt"]
+    assert not (world / "spoilt").exists()

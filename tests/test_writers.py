@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +290,82 @@ def _sleepers(seconds: str) -> list[psutil.Process]:
             if process.cmdline() == ["sleep", seconds]:
                 found.append(process)
     return found
+
+
+async def test_a_layer_that_grows_too_large_ends_the_run(project: Path) -> None:
+    script = [*shell("head -c 3000000 /dev/zero > large"), answer("Done.")]
+    result, server = await performed(project, script, runs__keepBytes=2_000_000)
+    run = result.details.results[0]
+    assert run.outcome is Outcome.OVER_BUDGET and "runs.keepBytes" in (run.error or "")
+    assert len(server.requests) == 1 and not (project / "large").exists()
+
+
+SDIST = "six==1.17.0"
+
+
+@pytest.fixture(scope="session")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source of a real package, with its tests."""
+    folder = tmp_path_factory.mktemp("sdist")
+    options = ("--no-deps", "--no-binary", ":all:", "-q", "-d", str(folder))
+    line = [sys.executable, "-m", "pip", "download", *options, SDIST]
+    with_pip = [*_outer_python(), "-m", "pip", "--python", sys.executable, "download", *options]
+    done = subprocess.run(line, capture_output=True, text=True)
+    if done.returncode:
+        done = subprocess.run([*with_pip, SDIST], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"{SDIST} can't be downloaded: {done.stderr[-300:]}")
+    (packed,) = folder.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
+    return next(path for path in folder.iterdir() if path.is_dir())
+
+
+def _outer_python() -> list[str]:
+    """The interpreter that made this environment, which may have no pip itself."""
+    return [str(Path(sys.base_prefix) / "bin/python3")]
+
+
+async def test_a_real_change_is_checked_mended_landed_and_undone(world: Path, sdist: Path) -> None:
+    shutil.copytree(sdist, world, dirs_exist_ok=True)
+    tests = f"{sys.executable} -m pytest -q -p no:cacheprovider test_six.py -k metaclass"
+    assert _pass(tests, world)
+    before = states(world)
+    spoilt = {"oldText": "def add_metaclass(", "newText": "def with_added_metaclass("}
+    extra = {
+        "oldText": "def ensure_binary(",
+        "newText": "with_added_metaclass = add_metaclass\n\n\ndef ensure_binary(",
+    }
+    script = [
+        tool_call("edit", {"path": "six.py", "edits": [spoilt]}),
+        answer("I renamed it."),
+        tool_call("edit", {"path": "six.py", "edits": [_swapped(spoilt), extra]}),
+        answer("I kept the old name, and added the new one."),
+    ]
+    result, server = await performed(world, script, check=tests)
+    run = result.details.results[0]
+    assert run.outcome is Outcome.COMPLETED and run.check is not None and run.changes is not None
+    assert (run.check["exitCode"], run.check["attempts"]) == (0, 2)
+    assert "has no attribute 'add_metaclass'" in told(server)[1]
+    assert [one.path for one in run.changes.files] == ["six.py"] and states(world) == before
+    run_id = result.details.run_id or ""
+    assert command("land", run_id, "--check", tests, cwd=world).returncode == 0
+    assert "with_added_metaclass = add_metaclass" in (world / "six.py").read_text()
+    assert _pass(tests, world)
+    assert command("undo", run_id, cwd=world).returncode == 0
+    content = {path: it[-1] for path, it in states(world).items()}
+    assert content == {path: it[-1] for path, it in before.items()}
+    modes = {path: it[0] for path, it in states(world).items()}
+    assert modes == {path: it[0] for path, it in before.items()}
+
+
+def _pass(tests: str, folder: Path) -> bool:
+    """Whether tests pass, of which nothing is left."""
+    done = subprocess.run(tests, shell=True, cwd=folder, capture_output=True)
+    for leftover in folder.rglob("__pycache__"):
+        shutil.rmtree(leftover)
+    return done.returncode == 0
+
+
+def _swapped(edit: dict[str, str]) -> dict[str, str]:
+    return {"oldText": edit["newText"], "newText": edit["oldText"]}

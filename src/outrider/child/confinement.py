@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from outrider.child.emitter import Emit
@@ -12,9 +11,14 @@ from outrider.protocol.brief import Brief
 from outrider.protocol.data import frozen
 from outrider.protocol.events import UnconfinedEvent
 from outrider.protocol.isolation import Isolation
-from outrider.workspaces.layers.audit import LayerAudit, begin_ledger
+from outrider.workspaces.layers.audit import LayerAudit
 from outrider.workspaces.layers.copying import copy_folder
-from outrider.workspaces.run_walls import needs_credentials, walls_for, writable_for_programs
+from outrider.workspaces.run_walls import (
+    needs_credentials,
+    new_layer,
+    walls_for,
+    writable_for_programs,
+)
 
 ADVICE = "Set subagents.isolation to `none` to let it work on your files in place."
 
@@ -35,9 +39,8 @@ def confine(brief: Brief) -> Confined:
     cache = (f"{os.path.realpath(brief.state_folder or os.devnull)}/web-cache",)
     if brief.web:
         os.makedirs(*cache, mode=0o700, exist_ok=True)
-    layered, layer = (
-        (_layered(brief), os.open(brief.layer, os.O_PATH)) if brief.layer else (None, -1)
-    )
+    layered = new_layer(brief)
+    layer = os.open(layered.layer, os.O_PATH) if layered else -1  # of which nobody else sees more
     missing = walls.enter(walls_for(brief, os.environ, cache if brief.web else (), layered))
     if needs_credentials(brief) and not brief.allow_credential_files:
         missing += (f"credential files: {brief.model.partition(':')[0]} signs in with them",)
@@ -47,23 +50,6 @@ def confine(brief: Brief) -> Confined:
     if layered is None:
         return Confined(brief, isolation)
     return _on_layer(brief, isolation, layered, layer)
-
-
-def _layered(brief: Brief) -> walls.LayeredFolder:
-    """Return the folder of a writer with its layer, which is empty and has a ledger."""
-    folder, layer = os.path.realpath(brief.cwd), os.path.realpath(brief.layer or os.devnull)
-    if f"{layer}/".startswith(f"{folder}/"):
-        where = "a layer can't lie in the folder that it is put over; work in a folder of its own,"
-        raise OSError(
-            f"{brief.layer} is in {folder}: {where} or set OUTRIDER_HOME to another place"
-        )
-    begin_ledger(Path(layer), Path(folder))
-    if brief.isolation != "copy":
-        for name in ("upper", "work"):
-            os.mkdir(f"{layer}/{name}", 0o700)
-        os.chmod(f"{layer}/upper", os.stat(folder).st_mode & 0o7777)
-    copy = None if brief.isolation == "overlay" else partial(copy_folder, folder, layer)
-    return walls.LayeredFolder(folder, layer, copy)
 
 
 def _on_layer(

@@ -155,7 +155,7 @@ async def run_task(
         check = None
         if brief.check:
             check = Checker(brief.check, brief.check_attempts, executor.context, emit, deadline)
-        return await TaskExecutor(brief.run_id, turns, check).run()
+        return await TaskExecutor(brief.run_id, turns, check, brief.layer_bytes).run()
 
 
 def _web(

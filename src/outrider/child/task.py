@@ -1,6 +1,7 @@
 """One task: turn after turn, until there is an answer, a report, or a reason to stop."""
 
 import json
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ class TaskExecutor:
     session_id: str
     turns: TurnExecutor
     check: Checker | None = None
+    max_layer_bytes: float = math.inf
     _last_text: str = ""
     _reminded: bool = False
     _only_report_back: bool = False
@@ -67,6 +69,9 @@ class TaskExecutor:
                 return None
             failure = self._refused or result.failure
             return self._finished(Outcome.FAILED, result.text, failure.message)
+        if self.turns.layer_bytes > self.max_layer_bytes:
+            error = f"It has written more than {self.max_layer_bytes:,} bytes (runs.keepBytes)."
+            return self._finished(Outcome.OVER_BUDGET, error=error)
         if result.has_report_back:
             return self._reported(result.report_back_result)
         if result.over_budget:

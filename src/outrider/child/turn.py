@@ -103,6 +103,8 @@ class TurnExecutor:
     refusal: Refusal | None = None
     audit: LayerAudit | None = None
     """Records what each call changes in the layer, where the child has one."""
+    layer_bytes: int = 0
+    """How much is in there, of what the child has written."""
     _tools: list[OfferedTool] = field(init=False)
     _report_tool: list[OfferedTool] = field(init=False)
     _as_json: bool = False
@@ -205,7 +207,7 @@ class TurnExecutor:
             envelope = build_error_response(ToolCode.TIMEOUT, words)
             outcome = ToolOutcome(_completed(envelope, call.name, begun), words, words)
         if self.audit is not None:
-            await in_thread(self.audit.after_call)(call.id)
+            self.layer_bytes = await in_thread(self.audit.after_call)(call.id)
         did = (outcome.effects, outcome.summary)
         self.emit(ToolResultEndEvent(call.id, call.name, outcome.envelope, *did))
         return _returned(call, outcome.text, outcome.envelope)

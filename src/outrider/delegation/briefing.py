@@ -54,6 +54,7 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
         allow_credential_files=config.files.allow_credential_files,
         isolation=None if prepared.main_turn else permit.isolation,
         layer=str(run.folder / LAYER) if prepared.is_layered else None,
+        layer_bytes=config.runs.keep_bytes,
         network=permit.network,
         check=prepared.check,
         check_attempts=config.subagents.check_attempts,

@@ -67,6 +67,8 @@ class Brief:
     layer; `none` for in place. None for a main agent, which works without walls."""
     layer: str | None = None
     """The folder of its layer, where it has one."""
+    layer_bytes: int = 1 << 30
+    """How much it may write there."""
     check: str | None = None
     """The command that has to pass before the task is done."""
     check_attempts: int = 0

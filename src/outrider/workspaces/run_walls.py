@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import chain
+from pathlib import Path
 
 from outrider.models.known_providers import NETWORK_VARIABLES, PROVIDERS, ModelProvider
 from outrider.processes.walls import SHARED, LayeredFolder, Walls
@@ -10,6 +12,8 @@ from outrider.protocol.brief import Brief
 from outrider.protocol.tool_catalogue import run_commands
 from outrider.settings.places import home
 from outrider.workspaces.credentials import credentials_below
+from outrider.workspaces.layers.audit import begin_ledger
+from outrider.workspaces.layers.copying import copy_folder
 
 
 def walls_for(
@@ -33,6 +37,28 @@ def walls_for(
         home=user if brief.lsp or run_commands(brief.tools) else None,
         layered=layered,
     )
+
+
+def new_layer(brief: Brief, *, may_copy: bool = True) -> LayeredFolder | None:
+    """Return the folder of a writer with a new layer, and None where it writes to none.
+
+    Raises `OSError` where the layer would lie in the folder itself.
+    """
+    if brief.layer is None:
+        return None
+    folder, layer = map(os.path.realpath, (brief.cwd, brief.layer))
+    if f"{layer}/".startswith(f"{folder}/"):
+        why = "a layer can't lie in the folder that it is put over"
+        raise OSError(
+            f"{layer} is in {folder}: {why}. Work in another folder, or set OUTRIDER_HOME"
+        )
+    begin_ledger(Path(layer), Path(folder))
+    if brief.isolation != "copy":
+        for name in ("upper", "work"):
+            os.mkdir(f"{layer}/{name}", 0o700)
+        os.chmod(f"{layer}/upper", os.stat(folder).st_mode & 0o7777)
+    copies = may_copy and brief.isolation != "overlay"
+    return LayeredFolder(folder, layer, partial(copy_folder, folder, layer) if copies else None)
 
 
 def writable_for_programs(brief: Brief, env: Mapping[str, str], *, walled: bool) -> tuple[str, ...]:

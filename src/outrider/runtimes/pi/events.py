@@ -65,8 +65,7 @@ class Translator:
         if kind := _text(data, "type"):
             if not self._has_begun and kind == "walls":
                 missing = tuple(map(str, as_list(member(data, "missing"))))
-                kept = self._brief.isolation or "none"
-                self.isolation = Isolation(kept, "host", missing)
+                self.isolation = Isolation(_text(data, "kind"), "host", missing)
                 yield self._session()
                 return
             self._has_begun = True

@@ -30,9 +30,12 @@ def become_pi() -> None:
         del parts[:count]
     command, *folders = lists
     os.chdir(cwd)
-    writable, seen, private, hidden = ([*map(os.fsdecode, one)] for one in folders)
-    missing = walls.enter(walls.Walls(writable, seen, private, hidden))
-    _tell(missing)
+    writable, seen, private, hidden, layer = ([*map(os.fsdecode, one)] for one in folders)
+    layered = walls.LayeredFolder(layer[0], layer[1]) if layer else None
+    missing = walls.enter(walls.Walls(writable, seen, private, hidden, layered=layered))
+    _tell(missing, layered.kind if layered else isolation.decode())
+    if layered and not layered.kind:
+        sys.exit(1)
     if isolation == b"readonly" and any(one.startswith("namespaces: ") for one in missing):
         sys.exit(1)  # nothing would keep it from writing
     # It would read a prompt from a standard input that isn't a terminal.
@@ -40,13 +43,13 @@ def become_pi() -> None:
     os.execve(command[0], command, dict(one.split(b"=", 1) for one in parts))  # noqa: S606
 
 
-def _tell(missing: tuple[str, ...]) -> None:
+def _tell(missing: tuple[str, ...], kind: str) -> None:
     listed = "[]"
     if missing:
         import json
 
         listed = json.dumps(missing)
-    os.write(1, f'{{"type":"walls","missing":{listed}}}\n'.encode())
+    os.write(1, f'{{"type":"walls","kind":"{kind}","missing":{listed}}}\n'.encode())
 
 
 if __name__ == "__main__":

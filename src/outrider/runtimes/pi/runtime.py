@@ -21,13 +21,17 @@ from outrider.runtimes.pi.choices import agent_folder
 from outrider.runtimes.pi.events import REPEATING, Translator
 from outrider.runtimes.pi.spawning import VARIABLES, PiCall, pi_command, private_file, run_pi
 from outrider.runtimes.runtime import ChildExit, Listener
-from outrider.workspaces.run_walls import walls_for
+from outrider.workspaces.run_walls import new_layer, walls_for
 from outrider.workspaces.trusted_programs import TrustedPrograms
 
 SESSION = "pi-session.jsonl"
 AS_WRITER = (
     "an agent that runs in it counts as a writer, and this one is read-only. `outrider doctor` "
     "says what would help; else give the agent a tool that writes, and set subagents.allowWrite."
+)
+NO_LAYER = (
+    "pi writes only to an overlay, or in place if subagents.isolation is `none`, and no overlay "
+    "can be put over the folder"
 )
 MAX_SESSION_BYTES = 64 << 20
 
@@ -105,10 +109,11 @@ class PiRuntime:
 
 def _folders(brief: Brief, env: Mapping[str, str]) -> tuple[Sequence[str], ...]:
     """Return the walls of pi, which keeps its settings, logins and sessions in a folder."""
-    own = os.path.realpath(agent_folder(env))
-    around = walls_for(brief, env, (own,))
+    own, layered = os.path.realpath(agent_folder(env)), new_layer(brief, may_copy=False)
+    around = walls_for(brief, env, (own,), layered)
     hidden = [path for path in around.hidden if not f"{path}/".startswith(f"{own}/")]
-    return around.writable, around.seen, around.private, hidden
+    layer = (layered.folder, layered.layer) if layered else ()
+    return around.writable, around.seen, around.private, hidden, layer
 
 
 async def _run_until_valid(brief: Brief, call: PiCall, relay: Relay) -> ChildExit:
@@ -118,9 +123,12 @@ async def _run_until_valid(brief: Brief, call: PiCall, relay: Relay) -> ChildExi
     for _attempt in range(2):
         spent_ms = round((time.monotonic() - relay.begun) * 1000)
         ended = await run_pi(brief, call, task, relay, max(0, brief.timeout_ms - spent_ms))
-        if translator.isolation.has_no_walls and brief.isolation == "readonly":
-            reason = f"No walls hold pi here ({translator.isolation.missing[0]}), so {AS_WRITER}"
+        held = translator.isolation
+        if held.has_no_walls and brief.isolation == "readonly":
+            reason = f"No walls hold pi here ({held.missing[0]}), so {AS_WRITER}"
             return ChildExit(started=False, reason=reason)
+        if brief.layer and not held.kind:
+            return ChildExit(started=False, reason=f"{NO_LAYER} ({'; '.join(held.missing)}).")
         finish = translator.end(ended.code)
         if finish is None or wanted is None or not translator.has_answered:
             break

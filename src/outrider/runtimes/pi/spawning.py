@@ -40,7 +40,7 @@ class PiCall:
     files: list[int]
     """Descriptors that it has open."""
     folders: tuple[Sequence[str], ...]
-    """Its walls: what is writable, seen, private and hidden."""
+    """Its walls: what is writable, seen, private and hidden, and where its layer is."""
 
 
 @contextmanager

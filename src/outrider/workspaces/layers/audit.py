@@ -17,7 +17,7 @@ from typing import Any
 
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object, from_json, to_json
-from outrider.workspaces.layers.scanning import Scan, scan, top_of, touched
+from outrider.workspaces.layers.scanning import SIZE, Mark, Scan, scan, top_of, touched
 from outrider.workspaces.layers.versions import Contents, Version, version_at, write_all
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.path_guard import guarded_part
@@ -92,6 +92,7 @@ class LayerAudit:
         self._ledger = read_ledger(layer)
         self._is_copy = self._top.name == "copy"
         self._seen: Scan = self._first() if self._is_copy else {}
+        self._before = self._seen
         self._lock = threading.Lock()  # calls of one turn end at the same time
 
     def _first(self) -> Scan:
@@ -106,14 +107,22 @@ class LayerAudit:
         path.with_suffix(".new").rename(path)
         return found
 
-    def after_call(self, call: str | None) -> None:
-        """Record what has changed since the last time; None for what no call is known for."""
+    def after_call(self, call: str | None) -> int:
+        """Record what has changed since the last time; None for what no call is known for.
+
+        Returns how many bytes are in the layer that the child has written.
+        """
         with self._lock:
             now = scan(self._top)
             found = touched(self._folder, self._seen, now, is_copy=self._is_copy)
             self._seen = now
             if lines := list(self._lines(call, sorted(set(map(_recorded, found))))):
                 _append(self._layer, lines)
+            return sum(mark[SIZE] for path, mark in now.items() if self._is_own(path, mark))
+
+    def _is_own(self, path: str, mark: Mark) -> bool:
+        """Whether a file was written by the child: of a copy, most were not."""
+        return len(mark) > SIZE and self._before.get(path) != mark
 
     def _lines(self, call: str | None, paths: list[str]) -> Iterator[dict[str, Any]]:
         for path in paths:

@@ -16,6 +16,8 @@ UPPER, COPY = "upper", "copy"
 _OPAQUE = "user.overlay.opaque"
 Mark = tuple[int, ...]
 """What changes in a path's status when somebody changes what is there."""
+SIZE = 2
+"""Where a file's mark has its size; other marks are shorter."""
 Scan = Mapping[str, Mark]
 
 
