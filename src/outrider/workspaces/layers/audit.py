@@ -120,6 +120,8 @@ class LayerAudit:
             said: dict[str, Any] = {"call": call, "path": shown_name(path)}
             if path not in self._ledger.entries:
                 entry = self._entry(path)
+                if call is None and entry.uncertain and path not in self._seen:
+                    continue  # the user put it in a folder that the child had removed
                 self._ledger.entries[path] = entry
                 yield {**said, "before": to_json(entry.before), "uncertain": entry.uncertain}
             elif call is not None:

@@ -64,8 +64,9 @@ def prepared_commit(
         trees[1].add(contents, {name: one.base for name, one in files.items()})
         trees[2].add(contents, {name: one.theirs for name, one in files.items()})
         were, bases, new = (tree.entries(files) for tree in trees)
+        new = {name: one for name, one in new.items() if not _goes(files[name])}
         for name, change in files.items():
-            if change.theirs is None or were.get(name) == bases.get(name):
+            if _goes(change) or were.get(name) == bases.get(name):
                 continue
             merged = trees[2].merge(*(one.get(name, "") for one in (were, bases, new)))
             if merged is None:
@@ -80,6 +81,10 @@ def prepared_commit(
     parent = ("-p", head) if head else ()
     made = git.output("commit-tree", tree, *parent, "-F", "-", stdin=message.encode())
     return PreparedCommit(git, made, head, entries)
+
+
+def _goes(change: Change) -> bool:
+    return change.theirs is None or change.theirs.kind == "folder"
 
 
 def _in_repository(git: UserGit, path: str) -> str:
@@ -124,7 +129,9 @@ class _Tree:
                 contents.put(version, folder, path.name)
             finally:
                 os.close(folder)
-        names = os.fsencode("\0".join(versions))
+        # A folder's files are there under their own names.
+        files = (name for name in versions if not (self._folder / name).is_dir())
+        names = os.fsencode("\0".join(files))
         how = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
         self._output("-c", "core.safecrlf=false", *how, stdin=names)
 

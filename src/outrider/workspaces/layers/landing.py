@@ -286,8 +286,9 @@ class WriterRun:
             self.record = landing_of(self.folder)
             self.take_back()
             raise
-        work.clear()
-        self._save()
+        with suppress(OSError):  # it has landed: what is left over, the next command clears
+            work.clear()
+            self._save()
 
     def take_back(self) -> None:
         """Take back what the journal says was begun, or clear up after what was done."""
@@ -302,17 +303,18 @@ class WriterRun:
 
     def _save(self, operation: Mapping[str, Any] | None = None) -> None:
         """Write the record, with the journal of what is under way, in one step."""
-        self.record = {name: self.record[name] for name in ("state", "folder", "landed")}
-        self.record |= {"operation": operation} if operation else {}
+        record = {name: self.record[name] for name in ("state", "folder", "landed")}
+        record |= {"operation": operation} if operation else {}
         new = f"{self.folder}/{LANDING}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(new, flags, 0o600)
         try:
-            write_all(file, jsonl.encode(self.record))
+            write_all(file, jsonl.encode(record))
             os.fsync(file)
         finally:
             os.close(file)
         os.replace(new, self.folder / LANDING)
+        self.record = record
 
     @contextmanager
     def _locked(self) -> Generator[None]:

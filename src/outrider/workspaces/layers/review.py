@@ -24,7 +24,7 @@ MAX_DRAWN_BYTES = 4 << 20
 MAX_EQUAL_PAIRS = 3_000_000
 """How many pairs of equal lines two files may have: comparing them takes longer with each."""
 _CONTEXT = 3
-_ODD_SHARE = 0.1
+_ODD_SHARE = 0.3
 _NO_END = "\\ No newline at end of file"
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r\f\x1b"})
 
