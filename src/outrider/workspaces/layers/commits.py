@@ -13,7 +13,7 @@ from pathlib import Path
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.workspaces.layers.pending import Change, is_folder
+from outrider.workspaces.layers.pending import PathChange, is_folder
 from outrider.workspaces.layers.user_git import UserGit
 from outrider.workspaces.layers.versions import Contents, Version
 from outrider.workspaces.names import shown_name
@@ -49,7 +49,7 @@ class PreparedCommit:
 
 
 def prepared_commit(
-    git: UserGit, contents: Contents, changes: Sequence[Change], message: str, *, on_head: bool
+    git: UserGit, contents: Contents, changes: Sequence[PathChange], message: str, *, on_head: bool
 ) -> PreparedCommit:
     """Return a commit of these changes; raises `LandingConflict` and `Refusal`."""
     if git.root is None:
@@ -83,7 +83,7 @@ def prepared_commit(
     return PreparedCommit(git, made, head, entries)
 
 
-def _goes(change: Change) -> bool:
+def _goes(change: PathChange) -> bool:
     return change.theirs is None or change.theirs.kind == "folder"
 
 
@@ -94,7 +94,7 @@ def _in_repository(git: UserGit, path: str) -> str:
     return os.path.relpath(git.folder / path, str(git.root))
 
 
-def _staged(git: UserGit, head: str, files: dict[str, Change]) -> list[PathReason]:
+def _staged(git: UserGit, head: str, files: dict[str, PathChange]) -> list[PathReason]:
     """Return the paths that the user has staged."""
     how = ("diff-index", "--cached", "--name-only", "-z", head) if head else ("ls-files", "-z")
     names = set(git.output(*how, cwd=str(git.root)).split("\0"))
@@ -135,7 +135,7 @@ class _Tree:
         how = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
         self._output("-c", "core.safecrlf=false", *how, stdin=names)
 
-    def entries(self, names: dict[str, Change]) -> dict[str, str]:
+    def entries(self, names: dict[str, PathChange]) -> dict[str, str]:
         """Return mode and object of the paths that the index has."""
         listed = self._output("ls-files", "-s", "-z").split("\0")
         found = (line.partition("\t") for line in listed if line)

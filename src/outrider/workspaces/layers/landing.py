@@ -25,7 +25,7 @@ from outrider.workspaces.layers.applying import MEANWHILE, Application, stage_fo
 from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, LedgerEntry, read_ledger
 from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
 from outrider.workspaces.layers.merging import Merger, Step
-from outrider.workspaces.layers.pending import Change, Pending, ancestors, pending_in
+from outrider.workspaces.layers.pending import PathChange, Pending, ancestors, pending_in
 from outrider.workspaces.layers.scanning import COPY, UPPER, top_of
 from outrider.workspaces.layers.user_git import UserGit
 from outrider.workspaces.layers.versions import Contents, Version, write_all
@@ -97,13 +97,13 @@ class WriterRun:
         return top_of(self.layer)
 
     @property
-    def landed(self) -> dict[str, Change]:
+    def landed(self) -> dict[str, PathChange]:
         """What landed, as the changes that would undo it."""
         found = as_object(self.record["landed"])
         read = ((unescaped(path), *map(_version, as_list(pair))) for path, pair in found.items())
-        return {path: Change(path, new, old) for path, old, new in read}
+        return {path: PathChange(path, new, old) for path, old, new in read}
 
-    def every_change(self) -> tuple[Change, ...]:
+    def every_change(self) -> tuple[PathChange, ...]:
         """Return what landed, as it did, and what is pending."""
         landed = [replace(one, base=one.theirs, theirs=one.base) for one in self.landed.values()]
         both = sorted((*landed, *self.pending().changes), key=lambda one: one.path)
@@ -131,7 +131,7 @@ class WriterRun:
         ]
         return Pending(left[0], left[1], found.withheld)
 
-    def _selected(self, only: Sequence[str], found: Sequence[Change]) -> tuple[Change, ...]:
+    def _selected(self, only: Sequence[str], found: Sequence[PathChange]) -> tuple[PathChange, ...]:
         """Return which of these are to land; raises `Refusal` where none is."""
         wanted = [one for one in found if not only or any(is_in(one.path, path) for path in only)]
         nothing = [path for path in only if not any(is_in(one.path, path) for one in found)]
@@ -147,7 +147,7 @@ class WriterRun:
         message = f"Run {self.folder.name} {problem}: it is {self.state}."
         return Refusal(ErrorCode.INVALID_INPUT, message)
 
-    def _steps(self, changes: Sequence[Change]) -> tuple[Step, ...]:
+    def _steps(self, changes: Sequence[PathChange]) -> tuple[Step, ...]:
         """Return what changes do to the user's folder; raises `LandingConflict`."""
         return Merger(self.project, self.top, self.contents, self.git).steps(changes)
 
@@ -159,7 +159,7 @@ class WriterRun:
             if step.new and not self.contents.has(step.new):
                 self.contents.keep(self.top, step.path)
 
-    def conflicts(self, changes: Sequence[Change]) -> tuple[PathReason, ...]:
+    def conflicts(self, changes: Sequence[PathChange]) -> tuple[PathReason, ...]:
         """Return what keeps changes from landing as things are."""
         try:
             self._steps(changes)
@@ -174,7 +174,7 @@ class WriterRun:
         ignored: bool = False,
         check: Check | None = None,
         commit: str | None = None,
-    ) -> tuple[Change, ...]:
+    ) -> tuple[PathChange, ...]:
         """Put what is pending into the user's folder, all or nothing; return what landed.
 
         Raises `LandingConflict`, `CheckFailed`, `OSError`, and `Refusal` where nothing is to land.
@@ -211,7 +211,9 @@ class WriterRun:
                 self.contents.keep(self.top, change.path)
             return self._commit(changes, "", on_head=False).put_on_branch(name)
 
-    def _commit(self, changes: Sequence[Change], message: str, *, on_head: bool) -> PreparedCommit:
+    def _commit(
+        self, changes: Sequence[PathChange], message: str, *, on_head: bool
+    ) -> PreparedCommit:
         words = message or f"Land run {self.folder.name}"
         return prepared_commit(self.git, self.contents, changes, words, on_head=on_head)
 
