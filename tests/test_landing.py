@@ -165,6 +165,17 @@ def test_a_folder_that_the_user_still_uses_stays(writes: Callable[..., Writer]) 
     assert not (writer.project / "package/c.txt").exists()
 
 
+def test_a_folder_that_the_user_made_a_link_is_not_written_through(
+    writes: Callable[..., Writer], tmp_path: Path
+) -> None:
+    writer = writes("echo > package/new; echo > other")
+    (writer.project / "package").rename(tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", writer.project / "package")
+    before = tree(writer.project)
+    assert all(path.startswith("package") for path in conflicts(writer.end().land))
+    assert tree(writer.project) == before and not (tmp_path / "elsewhere/new").exists()
+
+
 def test_two_writers_on_one_file_both_land_and_each_can_be_undone(
     writes: Callable[..., Writer],
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from layer_door import KINDS, Writer, settle, tree
 from outrider.protocol.changes import Changes
+from outrider.protocol.errors import Refusal
 from outrider.workspaces.layers.audit import LayerAudit, read_ledger
 from outrider.workspaces.layers.landing import WriterRun
 from outrider.workspaces.layers.pending import leads_out
@@ -276,3 +277,27 @@ def test_an_audit_finds_its_folders_by_open_descriptors(project: Path) -> None:
     os.close(layer)
     assert kinds(writer) == {"a.txt": "modified", "b.txt": "deleted"}
     assert isinstance(writer.end(), WriterRun)
+
+
+def test_a_folder_that_became_a_link_has_nothing_in_it(writer: Writer) -> None:
+    writer.do("mv package/deep other; rm -r package; ln -s other package")
+    writer.end().land()
+    assert os.readlink(writer.project / "package") == "other"
+    assert set(tree(writer.project)) == {"a.txt", "b.txt", "other", "other/d.txt", "package"}
+    writer.end().undo()
+    assert (writer.project / "package/deep/d.txt").read_text() == LINES
+
+
+def test_a_mode_that_the_user_gives_a_folder_meanwhile_stays(writer: Writer) -> None:
+    writer.do("echo more >> package/c.txt")
+    (writer.project / "package").chmod(0o711)
+    writer.end().land()
+    assert (writer.project / "package").stat().st_mode & 0o777 == 0o711
+
+
+def test_a_repository_that_git_refuses_lands_nothing(writer: Writer) -> None:
+    subprocess.run(["git", "init", "-q", writer.project], check=True)
+    writer.do("echo > new")
+    (writer.project / ".git/config").write_text("[core]\nrepositoryformatversion = 99\n")
+    with pytest.raises(Refusal, match="git rev-parse failed"):
+        writer.end().land()

@@ -120,12 +120,20 @@ class LayerAudit:
             said: dict[str, Any] = {"call": call, "path": shown_name(path)}
             if path not in self._ledger.entries:
                 entry = self._entry(path)
-                if call is None and entry.uncertain and path not in self._seen:
-                    continue  # the user put it in a folder that the child had removed
+                if call is None and self._is_users(path, entry):
+                    continue
                 self._ledger.entries[path] = entry
                 yield {**said, "before": to_json(entry.before), "uncertain": entry.uncertain}
             elif call is not None:
                 yield said
+
+    def _is_users(self, path: str, entry: LedgerEntry) -> bool:
+        """Whether it is the user who made a difference: in a folder that the child has too."""
+        mark = self._seen.get(path)
+        if mark is None:
+            return entry.uncertain and not self._is_copy
+        is_folder = stat.S_ISDIR(mark[0])
+        return is_folder and entry.before is not None and entry.before.kind == "folder"
 
     def _entry(self, path: str) -> LedgerEntry:
         """Return what the user has at a path that was changed, and keep what may be merged."""

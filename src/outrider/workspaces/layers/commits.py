@@ -21,6 +21,8 @@ from outrider.workspaces.names import shown_name
 _STAGED = "you have staged changes in it: commit or unstage them first"
 _OPEN = "it has changes of yours that aren't committed, in the same lines"
 _NOTHING = "0 " + "0" * 40
+_ADD = ("update-index", "-z", "--add", "--remove", "--replace")
+_INDEX = (*_ADD, "--index-info")
 
 
 @frozen
@@ -34,12 +36,14 @@ class PreparedCommit:
     entries: bytes
     """Its paths as an index has them."""
 
-    def put_on_head(self) -> str:
+    def put_on_head(self) -> None:
         """Make it the newest commit, known to the index; the working tree stays as it is."""
-        self.git.output("update-ref", "-m", "outrider land", "HEAD", self.id, self.head)
-        info = ("update-index", "-z", "--add", "--remove", "--replace", "--index-info")
-        self.git.output(*info, stdin=self.entries)
-        return self.id
+        try:
+            self.git.output("update-ref", "-m", "outrider land", "HEAD", self.id, self.head)
+            self.git.output(*_INDEX, stdin=self.entries)
+        except Refusal as refusal:
+            message = f"Everything has landed, but isn't committed: {refusal.message}"
+            raise Refusal(refusal.code, message) from None
 
     def put_on_branch(self, name: str) -> str:
         """Put it on a new branch; raises `Refusal` where there is one of this name."""
@@ -120,20 +124,12 @@ class _Tree:
     def add(self, contents: Contents, versions: dict[str, Version | None]) -> None:
         """Put versions into the index, through the filters that the user has set up."""
         for name, version in versions.items():
-            path = self._folder / name
-            if not version or not contents.has(version):
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                contents.put(version, folder, path.name)
-            finally:
-                os.close(folder)
+            if version and contents.has(version):
+                contents.put_at(version, self._folder / name)
         # A folder's files are there under their own names.
         files = (name for name in versions if not (self._folder / name).is_dir())
         names = os.fsencode("\0".join(files))
-        how = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-        self._output("-c", "core.safecrlf=false", *how, stdin=names)
+        self._output("-c", "core.safecrlf=false", *_ADD, "--stdin", stdin=names)
 
     def entries(self, names: dict[str, PathChange]) -> dict[str, str]:
         """Return mode and object of the paths that the index has."""
@@ -156,6 +152,5 @@ class _Tree:
 
     def written(self, entries: bytes) -> str:
         """Return the tree of the index with these entries."""
-        how = ("update-index", "-z", "--add", "--remove", "--replace", "--index-info")
-        self._output(*how, stdin=entries)
+        self._output(*_INDEX, stdin=entries)
         return self._output("write-tree")

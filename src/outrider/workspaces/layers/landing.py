@@ -264,11 +264,7 @@ class WriterRun:
         elif step.new.kind == "folder":
             path.mkdir(step.new.mode)
         else:
-            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                self.contents.put(step.new, folder, path.name)
-            finally:
-                os.close(folder)
+            self.contents.put_at(step.new, path)
 
     def _perform(self, steps: Sequence[Step], then: Mapping[str, Any]) -> None:
         """Take steps in the user's folder, all or none, and record what is so then."""
@@ -322,7 +318,7 @@ class WriterRun:
     def _locked(self) -> Generator[None]:
         """Hold the user's folder and the run's record, as they are now."""
         with (
-            landing_lock(self.folder.parent, self.project, self._env) as lock,
+            _folder_lock(self.folder.parent, self.project, self._env) as (lock, _),
             open(self.folder / SESSION, "rb") as session,
         ):
             fcntl.flock(session, fcntl.LOCK_SH)  # nobody deletes it
@@ -335,38 +331,33 @@ class WriterRun:
                     os.ftruncate(lock, 0)
 
 
-def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> list[str]:
+def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> str | None:
     """Take back a landing that was interrupted in a folder; return the run's id, if there is one.
 
     One that is under way in another process is left alone.
     """
-    lock = runs / f"{LOCK}{_lock_name(project)}"
-    with suppress(FileNotFoundError, BlockingIOError), open(lock, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        run = os.fsdecode(file.read(8))
-        if run and landing_of(runs / run).get("operation"):
-            WriterRun(runs / run, env).take_back()
-            return [run]
-    return []
+    with suppress(BlockingIOError), _folder_lock(runs, project, env, fcntl.LOCK_NB) as (_, run):
+        return run
+    return None
 
 
 @contextmanager
-def landing_lock(runs: Path, project: Path, env: Mapping[str, str]) -> Generator[int]:
-    """Hold a user's folder, after taking back a landing that was interrupted in it."""
+def _folder_lock(
+    runs: Path, project: Path, env: Mapping[str, str], how: int = 0
+) -> Generator[tuple[int, str | None]]:
+    """Hold a user's folder, after taking back a landing that was interrupted in it; say which."""
+    name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(runs / f"{LOCK}{_lock_name(project)}", flags, 0o600)
+    lock = os.open(runs / f"{LOCK}{name}", flags, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX | how)
         run = os.fsdecode(os.pread(lock, 8, 0))
-        if run and landing_of(runs / run).get("operation"):
+        is_open = bool(run) and "operation" in landing_of(runs / run)
+        if is_open:
             WriterRun(runs / run, env).take_back()
-        yield lock
+        yield lock, run if is_open else None
     finally:
         os.close(lock)
-
-
-def _lock_name(project: Path) -> str:
-    return hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
 
 
 def is_in(path: str, folder: str) -> bool:

@@ -20,7 +20,7 @@ IGNORED = "ignored by git here: lands with --ignored"
 MAX_LINKS = 40
 _NEVER = {
     "setuid": "a setuid or setgid file", "device": "a device", "pipe": "a named pipe",
-    "socket": "a socket", "unreadable": "it can't be read", "out of reach": "it can't be reached",
+    "socket": "a socket", "unreadable": "it can't be read",
 }  # fmt: skip
 
 
