@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli_door import Door
-from layer_door import KINDS, Writer, settle, tree
+from layer_door import KINDS, Writer, tree
 from outrider.protocol.changes import LandingConflict
 from outrider.protocol.errors import Refusal
 from outrider.records.pruning import prune
@@ -266,7 +266,6 @@ def test_it_lands_wherever_the_folder_is(tmp_path: Path, place: str) -> None:
     if place == "submodule":
         git(top, "submodule", "add", "-q", str(top), "module")
     path = "module/sub/file" if place == "submodule" else "sub/file" if place == "plain" else "file"
-    settle()
     writer = Writer(tmp_path / "runs", folder).do(f"echo more >> {path}; echo > x.log; echo > new")
     landed = lands_and_is_undone(writer)
     assert landed[path][1] == LINES.encode() + b"more\n"

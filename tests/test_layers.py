@@ -128,7 +128,7 @@ def test_a_call_that_changes_nothing_reads_nothing_of_the_folder(
 def test_what_the_user_writes_while_the_child_runs_makes_the_base_uncertain(
     writer: Writer,
 ) -> None:
-    settle()
+    settle(writer.folder)
     (writer.project / "a.txt").write_text("mine\n")
     writer.do("echo child >> b.txt; echo child > a.txt")
     conflicts = {one.path: one.reason for one in changes(writer).conflicts}

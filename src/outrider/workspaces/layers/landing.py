@@ -220,9 +220,9 @@ class WriterRun:
     def undo(self) -> None:
         """Take what landed out of the user's folder; raises `LandingConflict` and `OSError`."""
         with self._locked():
-            if not self.landed:
+            if not (landed := self.landed):
                 raise self._refusal("has nothing to undo")
-            steps = self._steps([self.landed[path] for path in sorted(self.landed)])
+            steps = self._steps([landed[path] for path in sorted(landed)])
             self._keep(steps)
             state = "undone" if self.state == "landed" else "pending"
             self._perform(steps, {"state": state, "landed": {}})
