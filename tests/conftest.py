@@ -60,10 +60,10 @@ SLOW = (
     "activity", "adversity", "agent_names", "ask", "benchmarks", "catalogue", "chat",
     "cli_bad_calls", "cli_completion", "cli_doctor", "cli_listings", "cli_lsp", "cli_signals",
     "cli_terminal", "cli_web", "docs", "documents", "endings", "file_tools_bad_arguments",
-    "find_about", "find_newcomers", "fork_server", "hostile_masking", "isolation", "local_models",
-    "lsp_child", "lsp_faults", "lsp_servers", "mcp", "mcp_install", "pi", "pi_host", "recipes",
-    "report_back_verdicts", "surroundings", "tools_handed_over", "web_fetch", "wires_answers",
-    "wires_broken", "wires_captured", "wires_parts", "wires_statuses",
+    "find_about", "find_newcomers", "fork_server", "hostile_masking", "isolation", "landing_faults",
+    "local_models", "lsp_child", "lsp_faults", "lsp_servers", "mcp", "mcp_install", "pi",
+    "pi_host", "recipes", "report_back_verdicts", "surroundings", "tools_handed_over", "web_fetch",
+    "wires_answers", "wires_broken", "wires_captured", "wires_parts", "wires_statuses",
 )  # fmt: skip
 """What `--tier quick` leaves out: files whose tests start one command, host or server after the
 other, or try many examples. What is left runs in this process, but for three doors: the command

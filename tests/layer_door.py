@@ -7,25 +7,25 @@ import time
 from pathlib import Path
 
 from outrider.records.runs import RunRecorder
-from outrider.workspaces.layers.audit import FILE_CLOCK, LayerAudit, begin_ledger
+from outrider.workspaces.layers.audit import LayerAudit, begin_ledger
 from outrider.workspaces.layers.landing import WriterRun
 
 KINDS = ("overlay", "copy")
 END = {"type": "end", "at": 5, "outcome": "completed", "exitCode": 0}
 
 
-def settle() -> None:
-    """Let the clock of the file systems go on, so that what was written is of an earlier time."""
-    before = time.clock_gettime_ns(FILE_CLOCK)
-    while time.clock_gettime_ns(FILE_CLOCK) < before + 20_000_000:
-        time.sleep(0.001)
+def settle(folder: Path) -> None:
+    """Let the clock of the file system go on, so that what comes is later than what was."""
+    began = time.time_ns()
+    while folder.stat().st_ctime_ns <= began:
+        (folder / "clock").touch()
+        (folder / "clock").unlink()
 
 
 class Writer:
     """A run with a layer over a folder."""
 
     def __init__(self, runs: Path, project: Path, kind: str = "overlay") -> None:
-        settle()
         with RunRecorder.create(runs) as run:
             run.add_event({"type": "run", "startedAt": time.time(), "agent": "coder"})
             run.write_result({"details": {"results": [{"changes": {"state": "pending"}}]}}, END)

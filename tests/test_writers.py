@@ -328,7 +328,7 @@ def _outer_python() -> list[str]:
 
 async def test_a_real_change_is_checked_mended_landed_and_undone(world: Path, sdist: Path) -> None:
     shutil.copytree(sdist, world, dirs_exist_ok=True)
-    tests = f"{sys.executable} -m pytest -q -p no:cacheprovider test_six.py -k metaclass"
+    tests = f"{sys.executable} -B -m pytest -q -p no:cacheprovider test_six.py -k metaclass"
     assert _pass(tests, world)
     before = states(world)
     spoilt = {"oldText": "def add_metaclass(", "newText": "def with_added_metaclass("}

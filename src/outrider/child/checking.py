@@ -7,12 +7,14 @@ import time
 from outrider.child.emitter import Emit
 from outrider.processes.cell_start import Cells
 from outrider.processes.foreign_program import end_process
+from outrider.processes.threads import in_thread
 from outrider.protocol.data import frozen
 from outrider.protocol.envelope import build_meta, build_success_response
 from outrider.protocol.events import ToolResultEndEvent, ToolStartEvent
 from outrider.protocol.receipt import CommandRun, Effects
 from outrider.tools.bash import OutputBuffer
 from outrider.tools.context import ToolContext
+from outrider.workspaces.layers.audit import LayerAudit
 
 CHECK = "check"
 MAX_SHOWN = 8_000
@@ -46,10 +48,16 @@ class Checker:
     """Runs the check of a task in the child's folder, behind the walls of its commands."""
 
     def __init__(
-        self, command: str, attempts: int, context: ToolContext, emit: Emit, deadline: float
+        self,
+        command: str,
+        attempts: int,
+        context: ToolContext,
+        emit: Emit,
+        deadline: float,
+        audit: LayerAudit | None,
     ) -> None:
         self.command, self._left, self._context = command, attempts, context
-        self._emit, self._deadline = emit, deadline
+        self._emit, self._deadline, self._audit = emit, deadline, audit
         self.count, self.last = 0, CheckRun(None, "")
 
     @property
@@ -66,6 +74,8 @@ class Checker:
         arguments = {"command": self.command}
         self._emit(ToolStartEvent(name, CHECK, arguments, round(min(seconds, 86_400) * 1000)))
         self.last = await self._run(seconds)
+        if self._audit is not None:
+            await in_thread(self._audit.after_call)(name)
         data = {"exitCode": self.last.exit_code, "output": self.last.output}
         meta = build_meta(CHECK, time.monotonic() - begun)
         envelope = {**build_success_response(data), "meta": meta}

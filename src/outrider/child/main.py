@@ -154,7 +154,8 @@ async def run_task(
         turns.audit = around.audit
         check = None
         if brief.check:
-            check = Checker(brief.check, brief.check_attempts, executor.context, emit, deadline)
+            given = (executor.context, emit, deadline, around.audit)
+            check = Checker(brief.check, brief.check_attempts, *given)
         return await TaskExecutor(brief.run_id, turns, check, brief.layer_bytes).run()
 
 

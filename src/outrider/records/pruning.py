@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from outrider.records.runs import delete_run, run_folders
+from outrider.records.runs import delete_run, landing_of, layer_size, run_folders
 from outrider.settings.keys import RunsConfig
 
 PRUNE_EVERY_SECONDS = 3600
@@ -52,7 +52,8 @@ def _was_long_ago(mark: str) -> bool:
 def prune(runs: Path, keep: RunsConfig, own: Path | None = None) -> int:
     """Remove runs last written too long ago, then the oldest ones; return how many were removed.
 
-    `own` is the caller's run, which stays, as do all that are running.
+    `own` is the caller's run, which stays, as do all that are running. Changes that wait to be
+    landed are removed only for their age.
     """
     # No file is opened except those of runs to remove: there may be very many.
     found: list[tuple[float, int, Path]] = []
@@ -65,7 +66,8 @@ def prune(runs: Path, keep: RunsConfig, own: Path | None = None) -> int:
     for changed, size, folder in sorted(found, key=lambda one: (one[2] == own, one), reverse=True):
         total += size
         is_old = time.time() - changed > keep.keep_days * 86_400
-        if folder != own and (total > room or is_old) and delete_run(folder):
+        goes = is_old or (total > room and landing_of(folder).get("state") != "pending")
+        if folder != own and goes and delete_run(folder):
             removed += 1
         else:
             kept += size
@@ -78,4 +80,4 @@ def _changed_and_size(folder: Path) -> tuple[float, int]:
     with os.scandir(folder) as entries:
         states = [entry.stat(follow_symlinks=False) for entry in entries]
     times = (state.st_mtime for state in (os.stat(folder), *states))
-    return max(times), sum(state.st_size for state in states)
+    return max(times), sum(state.st_size for state in states) + layer_size(folder)

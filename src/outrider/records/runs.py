@@ -96,6 +96,7 @@ class RunRecorder:
         """Unlock the run, and remove what its tools spilled."""
         files = (self._session, self._reserved, self._output)
         self.size = sum(os.fstat(one).st_size for one in files if one is not None)
+        self.size += layer_size(self.folder)
         self._descriptors.close()
         with suppress(FileNotFoundError):
             try:
@@ -276,6 +277,18 @@ def landing_of(folder: Path) -> Json:
     with suppress(OSError):
         return _decoded((folder / LANDING).read_bytes())
     return {}
+
+
+def layer_size(folder: Path) -> int:
+    """Return how much room a run's layer takes; 0 where it has none."""
+    above = ((top, name) for top, _, names in os.walk(folder / LAYER) for name in names)
+    return sum(_room(os.path.join(*one)) for one in above)
+
+
+def _room(path: str) -> int:
+    with suppress(OSError):  # it may be just removed
+        return os.lstat(path).st_blocks * 512
+    return 0
 
 
 def delete_run(folder: Path) -> bool:

@@ -31,7 +31,7 @@ def writer_run(name: str) -> WriterRun:
         message = f"Run {found.id} is still running: wait for its end."
         raise Refusal(ErrorCode.INVALID_INPUT, message)
     run = WriterRun(found.folder, os.environ)
-    for interrupted in recover_landing(runs, run.project, os.environ):
+    if interrupted := recover_landing(runs, run.project, os.environ):
         output.say(f"took back what run {interrupted} was interrupted in; nothing of it is left.")
     return WriterRun(found.folder, os.environ)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from outrider.processes.reaping import libc
 from outrider.protocol.changes import LandingConflict, PathReason
-from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.protocol.envelope import ToolFault
 from outrider.workspaces.layers.merging import Step
 from outrider.workspaces.layers.versions import Contents, version_in
 from outrider.workspaces.names import shown_name
@@ -27,7 +27,7 @@ from outrider.workspaces.opening import open_listing, open_parent
 from outrider.workspaces.place import Place
 
 STAGE = ".outrider-landing-"
-MEANWHILE = "you changed it just now"
+MEANWHILE = "you changed it just now, or a folder that it is in"
 _EXCHANGE = 2
 _NO_REPLACE = 4 if sys.platform == "darwin" else 1
 _CALL = "renameatx_np" if sys.platform == "darwin" else "renameat2"
@@ -138,14 +138,11 @@ class Application:
         """Hold the folder open that a path is in; no link on the way is followed."""
         parts = tuple(path.split("/"))
         with ExitStack() as held:
+            place = Place(str(self.folder), parts, shown_name(path))
             try:
-                parent = held.enter_context(
-                    open_parent(Place(str(self.folder), parts, shown_name(path)))
-                )
+                parent = held.enter_context(open_parent(place))
             except ToolFault as fault:
-                if fault.code == int(ToolCode.NOT_FOUND):
-                    raise FileNotFoundError(errno.ENOENT, fault.message) from None
-                raise OSError(fault.message) from None
+                raise FileNotFoundError(errno.ENOENT, fault.message) from None
             yield parent, parts[-1]
 
     @contextmanager
@@ -178,7 +175,8 @@ def _rename(source: int, name: str, target: int, new_name: str, how: int) -> Non
     old, new = os.fsencode(name), os.fsencode(new_name)
     if getattr(libc(), _CALL)(source, old, target, new, how):
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), new_name)
+        cant = "the file system can't exchange two files in one step (RENAME_EXCHANGE)"
+        raise OSError(number, cant if number == errno.EINVAL else os.strerror(number), new_name)
 
 
 def sync(folder: Path) -> None:

@@ -6,7 +6,6 @@ all that it had done. What a call was killed over is added by the parent, with n
 
 import os
 import stat
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,8 +22,6 @@ from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.path_guard import guarded_part
 from outrider.workspaces.place import MAX_CONTENT_BYTES
 
-FILE_CLOCK = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
-"""The clock that file systems stamp with, which goes in steps (`CLOCK_REALTIME_COARSE`)."""
 LEDGER, FIRST, CONTENTS = "ledger.jsonl", "first.json", "contents"
 
 
@@ -50,7 +47,7 @@ class Ledger:
 def begin_ledger(layer: Path, folder: Path) -> None:
     """Make a layer's folder and begin its ledger; before the layer is mounted or copied."""
     layer.mkdir(mode=0o700, exist_ok=True)
-    begun = {"folder": shown_name(str(folder)), "started": time.clock_gettime_ns(FILE_CLOCK)}
+    begun = {"folder": shown_name(str(folder)), "started": time.time_ns()}
     _append(layer, [begun])
 
 
@@ -129,10 +126,20 @@ class LayerAudit:
             said: dict[str, Any] = {"call": call, "path": shown_name(path)}
             if path not in self._ledger.entries:
                 entry = self._entry(path)
+                if call is None and self._is_users(path, entry):
+                    continue
                 self._ledger.entries[path] = entry
                 yield {**said, "before": to_json(entry.before), "uncertain": entry.uncertain}
             elif call is not None:
                 yield said
+
+    def _is_users(self, path: str, entry: LedgerEntry) -> bool:
+        """Whether it is the user who made a difference: in a folder that the child has too."""
+        mark = self._seen.get(path)
+        if mark is None:
+            return entry.uncertain and not self._is_copy
+        is_folder = stat.S_ISDIR(mark[0])
+        return is_folder and entry.before is not None and entry.before.kind == "folder"
 
     def _entry(self, path: str) -> LedgerEntry:
         """Return what the user has at a path that was changed, and keep what may be merged."""
@@ -146,7 +153,7 @@ class LayerAudit:
         is_merged = is_file and os.path.isfile(self._top / path)
         before = (self._contents.keep if is_merged else version_at)(self._folder, path)
         # Of a file that is replaced the child may go on to see the old one.
-        is_late = status.st_ctime_ns >= self._ledger.started and not stat.S_ISDIR(status.st_mode)
+        is_late = status.st_ctime_ns > self._ledger.started and not stat.S_ISDIR(status.st_mode)
         return LedgerEntry(before, is_late)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.workspaces.layers.pending import Change, is_folder
+from outrider.workspaces.layers.pending import PathChange, is_folder
 from outrider.workspaces.layers.user_git import UserGit
 from outrider.workspaces.layers.versions import Contents, Version
 from outrider.workspaces.names import shown_name
@@ -21,6 +21,8 @@ from outrider.workspaces.names import shown_name
 _STAGED = "you have staged changes in it: commit or unstage them first"
 _OPEN = "it has changes of yours that aren't committed, in the same lines"
 _NOTHING = "0 " + "0" * 40
+_ADD = ("update-index", "-z", "--add", "--remove", "--replace")
+_INDEX = (*_ADD, "--index-info")
 
 
 @frozen
@@ -34,12 +36,14 @@ class PreparedCommit:
     entries: bytes
     """Its paths as an index has them."""
 
-    def put_on_head(self) -> str:
+    def put_on_head(self) -> None:
         """Make it the newest commit, known to the index; the working tree stays as it is."""
-        self.git.output("update-ref", "-m", "outrider land", "HEAD", self.id, self.head)
-        info = ("update-index", "-z", "--add", "--remove", "--replace", "--index-info")
-        self.git.output(*info, stdin=self.entries)
-        return self.id
+        try:
+            self.git.output("update-ref", "-m", "outrider land", "HEAD", self.id, self.head)
+            self.git.output(*_INDEX, stdin=self.entries)
+        except Refusal as refusal:
+            message = f"Everything has landed, but isn't committed: {refusal.message}"
+            raise Refusal(refusal.code, message) from None
 
     def put_on_branch(self, name: str) -> str:
         """Put it on a new branch; raises `Refusal` where there is one of this name."""
@@ -49,7 +53,7 @@ class PreparedCommit:
 
 
 def prepared_commit(
-    git: UserGit, contents: Contents, changes: Sequence[Change], message: str, *, on_head: bool
+    git: UserGit, contents: Contents, changes: Sequence[PathChange], message: str, *, on_head: bool
 ) -> PreparedCommit:
     """Return a commit of these changes; raises `LandingConflict` and `Refusal`."""
     if git.root is None:
@@ -64,8 +68,9 @@ def prepared_commit(
         trees[1].add(contents, {name: one.base for name, one in files.items()})
         trees[2].add(contents, {name: one.theirs for name, one in files.items()})
         were, bases, new = (tree.entries(files) for tree in trees)
+        new = {name: one for name, one in new.items() if not _goes(files[name])}
         for name, change in files.items():
-            if change.theirs is None or were.get(name) == bases.get(name):
+            if _goes(change) or were.get(name) == bases.get(name):
                 continue
             merged = trees[2].merge(*(one.get(name, "") for one in (were, bases, new)))
             if merged is None:
@@ -82,6 +87,10 @@ def prepared_commit(
     return PreparedCommit(git, made, head, entries)
 
 
+def _goes(change: PathChange) -> bool:
+    return change.theirs is None or change.theirs.kind == "folder"
+
+
 def _in_repository(git: UserGit, path: str) -> str:
     if git.repository_of(path) != str(git.root):
         message = f"{shown_name(path)} is in a repository of its own: commit it there"
@@ -89,7 +98,7 @@ def _in_repository(git: UserGit, path: str) -> str:
     return os.path.relpath(git.folder / path, str(git.root))
 
 
-def _staged(git: UserGit, head: str, files: dict[str, Change]) -> list[PathReason]:
+def _staged(git: UserGit, head: str, files: dict[str, PathChange]) -> list[PathReason]:
     """Return the paths that the user has staged."""
     how = ("diff-index", "--cached", "--name-only", "-z", head) if head else ("ls-files", "-z")
     names = set(git.output(*how, cwd=str(git.root)).split("\0"))
@@ -115,20 +124,14 @@ class _Tree:
     def add(self, contents: Contents, versions: dict[str, Version | None]) -> None:
         """Put versions into the index, through the filters that the user has set up."""
         for name, version in versions.items():
-            path = self._folder / name
-            if not version or not contents.has(version):
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                contents.put(version, folder, path.name)
-            finally:
-                os.close(folder)
-        names = os.fsencode("\0".join(versions))
-        how = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-        self._output("-c", "core.safecrlf=false", *how, stdin=names)
+            if version and contents.has(version):
+                contents.put_at(version, self._folder / name)
+        # A folder's files are there under their own names.
+        files = (name for name in versions if not (self._folder / name).is_dir())
+        names = os.fsencode("\0".join(files))
+        self._output("-c", "core.safecrlf=false", *_ADD, "--stdin", stdin=names)
 
-    def entries(self, names: dict[str, Change]) -> dict[str, str]:
+    def entries(self, names: dict[str, PathChange]) -> dict[str, str]:
         """Return mode and object of the paths that the index has."""
         listed = self._output("ls-files", "-s", "-z").split("\0")
         found = (line.partition("\t") for line in listed if line)
@@ -149,6 +152,5 @@ class _Tree:
 
     def written(self, entries: bytes) -> str:
         """Return the tree of the index with these entries."""
-        how = ("update-index", "-z", "--add", "--remove", "--replace", "--index-info")
-        self._output(*how, stdin=entries)
+        self._output(*_INDEX, stdin=entries)
         return self._output("write-tree")

@@ -25,7 +25,7 @@ from outrider.workspaces.layers.applying import MEANWHILE, Application, stage_fo
 from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, LedgerEntry, read_ledger
 from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
 from outrider.workspaces.layers.merging import Merger, Step
-from outrider.workspaces.layers.pending import Change, Pending, ancestors, pending_in
+from outrider.workspaces.layers.pending import PathChange, Pending, ancestors, pending_in
 from outrider.workspaces.layers.scanning import COPY, UPPER, top_of
 from outrider.workspaces.layers.user_git import UserGit
 from outrider.workspaces.layers.versions import Contents, Version, write_all
@@ -97,13 +97,13 @@ class WriterRun:
         return top_of(self.layer)
 
     @property
-    def landed(self) -> dict[str, Change]:
+    def landed(self) -> dict[str, PathChange]:
         """What landed, as the changes that would undo it."""
         found = as_object(self.record["landed"])
         read = ((unescaped(path), *map(_version, as_list(pair))) for path, pair in found.items())
-        return {path: Change(path, new, old) for path, old, new in read}
+        return {path: PathChange(path, new, old) for path, old, new in read}
 
-    def every_change(self) -> tuple[Change, ...]:
+    def every_change(self) -> tuple[PathChange, ...]:
         """Return what landed, as it did, and what is pending."""
         landed = [replace(one, base=one.theirs, theirs=one.base) for one in self.landed.values()]
         both = sorted((*landed, *self.pending().changes), key=lambda one: one.path)
@@ -131,7 +131,7 @@ class WriterRun:
         ]
         return Pending(left[0], left[1], found.withheld)
 
-    def _selected(self, only: Sequence[str], found: Sequence[Change]) -> tuple[Change, ...]:
+    def _selected(self, only: Sequence[str], found: Sequence[PathChange]) -> tuple[PathChange, ...]:
         """Return which of these are to land; raises `Refusal` where none is."""
         wanted = [one for one in found if not only or any(is_in(one.path, path) for path in only)]
         nothing = [path for path in only if not any(is_in(one.path, path) for one in found)]
@@ -147,7 +147,7 @@ class WriterRun:
         message = f"Run {self.folder.name} {problem}: it is {self.state}."
         return Refusal(ErrorCode.INVALID_INPUT, message)
 
-    def _steps(self, changes: Sequence[Change]) -> tuple[Step, ...]:
+    def _steps(self, changes: Sequence[PathChange]) -> tuple[Step, ...]:
         """Return what changes do to the user's folder; raises `LandingConflict`."""
         return Merger(self.project, self.top, self.contents, self.git).steps(changes)
 
@@ -159,7 +159,7 @@ class WriterRun:
             if step.new and not self.contents.has(step.new):
                 self.contents.keep(self.top, step.path)
 
-    def conflicts(self, changes: Sequence[Change]) -> tuple[PathReason, ...]:
+    def conflicts(self, changes: Sequence[PathChange]) -> tuple[PathReason, ...]:
         """Return what keeps changes from landing as things are."""
         try:
             self._steps(changes)
@@ -174,7 +174,7 @@ class WriterRun:
         ignored: bool = False,
         check: Check | None = None,
         commit: str | None = None,
-    ) -> tuple[Change, ...]:
+    ) -> tuple[PathChange, ...]:
         """Put what is pending into the user's folder, all or nothing; return what landed.
 
         Raises `LandingConflict`, `CheckFailed`, `OSError`, and `Refusal` where nothing is to land.
@@ -211,16 +211,18 @@ class WriterRun:
                 self.contents.keep(self.top, change.path)
             return self._commit(changes, "", on_head=False).put_on_branch(name)
 
-    def _commit(self, changes: Sequence[Change], message: str, *, on_head: bool) -> PreparedCommit:
+    def _commit(
+        self, changes: Sequence[PathChange], message: str, *, on_head: bool
+    ) -> PreparedCommit:
         words = message or f"Land run {self.folder.name}"
         return prepared_commit(self.git, self.contents, changes, words, on_head=on_head)
 
     def undo(self) -> None:
         """Take what landed out of the user's folder; raises `LandingConflict` and `OSError`."""
         with self._locked():
-            if not self.landed:
+            if not (landed := self.landed):
                 raise self._refusal("has nothing to undo")
-            steps = self._steps([self.landed[path] for path in sorted(self.landed)])
+            steps = self._steps([landed[path] for path in sorted(landed)])
             self._keep(steps)
             state = "undone" if self.state == "landed" else "pending"
             self._perform(steps, {"state": state, "landed": {}})
@@ -262,11 +264,7 @@ class WriterRun:
         elif step.new.kind == "folder":
             path.mkdir(step.new.mode)
         else:
-            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                self.contents.put(step.new, folder, path.name)
-            finally:
-                os.close(folder)
+            self.contents.put_at(step.new, path)
 
     def _perform(self, steps: Sequence[Step], then: Mapping[str, Any]) -> None:
         """Take steps in the user's folder, all or none, and record what is so then."""
@@ -286,8 +284,9 @@ class WriterRun:
             self.record = landing_of(self.folder)
             self.take_back()
             raise
-        work.clear()
-        self._save()
+        with suppress(OSError):  # it has landed: what is left over, the next command clears
+            work.clear()
+            self._save()
 
     def take_back(self) -> None:
         """Take back what the journal says was begun, or clear up after what was done."""
@@ -302,23 +301,24 @@ class WriterRun:
 
     def _save(self, operation: Mapping[str, Any] | None = None) -> None:
         """Write the record, with the journal of what is under way, in one step."""
-        self.record = {name: self.record[name] for name in ("state", "folder", "landed")}
-        self.record |= {"operation": operation} if operation else {}
+        record = {name: self.record[name] for name in ("state", "folder", "landed")}
+        record |= {"operation": operation} if operation else {}
         new = f"{self.folder}/{LANDING}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(new, flags, 0o600)
         try:
-            write_all(file, jsonl.encode(self.record))
+            write_all(file, jsonl.encode(record))
             os.fsync(file)
         finally:
             os.close(file)
         os.replace(new, self.folder / LANDING)
+        self.record = record
 
     @contextmanager
     def _locked(self) -> Generator[None]:
         """Hold the user's folder and the run's record, as they are now."""
         with (
-            landing_lock(self.folder.parent, self.project, self._env) as lock,
+            _folder_lock(self.folder.parent, self.project, self._env) as (lock, _),
             open(self.folder / SESSION, "rb") as session,
         ):
             fcntl.flock(session, fcntl.LOCK_SH)  # nobody deletes it
@@ -331,38 +331,33 @@ class WriterRun:
                     os.ftruncate(lock, 0)
 
 
-def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> list[str]:
+def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> str | None:
     """Take back a landing that was interrupted in a folder; return the run's id, if there is one.
 
     One that is under way in another process is left alone.
     """
-    lock = runs / f"{LOCK}{_lock_name(project)}"
-    with suppress(FileNotFoundError, BlockingIOError), open(lock, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        run = os.fsdecode(file.read(8))
-        if run and landing_of(runs / run).get("operation"):
-            WriterRun(runs / run, env).take_back()
-            return [run]
-    return []
+    with suppress(BlockingIOError), _folder_lock(runs, project, env, fcntl.LOCK_NB) as (_, run):
+        return run
+    return None
 
 
 @contextmanager
-def landing_lock(runs: Path, project: Path, env: Mapping[str, str]) -> Generator[int]:
-    """Hold a user's folder, after taking back a landing that was interrupted in it."""
+def _folder_lock(
+    runs: Path, project: Path, env: Mapping[str, str], how: int = 0
+) -> Generator[tuple[int, str | None]]:
+    """Hold a user's folder, after taking back a landing that was interrupted in it; say which."""
+    name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(runs / f"{LOCK}{_lock_name(project)}", flags, 0o600)
+    lock = os.open(runs / f"{LOCK}{name}", flags, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX | how)
         run = os.fsdecode(os.pread(lock, 8, 0))
-        if run and landing_of(runs / run).get("operation"):
+        is_open = bool(run) and "operation" in landing_of(runs / run)
+        if is_open:
             WriterRun(runs / run, env).take_back()
-        yield lock
+        yield lock, run if is_open else None
     finally:
         os.close(lock)
-
-
-def _lock_name(project: Path) -> str:
-    return hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
 
 
 def is_in(path: str, folder: str) -> bool:

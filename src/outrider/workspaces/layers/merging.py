@@ -7,7 +7,7 @@ from pathlib import Path
 
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import frozen
-from outrider.workspaces.layers.pending import Change
+from outrider.workspaces.layers.pending import PathChange
 from outrider.workspaces.layers.user_git import UserGit
 from outrider.workspaces.layers.versions import Contents, Version, version_at
 from outrider.workspaces.names import shown_name
@@ -34,7 +34,7 @@ class Merger:
     contents: Contents
     git: UserGit
 
-    def steps(self, changes: Iterable[Change]) -> tuple[Step, ...]:
+    def steps(self, changes: Iterable[PathChange]) -> tuple[Step, ...]:
         """Return what has to be done, in order; raises `LandingConflict` with every conflict."""
         steps, conflicts = dict[str, Step](), list[PathReason]()
         for change in changes:
@@ -65,7 +65,7 @@ class Merger:
                     reason = "it is no folder any more, and you have something in it"
                     yield PathReason(shown_name(step.path), reason)
 
-    def merged(self, change: Change, ours: Version | None) -> Version | str | None:
+    def merged(self, change: PathChange, ours: Version | None) -> Version | str | None:
         """Return what a path becomes, or why that can't be told."""
         base, theirs = change.base, change.theirs
         if ours == theirs or theirs == base:

@@ -20,12 +20,12 @@ IGNORED = "ignored by git here: lands with --ignored"
 MAX_LINKS = 40
 _NEVER = {
     "setuid": "a setuid or setgid file", "device": "a device", "pipe": "a named pipe",
-    "socket": "a socket", "unreadable": "it can't be read", "out of reach": "it can't be reached",
+    "socket": "a socket", "unreadable": "it can't be read",
 }  # fmt: skip
 
 
 @frozen
-class Change:
+class PathChange:
     """One path that a layer changes: what was there before, and what the child made of it."""
 
     path: str
@@ -39,19 +39,19 @@ class Change:
 class Pending:
     """What a layer changes: what can land, and the reason for each path that can't."""
 
-    changes: tuple[Change, ...]
-    ignored: tuple[Change, ...]
+    changes: tuple[PathChange, ...]
+    ignored: tuple[PathChange, ...]
     withheld: tuple[PathReason, ...]
 
 
 def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     """Return what the child left in its layer, judged by the user's rules."""
-    found: list[Change] = []
+    found: list[PathChange] = []
     withheld: dict[str, str] = {}
     outside = _linked_outside(top, ledger.entries)
     for path, entry in sorted(ledger.entries.items()):
         after = None if guarded_part(path.split("/")) else version_at(top, path)
-        change = Change(path, entry.before, after, entry.uncertain, tuple(entry.calls))
+        change = PathChange(path, entry.before, after, entry.uncertain, tuple(entry.calls))
         if reason := _never(change, top, ledger.folder, outside):
             withheld[path] = reason
         elif change.base != change.theirs:
@@ -69,7 +69,7 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     )
 
 
-def is_folder(change: Change) -> bool:
+def is_folder(change: PathChange) -> bool:
     """Whether nothing but a folder comes, goes or changes its mode."""
     return all(one is None or one.kind == "folder" for one in (change.base, change.theirs))
 
@@ -83,7 +83,7 @@ def ancestors(paths: Iterable[str]) -> set[str]:
     return found
 
 
-def _ignored(changes: list[Change], git: UserGit) -> dict[str, str]:
+def _ignored(changes: list[PathChange], git: UserGit) -> dict[str, str]:
     """Return the changes that the user's rules ignore, each with the folder that is ignored."""
     folders = ancestors(one.path for one in changes)
     folders |= {one.path for one in changes if is_folder(one)}
@@ -95,7 +95,7 @@ def _ignored(changes: list[Change], git: UserGit) -> dict[str, str]:
     return {path: next(one for one in way if one in ignored) for path, way in ways.items()}
 
 
-def _never(change: Change, top: Path, folder: str, outside: set[str]) -> str | None:
+def _never(change: PathChange, top: Path, folder: str, outside: set[str]) -> str | None:
     """Return why a path never lands, or None where it may."""
     path, theirs = change.path, change.theirs
     if what := guarded_part(path.split("/")):

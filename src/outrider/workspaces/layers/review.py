@@ -15,7 +15,7 @@ from outrider.protocol.changes import ChangedFile, Changes, Hunk
 from outrider.protocol.data import frozen
 from outrider.protocol.text import is_visible
 from outrider.workspaces.layers.landing import WriterRun
-from outrider.workspaces.layers.pending import Change, ancestors, is_folder
+from outrider.workspaces.layers.pending import PathChange, ancestors, is_folder
 from outrider.workspaces.layers.versions import Version
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.opening import READ
@@ -24,7 +24,7 @@ MAX_DRAWN_BYTES = 4 << 20
 MAX_EQUAL_PAIRS = 3_000_000
 """How many pairs of equal lines two files may have: comparing them takes longer with each."""
 _CONTEXT = 3
-_ODD_SHARE = 0.1
+_ODD_SHARE = 0.3
 _NO_END = "\\ No newline at end of file"
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r\f\x1b"})
 
@@ -39,7 +39,7 @@ class FileDiff:
     lines: tuple[str, ...]
 
 
-def reviewed(run: WriterRun, changes: Sequence[Change]) -> list[FileDiff]:
+def reviewed(run: WriterRun, changes: Sequence[PathChange]) -> list[FileDiff]:
     """Return the diff of each change; a folder is named only where nothing in it is."""
     implied = ancestors(one.path for one in changes)
     return [_reviewed(run, one) for one in changes if not (is_folder(one) and one.path in implied)]
@@ -59,7 +59,7 @@ def review(run: WriterRun) -> tuple[Changes, list[FileDiff]]:
     return changes, drawn
 
 
-def _reviewed(run: WriterRun, change: Change) -> FileDiff:
+def _reviewed(run: WriterRun, change: PathChange) -> FileDiff:
     sides, shown, hunks = (change.base, change.theirs), shown_name(change.path), list[Hunk]()
     contents = [_content(run, change.path, one) for one in sides]
     names = (shown if one else "/dev/null" for one in sides)

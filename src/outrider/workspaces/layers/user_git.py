@@ -84,7 +84,10 @@ class UserGit:
         names = {f"./{os.path.relpath(self.folder / path, root)}": path for path in paths}
         asked = b"\0".join(map(os.fsencode, names))
         done = self.run("check-ignore", "--stdin", "-z", cwd=root, stdin=asked)
-        if done.returncode > 1:  # a path that git can't judge: all others it can
+        if b"not a git repository" in done.stderr:
+            return set()
+        if done.returncode > 1:  # a path that git can't judge, unless it can judge none
+            self.output("rev-parse", "--git-dir", cwd=root)
             halves = (paths[: len(paths) // 2], paths[len(paths) // 2 :])
             return set[str]().union(*(self._ignored(root, h) for h in halves if len(paths) > 1))
         return {names[os.fsdecode(name)] for name in done.stdout.split(b"\0") if name}

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from outrider.protocol.data import frozen
-from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.protocol.envelope import ToolFault
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.opening import READ, open_parent
 from outrider.workspaces.place import Place
@@ -22,8 +22,7 @@ class Version:
     """A file, a link or a folder as it was; anything else is known by its kind alone."""
 
     kind: str
-    """`file`, `link`, `folder`; `setuid`, `device`, `pipe`, `socket`, `unreadable`, `out of reach`.
-    """
+    """`file`, `link`, `folder`; `setuid`, `device`, `pipe`, `socket`, `unreadable`."""
     mode: int = 0
     hash: str = ""
     size: int = 0
@@ -32,12 +31,10 @@ class Version:
 
 
 def version_at(root: str | Path, path: str) -> Version | None:
-    """Return what is at a path below a folder, None where there is nothing."""
-    try:
-        with open_parent(_place(root, path)) as parent:
-            return version_in(parent, path.rpartition("/")[2])
-    except ToolFault as fault:
-        return None if fault.code == int(ToolCode.NOT_FOUND) else Version("out of reach")
+    """Return what is at a path below a folder, None where there is nothing, as behind a link."""
+    with suppress(ToolFault), open_parent(_place(root, path)) as parent:
+        return version_in(parent, path.rpartition("/")[2])
+    return None
 
 
 def version_in(folder: int, name: str) -> Version | None:
@@ -139,6 +136,15 @@ class Contents:
                 os.fchmod(file.fileno(), version.mode)
         if version_in(folder, name) != version:
             raise OSError(f"{shown_name(name)} isn't what was kept")
+
+    def put_at(self, version: Version, path: Path) -> None:
+        """Make a file or a link in a folder of our own, and the folders above it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.put(version, folder, path.name)
+        finally:
+            os.close(folder)
 
 
 def _new(path: str):  # noqa: ANN202
