@@ -18,7 +18,8 @@ from outrider.settings.files import read_plain_file
 from outrider.settings.places import project_agent_folders, project_root, user_agent_folders
 
 CODER = "coder"
-BUILTIN_AGENTS = ("explorer", "researcher", "reviewer", "implementer", "tester", CODER)
+READERS = ("explorer", "researcher", "reviewer", "implementer", "tester")
+BUILTIN_AGENTS = (*READERS, CODER)
 MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 500
 _BUILTIN_FOLDER = Path(__file__).parent / "builtin"
