@@ -26,6 +26,8 @@ MAX_CHILD_MEGABYTES = 8
 MAX_BURST_CPU_MS = 28
 MAX_WALLS_MS = 5
 MAX_WALLS_MEGABYTES = 1
+MAX_LAYER_MS = 10
+MAX_LANDING_MS = 1_000
 BURST = 100
 MIN_KILLED = 5_000
 MAX_PARENT_CPU_RATIO = 8.6
@@ -207,6 +209,11 @@ def _walls(results: Json) -> list[JudgedAim]:
     grown = None if None in held else held[0] - held[1]
     entering = {who: median(results.get("walls", {}).get(who)) for who in ("user", "root")}
     slowest = max(filter(None, entering.values()), default=None)
+    layer, bare_walls = median(results.get("walls", {}).get("layer")), entering[_who(results)]
+    over = None if layer is None or bare_walls is None else layer - bare_walls
+    landing = results.get("landing", {})
+    land, copy = (median(landing.get(name)) for name in ("land", "copy"))
+    longer = None if land is None or copy is None else land - copy
     return [
         _at_most(
             f"walls add at most {MAX_WALLS_MS} ms to a one-turn task",
@@ -227,7 +234,24 @@ def _walls(results: Json) -> list[JudgedAim]:
             MAX_WALLS_MEGABYTES,
             f"{number(grown)} MB" if grown is not None else "",
         ),
+        _at_most(
+            f"a writer's layer over 10,000 files adds at most {MAX_LAYER_MS} ms",
+            over,
+            MAX_LAYER_MS,
+            f"{milliseconds(over)}",
+        ),
+        _at_most(
+            "landing 200 files takes at most a second longer than `cp -r`",
+            longer,
+            MAX_LANDING_MS,
+            f"{milliseconds(land)}, {milliseconds(copy)} for `cp -r`",
+        ),
     ]
+
+
+def _who(results: Json) -> str:
+    """Return as whom the layer was measured."""
+    return "root" if results.get("walls", {}).get("root") else "user"
 
 
 def _parent(results: Json) -> JudgedAim:

@@ -38,6 +38,7 @@ from benchmarks.cpu_account import CpuAccount
 from benchmarks.environments import outrider_python
 from benchmarks.figures import percentile, window
 from benchmarks.first_key import first_key_seconds
+from benchmarks.landing import landing_seconds
 from benchmarks.mcp import first_answers_seconds, idle_memory
 from benchmarks.processes import (
     MEGABYTE,
@@ -51,7 +52,7 @@ from benchmarks.setting import Json, Scale, Setting, json_of
 
 HISTORIES = (10, 50, 100, 200, 400)
 SETTLE_LIMIT_SECONDS = 10
-LOOP_ROUNDS = 5
+LOOP_ROUNDS = LANDINGS = 5
 WARMING_ROUNDS = 5
 PAUSE_SECONDS = 0.1
 """Between two tasks of different contestants, so that what the first leaves doing is done."""
@@ -111,11 +112,13 @@ def walls(setting: Setting) -> Json:
     missing: dict[str, None] = {}
     with setting.yardstick("benchmarks.walling") as (prisoner, _):
         for _turn in range(setting.scale.one_turn_rounds):
-            for who in ("root", "user") if os.geteuid() == 0 else ("user",):
+            for who in ("root", "user", "layer") if os.geteuid() == 0 else ("user", "layer"):
                 told = prisoner.ask(who, START_LIMIT_SECONDS)
                 _add(found, who, told["seconds"])
                 missing |= dict.fromkeys(told["missing"])
-    return {"walls": {**found, "missing": [*missing]}}
+    rounds = [landing_seconds() for _ in range(LANDINGS)]
+    landing = {name: [round(one[name] * 1000, 3) for one in rounds] for name in rounds[0]}
+    return {"walls": {**found, "missing": [*missing]}, "landing": landing}
 
 
 def at_once(setting: Setting) -> Json:

@@ -1,24 +1,28 @@
 """A process as warm as Outrider's that forks once for each line on stdin; the fork enters walls.
 
-A line says as whom: `root`, or `user` for an ordinary user. It answers with the seconds that
-entering took, and with what the kernel didn't grant.
+A line says as whom: `root`, `user` for an ordinary user, or `layer` for whoever this is, as a
+writer with a layer over a folder of many files. It answers with the seconds that entering took,
+and with what the kernel didn't grant.
 """
 
 import json
 import os
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 from outrider.child.fork_server import warm_up
 from outrider.models.wires import Wire
 from outrider.processes import walls
 from outrider.protocol.brief import Brief
-from outrider.workspaces.run_walls import walls_for
+from outrider.workspaces.run_walls import new_layer, walls_for
 
 USER_ID = 4242
+FILES = 10_000
 
 
-def entered(who: str) -> dict[str, object]:
+def entered(who: str, folder: str, place: str) -> dict[str, object]:
     """Return what entering walls in a fork took, in seconds, and what they lack."""
     reader, writer = os.pipe()
     if (pid := os.fork()) == 0:
@@ -26,10 +30,10 @@ def entered(who: str) -> dict[str, object]:
             os.setgroups([])
             os.setgid(USER_ID)
             os.setuid(USER_ID)
-        brief = Brief("aaaaaaaa", "explorer", "", "", "", os.getcwd(), isolation="readonly")
-        around = walls_for(brief, os.environ)
         start = time.monotonic()
-        missing = walls.enter(around)
+        about = {"isolation": "overlay", "layer": place} if who == "layer" else {}
+        brief = Brief("aaaaaaaa", "own", "", "", "", folder, **{"isolation": "readonly", **about})
+        missing = walls.enter(walls_for(brief, os.environ, layered=new_layer(brief)))
         told = {"seconds": time.monotonic() - start, "missing": missing}
         os.write(writer, json.dumps(told).encode())
         os._exit(0)
@@ -43,11 +47,18 @@ def entered(who: str) -> dict[str, object]:
 def main() -> None:
     """Warm up as the warm process does, then enter walls whenever asked to."""
     warm_up(Wire.LEAN)
-    os.chdir("/")
-    entered("root")
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        print(json.dumps(entered(line.strip())), flush=True)
+    with tempfile.TemporaryDirectory(dir=os.environ["BENCH_PROJECT"]) as place:
+        folder = Path(place, "folder")
+        for number in range(FILES):
+            (folder / str(number % 100)).mkdir(parents=True, exist_ok=True)
+            (folder / str(number % 100) / str(number)).touch()
+        for path in (place, *Path(place).parents):
+            os.chmod(path, os.stat(path).st_mode | 0o111) if os.stat(path).st_uid == 0 else None
+        entered("root", str(folder), "")
+        print(json.dumps({"files": FILES}), flush=True)
+        for number, line in enumerate(sys.stdin):
+            told = entered(line.strip(), str(folder), f"{place}/layer{number}")
+            print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

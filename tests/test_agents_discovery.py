@@ -9,6 +9,7 @@ import pytest
 
 from outrider.agents.discovery import (
     BUILTIN_AGENTS,
+    CODER,
     MAX_FILE_BYTES,
     MAX_FILES,
     builtin_agent,
@@ -21,6 +22,7 @@ TEMPLATES = {
     "researcher": ("Answer", "Sources"),
     "reviewer": ("Verdict", "Findings"),
     "implementer": ("Plan", "Steps", "Files", "Risks"),
+    CODER: ("Done", "Files", "Checked", "Open"),
     "tester": ("Strategy", "Cases", "Edge cases", "Coverage"),
 }
 
@@ -60,7 +62,7 @@ def test_builtin_agents_are_there_and_nothing_else(found):
 
 @pytest.mark.parametrize("agent", builtin_agents(), ids=lambda agent: agent.name)
 def test_builtin_agent_is_readonly_with_its_template_and_its_limits(agent):
-    assert agent.readonly and not agent.disabled
+    assert agent.readonly is (agent.name != CODER) and not agent.disabled
     assert agent.model is None and agent.output_schema is None
     for heading in TEMPLATES[agent.name]:
         assert f"\n## {heading}\n" in agent.system_prompt
@@ -73,7 +75,8 @@ def test_builtin_agents_declare_their_tools():
     web = ("web_search", "fetch_content", "get_search_content", "convert_content")
     declared = {agent.name: agent.tools for agent in builtin_agents()}
     changes = (*code, "git")
-    others = {"researcher": web, "reviewer": changes, "tester": changes}
+    writes = (*changes, "write", "edit", "bash")
+    others = {"researcher": web, "reviewer": changes, "tester": changes, CODER: writes}
     assert declared == {name: others.get(name, code) for name in BUILTIN_AGENTS}
 
 
