@@ -303,7 +303,8 @@ def test_repository_agent_that_nobody_was_asked_about_cannot_write(door):
 
 def test_repository_agent_of_a_trusted_project_writes_as_the_user_allows(door):
     door.write_agent("local", "tools: bash")
-    door.write_config({"subagents": {"allowWrite": True, "trustedProjects": [str(door.project)]}})
+    settings = {"allowWrite": True, "isolation": "none", "trustedProjects": [str(door.project)]}
+    door.write_config({"subagents": settings})
     with ScriptedModel([tool_call("bash", {"command": "touch made"}), answer("Ran.")]) as server:
         assert ask(door, server, agent="local").code == 0
     assert (door.project / "made").exists()

@@ -24,6 +24,8 @@ AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("network", False, "What its commands reach: `none` or `host`; a repository's not `host`."),
     ("runtime", False, "What runs it: `native` or `pi`. A repository's agent can't choose."),
 )
+CODER = "coder"
+"""The built-in agent that is there to change files, and runs only where that is allowed."""
 NATIVE, PI = RUNTIMES = ("native", "pi")
 DEFAULT_ROLE = (
     "You are a focused assistant. Do the delegated task and nothing else, and report what you "

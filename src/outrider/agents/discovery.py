@@ -9,7 +9,7 @@ from functools import cache
 from heapq import nsmallest
 from pathlib import Path
 
-from outrider.agents.definitions import AgentDefinition, Source, parse_definition
+from outrider.agents.definitions import CODER, AgentDefinition, Source, parse_definition
 from outrider.agents.frontmatter import Diagnostic, Notes
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import OutriderError
@@ -17,7 +17,6 @@ from outrider.protocol.text import one_line, printable
 from outrider.settings.files import read_plain_file
 from outrider.settings.places import project_agent_folders, project_root, user_agent_folders
 
-CODER = "coder"
 READERS = ("explorer", "researcher", "reviewer", "implementer", "tester")
 BUILTIN_AGENTS = (*READERS, CODER)
 MAX_FILE_BYTES = 256 * 1024

@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from pathlib import Path
 
-from outrider.agents.definitions import NATIVE, RUNTIMES, AgentDefinition, Source, normal_name
+from outrider.agents.definitions import (
+    CODER,
+    NATIVE,
+    RUNTIMES,
+    AgentDefinition,
+    Source,
+    normal_name,
+)
 from outrider.settings.keys import Config
 from outrider.settings.places import home, project_root
 
@@ -46,6 +53,10 @@ def may_run(
     own = definition.source is not Source.PROJECT
     if definition.runtime not in (RUNTIMES if own else (NATIVE,)):
         return Clearance.REFUSE, f"{name} can't use the runtime {definition.runtime[:60]!r}"
+    is_coder = name == CODER and definition.source is Source.BUILTIN
+    if is_coder and not settings.allow_write:
+        advice = "allow that for one run with --write, or always with subagents.allowWrite"
+        return Clearance.REFUSE, f"it changes files, which isn't allowed here; {advice}"
     if own:
         return Clearance.RUN, f"{name} is yours or built in"
     if settings.project_agent_policy == "allow":

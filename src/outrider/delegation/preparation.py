@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import AgentDefinition, Source, name_doubt, normal_name
-from outrider.agents.discovery import CODER, Discovery
+from outrider.agents.definitions import CODER, AgentDefinition, Source, name_doubt, normal_name
+from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Permit
 from outrider.delegation.confirmation import Confirm, ask_for_permit
 from outrider.delegation.depth import check_depth, current_depth
@@ -135,14 +135,10 @@ def assemble(
     problems: tuple[str, ...] = (),
 ) -> Prepared:
     """Return a delegation with the model that answers; raises `Refusal` where none can."""
-    is_coder = definition.name == CODER and definition.source is Source.BUILTIN
-    if is_coder and given.readonly:
-        message = f"The agent {CODER} changes files, which isn't allowed here."
-        advice = "Allow it for this run with --write, or always with subagents.allowWrite."
-        raise Refusal(ErrorCode.SUBAGENT_DISABLED, f"{message} {advice}")
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"Can't use the model from the {choice.reason}: {choice.problem}")
+    is_coder = definition.name == CODER and definition.source is Source.BUILTIN
     if is_coder and is_embedded(choice.model):
         message = f"The agent {CODER} needs a model that writes code, and the embedded one can't."
         raise invalid(f"{message} Set a provider's key, or name a model with --model.")
