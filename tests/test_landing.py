@@ -461,6 +461,7 @@ def test_the_commands_from_review_to_undo(tmp_path: Path) -> None:
     assert door.run("diff", "last", "--by-call").out.split("\n")[0] == "call1"
     told = door.run("diff", "last", "--json").json
     assert told["state"] == "pending" and "+three" in told["files"][1]["diff"]
+    assert "completed, not landed" in door.run("runs").out
     assert tree(door.project) == before
 
     (door.project / "new").write_text("mine\n")

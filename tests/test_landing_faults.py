@@ -29,7 +29,7 @@ def refuses(verb):
     assert tree(place) == full, "something was changed"
 
 
-place, state = Path(sys.argv[1]).absolute(), Path(sys.argv[2]).absolute()
+place, state = Path("disk").absolute(), Path("runs").absolute()
 (place / "kept").write_bytes(os.urandom(100_000))
 (place / "text").write_text("before\\n")
 writer = Writer(state, place, "copy")
@@ -48,6 +48,45 @@ assert tree(place) == before
 """
 
 
+IMAGE = """
+import os, sys
+from pathlib import Path
+from layer_door import Writer, tree
+place, state = Path("merged").absolute(), Path("runs").absolute()
+writer = Writer(state, place, "copy")
+writer.do("rm -r package; rm -r other; echo file > other; echo more >> text")
+before = tree(place)
+writer.end().land()
+assert set(tree(place)) == {"other", "text"}, tree(place)
+writer.end().undo()
+assert tree(place) == before
+(place / "text").write_text("mine\\n")
+writer.end().land(only=["package"])
+"""
+"""A folder that the lower layer of an overlay has can be removed and not moved."""
+
+
+def in_namespace(place: Path, mount: str, script: str) -> None:
+    (place / "script.py").write_text(script)
+    done = subprocess.run(
+        ["unshare", "-Urm", "sh", "-c", f"{mount} && exec {sys.executable} script.py"],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(SWEEP.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_folders_of_a_containers_image_go_and_come_back(tmp_path: Path) -> None:
+    for name in ("image/package/deep", "image/other", "upper", "work", "merged"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("package/deep/file", "other/file", "text"):
+        (tmp_path / "image" / name).write_text("before\n")
+    how = "lowerdir=image,upperdir=upper,workdir=work,userxattr"
+    in_namespace(tmp_path, f"mount -t overlay overlay -o {how} merged", IMAGE)
+
+
 @pytest.mark.parametrize("verb", ["land", "undo"])
 @pytest.mark.parametrize("fault", ["kill", "kill_recovery", "full", "save"])
 def test_the_folder_has_all_of_it_or_nothing(tmp_path: Path, verb: str, fault: str) -> None:
@@ -60,16 +99,7 @@ def test_the_folder_has_all_of_it_or_nothing(tmp_path: Path, verb: str, fault: s
 
 def test_a_disk_that_is_really_full_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
-    (tmp_path / "full.py").write_text(FULL)
-    mount = f"mount -t tmpfs -o size=500k tmpfs disk && exec {sys.executable} full.py disk runs"
-    done = subprocess.run(
-        ["unshare", "-Urm", "sh", "-c", mount],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SWEEP.parent)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    in_namespace(tmp_path, "mount -t tmpfs -o size=500k tmpfs disk", FULL)
 
 
 def test_two_landings_on_one_folder_wait_for_each_other(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 import time
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from outrider.records.runs import RecordedRun, delete_run, find_run, recorded_ru
 from outrider.settings.places import project_name, runs_folder
 from outrider.settings.quantities import SettingError, milliseconds
 from outrider.surfaces.parser import argument, bad_call, flag, number
-from outrider.surfaces.table import Column, Report, Table
+from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import count, duration, local_time
 
 EXAMPLES = """\
@@ -108,10 +108,18 @@ def _tokens(usage: dict[str, int]) -> str:
     return f"{usage.get('input', 0) + usage.get('output', 0):,}"
 
 
+def _states(run: Row) -> Iterator[str]:
+    yield run["state"]
+    if "recordProblem" in run:
+        yield "record incomplete"
+    if run.get("changes", "none") != "none":
+        yield "not landed" if run["changes"] == "pending" else run["changes"]
+
+
 COLUMNS = (
     Column("run", "runId", "cyan"),
     Column("started", "startedAt", "dim", lambda iso: local_time(iso)[:-3]),
-    Column("state", lambda run: run["state"] + ", record incomplete" * ("recordProblem" in run)),
+    Column("state", lambda run: ", ".join(_states(run))),
     Column("agent"),
     Column("project", form=lambda path: str(path).rpartition("/")[2], optional=True),
     Column("took", "durationMs", form=duration, optional=True),

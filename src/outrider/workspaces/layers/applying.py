@@ -19,7 +19,7 @@ from pathlib import Path
 
 from outrider.processes.reaping import libc
 from outrider.protocol.changes import LandingConflict, PathReason
-from outrider.protocol.envelope import ToolFault
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.layers.merging import Step
 from outrider.workspaces.layers.versions import Contents, version_in
 from outrider.workspaces.names import shown_name
@@ -67,7 +67,7 @@ class Application:
                         os.mkdir(name, 0o700, dir_fd=parent)
                     os.chmod(name, step.new.mode, dir_fd=parent)
                 elif step.new is None:
-                    _rename(parent, name, stage, slot, _NO_REPLACE)
+                    _move_out(parent, name, stage, slot)
                 else:
                     how = _EXCHANGE if step.old else _NO_REPLACE
                     _rename(stage, slot, parent, name, how)
@@ -78,8 +78,9 @@ class Application:
     def _verify(self, number: int, step: Step) -> None:
         """Raise where what a step moved out isn't what it was meant to replace."""
         with self._stage(number) as stage:
-            is_same = version_in(stage, str(number)) == step.old
-            if is_same and step.old and step.old.kind == "folder":
+            out, is_folder = version_in(stage, str(number)), step.old and step.old.kind == "folder"
+            is_same = out == step.old or bool(is_folder and out is None)
+            if out and is_same and is_folder:
                 inside = self._parent(f"{self._stages[number]}/{number}/any")
                 with inside as (folder, _), open_listing(folder) as listing:
                     is_same = not os.listdir(listing)
@@ -89,9 +90,16 @@ class Application:
     def take_back(self) -> None:
         """Undo the steps that were taken, and keep whatever somebody else has written since."""
         for number in reversed(range(len(self.steps))):
-            # Where there is something now, somebody else has put it there.
-            with suppress(FileNotFoundError, FileExistsError), self._place(number) as place:
-                self._take_back(self.steps[number], *place)
+            step = self.steps[number]
+            try:
+                # Where there is something now, somebody else has put it there.
+                with suppress(FileNotFoundError, FileExistsError), self._place(number) as place:
+                    self._take_back(step, *place)
+            except PermissionError:  # a link on the way, say: only bad if the step was taken
+                with self._stage(number) as stage:
+                    out = version_in(stage, str(number))
+                if out != step.new and not (step.new and step.new.kind == "folder"):
+                    raise
 
     def _take_back(self, step: Step, parent: int, name: str, stage: int, slot: str) -> None:
         here, out = version_in(parent, name), version_in(stage, slot)
@@ -101,6 +109,8 @@ class Application:
                     os.rmdir(name, dir_fd=parent)
             elif here == step.new:
                 os.chmod(name, step.old.mode, dir_fd=parent)
+        elif here is out is step.new is None and step.old and step.old.kind == "folder":
+            os.mkdir(name, step.old.mode, dir_fd=parent)
         elif here is None and out not in (None, step.new) and not (step.old and step.new):
             _rename(stage, slot, parent, name, _NO_REPLACE)
         elif step.old is None and out is None and here == step.new:
@@ -142,7 +152,9 @@ class Application:
             try:
                 parent = held.enter_context(open_parent(place))
             except ToolFault as fault:
-                raise FileNotFoundError(errno.ENOENT, fault.message) from None
+                is_missing = fault.code == int(ToolCode.NOT_FOUND)
+                number = errno.ENOENT if is_missing else errno.EACCES
+                raise OSError(number, fault.message) from None
             yield parent, parts[-1]
 
     @contextmanager
@@ -150,7 +162,7 @@ class Application:
         """Tell of what somebody else did meanwhile as of a conflict."""
         try:
             yield
-        except (FileExistsError, FileNotFoundError, NotADirectoryError):
+        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError):
             raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),)) from None
 
 
@@ -168,6 +180,16 @@ def stage_for(folder: Path, path: str, name: str) -> str:
         if status.st_dev != device:
             device, found = status.st_dev, way
     return f"{found}{STAGE}{name}"
+
+
+def _move_out(parent: int, name: str, stage: int, slot: str) -> None:
+    """Move a name into the stage; a folder of a container's image can only be removed."""
+    try:
+        _rename(parent, name, stage, slot, _NO_REPLACE)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        os.rmdir(name, dir_fd=parent)
 
 
 def _rename(source: int, name: str, target: int, new_name: str, how: int) -> None:
