@@ -75,7 +75,7 @@ class RunRecorder:
             except FileNotFoundError:  # the first run of this user
                 runs.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError:
-                _remove(folder)
+                remove_folder(folder)
                 raise
 
     @classmethod
@@ -102,7 +102,7 @@ class RunRecorder:
             try:
                 os.rmdir(self.spill)  # most runs leave nothing in it
             except OSError:
-                _remove(self.spill)
+                remove_folder(self.spill)
 
     @property
     def problem(self) -> str | None:
@@ -300,13 +300,20 @@ def delete_run(folder: Path) -> bool:
             session = held.enter_context(open(folder / SESSION, "rb"))
             if not _lock(session, fcntl.LOCK_EX):
                 return False
-        _remove(folder)
+        remove_folder(folder)
     return not folder.exists()
 
 
-def _remove(folder: str | Path) -> None:
+def remove_folder(folder: str | Path) -> None:
+    """Remove a folder with all that is in it, as far as that can be done."""
     from shutil import rmtree  # late: it takes 4 ms
 
+    # An overlay leaves a folder that nobody may enter, and a child may make such.
+    for above, names, _ in os.walk(folder):
+        for path in (os.path.join(above, name) for name in names):
+            with suppress(OSError):
+                if os.lstat(path).st_mode & 0o700 != 0o700 and not os.path.islink(path):
+                    os.chmod(path, 0o700)
     rmtree(folder, ignore_errors=True)
 
 
