@@ -24,7 +24,7 @@ from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolFault
 from outrider.protocol.errors import Refusal
 from outrider.protocol.tool_catalogue import CATALOGUE
-from outrider.records.runs import landing_of, left_over, run_folders
+from outrider.records.runs import left_over
 from outrider.runtimes.pi.choices import INSTALL
 from outrider.settings import places
 from outrider.settings.files import load_settings
@@ -32,6 +32,7 @@ from outrider.settings.layers import Settings, effective
 from outrider.surfaces import mcp_hosts
 from outrider.surfaces.parser import CWD, flag
 from outrider.surfaces.reports import modules
+from outrider.surfaces.reports.runs import landings
 from outrider.surfaces.table import Column, Report, Row, Table
 from outrider.surfaces.text import as_text, count, duration, withheld_from
 from outrider.surfaces.tool_calls import search_once
@@ -130,7 +131,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
     yield "system", "processes left over", partial(_left_over, project, runs)
-    yield "system", "landings", partial(_landings, runs)
+    yield "system", "landings", partial(landings, runs)
     yield "system", "child", _child
 
 
@@ -250,17 +251,6 @@ def _left_over(project: Project, runs: Path) -> Findings:
     for pid, run in left_over(runs):
         command = project.masker.text(command_line(pid))
         yield "warn", f"process {pid} of run {run}: {command}; end it with: kill {pid}"
-
-
-def _landings(runs: Path) -> Findings:
-    """Tell of changes that wait to be landed, and of landings that were interrupted."""
-    for folder in run_folders(runs):
-        landing = landing_of(folder)
-        if "operation" in landing:
-            take_back = f"take it back with: outrider diff {folder.name}"
-            yield "warn", f"run {folder.name} was interrupted in {landing['folder']}: {take_back}"
-        elif landing.get("state") == "pending":
-            yield "ok", f"run {folder.name} waits for: outrider land {folder.name}"
 
 
 def _child() -> Findings:

@@ -9,7 +9,14 @@ from datetime import datetime
 from pathlib import Path
 
 from outrider.protocol.outcomes import Outcome
-from outrider.records.runs import RecordedRun, delete_run, find_run, recorded_runs
+from outrider.records.runs import (
+    RecordedRun,
+    delete_run,
+    find_run,
+    landing_of,
+    recorded_runs,
+    run_folders,
+)
 from outrider.settings.places import project_name, runs_folder
 from outrider.settings.quantities import SettingError, milliseconds
 from outrider.surfaces.parser import argument, bad_call, flag, number
@@ -106,6 +113,17 @@ def _delete(runs: Sequence[RecordedRun], arguments: Namespace) -> tuple[list[Rec
 
 def _tokens(usage: dict[str, int]) -> str:
     return f"{usage.get('input', 0) + usage.get('output', 0):,}"
+
+
+def landings(runs: Path) -> Iterator[tuple[str, str]]:
+    """Yield, for `doctor`, changes that wait to be landed and landings that were interrupted."""
+    for folder in run_folders(runs):
+        landing = landing_of(folder)
+        if "operation" in landing:
+            take_back = f"take it back with: outrider diff {folder.name}"
+            yield "warn", f"run {folder.name} was interrupted in {landing['folder']}: {take_back}"
+        elif landing.get("state") == "pending":
+            yield "ok", f"run {folder.name} waits for: outrider land {folder.name}"
 
 
 def _states(run: Row) -> Iterator[str]:
