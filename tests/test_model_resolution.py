@@ -188,6 +188,32 @@ def test_short_names_in_agent_files_count_only_where_their_key_is():
     assert choose({"ANTHROPIC_API_KEY": "k"}, agent="haiku").model == ALIASES["haiku"]
 
 
+OTHER_SPELLINGS = {
+    "openai/gpt-5": "openai:gpt-5",
+    "anthropic/claude-opus-5-5:high": "anthropic:claude-opus-5-5",
+    "openrouter/anthropic/claude-opus-5-5": "openrouter:anthropic/claude-opus-5-5",
+    "gpt-5": "openai:gpt-5",
+    "claude-sonnet-4-5-20250929": "anthropic:claude-sonnet-4-5-20250929",
+    "o3": "openai:o3",
+}
+
+
+@pytest.mark.parametrize("written", OTHER_SPELLINGS)
+def test_an_agent_file_may_spell_a_model_as_other_hosts_do(written: str):
+    env = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"), "k")
+    choice = choose(env, agent=written)
+    assert (choice.model, choice.reason) == (OTHER_SPELLINGS[written], "agent file")
+    assert choice.problem is None and choice.warnings == ()
+    instead = choose({}, agent=written)
+    assert instead.model == "embedded" and instead.dropped == written
+    assert repr(written) in instead.warnings[0] and "needs a key" in instead.warnings[0]
+
+
+@pytest.mark.parametrize("written", ["nonsense", "nobody/model", "opnai:gpt-5"])
+def test_a_model_in_an_agent_file_that_means_nothing_is_refused(written: str):
+    assert choose({"OPENAI_API_KEY": "k"}, agent=written).problem
+
+
 def test_embedded_can_be_asked_for_by_name():
     choice = choose({"OPENAI_API_KEY": "k"}, flag="embedded")
     assert is_embedded(choice.model) and choice.problem is None
