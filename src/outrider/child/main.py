@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,6 +42,7 @@ from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools, load_tools
 from outrider.tools.lsp.session import LspSession
+from outrider.tools.registry import Tool
 from outrider.tools.web.session import WebSession, take_search_keys
 
 
@@ -192,4 +194,18 @@ def tool_executor(
     )
     given = [available[name] for name in brief.tools if name in available]
     given += parent.tools() if parent else []
-    return ToolExecutor(given, context, not_given=available.keys() - wanted)
+    executor = ToolExecutor(given, context, not_given=available.keys() - wanted)
+    executor.tools = tuple(_with_actions(one, brief.lsp_actions) for one in given)
+    return executor
+
+
+def _with_actions(tool: Tool, actions: tuple[str, ...]) -> Tool:
+    """Return a tool as it is offered: `lsp` with the allowed actions alone, and any other whole.
+
+    The executor keeps all of them, so that a call of one that isn't allowed is told why.
+    """
+    if tool.name != "lsp":
+        return tool
+    properties = {**tool.parameters["properties"]}
+    properties["action"] = {**properties["action"], "enum": list(actions)}
+    return replace(tool, parameters={**tool.parameters, "properties": properties})
