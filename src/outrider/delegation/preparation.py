@@ -119,7 +119,10 @@ def assemble(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"Can't use the model from the {choice.reason}: {choice.problem}")
-    doubts = filter(None, (name_doubt(definition.name), _record_doubt(project.env)))
+    told = (name_doubt(definition.name), _record_doubt(project.env))
+    notes = project.discovery.diagnostics
+    doubts = [*filter(None, told)]
+    doubts += [str(one) for one in notes if one.concerns_run and one.path == definition.path]
     warnings = (*project.settings.warnings, *problems, *doubts, *choice.warnings)
     return Prepared(
         request=request,
