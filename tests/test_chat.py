@@ -267,6 +267,11 @@ def test_toolkit_shows_each_report_in_a_panel_that_can_be_searched(door):
             screen.see_now(rf"^ ?{name} · / search · n next · q close")
             screen.type("q")
             screen.see_now(PROMPT)
+        screen.enter("/toolkit")
+        screen.see_now(r"Toolkit · / search")
+        screen.see_now(r"(?m)^doctor +")
+        screen.type("q")
+        screen.see_now(PROMPT)
         screen.resize(80, 12)
         screen.enter("/toolkit config")
         first, last = r"(?m)^model +null", r"(?m)^mcp\.resultBytes "

@@ -36,6 +36,7 @@ CALLS = {
         INVALID,
     ),
     "no shell": (("completion",), "completion needs SHELL", INVALID),
+    "empty agent": (("run", "", "x"), "agent is empty. Name one", INVALID),
     "empty task": (("run", "explorer", "  "), "task is empty", INVALID),
     "no run": (("show",), "show needs RUN", INVALID),
     "unknown option": (("run", "explorer", "x", "--modle", "y"), "did you mean --model?", INVALID),

@@ -89,6 +89,8 @@ class Chat:
                 from outrider.surfaces.transcript import run_lines
 
                 await _show(f"Run {run}", run_lines(run))
+            case ["/toolkit"] if self._has_toolkit:
+                await _show("Toolkit", _report("help", [], self._folder))
             case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:
                 making = asyncio.ensure_future(in_thread(_report)(name, words, self._folder))
                 loop.add_signal_handler(signal.SIGINT, making.cancel)
