@@ -40,10 +40,11 @@ def load_settings(
 
 
 def _file_layer(origin: Origin, path: Path) -> Layer:
-    return Layer(origin, f"{origin} {path}", dict(flatten(_read_object(path))))
+    return Layer(origin, f"{origin} {path}", dict(flatten(read_object(path))))
 
 
-def _read_object(path: Path) -> Mapping[str, object]:
+def read_object(path: Path) -> Mapping[str, object]:
+    """Return what is in a configuration file, nothing where there is none; raises `Refusal`."""
     try:
         raw = read_plain_file(path, MAX_BYTES + 1)
         data: object = json.loads(raw) if len(raw) <= MAX_BYTES else None
