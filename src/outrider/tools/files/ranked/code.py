@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from keyword import kwlist
 from pathlib import Path
 
 _KINDS = {
@@ -28,6 +29,7 @@ _KINDS = {
 _LISTS = Path(__file__).with_name("vocabulary.txt").read_text("utf-8")
 *VOCABULARY, _endings, _defining = re.split(r"^# .*\n", _LISTS, flags=re.MULTILINE)[1:]
 _SOURCE, DEFINING = frozenset(_endings.split()), tuple(_defining.split())
+KEYWORDS = frozenset([*kwlist, *DEFINING, "const", "let", "var", "new", "export", "public", "pub"])
 # A template is what is made of it, and a backup what it was.
 _WRAPPED = re.compile(r"(\.(in|j2|jinja2?|tmpl|tpl|orig|bak)|~)+$")
 _GENERATED = re.compile(r"\b(code|automatically) generated\b|@generated|\bdo not edit\b", re.I)
