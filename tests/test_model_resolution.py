@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from outrider.child.retry import MAX_DELAY_MS, TRANSIENT, RetryPolicy
+from outrider.models import failures
 from outrider.models.failures import ModelUnavailable, RequestFailed, ending_of
 from outrider.models.known_providers import ALIASES, PROVIDERS
 from outrider.models.local_servers import ServerKind, first_model, probe_local_servers
@@ -291,14 +292,14 @@ def test_a_model_that_cannot_be_built_says_what_to_do(monkeypatch: pytest.Monkey
         assert "test model" not in str(caught.value)
 
 
-def test_prices_are_known_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch):
-    from outrider.models.building import build_model
+def test_prices_are_known_before_anything_is_asked():
     from outrider.models.cost import has_price
 
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    assert has_price(build_model("openai-chat:gpt-5"))
-    assert has_price(build_model("embedded"))
-    assert not has_price(build_model("openai-chat:something-of-mine"))
+    for model in ("openai-chat:gpt-5", "openai:gpt-5", "embedded"):
+        assert has_price(model, {})
+    assert has_price("openai-chat:gpt-5", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    assert not has_price("openai-chat:something-of-mine", {})
+    assert not has_price("ollama:qwen3", {})
 
 
 async def test_the_price_list_is_loaded_while_the_model_is_waited_for(monkeypatch):
@@ -566,7 +567,10 @@ async def test_a_refused_connection_is_a_connection_failure(monkeypatch):
         pass
     failure = await failure_of(monkeypatch, port)
     assert failure is not None and failure.kind is FailureKind.CONNECTION
-    assert f"http://127.0.0.1:{port}/v1: Connection refused" in failure.message
+    assert f"(http://127.0.0.1:{port}/v1): Connection refused. Check that" in failure.message
+    for address, advice in {"http://127.0.0.1:1/v1": "server", "https://u:pw@x": "net"}.items():
+        told = failures.failure_of(FailureKind.CONNECTION, detail="Gone.", base_url=address).message
+        assert "Gone. Check" in told and advice in told and "pw" not in told
 
 
 def test_words_in_an_error_decide_nothing():

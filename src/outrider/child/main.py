@@ -26,7 +26,7 @@ from outrider.child.task import TaskExecutor
 from outrider.child.turn import TurnExecutor
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.building import build_model
-from outrider.models.cost import has_price, load_prices_soon
+from outrider.models.cost import load_prices_soon
 from outrider.models.failures import ModelUnavailable
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.messages import ChatModel
@@ -123,10 +123,6 @@ async def run_task(
     cells: Cells | None = None,
 ) -> TaskFinishEvent:
     """Do the task of a brief with a model, and return how it ended."""
-    if brief.budget.max_cost is not None and not has_price(model):
-        error = f"The price of {brief.model} is unknown"
-        error += ", so subagents.budget.maxCost can't be enforced. Set maxTokens instead."
-        return TaskFinishEvent(brief.run_id, error=error)
     schema = brief.output_schema
     report_back = None if schema is None else ReportBackTool.for_schema(schema)
     attempts = brief.report_back_attempts

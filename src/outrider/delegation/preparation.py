@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import AgentDefinition, name_doubt, normal_name
+from outrider.agents.definitions import NATIVE, AgentDefinition, name_doubt, normal_name
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Permit
 from outrider.delegation.confirmation import Confirm, ask_for_permit
@@ -119,6 +119,8 @@ def assemble(
     choice = project.choice(definition, request.model)
     if choice.problem:
         raise invalid(f"Can't use the model from the {choice.reason}: {choice.problem}")
+    if project.config.subagents.budget.max_cost is not None and definition.runtime == NATIVE:
+        _check_price(choice, project)
     told = (name_doubt(definition.name), _record_doubt(project.env))
     notes = project.discovery.diagnostics
     doubts = [*filter(None, told)]
@@ -135,6 +137,16 @@ def assemble(
         shown_cwd=project.masker.text(str(project.folder)),
         warnings=(*warnings, *runtime_kind(definition.runtime).warnings),
     )
+
+
+def _check_price(choice: ModelChoice, project: Project) -> None:
+    from outrider.models.cost import has_price
+
+    if not has_price(choice.model, choice.environment(project.env)):
+        limit = project.settings.named("subagents.budget.maxCost")
+        advice = "Limit subagents.budget.maxTokens instead."
+        why = f"The price of {choice.shown} is unknown, so {limit} can't be enforced."
+        raise invalid(f"{why} {advice}")
 
 
 def find_agent(name: str, discovery: Discovery) -> AgentDefinition:

@@ -1,11 +1,10 @@
 """The settings of devkit-pi, which Outrider's grew from, under the names that they have here."""
 
+import re
 from collections.abc import Iterator, Mapping
-from functools import reduce
 from pathlib import Path
 from typing import Any, cast
 
-from outrider.protocol.data import member
 from outrider.settings import places
 
 RENAMED = {
@@ -20,12 +19,11 @@ RENAMED = {
 }
 """Its keys that have another name here."""
 RENAMED_VALUES = {"ddgs": "duckduckgo"}
-_WEB = (
-    "brave", "tavily", "serper", "openserp", "searxng", "cache", "concurrency", "connectionPool",
-    "maxResults", "maxContentChars", "maxStoredResults", "maxStoredContentChars", "debug",
-    "enableJinaFallback", "jinaTimeoutMs", "jinaTriggers",
-)  # fmt: skip
-_GONE = (*(f"web.{name}" for name in _WEB), "convertContent", "lsp.hook", "guards")
+_GONE = re.compile(
+    r"(web\.(brave|tavily|serper|openserp|searxng|cache|concurrency|connectionPool|debug|\w*jina\w*|"
+    r"max(Results|Content\w+|Stored\w+))|convertContent|lsp\.hook|guards)\b",
+    re.IGNORECASE,
+)
 """Its keys that have no counterpart: a provider, for example, only needs its key here."""
 _NO_PROVIDER = "openserp"
 
@@ -40,8 +38,7 @@ def advice_on_key(key: str) -> str | None:
     under = [new for old, new in RENAMED.items() if f"{old}.".startswith(f"{key}.")]
     if under:
         return f"it is called {' and '.join(under)} here"
-    known = any(f"{key}.".startswith(f"{old}.") for old in _GONE)
-    return "devkit-pi has it, and nothing takes its place here" if known else None
+    return "devkit-pi has it, and nothing takes its place here" if _GONE.match(key) else None
 
 
 def advice_on_value(value: str) -> str:
@@ -61,9 +58,8 @@ def translated(tree: Mapping[str, object]) -> Iterator[tuple[str, str, Any]]:
             value = [RENAMED_VALUES.get(one, one) for one in items if one != _NO_PROVIDER]
         elif isinstance(value, str):
             value = RENAMED_VALUES.get(value, value)
-        # What is off as a whole stays off, whatever a part of it says.
-        is_off = old.endswith(".tool.enabled") and reduce(member, new.split("."), tree) is False
-        yield old, new, False if is_off else value
+        if old != "lsp.tool.enabled" or value is False:  # it can't switch on what is off as a whole
+            yield old, new, value
 
 
 def _leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from outrider.protocol.data import from_json, frozen
 from outrider.protocol.text import most_alike
@@ -121,6 +121,18 @@ class Settings:
     config: Config = DEFAULTS
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
+
+    def named(self, key: str) -> str:
+        """Return a key for people: as the flag that they gave, or else by its own name."""
+        origin = self.origins.get(key, "")
+        return origin if origin.startswith("-") else key
+
+
+class FlagValue(NamedTuple):
+    """The value of a flag, and the flag as it was given: `--timeout 100s`."""
+
+    value: object
+    given: str
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

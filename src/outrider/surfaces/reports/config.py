@@ -1,28 +1,19 @@
-"""The report `config`: every setting, its effective value, and where that came from.
+"""The report `config`: every setting, its effective value, and where that came from."""
 
-It changes the user's own file too, one setting at a time or with all of devkit-pi's.
-"""
-
-import json
 import os
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from outrider.delegation.depth import current_depth
 from outrider.delegation.request import invalid, working_directory
 from outrider.protocol.text import as_sentence
-from outrider.settings import devkit_pi, places
-from outrider.settings.files import load_settings, read_object
-from outrider.settings.keys import value_of
-from outrider.settings.layers import Origin, check, effective, key_named, parse_value
+from outrider.settings import places
+from outrider.settings.files import load_settings
+from outrider.settings.layers import Origin, effective
 from outrider.settings.quantities import SettingError
-from outrider.surfaces.jsonc import with_member, without_member
+from outrider.surfaces.config_changes import VALUE, import_settings, set_value, unset_value
 from outrider.surfaces.parser import CWD, argument, bad_call
-from outrider.surfaces.table import Column, Report, Row, Table
+from outrider.surfaces.table import Column, Report, Table
 from outrider.surfaces.text import warnings_of
-from outrider.surfaces.user_files import read_text, replace_text
 
 EXAMPLES = """\
 From lowest to highest priority: the default, your config.json, the project's
@@ -40,19 +31,11 @@ examples:
 """
 _CHANGE = "set KEY VALUE, unset KEY, or import"
 ARGUMENTS = (argument("change", metavar="CHANGE", nargs="*", help=_CHANGE), CWD)
-_ABSENT = object()
 COLUMNS = (
     Column("key", colour="cyan"),
-    Column("value", lambda row: json.dumps(row["value"], ensure_ascii=False)),
+    VALUE,
     Column("from", "origin", "dim"),
 )
-
-
-CHANGED = (
-    Column("key", colour="cyan"),
-    Column("value", lambda row: json.dumps(row["value"], ensure_ascii=False)),
-)
-LEFT = (Column("not taken", "key", "yellow"), Column("why"))
 
 
 def report(arguments: Namespace) -> Report:
@@ -62,65 +45,16 @@ def report(arguments: Namespace) -> Report:
         match arguments.change:
             case []:
                 return _all(folder)
-            case ["set", name, *words] if words:
-                return _change({name: _read_value(name, " ".join(words))}, folder)
+            case ["set", name, first, *more]:
+                return set_value(name, " ".join([first, *more]), folder)
             case ["unset", name]:
-                return _change({key_named(name).name: _ABSENT}, folder)
+                return unset_value(name, folder)
             case ["import"]:
-                return _import(folder)
+                return import_settings(folder)
             case _:
                 raise bad_call("give 'set KEY VALUE', 'unset KEY' or 'import'", "config")
     except SettingError as bad:
         raise invalid(f"Bad setting: {as_sentence(str(bad))}") from None
-
-
-def _read_value(name: str, text: str) -> Any:
-    key = key_named(name)
-    try:
-        return parse_value(key, text)
-    except SettingError as bad:
-        raise SettingError(f"{name}: {bad}") from None
-
-
-def _change(values: Mapping[str, Any], folder: Path, left: Sequence[Row] = ()) -> Report:
-    """Change the user's file, and return what is in it now; raises `Refusal`."""
-    path = places.user_config_file(os.environ)
-    if current_depth(os.environ):
-        raise invalid(f"A subagent can't change the settings in {path}.")
-    load_settings(folder, os.environ)  # a file that can't be read is not written either
-    try:
-        text = read_text(path)
-        for name, value in values.items():
-            at = name.split(".")
-            absent = value is _ABSENT
-            text = without_member(text, at) if absent else with_member(text, at, value)
-        replace_text(path, text)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise invalid(f"Can't change {path}: {reason}.") from None
-    settings = load_settings(folder, os.environ)
-    rows = [{"key": name, "value": value_of(settings.config, name)} for name in values]
-    wins = {name: settings.origins.get(name, "") for name in values}
-    notes = [f"changed {path}."] if values else []
-    others = {name: one for name, one in wins.items() if one and not one.startswith(Origin.USER)}
-    notes += [f"{name} is set by the {origin} too, which wins." for name, origin in others.items()]
-    tables = Table(CHANGED, rows), Table(LEFT, left, wraps=True)
-    return Report({"file": str(path), "changed": rows, "notTaken": left}, tables, tuple(notes))
-
-
-def _import(folder: Path) -> Report:
-    """Take over the settings of devkit-pi; raises `Refusal` where it has none."""
-    path, values, left = devkit_pi.config_file(os.environ), dict[str, Any](), list[Row]()
-    if not path.exists():
-        raise invalid(f"There is nothing to import: devkit-pi has no {path}.")
-    for old, new, value in devkit_pi.translated(read_object(path)):
-        try:
-            key = key_named(new)
-            if check(key, value) != key.default:
-                values[new] = value
-        except SettingError as bad:
-            left.append({"key": old, "why": devkit_pi.advice_on_key(old) or str(bad)})
-    return _change(values, folder, left)
 
 
 def _all(folder: Path) -> Report:
