@@ -207,10 +207,11 @@ def test_several_delegations_of_a_turn_run_at_once(door):
     seen = set()
 
     def child(request):
-        seen.add(request.last_user_text)
-        # Neither ends before both have begun.
-        together = len(seen) == 2
-        return answer(f"About {request.last_user_text}.") if together else tool_call("ls", {})
+        task = request.messages[1]["content"]
+        seen.add(task)
+        # Neither ends before both have begun; and no two calls in a row are the same.
+        wait = tool_call("ls", {"limit": len(request.messages)})
+        return answer(f"About {task}.") if len(seen) == 2 else wait
 
     both = tool_calls([delegate(task="one"), delegate("reviewer", "two")])
     with scripted(both, answer("Both."), child=child) as server:
