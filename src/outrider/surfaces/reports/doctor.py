@@ -89,10 +89,8 @@ def report(arguments: Namespace) -> Report:
         tables = (Table(COLUMNS, found, name, wraps=True) for name, found in groups.items())
         return Report(data, tuple(tables))
     problems = [one for one in rows if one["status"] in ("warn", "fail")]
-    sums = [
-        {"name": name, "status": _worst(found), "message": _counted(found)}
-        for name, found in groups.items()
-    ]
+    each = ((name, _worst(found), _counted(found)) for name, found in groups.items())
+    sums = [{"name": name, "status": status, "message": said} for name, status, said in each]
     titled = Table(COLUMNS, problems, "problems", wraps=True), Table(COLUMNS, sums, "all checks")
     return Report(data, titled if problems else titled[1:], (MORE,))
 

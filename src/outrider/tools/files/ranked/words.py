@@ -174,7 +174,7 @@ def understood(text: str) -> Question:
     words: list[str] = []
     if "entrypoint" in "".join(tokens).lower():
         question.names += ["__main__.py"]
-        names, question.spelled = list[str](), set(_ENTRIES)
+        names, question.spelled = list[str](), set[str](_ENTRIES)
     else:
         names, is_short = _spelled_out(tokens)
         question.spelled = set(names) if is_short else set()
