@@ -606,6 +606,15 @@ async def test_the_subject_of_a_diff_is_what_it_changes_and_not_the_words_of_the
     assert "## Changed definitions\n\n- `ferry/retry.py:8` `delay`" in run.text
 
 
+async def test_callers_of_what_a_diff_changes_are_found_as_text_where_no_server_knows_them(
+    tmp_path: Path,
+):
+    (tmp_path / "a.py").write_text("def delay(n):\n    return n\n\n\ndef wait():\n    delay(3)\n")
+    diff = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def delay(n):\n-    return 1\n+    return n\n"
+    run = await ask(tmp_path, f"Review this diff\n\n{diff}", agent="reviewer")
+    assert "## Callers and uses\n\n- `a.py:6` `delay(3)`" in run.text
+
+
 FOLLOWED = {
     "And who calls it?": "And who calls render_lines?",
     "Is it tested?": "Is render_lines tested?",

@@ -34,8 +34,8 @@ def _opening(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedC
         yield _read(path, max(1, added[0] - _ABOVE), added[-1] - added[0] + _WINDOW)
     if task.about.strip() and not task.changes:
         yield PlannedCall("find", {"about": task.about, "limit": 8})
-    for path, line, name in task.changed[:_MAX_READ]:
-        yield from _references(path, line, name, tools)
+    for path, _, name in task.changed[:_MAX_READ]:
+        yield from _references({"path": path, "symbol": name}, tools)
     if "find" not in tools:
         yield from (_read(path, 1, _WINDOW) for path in task.paths)
 
@@ -56,6 +56,8 @@ def _closer(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedCa
     if not found and not task.changes:
         yield PlannedCall("ls", {"depth": 2, "limit": 60})
         yield PlannedCall("find", {"pattern": "README*", "limit": 5})
+    elif task.changes:
+        yield from _by_text(made)
     elif task.wants_uses or task.role != "explorer":
         yield from _followed(found, tools)
 
@@ -65,7 +67,11 @@ def _further(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedC
     paths: list[str] = [path for call in listed if call.data for path in call.data["files"]]
     for path in sorted(paths, key=lambda one: one.count("/"))[:1]:
         yield _read(path, 1, 30)
-    # A language without a server: the name is looked for as text.
+    yield from _by_text(made)
+
+
+def _by_text(made: Made) -> Iterator[PlannedCall]:
+    """Yield the search for names that no language server knows the uses of."""
     asked = [call for call in made if call.arguments.get("action") == "references"]
     if failed := [call.arguments["symbol"] for call in asked if not call.data]:
         yield _grep(failed)
@@ -75,17 +81,16 @@ def _followed(found: Sequence[dict[str, str]], tools: frozenset[str]) -> Iterato
     """Yield the search for uses of the best definitions."""
     best = next((place for place in found if place["definition"]), None)
     if best:
-        name = best["definition"].split(".")[-1]
-        yield from _references(best["path"], best["startLine"], name, tools)
+        place = {"path": best["path"], "line": best["startLine"]}
+        yield from _references(place | {"symbol": best["definition"].split(".")[-1]}, tools)
 
 
-def _references(path: str, line: Any, name: str, tools: frozenset[str]) -> Iterator[PlannedCall]:
-    """Yield the search for what uses a name: by a language server, or else by its text."""
-    if "lsp" in tools and _CODE.search(path):
-        asked = {"action": "references", "path": path, "line": line, "symbol": name}
-        yield PlannedCall("lsp", asked)
+def _references(place: dict[str, Any], tools: frozenset[str]) -> Iterator[PlannedCall]:
+    """Yield the search for what uses a symbol: by a language server, or else by its text."""
+    if "lsp" in tools and _CODE.search(place["path"]):
+        yield PlannedCall("lsp", {"action": "references", **place})
     else:
-        yield _grep([name])
+        yield _grep([place["symbol"]])
 
 
 def _grep(names: Sequence[str]) -> PlannedCall:
