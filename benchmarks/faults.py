@@ -280,10 +280,10 @@ def cancelled(chance: Chance, text: str) -> Plan:
             steps.answer(text),
             steps.drip(text, 0.002),
             steps.silence_after(text),
-            steps.tool_call("ls", {}),
+            steps.tool_call("ls", {}),  # which ends by itself, where the cancelling comes late
         )
     )
-    return Plan({Outcome.CANCELLED, *DONE}, [served], text, attack=attack)
+    return Plan({Outcome.CANCELLED, Outcome.OVER_BUDGET, *DONE}, [served], text, attack=attack)
 
 
 FAULTS: dict[str, Callable[[Chance, str], Plan]] = {

@@ -109,7 +109,7 @@ def first_sentence(comment: str) -> str:
 def trees() -> Iterator[tuple[str, Path]]:
     """Yield the projects with their untouched sources, which the first call downloads."""
     for wanted in (*PYPI, *NPM):
-        yield re.split("[=@]", wanted)[0], _unpacked(wanted)
+        yield re.split("[=@]", wanted)[0], unpacked(wanted)
     for name in INSTALLED:
         spec = find_spec(name)
         if spec and spec.origin:
@@ -123,10 +123,10 @@ def written() -> Iterator[tuple[str, Path, list[Question]]]:
             Question("English" if text.isascii() else "Chinese", text, " | ".join(right))
             for text, right in rows
         ]
-        yield re.split("[=@]", wanted)[0], _unpacked(wanted), asked
+        yield re.split("[=@]", wanted)[0], unpacked(wanted), asked
 
 
-def _unpacked(wanted: str) -> Path:
+def unpacked(wanted: str) -> Path:
     """Return the sources of a package, downloaded once: `name==1` of PyPI, `name@1` of npm, else
     the Debian package of that name."""
     folder, archives = SOURCES / re.split("[=@]", wanted)[0], SOURCES / "archives"
@@ -138,7 +138,9 @@ def _unpacked(wanted: str) -> Path:
         print(f"Downloading {wanted} (once) …", file=sys.stderr)
         command = ["npm", "pack", "--silent", wanted]
         if "==" in wanted:
-            pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps")
+            # The environment of `dev` has no pip of its own.
+            python = getattr(sys, "_base_executable", sys.executable)
+            pip = (python, "-m", "pip", "download", "-q", "--no-deps")
             command = [*pip, "--no-binary", ":all:", wanted]
         elif "@" not in wanted:
             command = ["apt-get", "download", wanted]

@@ -46,7 +46,8 @@ class ReadingModel:
         is_last = number >= self._turns
         answer.endings = [StopReason.DONE if is_last else StopReason.CALLED]
         if not is_last:
-            answer.calls = [ModelCall(f"call_{number}", "read", {"path": "note.txt"})]
+            call = {"path": "note.txt", "limit": number + 1}  # the same again would end the run
+            answer.calls = [ModelCall(f"call_{number}", "read", call)]
         yield "Done." if is_last else ""
 
 

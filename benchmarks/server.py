@@ -35,8 +35,9 @@ class Model:
         identity, turns, hold_ms = marked(request)
         self.seen[identity].append(request.at)
         self.last[identity] = request
-        if len(self.seen[identity]) < turns:
-            return tool_call("read", {"path": NOTE})
+        if (turn := len(self.seen[identity])) < turns:
+            # Not the same call twice in a row: a model that repeats itself is stopped.
+            return tool_call("read", {"path": f"{'./' * (turn % 2)}{NOTE}"})
         text = f"answer-{identity}"
         if "final_answer" in request.tool_names:
             # In two pieces: the call, and its arguments.

@@ -241,6 +241,20 @@ def test_activity_sums_up_calls_providers_and_delegations(door):
     assert ended.code == 0 and "75%" in ended.out and "timed_out: 1" in ended.out
 
 
+def test_activity_sums_money_by_day_agent_and_model(door):
+    for model in ("gpt-4o", "gpt-4o", "gpt-4o-mini"):
+        with ScriptedModel([answer("Done.", usage=(1_000, 100))], name=model) as server:
+            assert door.run("run", "Go.", "-m", server.model, env=server.environment).code == 0
+    sums = door.run("activity", "--json").json
+    large, small = (sums["models"][f"openai-chat:{one}"] for one in ("gpt-4o", "gpt-4o-mini"))
+    assert (large["calls"], large["tokens"]) == (2, 2_200) and large["cost"] > small["cost"] > 0
+    [day] = sums["days"].values()
+    whole = large["cost"] + small["cost"]
+    assert day["cost"] == pytest.approx(whole)
+    assert sums["agents"]["explorer"]["cost"] == pytest.approx(whole)
+    assert f"${whole:.4f}" in door.run("activity").out
+
+
 def test_nothing_recorded_is_no_fault(door):
     for command in ("logs", "activity"):
         ended = door.run(command)

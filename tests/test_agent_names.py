@@ -140,3 +140,15 @@ def test_a_name_that_mixes_alphabets_is_told_where_agents_are_listed_checked_and
 def test_only_scripts_that_look_alike_make_a_name_doubtful(name: str, told: str) -> None:
     _, notes = parse_definition(f"---\nname: {name}\n---\nDo.", "/x.md", Source.USER)
     assert [told in note.message for note in notes] == [True] * bool(told)
+
+
+def test_a_run_says_that_its_agent_s_readonly_cannot_be_read(door: Door) -> None:
+    path = door.write_agent("writer", "readonly: treu", "tools: read, write", "color: blue")
+    with ScriptedModel([answer("Done.")]) as model:
+        call = ("run", "writer", "Write.", "-m", model.model, "--json")
+        allow = {"OUTRIDER_SUBAGENTS__ALLOW_WRITE": "true"}
+        ended = door.run(*call, env={**model.environment, **allow})
+    [run] = ended.json["details"]["results"]
+    assert run["withheld"] == [{"tool": "write", "reason": "the agent is readonly"}]
+    [told] = [one for one in run["warnings"] if str(path.name) in one]
+    assert "'treu' is read as true" in told

@@ -80,6 +80,11 @@ def test_builtin_agents_declare_their_tools():
     assert declared == {name: others.get(name, code) for name in BUILTIN_AGENTS}
 
 
+def test_files_that_end_in_markdown_are_agents_too(found, project):
+    write(project / ".agents", "a.markdown")
+    assert found().agents["a"].path.endswith("a.markdown")
+
+
 def test_general_agent_is_not_listed(found):
     assert builtin_agent("general").name == "general"
     assert not builtin_agent("general").readonly

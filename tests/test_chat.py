@@ -135,8 +135,39 @@ def test_ctrl_c_stops_the_children_then_the_turn_then_the_program(door):
         screen.type("half a thought", "C-c")
         screen.see_gone("half a thought")
         screen.type("", "C-c")
+        screen.see_now(r"press Ctrl-C again to leave")
+        screen.type("", "C-c")
         assert screen.end() == 130
     door.assert_nothing_left()
+
+
+def test_the_first_line_says_which_model_where_and_how_to_get_help(door):
+    with scripted(answer("Yes.")) as server, chatting(door, server, columns=200) as screen:
+        screen.see_now(rf"{server.model} \(flag\) in {door.project} · /help")
+        screen.enter("Go.")
+        screen.see(r"Yes\.")
+        screen.see_now(PROMPT)
+        assert screen.all.count("/help") == 1
+        assert leave(screen) == 0
+
+
+def test_a_change_of_a_file_is_shown_as_a_diff_before_it_is_allowed(door):
+    (door.project / "a.py").write_text("one\ntwo\nthree\n")
+    edit = {"path": "a.py", "edits": [{"oldText": "two", "newText": "2\n2"}]}
+    steps = [
+        tool_call("write", {"path": "a.py", "content": "one\nzwei\nthree\n"}),
+        tool_call("edit", edit),
+        answer("Done."),
+    ]
+    with scripted(*steps) as server, chatting(door, server) as screen:
+        screen.enter("Go.")
+        screen.see(r"to use write:\n  a\.py\n  @@ .* @@\n   one\n  -two\n  \+zwei\n   three\nAllow")
+        screen.enter("n")
+        screen.see(r"to use edit:\n  a\.py\n  @@ .* @@\n  -two\n  \+2\n  \+2\nAllow")
+        screen.enter("o")
+        screen.see(r"Done\.")
+        assert leave(screen) == 0
+    assert (door.project / "a.py").read_text() == "one\n2\n2\nthree\n"
 
 
 def test_ctrl_c_ends_the_program_even_when_neither_children_nor_the_turn_end(door):
@@ -243,7 +274,7 @@ def test_a_permission_is_answered_each_way_and_files_are_no_commands(door):
         chatting(door, server) as screen,
     ):
         screen.enter("Go.")
-        answer_each(screen, "write", '{"path": "%s", .*}', {"a": "n", "b": "o", "c": "s"})
+        answer_each(screen, "write", r"%s\n  @@ .* @@\n  \+x", {"a": "n", "b": "o", "c": "s"})
         screen.see(r"Files\.")
         screen.see_now(PROMPT)
         screen.enter("Again.")  # files are allowed for the session: the first to ask is a command
@@ -267,6 +298,11 @@ def test_toolkit_shows_each_report_in_a_panel_that_can_be_searched(door):
             screen.see_now(rf"^ ?{name} · / search · n next · q close")
             screen.type("q")
             screen.see_now(PROMPT)
+        screen.enter("/toolkit")
+        screen.see_now(r"Toolkit · / search")
+        screen.see_now(r"(?m)^doctor +")
+        screen.type("q")
+        screen.see_now(PROMPT)
         screen.resize(80, 12)
         screen.enter("/toolkit config")
         first, last = r"(?m)^model +null", r"(?m)^mcp\.resultBytes "

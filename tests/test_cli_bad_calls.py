@@ -16,7 +16,6 @@ INVALID = "INVALID_INPUT"
 
 # The arguments, what the line has to say, and its code.
 CALLS = {
-    "no command": ((), "no command was given", INVALID),
     "unknown command": (("rnu",), "did you mean run?", INVALID),
     "strange command": (("xyzzy",), "the commands are run, ask", INVALID),
     "option first": (("--jsonn", "run"), "options come after the command", INVALID),
@@ -36,6 +35,7 @@ CALLS = {
         INVALID,
     ),
     "no shell": (("completion",), "completion needs SHELL", INVALID),
+    "empty agent": (("run", "", "x"), "agent is empty. Name one", INVALID),
     "empty task": (("run", "explorer", "  "), "task is empty", INVALID),
     "no run": (("show",), "show needs RUN", INVALID),
     "unknown option": (("run", "explorer", "x", "--modle", "y"), "did you mean --model?", INVALID),
@@ -83,6 +83,11 @@ CALLS = {
 def door(tmp_path):
     with closing(Door(tmp_path)) as door:
         yield door
+
+
+def test_without_arguments_it_shows_its_help(door):
+    ended = door.run()
+    assert ended.code == 2 and ended.out == door.run("help").out and ended.err == ""
 
 
 def assert_one_line(ended, says):

@@ -17,7 +17,8 @@ from web_servers import serving
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
-STATUSES = ("fail", "warn", "ok")
+STATUSES = ("fail", "warn", "ok", "off")
+GROUPS = ("setup", "models", "search", "servers", "converter", "system")
 LEFT_RUN = f"{os.getpid():08x}"  # no other test run on this machine has it
 
 
@@ -46,7 +47,7 @@ def test_healthy_machine_is_found_healthy_and_left_as_it_was(door, tmp_path):
     found = findings(door, env)
     # What the machine's kernel offers is its own affair.
     others = found.keys() - {"confinement", *(server.name for server in SERVERS)}
-    assert {found[name][0] for name in others} == {"ok"}
+    assert {found[name][0] for name in others} <= {"ok", "off"}
     assert found["ty"][0] == "ok" and "answers" in found["ty"][1]
     assert found["git"][1].startswith(("git version", "not installed"))
     assert found["processes left over"] == ("ok", "none")
@@ -93,21 +94,35 @@ def test_a_program_that_is_slow_is_not_called_a_failure(door, tmp_path):
 
 def test_report_for_people_begins_every_line_with_the_finding(door):
     door.write_agent("no name")
-    ended = door.run("doctor", env={"OUTRIDER_MODEL": "embedded"})
+    ended = door.run("doctor", "--all", env={"OUTRIDER_MODEL": "embedded"})
     assert ended.code == 0
     lines = ended.out.splitlines()
-    assert all(line.split()[0] in ("ok", "warn", "fail") for line in lines)
+    assert all(line.split()[0] in ("ok", "off", "warn", "fail") for line in lines)
+    assert any(line.split()[:2] == ["off", "tavily:"] for line in lines)
     assert any(line.startswith("fail  agents: ") and "no name.md:2" in line for line in lines)
+
+
+def test_problems_come_first_and_then_a_line_for_each_group(door):
+    door.write_agent("no name")
+    ended = door.run("doctor", env={"OUTRIDER_MODEL": "embedded"})
+    lines = ended.out.splitlines()
+    found = [line.split()[0] for line in lines]
+    assert len(lines) < 15 and found[0] in ("warn", "fail") and "--all" in ended.err
+    assert any("no name.md:2" in line for line in lines[: -len(GROUPS)])
+    assert [line.split()[1] for line in lines[-len(GROUPS) :]] == [f"{one}:" for one in GROUPS]
+    assert lines[-len(GROUPS)].startswith("fail  setup: 1 fail, ")
 
 
 def test_report_on_a_terminal_has_groups_and_is_never_overrun(door):
     door.write_agent("evil", "description: x", "desc\x1b[2Jription: x")
-    terminal = door.terminal("doctor", columns=50, env={"OUTRIDER_MODEL": "embedded"})
+    terminal = door.terminal("doctor", "--all", columns=50, env={"OUTRIDER_MODEL": "embedded"})
     assert terminal.end() == 0
     lines = terminal.screen.splitlines()
     assert max(map(len, lines)) <= 50 and "\x1b[2J" not in terminal.raw
     assert {"setup", "models", "search", "servers", "converter", "system"} <= set(lines)
-    assert all(line[:4].strip() in ("", "ok", "warn", "fail") for line in lines if "  " in line[:5])
+    assert all(
+        line[:4].strip() in ("", "ok", "off", "warn", "fail") for line in lines if "  " in line[:5]
+    )
 
 
 def test_broken_things_are_findings_not_failures(door, tmp_path):

@@ -126,7 +126,8 @@ def test_new_agent_is_a_commented_file_that_works(door):
     assert agent["readonly"] and agent["tools"] == ["read", "grep", "find", "ls"]
     assert listing["diagnostics"] == []
     again = door.run("agents", "new", "my-agent")
-    assert again.code == 2 and "File exists" in again.err
+    assert again.code == 2 and f"my-agent exists already: {path}" in again.err
+    assert "exists already" in door.run("agents", "new", "explorer").err
     assert path.read_text() == text
 
 
@@ -144,7 +145,7 @@ def test_modules_tell_what_is_on_and_why(door):
     assert found["search", "brave"] == (True, "BRAVE_SEARCH_API_KEY is set")
     assert found["search", "exa"] == (False, "not used: web.provider is brave")
     assert found["search", "tavily"] == (False, "not used: TAVILY_API_KEY is not set")
-    assert found["models", "embedded"] == (True, "used by default: configuration, embedded wire")
+    assert found["models", "embedded"] == (True, "used by default: OUTRIDER_MODEL, embedded wire")
     assert ("models", "openai:gpt-6.1-terra") in found
     assert found["converter", "markitdown"][0]
     assert found["hosts", "Codex"] == (False, "not registered: outrider mcp install codex")
@@ -176,7 +177,7 @@ def test_models_tell_what_could_answer_and_which_one_does(door):
         assert other["wire"] == "sdk", variable
     assert models[-1]["model"] == "embedded"
     named = door.run("models", env={**env, "OUTRIDER_MODEL": "embedded"})
-    assert named.out.splitlines()[0].split() == ["embedded", "used", "embedded", "configuration"]
+    assert named.out.splitlines()[0].split() == ["embedded", "used", "embedded", "OUTRIDER_MODEL"]
     terminal = door.terminal("models", columns=50, env=env)
     assert terminal.end() == 0
     assert max(map(len, terminal.screen.splitlines())) <= 50

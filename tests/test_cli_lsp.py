@@ -30,6 +30,13 @@ def test_places_are_printed_with_their_lines(door):
     assert ended.json["data"]["total"] == 5 and ended.json["meta"]["tool"] == "lsp"
 
 
+def test_without_a_column_the_first_name_of_the_line_is_meant(door):
+    ended = door.run("lsp", "definition", "shapes/app.py:16")
+    assert ended.code == 0 and "shapes/base.py\n  25:5  def total(" in ended.out
+    ended = door.run("lsp", "hover", "shapes/base.py:25")
+    assert ended.code == 0 and "def total(" in ended.out
+
+
 def test_without_arguments_servers_and_settings_are_listed(door):
     ended = door.run("lsp")
     assert ended.code == 0

@@ -128,13 +128,14 @@ def test_limits_are_options_and_read_as_people_write_them(door):
     with ScriptedModel([silence()], repeat=True) as server:
         ended = ask(door, server, "--timeout", "0.3s", "--json")
     assert ended.code == 124
-    assert "longer than 300 ms" in ended.json["details"]["error"]["message"]
+    assert "longer than --timeout 0.3s allows" in ended.json["details"]["error"]["message"]
     with ScriptedModel([tool_call("ls", {})], repeat=True) as server:
         ended = ask(door, server, "--max-turns", "2")
     assert (ended.code, len(server.requests)) == (1, 2)
     with ScriptedModel([answer("x")], repeat=True) as server:
         ended = ask(door, server, "--max-cost", "0.5")
-    assert "subagents.budget.maxCost can't be enforced" in ended.err
+    assert ended.code == 2 and "so --max-cost 0.5 can't be enforced" in ended.err
+    assert not server.requests
     door.write_config({"subagents": {"timeoutMs": "1h30m"}, "limits": {"resultBytes": "10 MB"}})
     values = door.run("config", "--json", env={"OUTRIDER_RUNS__KEEP_DAYS": "2w"}).json["values"]
     assert values["subagents.timeoutMs"]["value"] == 5_400_000
@@ -366,10 +367,10 @@ def test_latin1_terminal_still_gets_an_answer(door):
     assert out.decode("latin-1") == "Größe: \\u5927\n"
 
 
-def test_run_that_cannot_be_recorded_is_refused_with_1(door):
+def test_run_that_cannot_be_recorded_is_refused(door):
     (door.home / ".local").write_text("not a folder")
     with ScriptedModel([silence()]) as server:
         ended = ask(door, server)
-    assert ended.code == 1
+    assert ended.code == 2
     assert len(ended.err.splitlines()) == 1
     assert "can't be recorded" in ended.err

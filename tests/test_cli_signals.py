@@ -83,7 +83,7 @@ def test_ctrl_c_while_the_command_is_being_loaded_shows_no_traceback(door, modul
 # Nobody reads: a command that has something to write, or would have, ends with 128 + SIGPIPE.
 
 READERLESS = {
-    "--version": 141, "-V": 141, "--help": 141, "": 2, "nonsense": 2,
+    "--version": 141, "-V": 141, "--help": 141, "": 141, "nonsense": 2,
     "run explorer Look. --model embedded": 141, "run nobody x": 2, "run nobody x --json": 141,
     "ask Why? --model embedded": 141, "chat": 2, "runs": 0, "runs --json": 141, "show last": 2,
     "logs": 0, "activity": 0, "find main": 141, "agents": 141, "models": 141, "lsp": 141,

@@ -2,13 +2,16 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from cli_door import Door
 from file_tools import make_socket
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings.files import load_settings
@@ -236,3 +239,84 @@ def test_no_value_at_all_breaks_the_merge(name: str, value: object) -> None:
     for key, effective_value in effective(settings.config):
         if effective_value is not None:
             assert check(key, effective_value) == effective_value
+
+
+# Changing the user's file by command
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    with closing(Door(tmp_path / "door")) as door:
+        yield door
+
+
+def own_file(door: Door) -> Path:
+    return door.home / ".config/outrider/config.json"
+
+
+def test_a_setting_is_set_and_unset_by_command(door: Door) -> None:
+    path = door.write_config('{\n  "model": "embedded"\n}\n')
+    ended = door.run("config", "set", "subagents.timeoutMs", "90s")
+    assert ended.code == 0 and str(path) in ended.err
+    assert json.loads(path.read_text()) == {"model": "embedded", "subagents": {"timeoutMs": 90_000}}
+    door.run("config", "set", "files.allowedRoots", "/a, /b")
+    data = door.run("config", "--json").json["values"]
+    assert data["files.allowedRoots"]["value"] == ["/a", "/b"]
+    for key in ("subagents.timeoutMs", "files.allowedRoots"):
+        assert door.run("config", "unset", key).code == 0
+    assert path.read_text() == '{\n  "model": "embedded"\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("set", "subagents.allowWrit", "true"), "did you mean subagents.allowWrite?"),
+        (("set", "subagents.allowWrite", "maybe"), "subagents.allowWrite: expected true or false"),
+        (("set", "subagents.timeoutMs", "soon"), "write 90s"),
+        (("set", "web.provider", "ddgs"), "ddgs is called duckduckgo here"),
+        (("set", "web.maxResponseBytes", "1"), "it is called web.maxBytes here"),
+        (("set", "web.brave", "1"), "nothing takes its place"),
+        (("unset", "nonsense"), "unknown key nonsense"),
+        (("set", "model"), "set KEY VALUE"),
+        (("import",), "nothing to import"),
+    ],
+)
+def test_a_bad_change_of_the_settings_changes_nothing(door: Door, words: Any, said: str) -> None:
+    ended = door.run("config", *words)
+    assert ended.code == 2 and said in ended.err and not own_file(door).exists()
+
+
+def test_a_setting_that_stays_overridden_is_told(door: Door) -> None:
+    ended = door.run("config", "set", "model", "ollama:x", env={"OUTRIDER_MODEL": "embedded"})
+    assert ended.code == 0 and "OUTRIDER_MODEL" in ended.err and "wins" in ended.err
+
+
+def test_a_child_cannot_change_the_settings(door: Door) -> None:
+    call = ("config", "set", "subagents.allowWrite", "true")
+    ended = door.run(*call, env={"PI_SUBAGENT_CHILD": "1"})
+    assert ended.code == 2 and not own_file(door).exists()
+
+
+def test_the_settings_of_devkit_pi_are_taken_over_and_the_rest_is_named(door: Door) -> None:
+    old = door.home / ".pi/agent/extensions/devkit-pi/config.json"
+    old.parent.mkdir(parents=True)
+    web = {"provider": "ddgs", "providerPriority": ["tavily", "openserp", "ddgs"], "timeoutMs": 9}
+    web |= {"maxResponseBytes": 2048, "maxResults": 8, "searxng": {"baseUrl": "http://s.example"}}
+    subagents = {"timeoutMs": 120_000, "maxDepth": 1, "allowWrite": "yes"}
+    more = {"lsp": {"tool": {"enabled": False}, "hook": {"mode": "disabled"}}}
+    old.write_text(json.dumps({"subagents": subagents, "web": web, **more}))
+    said = door.run("config", "import", "--json").json
+    taken = {row["key"]: row["value"] for row in said["changed"]}
+    assert taken == {
+        "subagents.timeoutMs": 120_000,
+        "web.provider": "duckduckgo",
+        "web.providerPriority": ["tavily", "duckduckgo"],
+        "web.timeoutMs": 9,
+        "web.maxBytes": 2048,
+        "web.endpoints": {"searxng": "http://s.example"},
+        "lsp.enabled": False,
+    }
+    left = {row["key"]: row["why"] for row in said["notTaken"]}
+    assert set(left) == {"subagents.allowWrite", "web.maxResults", "lsp.hook.mode"}
+    assert "expected true or false" in left["subagents.allowWrite"]
+    assert "warning" not in door.run("config").err

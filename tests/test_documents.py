@@ -5,6 +5,7 @@ import json
 import struct
 import subprocess
 import sys
+import tomllib
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -33,6 +34,7 @@ from web_servers import serving
 
 CONVERT = tuple(tool for tool in builtin_tools() if tool.name == "convert_content")
 CONVERTER = Path(documents.__file__).with_name("converter_process.py")
+ROOT = Path(__file__).parents[1]
 KEY = "sk-proj-Ab3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 
 
@@ -415,11 +417,61 @@ async def test_many_documents_at_once_leave_the_child_at_work(tree):
     assert [one.envelope["code"] for one in outcomes] == [0, 0, 0, 0, 1007]
 
 
-async def test_missing_package_is_named_with_the_command_that_installs_it(tree, monkeypatch):
+WITHOUT_PACKAGE = """
+import runpy, sys
+sys.modules["markitdown"] = None
+runpy.run_path({path!r}, run_name="__main__")
+"""
+
+
+@pytest.fixture
+def default_install(tmp_path, monkeypatch):
+    """The converter in an install without the extra."""
+    script = tmp_path / "without_package.py"
+    script.write_text(WITHOUT_PACKAGE.format(path=str(CONVERTER)))
+    monkeypatch.setattr(start_converter, "_CONVERTER", str(script))
+
+
+@pytest.mark.usefixtures("default_install")
+async def test_missing_package_is_named_with_the_command_that_installs_it(tree):
+    tree.write("a.pdf", b"%PDF-1.4\n")
+    code, message = await tree.fault("a.pdf")
+    assert code == 2004 and start_converter.INSTALL in message
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (
+        f"pip install '{extras['optional-dependencies']['convert'][0]}'" == start_converter.INSTALL
+    )
+
+
+PLAIN = {
+    "a.csv": (
+        'name,note\nx,"a|b\nc"\ny\n',
+        "| name | note |\n| --- | --- |\n| x | a\\|b c |\n| y |  |",
+    ),
+    "a.html": (
+        "<script>no</script><h1>Title</h1><p>Some <b>words</b>.",
+        "# Title\n\nSome **words**.",
+    ),
+    "a.md": ("# Title\n\nWords\n", "# Title\n\nWords"),
+    "a.markdown": ("# Title\n", "# Title"),
+    "a.txt": ("plain | words\n", "plain | words"),
+}
+
+
+@pytest.mark.usefixtures("default_install")
+@pytest.mark.parametrize("name", PLAIN)
+async def test_what_needs_no_package_is_converted_without_one(tree, name):
+    written, expected = PLAIN[name]
+    tree.write(name, written)
+    outcome = await tree.call(path=name)
+    assert outcome.envelope["code"] == 0, outcome.text
+    assert expected in outcome.text and "no</script>" not in outcome.text
+
+
+def test_the_default_install_says_what_it_converts(monkeypatch):
     monkeypatch.setattr(start_converter, "find_spec", lambda name: None)
-    tree.write("a.csv", "a\n1\n")
-    code, message = await tree.fault("a.csv")
-    assert code == 2004 and "pip install 'outrider[convert]'" in message
+    on, why = start_converter.converter_state(ConvertConfig())
+    assert on and start_converter.INSTALL in why
 
 
 async def test_nothing_is_converted_where_it_is_switched_off(tree):

@@ -558,7 +558,14 @@ async def test_agents_that_judge_report_places_and_say_that_judging_needs_a_mode
 
 
 def test_a_reviewer_reports_what_a_diff_touches_and_what_language_servers_find_there():
-    wrong = [{"line": 3, "label": "no `+` for None"}, {"line": 9, "label": "an old fault"}]
+    wrong = [
+        {"line": line, "label": label, "text": ""}
+        for line, label in (
+            (2, "error: cannot resolve [unresolved-import]"),
+            (3, "no `+` for None"),
+            (9, "an old fault"),
+        )
+    ]
     found = {
         "lsp": {"files": [{"path": "ferry/retry.py", "lines": wrong}]},
         "read": {
@@ -570,7 +577,68 @@ def test_a_reviewer_reports_what_a_diff_touches_and_what_language_servers_find_t
     text = conversation(DIFF, found, "reviewer")
     assert "## From language servers\n\n- `ferry/retry.py:3` `no '+' for None`\n" in text
     assert "an old fault" not in text
+    assert "Imports that can't be resolved here: 1." in text and "unresolved-import" not in text
     assert "## What the diff touches\n\n- `ferry/retry.py:2` 2 lines added" in text
+
+
+PIPED = """\
+<untrusted-content source="stdin">
+diff --git a/ferry/retry.py b/ferry/retry.py
+--- a/ferry/retry.py
++++ b/ferry/retry.py
+@@ -7,3 +7,4 @@ class RetryPolicy:
+     def delay(self, attempt: int) -> float:
++        # twice as long
+         return self.base * 2**attempt
+</untrusted-content>"""
+
+
+async def test_the_subject_of_a_diff_is_what_it_changes_and_not_the_words_of_the_request(
+    repository: Path,
+):
+    task = understand(f"Review this diff\n\n{PIPED}", "reviewer")
+    assert task.changes == {"ferry/retry.py": [8]}
+    assert task.changed == (("ferry/retry.py", 8, "delay"),)
+    run = await ask(repository, f"Review this diff\n\n{PIPED}", agent="reviewer")
+    assert not [call for call in run.calls if call.name == "find"]
+    assert "delay" in str([call.arguments for call in run.calls if call.name in ("lsp", "grep")])
+    assert "## What the diff touches\n\n- `ferry/retry.py:8` 1 lines added" in run.text
+    assert "## Changed definitions\n\n- `ferry/retry.py:8` `delay`" in run.text
+
+
+async def test_callers_of_what_a_diff_changes_are_found_as_text_where_no_server_knows_them(
+    tmp_path: Path,
+):
+    (tmp_path / "a.py").write_text("def delay(n):\n    return n\n\n\ndef wait():\n    delay(3)\n")
+    diff = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def delay(n):\n-    return 1\n+    return n\n"
+    run = await ask(tmp_path, f"Review this diff\n\n{diff}", agent="reviewer")
+    assert "## Callers and uses\n\n- `a.py:6` `delay(3)`" in run.text
+
+
+FOLLOWED = {
+    "And who calls it?": "And who calls render_lines?",
+    "Is it tested?": "Is render_lines tested?",
+    "Where is Console.print?": "Where is Console.print?",
+    "How does the exporter write a file and where does it keep them?": None,
+}
+
+
+@pytest.mark.parametrize("prompt", FOLLOWED)
+def test_it_is_what_the_last_answer_was_about(prompt: str):
+    report = (
+        "Its report:\n\nThe best match is `a.py:1`: `x`\n\n1. `a.py:1` in `render_lines`: `x`\n"
+    )
+    agents = {"properties": {"agent": {"description": "Who does it: explorer."}}}
+    tools = [ToolSchema("subagent", "function", "", agents), ToolSchema("find", "function", "", {})]
+    looked = ModelCall("1", "find", {"pattern": "*"})
+    envelope = {"code": 0, "message": "success", "data": {"files": ["a.py"]}}
+    now = [UserPrompt(prompt), ModelAnswer(calls=[looked]), result_of(looked, envelope)]
+    before = [UserPrompt("Where is render_lines?"), ModelAnswer(text=report)]
+    [call] = respond([*before, *now], tools)
+    assert call.arguments["task"] == (FOLLOWED[prompt] or prompt)
+    if FOLLOWED[prompt] not in (None, prompt):
+        told = respond([UserPrompt("Hello."), ModelAnswer(text="No."), *now], tools)
+        assert isinstance(told, str) and "can't tell what you mean" in told
 
 
 def test_what_was_added_to_a_task_is_no_part_of_the_question():
@@ -590,7 +658,7 @@ def conversation(task: str, found: dict[str, Any], agent: str) -> str:
     tools = [ToolSchema(name, "function", "", {}) for name in found]
     messages: list[Message] = [UserPrompt(task)]
     while not isinstance(said := respond(messages, tools, agent), str):
-        calls = [ModelCall(one.name, one.name, dict(one.arguments)) for one in said]
+        calls = [ModelCall(f"{n}", one.name, dict(one.arguments)) for n, one in enumerate(said)]
         envelopes = [{"code": 0, "message": "success", "data": found[one.name]} for one in said]
         messages += [ModelAnswer(calls=calls), *map(result_of, calls, envelopes)]
     return said

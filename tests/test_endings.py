@@ -7,6 +7,7 @@ import os
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pydantic_ai.models
@@ -318,9 +319,11 @@ async def test_no_report_of_usage_can_fail_a_run(world: Path, usage: object) -> 
 async def test_a_budget_of_tokens_holds_where_no_provider_counts_them(world: Path) -> None:
     (world / "long.txt").write_text("many words " * 2_000)
     result, server = await delegated(
-        tool_call("read", {"path": "long.txt"}, text="Still looking.", usage=None),
+        *(
+            tool_call("read", {"path": "long.txt", "limit": 9_000 + n}, text="Still.", usage=None)
+            for n in range(20)
+        ),
         config={"subagents.budget.maxTokens": 20_000},
-        repeat=True,
     )
     run = single(result)
     assert run.outcome is Outcome.OVER_BUDGET and run.usage.estimated
@@ -635,9 +638,51 @@ async def test_a_budget_that_is_spent_stops_the_run(world: Path, key: str) -> No
 
 async def test_a_budget_of_money_needs_a_price(world: Path) -> None:
     result, server = await delegated(answer("x"), config={"subagents.budget.maxCost": 1})
-    assert single(result).outcome is Outcome.FAILED
-    assert "price" in (single(result).error or "")
+    assert result.details.error.code is ErrorCode.INVALID_INPUT and not result.details.results
+    assert "price of openai-chat:scripted is unknown" in result.text
     assert not server.requests
+
+
+SAME = tool_call("ls", {"path": "."}, text="Looking.")
+
+
+async def test_a_model_that_repeats_itself_is_told_and_then_ended(world: Path) -> None:
+    result, server = await delegated(SAME, repeat=True)
+    run = single(result)
+    assert run.outcome is Outcome.OVER_BUDGET and "repeats itself" in (run.error or "")
+    assert result.details.error.code is ErrorCode.SUBAGENT_BUDGET_EXCEEDED
+    assert len(server.requests) == 6 and run.output == "Looking."
+    told = ["same call 3 times" in str(request.messages) for request in server.requests]
+    assert told == [False, False, False, True, True, True]
+    assert_recorded(result)
+
+
+async def test_waiting_for_something_that_changes_is_no_loop(world: Path) -> None:
+    def steps(request: Any) -> Any:
+        turn = len(request.messages) // 2
+        (world / f"{turn}.txt").write_text("x")
+        return SAME if turn < 9 else answer("There it is.")
+
+    with ScriptedModel(steps) as server:
+        os.environ.update(server.environment)
+        result = await subagent("explorer", "Wait for it.", model=server.model)
+    assert single(result).outcome is Outcome.COMPLETED and len(server.requests) > 6
+    assert "same call" not in str(server.requests[-1].messages)
+
+
+async def test_other_calls_in_between_are_no_loop(world: Path) -> None:
+    other = tool_call("grep", {"pattern": "x"})
+    steps = [SAME, SAME, other] * 3
+    result, _ = await delegated(*steps, answer("Done."))
+    assert single(result).outcome is Outcome.COMPLETED
+
+
+async def test_a_run_that_is_cut_off_counts_what_was_said(world: Path) -> None:
+    limits = {"subagents.timeoutMs": 1_500}
+    result, _ = await delegated(silence_after("word " * 400), config=limits)
+    run = single(result)
+    assert run.outcome is Outcome.TIMED_OUT and run.usage.turns == 1
+    assert run.usage.output >= 400 and run.usage.estimated and not run.usage.cost_known
 
 
 async def test_an_unknown_price_is_said_to_be_unknown(world: Path) -> None:

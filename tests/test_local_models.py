@@ -41,7 +41,10 @@ def test_a_model_that_was_not_asked_for_stands_in_the_summary(door: Door) -> Non
         dropped = door.run("run", "thinker", "Go", env=env)
         found = door.run("show", "last", "--json", env=env)
     assert "· openai-chat:gpt-y instead of openai-chat:gpt-x ·" in other.err
-    assert "warning: the agent asks for the model 'opus', which needs ANTHROPIC_API" in dropped.err
+    assert (
+        "warning: the agent asks for 'opus', but anthropic:claude-opus-5-5 needs a key"
+        in dropped.err
+    )
     assert "· openai-chat:gpt-x instead of opus ·" in dropped.err
     assert found.code == 0
 

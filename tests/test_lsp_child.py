@@ -56,6 +56,17 @@ async def test_a_child_finds_a_definition(start: str, python: Path) -> None:
     wait_until(lambda: not servers_of(python), "the child's server")
 
 
+async def test_a_child_is_offered_the_actions_that_are_allowed(cold: None, python: Path) -> None:
+    os.environ["OUTRIDER_SUBAGENTS__ALLOWED_LSP_ACTIONS"] = "hover,symbols"
+    refused = tool_call("lsp", {"action": "references", "path": "shapes/app.py", "symbol": "total"})
+    with ScriptedModel([refused, answer("Done.")]) as server:
+        os.environ.update(server.environment)
+        await subagent("explorer", "Where is it?", model=server.model)
+    [lsp] = [one["function"] for one in server.requests[0].body["tools"] if "lsp" in str(one)]
+    assert lsp["parameters"]["properties"]["action"]["enum"] == ["hover", "symbols"]
+    assert "allowedLspActions doesn't list it" in results(server)[-1]
+
+
 async def test_what_changes_files_is_denied_in_a_child_whatever_the_settings_say(
     cold: None, python: Path
 ) -> None:

@@ -63,6 +63,7 @@ async def test_the_sdk_lists_the_tools_in_every_era(door, mode):
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert list(tools) == ["subagent", "subagent_result"]
         assert tools["subagent"].annotations.read_only_hint is True
+        assert tools["subagent_result"].annotations.read_only_hint is False, "it can stop a run"
         assert set(tools["subagent"].input_schema["properties"]) == {
             "agent",
             "task",

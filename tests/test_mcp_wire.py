@@ -12,7 +12,7 @@ import pytest
 
 from cli_door import Door, wait_until
 from mcp_door import STATELESS, RawClient
-from outrider.testing import ScriptedModel, answer, drip, silence_after
+from outrider.testing import ScriptedModel, answer, drip, fail, silence_after
 
 TASK = {"agent": "explorer", "task": "Where is main?"}
 TEXT = "So far, so good. " * 50
@@ -310,11 +310,38 @@ def read_to_the_end(client: RawClient, result: dict) -> str:
         result = client.call("subagent_result", said["readOn"])
 
 
+def test_the_whole_of_the_details_is_there_for_who_asks(warm):
+    warm.steps.append(fail(400))
+    run_id = warm.client.call("subagent", TASK, progressToken="d")["structuredContent"]["runId"]
+    said = warm.client.call("subagent_result", {"runId": run_id, "details": True, "limit": 99_999})
+    details = said["structuredContent"]["details"]
+    [run] = details["results"]
+    assert details["mode"] == "single" and details["error"]["code"] == "SUBAGENT_FAILED"
+    assert run["exitCode"] == 1 and run["sessionFile"].endswith(f"{run_id}/session.jsonl")
+    assert '"exitCode": 1' in said["content"][0]["text"]
+    asked = {"runId": run_id, "details": True, "limit": 300}
+    pages = []
+    while asked:
+        part = warm.client.call("subagent_result", asked)["structuredContent"]
+        pages.append(part["answer"].split(">\n", 1)[1].removesuffix("\n</subagent-output>"))
+        asked = {**part["readOn"], "limit": 300} if "readOn" in part else None
+    assert json.loads("".join(pages)) == details
+
+
 def test_two_equal_calls_at_once_are_two_runs(warm):
     warm.steps.extend([answer("One."), answer("Two.")])
     calls = [warm.client.begin("subagent", TASK, progressToken=n) for n in range(2)]
     results = [warm.client.wait_for(id=call)["result"]["structuredContent"] for call in calls]
     assert len({said["runId"] for said in results}) == 2
+
+
+@pytest.mark.parametrize("flag", ["PI_SUBAGENT_CHILD", "OUTRIDER_SUBAGENT_CHILD"])
+def test_the_server_of_a_child_offers_nothing(door, flag):
+    with closing(RawClient(door, {flag: "1"})) as client:
+        said = client.initialize()
+        assert "instructions" not in said and "prompts" not in said["capabilities"]
+        assert client.ask("tools/list")["result"]["tools"] == []
+        assert client.ask("prompts/list")["result"]["prompts"] == []
 
 
 def test_a_child_s_forged_mark_stays_inside_its_own(warm):

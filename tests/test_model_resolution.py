@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from outrider.child.retry import MAX_DELAY_MS, TRANSIENT, RetryPolicy
+from outrider.models import failures
 from outrider.models.failures import ModelUnavailable, RequestFailed, ending_of
 from outrider.models.known_providers import ALIASES, PROVIDERS
 from outrider.models.local_servers import ServerKind, first_model, probe_local_servers
@@ -188,6 +189,32 @@ def test_short_names_in_agent_files_count_only_where_their_key_is():
     assert choose({"ANTHROPIC_API_KEY": "k"}, agent="haiku").model == ALIASES["haiku"]
 
 
+OTHER_SPELLINGS = {
+    "openai/gpt-5": "openai:gpt-5",
+    "anthropic/claude-opus-5-5:high": "anthropic:claude-opus-5-5",
+    "openrouter/anthropic/claude-opus-5-5": "openrouter:anthropic/claude-opus-5-5",
+    "gpt-5": "openai:gpt-5",
+    "claude-sonnet-4-5-20250929": "anthropic:claude-sonnet-4-5-20250929",
+    "o3": "openai:o3",
+}
+
+
+@pytest.mark.parametrize("written", OTHER_SPELLINGS)
+def test_an_agent_file_may_spell_a_model_as_other_hosts_do(written: str):
+    env = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"), "k")
+    choice = choose(env, agent=written)
+    assert (choice.model, choice.reason) == (OTHER_SPELLINGS[written], "agent file")
+    assert choice.problem is None and choice.warnings == ()
+    instead = choose({}, agent=written)
+    assert instead.model == "embedded" and instead.dropped == written
+    assert repr(written) in instead.warnings[0] and "needs a key" in instead.warnings[0]
+
+
+@pytest.mark.parametrize("written", ["nonsense", "nobody/model", "opnai:gpt-5"])
+def test_a_model_in_an_agent_file_that_means_nothing_is_refused(written: str):
+    assert choose({"OPENAI_API_KEY": "k"}, agent=written).problem
+
+
 def test_embedded_can_be_asked_for_by_name():
     choice = choose({"OPENAI_API_KEY": "k"}, flag="embedded")
     assert is_embedded(choice.model) and choice.problem is None
@@ -265,14 +292,14 @@ def test_a_model_that_cannot_be_built_says_what_to_do(monkeypatch: pytest.Monkey
         assert "test model" not in str(caught.value)
 
 
-def test_prices_are_known_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch):
-    from outrider.models.building import build_model
+def test_prices_are_known_before_anything_is_asked():
     from outrider.models.cost import has_price
 
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    assert has_price(build_model("openai-chat:gpt-5"))
-    assert has_price(build_model("embedded"))
-    assert not has_price(build_model("openai-chat:something-of-mine"))
+    for model in ("openai-chat:gpt-5", "openai:gpt-5", "embedded"):
+        assert has_price(model, {})
+    assert has_price("openai-chat:gpt-5", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    assert not has_price("openai-chat:something-of-mine", {})
+    assert not has_price("ollama:qwen3", {})
 
 
 async def test_the_price_list_is_loaded_while_the_model_is_waited_for(monkeypatch):
@@ -540,7 +567,10 @@ async def test_a_refused_connection_is_a_connection_failure(monkeypatch):
         pass
     failure = await failure_of(monkeypatch, port)
     assert failure is not None and failure.kind is FailureKind.CONNECTION
-    assert f"http://127.0.0.1:{port}/v1: Connection refused" in failure.message
+    assert f"(http://127.0.0.1:{port}/v1): Connection refused. Check that" in failure.message
+    for address, advice in {"http://127.0.0.1:1/v1": "server", "https://u:pw@x": "net"}.items():
+        told = failures.failure_of(FailureKind.CONNECTION, detail="Gone.", base_url=address).message
+        assert "Gone. Check" in told and advice in told and "pw" not in told
 
 
 def test_words_in_an_error_decide_nothing():

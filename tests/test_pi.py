@@ -157,9 +157,9 @@ def told(name: str, result: ToolResult) -> dict[str, Any]:
         "code": error and error.code,
         "timeout": run.timeout_reason,
         "attempts": run.attempts,
-        "turns": run.usage.turns,
+        "turns": None if streamed else run.usage.turns,
         # An estimate counts what was seen of the conversation, of which pi shows less.
-        "tokens": "estimated" if run.usage.estimated else run.usage.tokens,
+        "tokens": "estimated" if run.usage.estimated or streamed else run.usage.tokens,
         "output": "" if streamed else run.output,
         "items": [item["type"] for item in run.display_items],
         "calls": (run.receipt["toolCalls"], run.receipt["toolErrors"]),

@@ -33,6 +33,11 @@ def touch(path: Path) -> Path:
     return path
 
 
+def agents(folder: Path, name: str = "a.md") -> Path:
+    touch(folder / name)
+    return folder
+
+
 def test_user_places_follow_home(home, env):
     assert places.home(env) == home
     assert places.user_config_file(env) == home / ".config/outrider/config.json"
@@ -121,10 +126,9 @@ def test_without_git_agents_are_found_above_and_make_the_project(tmp_path, env):
     deep = tmp_path / "team/a/b"
     deep.mkdir(parents=True)
     assert places.project_agent_folders(deep, env) == ()
-    agents = tmp_path / "team/.claude/agents"
-    agents.mkdir(parents=True)
-    (tmp_path / ".agents").mkdir()
-    assert places.project_agent_folders(deep, env) == (agents,)
+    team = agents(tmp_path / "team/.claude/agents")
+    agents(tmp_path / ".agents")
+    assert places.project_agent_folders(deep, env) == (team,)
     assert places.project_root(deep, env) == tmp_path / "team"
 
 
@@ -132,7 +136,7 @@ def test_without_git_agents_are_not_looked_for_in_home_and_above(home, env):
     below = home / "code/thing"
     below.mkdir(parents=True)
     for folder in (home, home.parent):
-        (folder / ".agents").mkdir()
+        agents(folder / ".agents")
     assert places.project_agent_folders(below, env) == ()
     assert places.project_root(below, env) == below
 
@@ -141,7 +145,7 @@ def test_without_git_agents_are_not_looked_for_in_home_and_above(home, env):
 def test_without_git_a_folder_of_another_user_ends_the_search_for_agents(tmp_path, env):
     work = tmp_path / "theirs/work"
     work.mkdir(parents=True)
-    (tmp_path / ".agents").mkdir()
+    agents(tmp_path / ".agents")
     assert places.project_agent_folders(work, env) == (tmp_path / ".agents",)
     os.chown(work.parent, 4321, 4321)
     assert places.project_agent_folders(work, env) == ()
@@ -150,7 +154,7 @@ def test_without_git_a_folder_of_another_user_ends_the_search_for_agents(tmp_pat
 def test_home_itself_is_never_a_project(home, env):
     repository(home)
     touch(home / ".outrider/config.json")
-    (home / ".claude/agents").mkdir(parents=True)
+    agents(home / ".claude/agents")
     below = home / "code/thing"
     below.mkdir(parents=True)
     for cwd in (home, below):
@@ -172,17 +176,27 @@ def test_all_agent_folders_of_the_first_level_that_has_any(tmp_path, env):
     root = repository(tmp_path / "repo")
     deep = root / "a/b"
     for folder in (root / ".claude/agents", root / "a/.agents", root / "a/.outrider/agents", deep):
-        folder.mkdir(parents=True)
+        agents(folder)
     assert places.project_agent_folders(deep, env) == (
         root / "a/.outrider/agents",
         root / "a/.agents",
     )
 
 
+def test_a_folder_without_agent_files_hides_none_above_it(tmp_path, env):
+    root = repository(tmp_path / "repo")
+    near = root / "a/.claude/agents"
+    touch(near / "notes.txt")
+    top = agents(root / ".agents", "a.markdown")
+    assert places.project_agent_folders(root / "a", env) == (top,)
+    agents(near)
+    assert places.project_agent_folders(root / "a", env) == (near,)
+
+
 def test_agent_folders_keep_their_order(tmp_path, env):
     names = (".outrider/agents", ".pi/agents", ".agents", ".claude/agents")
     for name in reversed(names):
-        (tmp_path / name).mkdir(parents=True)
+        agents(tmp_path / name)
     assert places.project_agent_folders(tmp_path, env) == tuple(tmp_path / name for name in names)
 
 
@@ -210,7 +224,7 @@ def test_repository_planted_above_by_another_user_opens_nothing(tmp_path, env):
     work = shared / "work"
     work.mkdir()
     touch(shared / ".outrider/config.json")
-    (shared / ".agents").mkdir()
+    agents(shared / ".agents")
     assert places.git_root(work) == shared
     for path in (shared / ".git", shared / ".agents", shared / ".outrider/config.json"):
         os.chown(path, 4321, 4321)
@@ -225,7 +239,7 @@ def test_checkout_of_another_account_works_from_its_subfolders(tmp_path, env):
     root = repository(tmp_path / "repo")
     work = root / "work"
     work.mkdir()
-    (root / ".agents").mkdir()
+    agents(root / ".agents")
     for path in (root, root / ".git", root / ".agents", work):
         os.chown(path, 4321, 4321)
     assert places.project_agent_folders(work, env) == (root / ".agents",)

@@ -163,7 +163,7 @@ BAD_CALLS: dict[str, tuple[Any, str]] = {
     "a list": ("[]", "aren't a JSON object"),
     "nothing": ({}, "agent and task"),
     "an empty task": ({"agent": "explorer", "task": ""}, "task"),
-    "a number for a task": ({"agent": "explorer", "task": 3}, "int"),
+    "a number for a task": ({"agent": "explorer", "task": 3}, "number"),
     "one field too many": ({"agent": "explorer", "task": "x", "cwd": "/"}, "Unknown field: cwd"),
     "a schema that is text": ({"agent": "explorer", "task": "x", "output_schema": "{}"}, "str"),
     "a schema of no kind": (

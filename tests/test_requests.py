@@ -31,11 +31,15 @@ def assert_refused(result: ToolResult, code: ErrorCode, *words: str, mode: str =
 
 BAD_INPUT = {
     "an empty agent": ({"agent": "", "task": "x"}, "agent is empty"),
-    "a blank task": ({"agent": "explorer", "task": " \n"}, "task is empty"),
-    "an agent that is no text": ({"agent": 7, "task": "x"}, "agent must be a string, not int"),
+    "a blank task": ({"agent": "explorer", "task": " \n"}, "task is empty. Say what to do."),
+    "a schema that is a number": (
+        {"agent": "explorer", "task": "x", "output_schema": 7},
+        "this is a number",
+    ),
+    "an agent that is no text": ({"agent": 7, "task": "x"}, "agent must be a string, not a number"),
     "a task that is no text": (
         {"agent": "explorer", "task": ["x"]},
-        "task must be a string, not list",
+        "task must be a string, not a list",
     ),
     "a NUL in the task": ({"agent": "explorer", "task": "a\0b"}, "NUL"),
     "a lone surrogate in the task": ({"agent": "explorer", "task": "a\ud800b"}, "Unicode"),

@@ -56,7 +56,7 @@ async def test_meta_is_always_whole():
         meta = (await tools.execute(name, arguments)).envelope["meta"]
         assert set(meta) == META
         assert meta["tool"] == name and meta["execution_time_ms"] >= 0
-        assert meta["session_id"] is None and meta["temporary_session"] is None
+        assert meta["session_id"] is None and meta["temporary_session"] is False
     assert meta["resource_type"] is None
 
 
@@ -102,11 +102,12 @@ async def test_whatever_a_tool_gives_becomes_the_right_envelope(value: Any, code
 @pytest.mark.parametrize(
     ("value", "message", "line"),
     [
-        ({"code": 1003}, "not found", "Error 1003 (not found): not found"),
+        ({"code": 1003}, "not found", "Error 1003: not found"),
         ({"code": 1100, "message": "gone"}, "gone", "Error 1100 (the caller's error): gone"),
         ({"code": 2999, "message": "down"}, "down", "Error 2999 (a service's error): down"),
         ({"code": 77, "message": "odd"}, "odd", "Error 77 (a system error): odd"),
-        ({"code": -1}, "a system error", "Error -1 (a system error): a system error"),
+        ({"code": 1100}, "the caller's error", "Error 1100: the caller's error"),
+        ({"code": -1}, "a system error", "Error -1: a system error"),
     ],
 )
 async def test_a_code_that_is_not_in_the_table_is_a_failure_of_its_range(

@@ -14,10 +14,18 @@ from outrider.protocol.text import is_visible, most_alike
 AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("name", True, "Name: up to 64 letters (of any script), digits, `.`, `_` and `-`."),
     ("description", False, "When to delegate to it. People and the host's model read this."),
-    ("readonly", False, "`true` or `1`: never gets a tool that writes. Anything else is false."),
+    (
+        "readonly",
+        False,
+        "`true`: never gets a tool that writes. What can't be read counts as true.",
+    ),
     ("tools", False, "Names as `a, b`, `[a, b]` or `- a` lines. Default: read, grep, find, ls."),
-    ("model", False, "Model, as `provider:name`. `inherit` is the same as none."),
-    ("disabled", False, "`true` or `1`: listed, but can't be delegated to."),
+    (
+        "model",
+        False,
+        "Model, as `provider:name`, or as other hosts write it. `inherit` is the same as none.",
+    ),
+    ("disabled", False, "`true`: listed, but can't be delegated to."),
     ("output_schema", False, "Path to a JSON Schema for its answers, relative to the file."),
     ("isolation", False, "Where it writes, as `subagents.isolation`; a repository's not `none`."),
     ("check", False, "A command that has to pass before it is done; a repository's needs trust."),
@@ -34,6 +42,7 @@ DEFAULT_ROLE = (
 _FIELD_NAMES = tuple(name for name, _, _ in AGENT_FIELDS)
 # Misspelt, these still count: a typo must not give an agent more than its author meant.
 _SWITCHES = ("readonly", "disabled")
+_TRUE, _FALSE = ("true", "1", "yes", "on"), ("", "false", "0", "no", "off")
 _MAX_NAME = 64
 _TOOL = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _MODEL = re.compile(r"[!-~]{1,200}")
@@ -98,7 +107,7 @@ def _meant(field: Field, notes: Notes) -> str | None:
     near = most_alike(field.key.lower(), _FIELD_NAMES, 0.75)
     is_switch = bool(near) and near[0] in _SWITCHES
     hint = f"; taken as {near[0]}" if is_switch else f", ignored{_suggestion(near)}"
-    notes.warn(field.line, f"unknown key {field.key[:60]}{hint}")
+    notes.warn(field.line, f"unknown key {field.key[:60]}{hint}", concerns_run=is_switch)
     return near[0] if is_switch else None
 
 
@@ -180,10 +189,12 @@ def _readable(text: str) -> str:
 
 
 def _switch(field: Field, notes: Notes) -> bool:
+    """Return a key that keeps an agent safe: one that can't be read counts as set."""
     word = field.word.casefold()
-    if word not in ("", "true", "1", "false", "0", "no", "off"):
-        notes.warn(field.line, f"{field.key}: {word[:60]!r} is read as false; write true or false")
-    return word in ("true", "1")
+    if word not in (*_TRUE, *_FALSE):
+        message = f"{field.key}: {word[:60]!r} is read as true; write true or false"
+        notes.warn(field.line, message, concerns_run=True)
+    return word not in _FALSE
 
 
 def _tools(field: Field, notes: Notes) -> tuple[str, ...]:

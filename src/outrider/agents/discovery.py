@@ -15,7 +15,12 @@ from outrider.protocol.data import frozen
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.text import one_line, printable
 from outrider.settings.files import read_plain_file
-from outrider.settings.places import project_agent_folders, project_root, user_agent_folders
+from outrider.settings.places import (
+    AGENT_FILES,
+    project_agent_folders,
+    project_root,
+    user_agent_folders,
+)
 
 READERS = ("explorer", "researcher", "reviewer", "implementer", "tester")
 BUILTIN_AGENTS = (*READERS, CODER)
@@ -113,7 +118,7 @@ def _load(
 def _agent_files(folder: Path, notes: list[Diagnostic]) -> list[str]:
     try:
         with os.scandir(folder) as found:
-            names = (item.name for item in found if item.name.endswith(".md"))
+            names = (item.name for item in found if item.name.endswith(AGENT_FILES))
             first = nsmallest(MAX_FILES + 1, names)
     except FileNotFoundError:
         return []

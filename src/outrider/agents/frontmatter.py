@@ -33,6 +33,7 @@ class Diagnostic:
     line: int | None
     message: str
     severity: Literal["error", "warning"]
+    concerns_run: bool = False  # whoever runs the agent should know it, not only its author
 
     def __str__(self) -> str:
         place = self.path if self.line is None else f"{self.path}:{self.line}"
@@ -50,9 +51,9 @@ class Notes:
         """Note why the file can't be used."""
         self.diagnostics.append(Diagnostic(self.path, line, message, "error"))
 
-    def warn(self, line: int | None, message: str) -> None:
+    def warn(self, line: int | None, message: str, *, concerns_run: bool = False) -> None:
         """Note what is ignored or read in another way."""
-        self.diagnostics.append(Diagnostic(self.path, line, message, "warning"))
+        self.diagnostics.append(Diagnostic(self.path, line, message, "warning", concerns_run))
 
     def bounded(self) -> list[Diagnostic]:
         """Return the diagnostics, errors first, and a count in place of those above the limit."""

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,7 +27,7 @@ from outrider.child.task import TaskExecutor
 from outrider.child.turn import TurnExecutor
 from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.building import build_model
-from outrider.models.cost import has_price, load_prices_soon
+from outrider.models.cost import load_prices_soon
 from outrider.models.failures import ModelUnavailable
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.messages import ChatModel
@@ -42,6 +43,7 @@ from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor
 from outrider.tools.loading import builtin_tools, load_tools
 from outrider.tools.lsp.session import LspSession
+from outrider.tools.registry import Tool
 from outrider.tools.web.session import WebSession, take_search_keys
 from outrider.workspaces.layers.audit import LayerAudit
 
@@ -131,10 +133,6 @@ async def run_task(
     around: "Surroundings | None" = None,
 ) -> TaskFinishEvent:
     """Do the task of a brief with a model, and return how it ended."""
-    if brief.budget.max_cost is not None and not has_price(model):
-        error = f"The price of {brief.model} is unknown"
-        error += ", so subagents.budget.maxCost can't be enforced. Set maxTokens instead."
-        return TaskFinishEvent(brief.run_id, error=error)
     schema = brief.output_schema
     report_back = None if schema is None else ReportBackTool.for_schema(schema)
     attempts = brief.report_back_attempts
@@ -208,4 +206,18 @@ def tool_executor(
     )
     given = [available[name] for name in brief.tools if name in available]
     given += parent.tools() if parent else []
-    return ToolExecutor(given, context, not_given=available.keys() - wanted)
+    executor = ToolExecutor(given, context, not_given=available.keys() - wanted)
+    executor.tools = tuple(_with_actions(one, brief.lsp_actions) for one in given)
+    return executor
+
+
+def _with_actions(tool: Tool, actions: tuple[str, ...]) -> Tool:
+    """Return a tool as it is offered: `lsp` with the allowed actions alone, and any other whole.
+
+    The executor keeps all of them, so that a call of one that isn't allowed is told why.
+    """
+    if tool.name != "lsp":
+        return tool
+    properties = {**tool.parameters["properties"]}
+    properties["action"] = {**properties["action"], "enum": list(actions)}
+    return replace(tool, parameters={**tool.parameters, "properties": properties})

@@ -4,7 +4,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -52,6 +52,12 @@ MAX_MODEL = 200
 CUT_CALL = Fault("$", "the call was cut at the model's token limit, before its arguments")
 Refusal = Callable[[str, Any], Awaitable[ToolFault | None]]
 """Asks whether a call may be made."""
+TOLD_AFTER, ENDED_AFTER = 3, 6
+"""How many turns in a row may make the same calls and get the same results."""
+REPEATING = (
+    "You have made the same call {times} times in a row and got the same result. Don't make it "
+    "again: try another way, or answer with what you know and say what is missing."
+)
 GRACE_SECONDS = 5.0
 """How long before the run's deadline a task that has its report gives up on its other tools."""
 
@@ -108,6 +114,8 @@ class TurnExecutor:
     _tools: list[OfferedTool] = field(init=False)
     _report_tool: list[OfferedTool] = field(init=False)
     _as_json: bool = False
+    _last_turn: Any = None
+    _same_turns: int = 0
 
     def __post_init__(self) -> None:
         self._tools = list(self.executor.tools)
@@ -164,11 +172,27 @@ class TurnExecutor:
         time_left = self.deadline - GRACE_SECONDS - time.monotonic()
         limit_seconds = max(0.0, time_left) if result.has_report_back else None
         results = await asyncio.gather(*(self._call(call, limit_seconds) for call in calls))
+        result = replace(result, over_budget=self._repeats(calls, results))
         if self._as_json:
             self.history.say("\n".join(one.text for one in judged))
         else:
             self.history.messages += [*results, *judged]
+        if self._same_turns == TOLD_AFTER:
+            self.history.say(REPEATING.format(times=TOLD_AFTER))
         return result
+
+    def _repeats(self, calls: Sequence[RequestedCall], results: list[CallResult]) -> str | None:
+        """Return why a model is stopped that makes the same calls in vain; None where it isn't."""
+        made = [(call.name, call.arguments.value) for call in calls]
+        turn = made, [{**(one.envelope or {}), "meta": None} for one in results]
+        self._same_turns = self._same_turns + 1 if made and turn == self._last_turn else 1
+        self._last_turn = turn
+        if self._same_turns < ENDED_AFTER:
+            return None
+        names = ", ".join(dict.fromkeys(call.name for call in calls))
+        return (
+            f"The model repeats itself: {ENDED_AFTER} times the same call, same result ({names})."
+        )
 
     def _judge_reports(self, result: TurnResult) -> tuple[list[CallResult], list[JudgedReport]]:
         parts: list[CallResult] = []

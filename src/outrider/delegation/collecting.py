@@ -1,5 +1,6 @@
 """What is known of a run from its (masked) events: its text, usage, receipt, and its end."""
 
+from dataclasses import replace
 from typing import Any
 
 from outrider.delegation.event_masking import MaskedEvent
@@ -11,7 +12,7 @@ from outrider.protocol.isolation import Isolation
 from outrider.protocol.receipt import Receipt
 from outrider.protocol.results import Streaming
 from outrider.protocol.tool_catalogue import REPORT_BACK
-from outrider.protocol.usage import Usage
+from outrider.protocol.usage import Usage, estimated_tokens
 from outrider.records.activity import KINDS, ActivityLog, of_call
 from outrider.records.runs import RunRecorder
 
@@ -120,6 +121,16 @@ class Collector:
         if text := self.partial.text:
             items = (*items, {"type": "text", "text": text[-MAX_DISPLAY_TEXT:]})
         return Streaming(items, self.usage, self.turn_count)
+
+    @property
+    def used(self) -> Usage:
+        """What the run used, with an estimate of a message that its end has cut off."""
+        known = self.usage
+        if self.finish or self.partial.is_over or self.turn_count <= known.turns:
+            return known
+        output, turns = known.output + estimated_tokens(self.partial.text), known.turns + 1
+        is_known = known.cost_known and known.turns > 0
+        return replace(known, output=output, turns=turns, cost_known=is_known, estimated=True)
 
     def record_unanswered(self) -> None:
         """Record the calls that the run's end has cut off."""

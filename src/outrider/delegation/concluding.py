@@ -18,6 +18,7 @@ from outrider.protocol.exit_codes import exit_code
 from outrider.protocol.outcomes import ERROR_OF_OUTCOME, Outcome, TimeoutReason
 from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
 from outrider.settings.keys import Config
+from outrider.settings.layers import Settings
 
 MAX_STDERR = 2_000
 MAX_OTHERS = 3
@@ -34,9 +35,9 @@ class Verdict:
     error: str | None = None
 
 
-def judged(ending: Ending, collector: Collector, config: Config) -> Verdict:
+def judged(ending: Ending, collector: Collector, settings: Settings) -> Verdict:
     """Return the verdict. Only the child's own last event can make it a success."""
-    outcome, limits = Outcome.FAILED, config.subagents
+    outcome, limits = Outcome.FAILED, settings.config.subagents
     match ending.reason:
         case "finished" if collector.finish is not None:
             outcome, error = collector.finish.outcome, collector.finish.error
@@ -45,7 +46,9 @@ def judged(ending: Ending, collector: Collector, config: Config) -> Verdict:
             error = f"The child sent nothing for {limit:,} ms (subagents.idleTimeoutMs)."
         case "timed_out":
             outcome, limit = Outcome.TIMED_OUT, limits.timeout_ms
-            error = f"The run took longer than {limit:,} ms (subagents.timeoutMs)."
+            named = settings.named("subagents.timeoutMs")
+            allowed = f"{limit:,} ms ({named})" if named[0] != "-" else f"{named} allows"
+            error = f"The run took longer than {allowed}."
         case "cancelled":
             outcome, error = Outcome.CANCELLED, "The run was cancelled."
         case "flooded":
@@ -73,7 +76,7 @@ def conclude(
 ) -> ToolResult:
     """Return the result of a run, and write its record. All that comes in is masked already."""
     run, finish, config = collector.run, collector.finish or TaskFinishEvent(), prepared.config
-    verdict = judged(ending, collector, config)
+    verdict = judged(ending, collector, prepared.project.settings)
     partial, text = collector.partial.text, finish.task_result
     if finish.has_structured_output:
         text = jsonl.pretty(finish.structured_output)
@@ -82,7 +85,7 @@ def conclude(
         run.add_output(text)
     else:
         run.add_output("")  # what came in pieces is on the disk already
-    usage, asked = collector.usage, prepared.choice.shown
+    usage, asked = collector.used, prepared.choice.shown
     answered = list(collector.answered) or [collector.model or asked]
     others = [model for model in answered if not is_same_model(asked, model)]
     if not usage.tokens and not is_embedded(collector.model or ""):

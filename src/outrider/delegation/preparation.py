@@ -7,7 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outrider.agents.definitions import CODER, AgentDefinition, Source, name_doubt, normal_name
+from outrider.agents.definitions import (
+    CODER,
+    NATIVE,
+    AgentDefinition,
+    Source,
+    name_doubt,
+    normal_name,
+)
 from outrider.agents.discovery import Discovery
 from outrider.agents.permissions import Permit
 from outrider.delegation.confirmation import Confirm, ask_for_permit
@@ -142,8 +149,13 @@ def assemble(
     if is_coder and is_embedded(choice.model):
         message = f"The agent {CODER} needs a model that writes code, and the embedded one can't."
         raise invalid(f"{message} Set a provider's key, or name a model with --model.")
+    if project.config.subagents.budget.max_cost is not None and definition.runtime == NATIVE:
+        _check_price(choice, project)
     check, distrust = _check_command(request, project, definition)
-    doubts = filter(None, (name_doubt(definition.name), _record_doubt(project.env), distrust))
+    told = (name_doubt(definition.name), _record_doubt(project.env), distrust)
+    notes = project.discovery.diagnostics
+    doubts = [*filter(None, told)]
+    doubts += [str(one) for one in notes if one.concerns_run and one.path == definition.path]
     warnings = (*project.settings.warnings, *problems, *doubts, *choice.warnings)
     return Prepared(
         request=request,
@@ -157,6 +169,16 @@ def assemble(
         check=check,
         warnings=(*warnings, *runtime_kind(definition.runtime).warnings),
     )
+
+
+def _check_price(choice: ModelChoice, project: Project) -> None:
+    from outrider.models.cost import has_price
+
+    if not has_price(choice.model, choice.environment(project.env)):
+        limit = project.settings.named("subagents.budget.maxCost")
+        advice = "Limit subagents.budget.maxTokens instead."
+        why = f"The price of {choice.shown} is unknown, so {limit} can't be enforced."
+        raise invalid(f"{why} {advice}")
 
 
 def find_agent(name: str, discovery: Discovery) -> AgentDefinition:

@@ -94,7 +94,11 @@ class Project:
         """Return the model that answers for `agent`, or for one that names none."""
         named = agent.model if agent else None
         wishes = ModelWishes(flag, named, self.config.model, self.env, _probe_once_a_moment)
-        return runtime_kind(agent.runtime if agent else NATIVE).choose_model(wishes)
+        found = runtime_kind(agent.runtime if agent else NATIVE).choose_model(wishes)
+        origin = self.settings.origins.get("model", "user")
+        if found.reason != "configuration" or origin.startswith("user"):
+            return found
+        return replace(found, reason="flag" if origin.startswith(("-", "flag")) else origin)
 
     def wire(self, choice: ModelChoice) -> str:
         """Return how a model is reached from here."""

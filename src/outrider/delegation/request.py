@@ -9,12 +9,13 @@ from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.protocol import jsonl
-from outrider.protocol.data import frozen
+from outrider.protocol.data import frozen, json_kind
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.tool_catalogue import is_own
 
 MAX_TASK_BYTES = 4 << 20
 MAX_NAME = 200
+_IF_EMPTY = {"agent": "Name one: `outrider agents` lists them.", "task": "Say what to do."}
 
 
 @frozen
@@ -46,13 +47,13 @@ def check_input(request: Request) -> None:
         texts["model"] = request.model
     for name, value in texts.items():
         if not isinstance(value, str):
-            raise invalid(f"{name} must be a string, not {type(value).__name__}.")
+            raise invalid(f"{name} must be a string, not {json_kind(value)}.")
         if "\0" in value:
             raise invalid(f"{name} contains a NUL character. Remove it.")
         if jsonl.without_surrogates(value) != value:
             raise invalid(f"{name} isn't valid Unicode: it contains a lone surrogate. Use UTF-8.")
         if not value.strip() and name != "model":
-            raise invalid(f"{name} is empty. Give both an agent and a task.")
+            raise invalid(f"{name} is empty. {_IF_EMPTY[name]}")
     if len(request.agent) > MAX_NAME:
         raise invalid(f"agent is {len(request.agent)} characters long; the limit is {MAX_NAME}.")
     if (size := len(request.task.encode())) > MAX_TASK_BYTES:

@@ -2,13 +2,15 @@
 
 import asyncio
 import math
+import re
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from outrider.models.known_providers import EMBEDDED
-from outrider.models.messages import ChatModel, ModelAnswer
+from outrider.models.messages import ModelAnswer
 from outrider.protocol.usage import Usage
 
 if TYPE_CHECKING:
@@ -44,9 +46,11 @@ def fullness(answer: ModelAnswer, usage: Usage) -> float:
     return usage.tokens / ((price and price.model.context_window) or math.inf)
 
 
-def has_price(model: ChatModel) -> bool:
-    """Whether the price of `model` is known, before any request."""
-    answer = ModelAnswer(model.provider, model.base_url, model.name)
+def has_price(model: str, env: Mapping[str, str]) -> bool:
+    """Whether the price of `provider:name` is known, before any request."""
+    provider, _, name = model.partition(":")
+    address = next((env[one] for one in env if one.endswith("_BASE_URL")), None)
+    answer = ModelAnswer(re.sub("-(chat|responses)$", "", provider), address, name)
     return cost_of(answer, Usage(input=1, output=1))[1]
 
 

@@ -9,7 +9,7 @@ from outrider.models.resolution import needs
 from outrider.protocol.data import as_object, frozen, member
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.outcomes import FailureKind
-from outrider.protocol.text import one_line
+from outrider.protocol.text import as_sentence, one_line
 
 _FILTERED = "The model refused, or its provider's content filter withheld the answer."
 _LOST_CALL = "The model's provider announced a tool call and sent none."
@@ -100,7 +100,13 @@ def failure_of(
     if kind is FailureKind.NOT_FOUND and model:
         text += f" [{model}]"
     detail = one_line(detail[: _MAX_DETAIL * 4], _MAX_DETAIL) if kind in _WITH_DETAIL else ""
-    return Failure(kind, f"{text}: {detail}" if detail else f"{text}.", retry_after)
+    place = (base_url or "").rpartition("@")[2] if kind is FailureKind.CONNECTION else ""
+    text += f" ({place})" if place else ""
+    text = f"{text}: {detail}" if detail else f"{text}."
+    if place:
+        here = "that the server is running, and its address"
+        text = f"{as_sentence(text)} Check {here if own_endpoint(base_url) else 'the network'}."
+    return Failure(kind, text, retry_after)
 
 
 def sentence_in(body: object) -> str:

@@ -30,6 +30,8 @@ _LEFT_TO_PROVIDER = re.compile(r"(^|[-/])(latest|auto)$")
 _NAME_PART = re.compile(r"[^-_.:@]+")
 _OLLAMA_DEFAULT = "http://127.0.0.1:11434/v1"
 _OPENAI_HOST = "https://api.openai.com"
+_EFFORT = re.compile(":(off|minimal|low|medium|high|xhigh)$")  # how hard pi lets a model think
+_DEFAULTED = [provider for provider in PROVIDERS.values() if provider.default]
 
 
 @frozen
@@ -42,16 +44,16 @@ class ModelChoice:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the child's environment needs for a local server that was found."""
     dropped: str | None = None
-    """The short name in an agent's file that this stands in for, as its provider has no key."""
+    """The model in an agent's file that this stands in for, and why that one can't answer."""
+    dropped_because: str = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What somebody should know who relies on the model that the agent's file names."""
         if self.dropped is None:
             return ()
-        keys = " or ".join(needs(ALIASES[self.dropped.lower()]))
-        wish = f"the agent asks for the model {self.dropped!r}, which needs {keys}"
-        return (f"{wish}; {self.shown} answers instead",)
+        why = self.dropped_because.rstrip(".")
+        return (f"the agent asks for {self.dropped!r}, but {why}; {self.shown} answers instead",)
 
     @property
     def shown(self) -> str:
@@ -72,18 +74,18 @@ def choose_model(
     local_servers: Callable[..., LocalServer | None] = probe_local_servers,
 ) -> ModelChoice:
     """Return the model to use: from flag, agent or configuration, else the best available one."""
-    own_model = _agent_model(agent, env)
-    if agent and not (own_model or flag):
+    agent = agent and agent.strip()
+    full = foreign_spelling(agent) if agent else None
+    if full and not flag and (problem := problem_with(full, env)):
         found = choose_model(
             flag=None, agent=None, configured=configured, env=env, local_servers=local_servers
         )
-        return replace(found, dropped=agent.strip())
-    named = {"flag": flag, "agent file": own_model, "configuration": configured}
+        return replace(found, dropped=agent, dropped_because=problem)
+    named = {"flag": flag, "agent file": full or agent, "configuration": configured}
     for reason, name in named.items():
         if name is not None and (name := name.strip()):
             return ModelChoice(name, reason, problem_with(name, env))
-    defaults = [provider for provider in PROVIDERS.values() if provider.default]
-    keyed = {key: one for one in defaults if (key := _first_set(one.keys, env))}
+    keyed = {key: one for one in _DEFAULTED if (key := _first_set(one.keys, env))}
     own = own_endpoint(env.get("OPENAI_BASE_URL"))
     for key, provider in keyed.items():
         if not _missing_package(provider):
@@ -193,11 +195,25 @@ def problem_with(model: str, env: Mapping[str, str]) -> str | None:
     return _missing_package(PROVIDERS[name]) or _missing_key(model, env)
 
 
-def _agent_model(model: str | None, env: Mapping[str, str]) -> str | None:
-    """Return an agent file's model; a short name counts only if its provider's key is set."""
-    if model is None or (full := ALIASES.get(model.strip().lower())) is None:
-        return model
-    return full if _first_set(needs(full), env) else None
+def foreign_spelling(model: str) -> str | None:
+    """Return `provider:name` for a model as agent files for other hosts spell it.
+
+    They write `sonnet`, `claude-opus-5-5`, or, for pi, `openai/gpt-5:high`. None for any other.
+    """
+    if full := ALIASES.get(model.lower()):
+        return full
+    provider, slash, name = model.partition("/")
+    if slash and name and provider in PROVIDERS:
+        return f"{provider}:{_EFFORT.sub('', name)}"
+    maker = None if slash or ":" in model else _maker(model)
+    return maker and f"{maker}:{model}"
+
+
+def _maker(model: str) -> str | None:
+    """Return the provider whose own models are named like this one."""
+    family = model.lower().partition("-")[0]
+    made = {one.default.partition("-")[0]: one.name for one in reversed(_DEFAULTED) if one.default}
+    return "openai" if re.fullmatch(r"o\d", family) else made.get(family)
 
 
 def _first_set(variables: Iterable[str], env: Mapping[str, str]) -> str | None:
@@ -237,10 +253,8 @@ def _missing_key(model: str, env: Mapping[str, str]) -> str | None:
 
 
 def _suggestion(model: str) -> str:
-    family = model.lower().partition("-")[0]
-    for provider in PROVIDERS.values():
-        if provider.default and provider.default.startswith(family):
-            return f"for example {provider.name}:{model}"
+    if maker := _maker(model):
+        return f"for example {maker}:{model}"
     return "for example openai-chat:NAME, anthropic:NAME or ollama:NAME, or use embedded"
 
 

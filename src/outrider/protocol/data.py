@@ -123,6 +123,19 @@ def from_json(cls: type[T], data: object) -> T:
         raise ValueError(f"{cls.__name__}: {error}") from None
 
 
+def json_kind(value: object) -> str:
+    """Return what a value is to those who write JSON: `a number`, `an object`."""
+    kinds: dict[Any, str] = {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        str: "a string",
+    }
+    kinds |= {dict: "an object", type(None): "null"}
+    return kinds.get(type(value), f"a {type(value).__name__}")
+
+
 def as_object(value: Any) -> dict[str, Any]:
     """Return a JSON object as it is, and an empty one for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

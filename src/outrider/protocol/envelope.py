@@ -49,7 +49,7 @@ class Meta(TypedDict):
     tool: str
     resource_type: str | None
     session_id: str | None
-    temporary_session: bool | None
+    temporary_session: bool
 
 
 class Envelope(TypedDict):
@@ -66,7 +66,7 @@ def build_meta(
     elapsed_seconds: float,
     resource_type: str | None = None,
     session_id: str | None = None,
-    temporary_session: bool | None = None,
+    temporary_session: bool = False,
 ) -> Meta:
     """Return the `meta` of a call."""
     return {

@@ -1,6 +1,5 @@
 """The exit codes of the command line, and which of them a run or a result has."""
 
-from outrider.protocol.errors import ErrorCode
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import ToolResult
 
@@ -28,9 +27,5 @@ def exit_code(outcome: Outcome, signal: int | None = None) -> int:
 
 def result_exit_code(result: ToolResult) -> int:
     """Return the exit code of a command that shows this result."""
-    if result.result is not None:
-        return result.result.exit_code
-    # No child was started: the request was refused, or its run couldn't be recorded.
-    error = result.details.error
-    failed = error is None or error.code is ErrorCode.SUBAGENT_FAILED
-    return EXIT_FAILED if failed else EXIT_REFUSED
+    # Without a run no child was started: it was refused, or there is no room for its record.
+    return EXIT_REFUSED if result.result is None else result.result.exit_code

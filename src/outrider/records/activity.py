@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -121,11 +122,13 @@ def of_run(result: SingleResult, run_id: str) -> dict[str, Any]:
         "outcome": str(result.outcome),
         "code": result.exit_code,
         "ms": result.duration_ms,
+        "tokens": result.usage.tokens,
+        "cost": result.usage.cost if result.usage.cost_known else None,
     }
 
 
 def activity_summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the sums of all calls, by `kinds` and in each by provider, and of runs by `agents`."""
+    """Return the sums of calls by `kinds`, and of runs by `agents`, `models` and `days`."""
     calls = _grouped((line["kind"], line) for line in lines if line["kind"] != "run")
     runs = _grouped((str(line["what"][0]), line) for line in lines if line["kind"] == "run")
     kinds = {kind: {**_sums(found), "providers": _providers(found)} for kind, found in calls}
@@ -133,7 +136,17 @@ def activity_summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, 
         agent: {**_sums(found), "outcomes": Counter(str(one.get("outcome")) for one in found)}
         for agent, found in runs
     }
-    return {"kinds": kinds, "agents": agents}
+    models = _grouped((str(line.get("provider")), line) for _, found in runs for line in found)
+    days = _grouped((_day(line["at"]), line) for _, found in runs for line in found)
+    by = {"models": models, "days": days}
+    sums = {name: {one: _sums(found) for one, found in groups} for name, groups in by.items()}
+    return {"kinds": kinds, "agents": agents, **sums}
+
+
+def _day(at: float) -> str:
+    with suppress(ValueError, OverflowError, OSError):  # a line may hold any number
+        return f"{datetime.fromtimestamp(at):%Y-%m-%d}"
+    return "unknown"
 
 
 def _grouped(lines: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
@@ -157,6 +170,8 @@ def _sums(lines: list[Any]) -> dict[str, Any]:
         "medianMs": round(shares[49], 1) if shares else None,
         "p95Ms": round(shares[94], 1) if shares else None,
         "bytes": sum(line.get("bytes") or 0 for line in lines),
+        "tokens": sum(_first(int, [line.get("tokens"), 0]) for line in lines),
+        "cost": sum(_first((int, float), [line.get("cost"), 0.0]) for line in lines),
     }
 
 

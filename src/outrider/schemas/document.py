@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 from urllib.parse import quote, unquote, urljoin
 
+from outrider.protocol.data import json_kind
 from outrider.protocol.errors import OutriderError
 from outrider.schemas.values import (
     JSON,
@@ -169,8 +170,8 @@ def read_document(schema: object) -> Document:
     if (size := len(text.encode())) > MAX_SCHEMA_BYTES:
         raise SchemaError(f"the schema has {size:,} bytes; the limit is {MAX_SCHEMA_BYTES:,}")
     if not isinstance(schema, dict | bool):
-        kind = type(schema).__name__
-        raise SchemaError(f"a JSON Schema is an object, true or false; this is a {kind}")
+        kind = json_kind(schema)
+        raise SchemaError(f"a JSON Schema is an object, true or false; this is {kind}")
     return Document(json.loads(text))
 
 

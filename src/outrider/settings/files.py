@@ -12,7 +12,15 @@ from outrider.protocol.brief import CHILD_VARIABLES
 from outrider.protocol.data import camel
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings import places
-from outrider.settings.layers import Layer, Origin, SettingError, Settings, flatten, merge
+from outrider.settings.layers import (
+    FlagValue,
+    Layer,
+    Origin,
+    SettingError,
+    Settings,
+    flatten,
+    merge,
+)
 
 MAX_BYTES = 1 << 20
 NOT_SETTINGS = ("OUTRIDER_HOME", *CHILD_VARIABLES)
@@ -32,7 +40,8 @@ def load_settings(
             name = ".".join(map(camel, parts)) if variable.isupper() else variable
             layers.append(Layer(Origin.ENVIRONMENT, variable, {name: env[variable]}))
     for name, value in (flags or {}).items():
-        layers.append(Layer(Origin.FLAG, f"flag {name}", {str(name): value}))
+        flag = value if isinstance(value, FlagValue) else FlagValue(value, f"flag {name}")
+        layers.append(Layer(Origin.FLAG, flag.given, {str(name): flag.value}))
     try:
         return merge(layers)
     except SettingError as bad:
@@ -40,10 +49,11 @@ def load_settings(
 
 
 def _file_layer(origin: Origin, path: Path) -> Layer:
-    return Layer(origin, f"{origin} {path}", dict(flatten(_read_object(path))))
+    return Layer(origin, f"{origin} {path}", dict(flatten(read_object(path))))
 
 
-def _read_object(path: Path) -> Mapping[str, object]:
+def read_object(path: Path) -> Mapping[str, object]:
+    """Return what is in a configuration file, nothing where there is none; raises `Refusal`."""
     try:
         raw = read_plain_file(path, MAX_BYTES + 1)
         data: object = json.loads(raw) if len(raw) <= MAX_BYTES else None

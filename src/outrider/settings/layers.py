@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from outrider.protocol.data import from_json, frozen
 from outrider.protocol.text import most_alike
+from outrider.settings import devkit_pi
 from outrider.settings.keys import DEFAULTS, KEYS, Config, Key, ProjectRule, value_of
 from outrider.settings.quantities import SettingError, number_for
 
@@ -41,7 +42,8 @@ def check(key: Key, value: object) -> Any:
         if not isinstance(text, str) or not text.strip():
             raise SettingError(f"expected a non-empty string, got {text!r}")
         if key.choices and text not in key.choices:
-            raise SettingError(f"expected one of {', '.join(key.choices)}; got {text!r}")
+            renamed = devkit_pi.advice_on_value(text)
+            raise SettingError(f"expected one of {', '.join(key.choices)}; got {text!r}{renamed}")
     return value
 
 
@@ -120,6 +122,18 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
 
+    def named(self, key: str) -> str:
+        """Return a key for people: as the flag that they gave, or else by its own name."""
+        origin = self.origins.get(key, "")
+        return origin if origin.startswith("-") else key
+
+
+class FlagValue(NamedTuple):
+    """The value of a flag, and the flag as it was given: `--timeout 100s`."""
+
+    value: object
+    given: str
+
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the dotted keys of a `config.json` with their values."""
@@ -132,8 +146,17 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
             yield here, value
 
 
+def key_named(name: str) -> Key:
+    """Return a key by its dotted name; raises `SettingError`, with the nearest one, for no key."""
+    if (key := KEYS.get(name)) is None:
+        raise SettingError(_unknown(name))
+    return key
+
+
 def _unknown(name: str) -> str:
     """Return the message for a key that doesn't exist, with the nearest one that does."""
+    if advice := devkit_pi.advice_on_key(name):
+        return f"unknown key {name}; {advice}"
     last = {key.rsplit(".", 1)[-1]: key for key in KEYS}
     near = most_alike(name, KEYS) or [
         last[match] for match in most_alike(name.rsplit(".", 1)[-1], last)
@@ -158,9 +181,7 @@ def merge(layers: Sequence[Layer]) -> Settings:
 
 
 def _applied(config: Config, layer: Layer, name: str, raw: object) -> Config:
-    key = KEYS.get(name)
-    if key is None:
-        raise SettingError(_unknown(name))
+    key = key_named(name)
     try:
         is_text = isinstance(raw, str) and layer.is_strict(name)
         value = parse_value(key, str(raw)) if is_text else check(key, raw)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 _PROJECT_CONFIG = ".outrider/config.json"
 _PROJECT_AGENTS = (".outrider/agents", ".pi/agents", ".agents", ".claude/agents")
+AGENT_FILES = (".md", ".markdown")
 
 
 def home(env: Mapping[str, str]) -> Path:
@@ -122,13 +123,21 @@ def project_config_file(cwd: Path, env: Mapping[str, str]) -> Path | None:
 
 
 def project_agent_folders(cwd: Path, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the agent folders at the nearest level that has any; earlier wins."""
+    """Return the agent folders at the nearest level that has an agent file; earlier wins."""
     owners = _owners(cwd)
     for level in agent_levels(cwd, env):
         folders = [level / name for name in _PROJECT_AGENTS if os.path.isdir(level / name)]
-        if found := tuple(folder for folder in folders if _belongs(folder, owners)):
+        found = tuple(folder for folder in folders if _belongs(folder, owners))
+        if any(map(_may_have_agents, found)):
             return found
     return ()
+
+
+def _may_have_agents(folder: Path) -> bool:
+    try:
+        return any(name.endswith(AGENT_FILES) for name in os.listdir(folder))
+    except OSError:  # whoever reads it says why it can't be read
+        return True
 
 
 def _real(path: Path) -> Path:

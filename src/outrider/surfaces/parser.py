@@ -27,10 +27,11 @@ def number(given: str) -> int:
     return int(given)
 
 
-def time_span(given: str) -> int:
-    """Return a duration in milliseconds; a bare number counts seconds."""
+def time_span(given: str) -> str:
+    """Return a duration with its unit; a bare number counts seconds."""
     try:
-        return round(milliseconds(given, "s"))
+        milliseconds(given, "s")
+        return given if given.strip()[-1:].isalpha() else f"{given.strip()}s"
     except SettingError as bad:
         raise argparse.ArgumentTypeError(str(bad)) from None
 

@@ -52,7 +52,7 @@ class CheckedCall:
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     fault: Exception | None = None
     session_id: str | None = None
-    temporary_session: bool | None = None
+    temporary_session: bool = False
     started: float = field(default_factory=time.perf_counter)
 
     def meta(self) -> Meta:

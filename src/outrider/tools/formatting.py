@@ -63,7 +63,10 @@ def error_line(envelope: Mapping[str, Any]) -> str:
     """Return what went wrong, with its code and the code's meaning."""
     code = envelope.get("code")
     meaning = meaning_of(code) if isinstance(code, int) else "not a code"
-    return f"Error {code} ({meaning}): {envelope.get('message')}"
+    message = envelope.get("message")
+    return (
+        f"Error {code}: {meaning}" if message == meaning else f"Error {code} ({meaning}): {message}"
+    )
 
 
 def default_long(data: Any) -> str:

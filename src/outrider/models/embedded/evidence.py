@@ -113,6 +113,11 @@ def found_places(made: Sequence[PlannedCall]) -> list[dict[str, Any]]:
     return next((data["places"] for data in searched if data), list[dict[str, Any]]())
 
 
+def is_weak(made: Sequence[PlannedCall]) -> bool:
+    """Whether the ranked search found only what hardly fits."""
+    return any(call.name == "find" and call.data and call.data.get("weak") for call in made)
+
+
 def _finding(place: Mapping[str, Any], seen: Mapping[str, Mapping[int, str]]) -> Finding:
     lines = {**{one["line"]: one["text"] for one in place["lines"]}, **seen.get(place["path"], {})}
     where = place["path"], place["line"], place["startLine"], place["endLine"]
@@ -120,17 +125,22 @@ def _finding(place: Mapping[str, Any], seen: Mapping[str, Mapping[int, str]]) ->
 
 
 def uses(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:
-    """Return where the things that were found are used: as a language server or `grep` says."""
-    found: dict[tuple[str, int], str] = {}
+    """Return where what was found is used, calls first, as a language server or `grep` says."""
+    found: dict[tuple[bool, bool, str, int], str] = {}
+    own = {(place["path"], place["startLine"]) for place in found_places(made)}
     for call in made:
         if not call.data or call.arguments.get("action") == "diagnostics":
             continue
         files = call.data.get({"lsp": "files", "grep": "results"}.get(call.name, ""), [])
+        name = call.arguments.get("pattern") or re.escape(call.arguments.get("symbol", ""))
+        called = re.compile(rf"(?<!def )(?<!function )(?<!\w){name}\(")
         for file in files:
             for line in file["lines"]:
-                found[file["path"], line["line"]] = line["text"]
-    own = {(place["path"], place["startLine"]) for place in found_places(made)}
-    return [(*at, code(text)) for at, text in sorted(found.items()) if at not in own]
+                if (file["path"], line["line"]) not in own:
+                    is_other = called.search(line["text"]) is None
+                    key = (is_test(file["path"]), is_other, file["path"], line["line"])
+                    found[key] = line["text"]
+    return [(path, line, code(text)) for (*_, path, line), text in sorted(found.items())]
 
 
 def diagnostics(made: Sequence[PlannedCall]) -> list[tuple[str, int, str]]:

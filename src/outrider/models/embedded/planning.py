@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from outrider.models.embedded.evidence import PlannedCall, found_places
 from outrider.models.embedded.task import Task
@@ -31,9 +32,10 @@ def _opening(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedC
     for path, added in list(task.changes.items())[:_MAX_FILES]:
         yield from _diagnosed(path)
         yield _read(path, max(1, added[0] - _ABOVE), added[-1] - added[0] + _WINDOW)
-    about = task.about if task.about.strip() else " ".join(task.changes)
-    if about.strip():
-        yield PlannedCall("find", {"about": about, "limit": 8})
+    if task.about.strip() and not task.changes:
+        yield PlannedCall("find", {"about": task.about, "limit": 8})
+    for path, _, name in task.changed[:_MAX_READ]:
+        yield from _references({"path": path, "symbol": name}, tools)
     if "find" not in tools:
         yield from (_read(path, 1, _WINDOW) for path in task.paths)
 
@@ -54,6 +56,8 @@ def _closer(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedCa
     if not found and not task.changes:
         yield PlannedCall("ls", {"depth": 2, "limit": 60})
         yield PlannedCall("find", {"pattern": "README*", "limit": 5})
+    elif task.changes:
+        yield from _by_text(made)
     elif task.wants_uses or task.role != "explorer":
         yield from _followed(found, tools)
 
@@ -63,26 +67,35 @@ def _further(task: Task, made: Made, tools: frozenset[str]) -> Iterator[PlannedC
     paths: list[str] = [path for call in listed if call.data for path in call.data["files"]]
     for path in sorted(paths, key=lambda one: one.count("/"))[:1]:
         yield _read(path, 1, 30)
-    # A language without a server: the name is looked for as text.
-    if any(call.arguments.get("action") == "references" and not call.data for call in made):
-        yield from _named(found_places(made))
+    yield from _by_text(made)
+
+
+def _by_text(made: Made) -> Iterator[PlannedCall]:
+    """Yield the search for names that no language server knows the uses of."""
+    asked = [call for call in made if call.arguments.get("action") == "references"]
+    if failed := [call.arguments["symbol"] for call in asked if not call.data]:
+        yield _grep(failed)
 
 
 def _followed(found: Sequence[dict[str, str]], tools: frozenset[str]) -> Iterator[PlannedCall]:
     """Yield the search for uses of the best definitions."""
     best = next((place for place in found if place["definition"]), None)
-    if best and "lsp" in tools and _CODE.search(best["path"]):
-        where = {"path": best["path"], "line": best["startLine"]}
-        name = best["definition"].split(".")[-1]
-        yield PlannedCall("lsp", {"action": "references", **where, "symbol": name})
+    if best:
+        place = {"path": best["path"], "line": best["startLine"]}
+        yield from _references(place | {"symbol": best["definition"].split(".")[-1]}, tools)
+
+
+def _references(place: dict[str, Any], tools: frozenset[str]) -> Iterator[PlannedCall]:
+    """Yield the search for what uses a symbol: by a language server, or else by its text."""
+    if "lsp" in tools and _CODE.search(place["path"]):
+        yield PlannedCall("lsp", {"action": "references", **place})
     else:
-        yield from _named(found)
+        yield _grep([place["symbol"]])
 
 
-def _named(found: Sequence[dict[str, str]]) -> Iterator[PlannedCall]:
-    names = dict.fromkeys(place["definition"] for place in found[:_MAX_READ] if place["definition"])
-    if words := [re.escape(re.split(r"\W+", name)[-1]) for name in names]:
-        yield PlannedCall("grep", {"pattern": rf"\b({'|'.join(words)})\b", "limit": 100})
+def _grep(names: Sequence[str]) -> PlannedCall:
+    words = "|".join(re.escape(re.split(r"\W+", name)[-1]) for name in names)
+    return PlannedCall("grep", {"pattern": rf"\b({words})\b", "limit": 100})
 
 
 def _diagnosed(path: str) -> Iterator[PlannedCall]:

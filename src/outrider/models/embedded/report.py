@@ -21,6 +21,7 @@ _MAX_QUOTED = 2
 _MAX_ROWS = 8
 _MAX_SENTENCES = 8
 _MAX_LISTING = 30
+_UNRESOLVED = re.compile(r"unresolved[- ]import|cannot find module|could not be resolved", re.I)
 
 Place = tuple[str, int, str]
 
@@ -49,28 +50,39 @@ def embedded_report(task: Task, made: Sequence[PlannedCall]) -> str:
 
 def _from_files(task: Task, made: Sequence[PlannedCall]) -> Iterator[str]:
     found, used, changes = evidence.findings(made), evidence.uses(made), task.changes
-    wrong = evidence.diagnostics(made)
-    wrong = [one for one in wrong if not changes or one[1] in changes.get(one[0], ())]
-    yield from _listed("From language servers", wrong)
     touched = [(path, lines[0], f"{len(lines)} lines added") for path, lines in changes.items()]
     yield from _listed("What the diff touches", touched)
+    changed = [(path, line, code(name)) for path, line, name in task.changed]
+    yield from _listed("Changed definitions", changed)
+    asks_for_uses = task.wants_uses and any(map(task.names, (one.name for one in found[:1])))
+    if asks_for_uses:
+        yield from _listed("Uses", used)
     if task.role == "implementer":
         source = [one for one in found if not is_test(one.path)] or found
         yield from _listed("Places to touch", list(map(_described, source)))
-    else:
-        yield from _best_first(found)
+    elif not changes:
+        yield from _best_first(found, is_weak=evidence.is_weak(made))
     if task.role == "explorer":
-        yield from _listed("Uses", used)
+        yield from () if asks_for_uses else _listed("Uses", used)
         return
     tests = [_described(one) for one in found if is_test(one.path)]
     yield from _listed("Callers and uses", [use for use in used if not is_test(use[0])])
     yield from _listed("Nearest tests", [*(use for use in used if is_test(use[0])), *tests])
+    wrong = evidence.diagnostics(made)
+    wrong = [one for one in wrong if not changes or one[1] in changes.get(one[0], ())]
+    missing = [one for one in wrong if _UNRESOLVED.search(one[2])]
+    yield from _listed("From language servers", [one for one in wrong if one not in missing])
+    if missing:
+        yield f"Imports that can't be resolved here: {len(missing)}. Dependencies may be missing."
 
 
-def _best_first(found: Sequence[Finding]) -> Iterator[str]:
+def _best_first(found: Sequence[Finding], *, is_weak: bool) -> Iterator[str]:
     for number, finding in enumerate(found, 1):
         if number == 1:
-            yield f"The best match is `{finding.place}`: {finding.sentence()}"
+            what = (
+                "Weak match: nothing fits well. The nearest is" if is_weak else "The best match is"
+            )
+            yield f"{what} `{finding.place}`: {finding.sentence()}"
         inside = f" in `{finding.name}`" if finding.name else ""
         row = f"{number}. `{finding.place}`{inside}: {finding.sentence()}"
         yield f"{row}\n\n{_quoted(finding)}" if number <= _MAX_QUOTED else row

@@ -27,6 +27,9 @@ _VERBS = {verb: what for what, verbs in _CANNOT.items() for verb in verbs.split(
 _URL = re.compile(r"\bhttps?://[^\s<>\"')\]]{3,}", re.IGNORECASE)
 _FILE = re.compile(r"^\+\+\+ (?:b/)?([^\t\n]+)", re.MULTILINE)
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)")
+_DEFINED = re.compile(
+    r"\b(?:def|class|func|fn|function|interface|struct|trait|enum)\s+(?:\([^)]*\)\s*)?(\w+)"
+)
 _PATH = re.compile(r"[\w./-]*\w\.[A-Za-z]\w{0,5}\b")
 _USES = re.compile(r"\b(uses?|used|using|calls?|called|callers?|references?|depends?)\b|引用|调用")
 
@@ -45,6 +48,13 @@ class Task:
     cannot: str = ""
     """What it asks that this model can't do."""
     wants_uses: bool = False
+    changed: tuple[tuple[str, int, str], ...] = ()
+    """The definitions that a diff changes: path, line and name."""
+
+    def names(self, definition: str | None) -> bool:
+        """Whether the task spells out the name of a definition."""
+        name = (definition or "").split(".")[-1]
+        return bool(name) and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.about) is not None
 
 
 def understand(text: str, agent: str) -> Task:
@@ -62,10 +72,12 @@ def understand(text: str, agent: str) -> Task:
     cannot = [_VERBS.get(verb), judging.get(role)]
     cannot += ["compare"] if {"compare", "versus", "vs", "better"}.intersection(words) else []
     cannot += ["open web addresses"] if urls and role != "researcher" else []
+    changes, changed = _changes(diff)
     return Task(
         role=cast("Role", role),
         about=_URL.sub(" ", about),
-        changes=_changes(diff),
+        changes=changes,
+        changed=changed,
         urls=urls,
         paths=tuple(dict.fromkeys(_PATH.findall(about)))[:5],
         cannot=" or ".join(dict.fromkeys(filter(None, cannot))),
@@ -73,18 +85,24 @@ def understand(text: str, agent: str) -> Task:
     )
 
 
-def _changes(diff: str) -> dict[str, list[int]]:
-    """Return the numbers of the lines that a diff adds, by the paths of its files."""
+def _changes(diff: str) -> tuple[dict[str, list[int]], tuple[tuple[str, int, str], ...]]:
+    """Return the lines that a diff adds, by the paths of its files, and what they are part of."""
     changes: dict[str, list[int]] = {}
-    path, number = "", 0
+    changed: dict[tuple[str, str], int] = {}
+    path, number, inside = "", 0, ""
     for line in diff.split("\n"):
-        if file := _FILE.match(line):
-            path = file[1].strip()
-        elif hunk := _HUNK.match(line):
-            number = int(hunk[1])
-        elif line.startswith("+"):
+        file, hunk = _FILE.match(line), _HUNK.match(line)
+        path = file[1].strip() if file else path
+        number = int(hunk[1]) if hunk else number
+        inside = "" if file else inside
+        if defined := _DEFINED.search(line):
+            inside = defined[1]
+        if hunk or file or line.startswith("\\"):
+            continue
+        if line.startswith("+"):
             changes.setdefault(path, []).append(number)
-            number += 1
-        elif not line.startswith(("-", "\\")):
-            number += 1
-    return {path: added for path, added in changes.items() if path and path != "/dev/null"}
+        if line.startswith(("+", "-")) and inside and path != "/dev/null":
+            changed.setdefault((path, inside), number)
+        number += not line.startswith("-")
+    added = {path: lines for path, lines in changes.items() if path and path != "/dev/null"}
+    return added, tuple((path, at, name) for (path, name), at in changed.items() if path in added)

@@ -91,8 +91,8 @@ class LeanModel:
         except httpcore2.LocalProtocolError as error:  # its text may repeat a header, and so a key
             raise self._failed(FailureKind.CONNECTION) from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
-            detail = f"{self.base_url}: {error or type(error).__name__}"
-            raise self._failed(FailureKind.CONNECTION, detail=detail) from error
+            detail, at = str(error) or type(error).__name__, self.base_url
+            raise self._failed(FailureKind.CONNECTION, detail=detail, base_url=at) from error
 
     async def _answered(self, body: dict[str, Any]) -> httpcore2.Response:
         """Return the head of an answer that is a success; raises `RequestFailed`."""

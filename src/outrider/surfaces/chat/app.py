@@ -57,6 +57,8 @@ class Chat:
 
     async def run(self) -> None:
         """Return when the person has left; raises `EOFError` too."""
+        if output.is_plain(sys.stdout):  # nothing that is written can be drawn anew later
+            await asyncio.wait({self._loading})
         while (text := (await self._prompt.read()).strip()) != "/exit":
             session = await self._loading
             try:
@@ -72,10 +74,14 @@ class Chat:
         project = session.main.project()
         self._has_toolkit = project.config.commands.enabled
         self._prompt.words.agents = tuple(project.discovery.agents)
+        resumed = ""
         if self._arguments.resume or self._arguments.go_on:
             run = session.main.resume(self._arguments.resume)
             task = clean_line(str(run.opening.get("task")))
-            self._prompt.greeting = f"continuing session {run.id}: {task}"
+            resumed = f"continuing session {run.id}: {task}\n"
+        choice = project.choice()
+        where = f"{choice.shown} ({choice.reason}) in {project.folder}"
+        self._prompt.greeting = f"{resumed}{clean_line(where)} · /help lists the commands"
         return session
 
     async def _answer(self, session: "ChatSession", text: str) -> None:
@@ -89,6 +95,8 @@ class Chat:
                 from outrider.surfaces.transcript import run_lines
 
                 await _show(f"Run {run}", run_lines(run))
+            case ["/toolkit"] if self._has_toolkit:
+                await _show("Toolkit", _report("help", [], self._folder))
             case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:
                 making = asyncio.ensure_future(in_thread(_report)(name, words, self._folder))
                 loop.add_signal_handler(signal.SIGINT, making.cancel)

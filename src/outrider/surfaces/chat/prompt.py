@@ -25,6 +25,7 @@ from outrider.surfaces.terminal import output
 MAX_PASTE_SHOWN = 1_000  # a longer paste stands in the prompt as a mark, and is sent whole
 MAX_PATHS = 50
 MAX_HISTORY_BYTES = 1 << 20
+LEAVING = "press Ctrl-C again to leave"
 COMMANDS = {
     "/toolkit": f"reports: {', '.join(REPORTS)}",
     "/show": "what a run did and said",
@@ -117,12 +118,16 @@ class Prompt:
         if self._session is None:
             from outrider.surfaces.chat.permission import read_line
 
-            if not (line := await read_line("> ")):
+            line, self.greeting = await read_line(self._lead()), ""
+            if not line:
                 raise EOFError
             return line
         text = await self._session.prompt_async()
         self.greeting = ""
         return self._history.whole(text)
+
+    def _lead(self) -> str:
+        return f"{self.greeting}\n> " if self.greeting else "> "
 
     def wake(self, loading: "asyncio.Future[Any]") -> None:
         """Draw a prompt anew that waits; an error is told at once, not behind the first input."""
@@ -136,7 +141,7 @@ class Prompt:
         terminal = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"))
         terminal.enable_cpr = False  # keys may come before its answer
         return PromptSession(
-            lambda: f"{self.greeting}\n> " if self.greeting else "> ",
+            self._lead,
             multiline=True,
             prompt_continuation="  ",
             completer=self.words,
@@ -160,8 +165,9 @@ class Prompt:
 
         @keys.add("c-c")
         def interrupt(event: KeyPressEvent) -> None:
-            if not event.current_buffer.text:
+            if not event.current_buffer.text and self.greeting == LEAVING:
                 event.app.exit(exception=KeyboardInterrupt)
+            self.greeting = "" if event.current_buffer.text else LEAVING
             event.current_buffer.reset()
 
         @keys.add(Keys.BracketedPaste)

@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 from outrider.delegation.main_session import MainSession
 from outrider.delegation.perform import Caller
@@ -27,7 +28,7 @@ class ChatSession:
         self.view = View(keeps_answer=keeps_answer)
         caller = Caller(os.environ, flags=flags, on_start=self._on_start, one_shot=True)
         can_ask = sys.stdin.isatty() and sys.stderr.isatty()
-        ask = partial(ask_permission, self.view) if can_ask else None
+        ask = partial(ask_permission, self.view, Path(given.cwd or ".")) if can_ask else None
         self.main = MainSession(caller, self.view.watch, given.cwd, given.allow_write, ask)
 
     def _on_start(self, prepared: Prepared, run_id: str) -> None:

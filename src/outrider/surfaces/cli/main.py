@@ -94,7 +94,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if sys.platform == "win32":
         raise bad_call("Windows isn't supported; use Linux, macOS, or Linux in WSL")
     if not arguments:
-        raise bad_call("no command was given")
+        _dispatch(["help"])
+        return exit_codes.EXIT_REFUSED
     name, *words = arguments
     if name in ("--help", "-h"):
         name = "help"

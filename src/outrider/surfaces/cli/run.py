@@ -53,7 +53,8 @@ def execute(arguments: Namespace) -> int:
     schema = None if arguments.schema is None else schema_from(arguments.schema)
     if arguments.agent is None:
         _check_is_task(arguments.task, arguments.cwd)
-    agent, task = arguments.agent or DEFAULT_AGENT, whole_task(arguments.task, arguments.file)
+    agent = DEFAULT_AGENT if arguments.agent is None else arguments.agent
+    task = whole_task(arguments.task, arguments.file)
     request = Request(agent, task, schema, arguments.model, arguments.cwd, check=arguments.check)
     with closing(View()) as view:
         result = asyncio.run(_perform(request, flags, view, arguments))

@@ -2,6 +2,7 @@
 
 from argparse import ArgumentTypeError, Namespace
 
+from outrider.settings.layers import FlagValue
 from outrider.surfaces.parser import CWD, argument, flag, time_span
 
 
@@ -19,24 +20,32 @@ _COLD = "start cold and leave no warm process behind"
 _ALLOW = "write files and run commands without asking"
 OPTIONS = (
     argument("-m", "--model", metavar="MODEL", help="the model; 'outrider models' lists them"),
-    argument("--timeout", metavar="TIME", type=time_span, dest="subagents.timeoutMs", help=_TIME),
-    argument("--max-turns", metavar="N", dest="subagents.budget.maxTurns", help=_TURNS),
-    argument("--max-cost", metavar="USD", dest="subagents.budget.maxCost", help=_COST),
+    argument("--timeout", metavar="TIME", type=time_span, help=_TIME),
+    argument("--max-turns", metavar="N", help=_TURNS),
+    argument("--max-cost", metavar="USD", help=_COST),
     CWD,
     argument("--set", metavar="KEY=VALUE", action="append", type=_setting, default=[], help=_SET),
-    argument("--no-warm", action="store_const", const=0, dest="warm.keepMinutes", help=_COLD),
+    flag("--no-warm", _COLD),
 )
 """What `run`, `ask` and `chat` have in common."""
+_KEYS = {
+    "timeout": "subagents.timeoutMs",
+    "max_turns": "subagents.budget.maxTurns",
+    "max_cost": "subagents.budget.maxCost",
+}
 MAIN_OPTIONS = (*OPTIONS, flag("--allow-write", _ALLOW))
 
 
 def option_flags(arguments: Namespace) -> dict[str, object]:
-    """Return the settings that the options stand for: their names in `arguments` are the keys."""
-    given = vars(arguments).items()
-    own = {key: value for key, value in given if "." in key and value is not None}
-    return dict(arguments.set) | own
+    """Return the settings that the options stand for."""
+    chosen: dict[str, object] = dict(arguments.set)
+    for name, key in _KEYS.items():
+        if (value := getattr(arguments, name)) is not None:
+            chosen[key] = FlagValue(value, f"--{name.replace('_', '-')} {value}")
+    return chosen | ({"warm.keepMinutes": 0} if arguments.no_warm else {})
 
 
 def main_flags(arguments: Namespace) -> dict[str, object]:
     """Return the same for the main agent, whose model is a setting too."""
-    return option_flags(arguments) | ({"model": arguments.model} if arguments.model else {})
+    model = FlagValue(arguments.model, f"-m {arguments.model}") if arguments.model else None
+    return option_flags(arguments) | ({"model": model} if model else {})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from outrider.protocol import jsonl
-from outrider.protocol.data import from_json, frozen, to_json
+from outrider.protocol.data import as_object, from_json, frozen, to_json
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.quoting import marked
 from outrider.protocol.results import Details, ErrorInfo
@@ -36,6 +36,7 @@ class CallAnswer:
     error: ErrorInfo | None = None
     warnings: tuple[str, ...] | None = None
     record_problem: str | None = None  # what the record lacks, so maybe the answer's end
+    details: Json | None = None  # all of them, where they are asked for
     read_on: Json | None = None  # the arguments that get the rest
 
 
@@ -62,9 +63,20 @@ def call_result(
     return _in_both_forms(answer)
 
 
-def recorded_result(run_id: str, max_bytes: int, offset: int = 0) -> Json:
-    """Return the same from a run's record, as far as that goes; raises `Refusal`."""
+def recorded_result(run_id: str, max_bytes: int, offset: int = 0, *, whole: bool = False) -> Json:
+    """Return the same from a run's record, as far as that goes; raises `Refusal`.
+
+    The `whole` is all of `details`, as JSON.
+    """
     run = find_run(runs_folder(os.environ), run_id)
+    if whole and (recorded := as_object(run.result.get("details"))):
+        answer = CallAnswer(run.state, str(run.opening.get("agent", "")), run.id)
+        answer = _with_page(answer, jsonl.pretty(recorded), max_bytes, offset)
+        if answer.read_on is None and offset == 0:
+            answer = replace(answer, answer=None, details=recorded)
+        elif answer.read_on:
+            answer = replace(answer, read_on=answer.read_on | {"details": True})
+        return _in_both_forms(answer)
     with suppress(KeyError, ValueError):  # another version's record may say other things
         details = from_json(Details, run.result["details"])
         return call_result(details, max_bytes, offset, run.problem)
@@ -107,6 +119,8 @@ def _lines(answer: CallAnswer) -> Iterator[str]:
         yield answer.answer
     if answer.has_structured_output:
         yield _quoted(jsonl.pretty(answer.structured_output), answer)
+    if answer.details is not None:
+        yield _quoted(jsonl.pretty(answer.details), answer)
     if answer.error is not None:
         yield f"{answer.error.code}: {answer.error.message}"
     yield from (f"warning: {one}" for one in answer.warnings or ())

@@ -103,7 +103,8 @@ class McpServer:
             if not await run.wait_for_end(request, seconds):
                 return handle(run_id)
             self._runs.forget(run)
-        return recorded_result(run_id, limit, _number(given, "offset", 0))
+        offset, whole = _number(given, "offset", 0), given.get("details") is True
+        return recorded_result(run_id, limit, offset, whole=whole)
 
     async def _list_prompts(self, _request: ClientRequest) -> Json:
         options = {"name": "options", "description": "Words as on the command line."}

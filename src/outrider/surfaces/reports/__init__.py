@@ -16,7 +16,7 @@ REPORTS = {
     "activity": "Show totals for searches, fetches, conversions and runs.",
     "modules": "Show which tools, providers and servers are on, and why.",
     "lsp": "List the language servers, and which are available.",
-    "config": "Show every setting, its value and where it comes from.",
+    "config": "Show every setting and where it comes from, or change one.",
     "doctor": "Check that everything Outrider needs is installed and works.",
     "help": "List the commands.",
 }

@@ -15,7 +15,7 @@ Run 'outrider logs' to see each call.
 
 examples:
   outrider activity
-  outrider activity --json | jq '.kinds.search.providers'
+  outrider activity --json | jq '.days[].cost'
 """
 ARGUMENTS = ()
 
@@ -23,8 +23,12 @@ ARGUMENTS = ()
 def report(arguments: Namespace) -> Report:
     """Return the sums of what is recorded."""
     sums = activity_summary(ActivityLog(state_home(os.environ)).lines())
-    rows = [{"what": name, **one} for group in sums.values() for name, one in group.items()]
-    return Report(sums, (Table(COLUMNS, rows),), () if rows else (NOTHING,))
+    tables = [
+        Table(COLUMNS, [{"what": name, **one} for name, one in group.items()], title)
+        for title, group in sums.items()
+        if group
+    ]
+    return Report(sums, tuple(tables), () if tables else (NOTHING,))
 
 
 def _how(row: Row) -> str:
@@ -42,5 +46,7 @@ COLUMNS = (
     Column("median", "medianMs", form=duration, optional=True),
     Column("95th", "p95Ms", form=duration, optional=True),
     Column("bytes", form="{:,}".format, optional=True),
+    Column("tokens", form="{:,}".format, optional=True),
+    Column("cost", form="${:,.4f}".format),
     Column("how", _how, "dim"),
 )

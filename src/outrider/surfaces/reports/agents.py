@@ -52,7 +52,7 @@ def report(arguments: Namespace) -> Report:
         case [name]:
             return _one(name, open_project(arguments.cwd))
         case ["new", name]:
-            return write_new_agent(name)
+            return write_new_agent(name, open_project(arguments.cwd))
         case _:
             raise bad_call("give one AGENT, or 'new NAME'", "agents")
 
@@ -89,9 +89,11 @@ def _one(name: str, project: Project) -> Report:
     return Report({"agent": agent}, tables)
 
 
-def write_new_agent(given: str) -> Report:
+def write_new_agent(given: str, project: Project) -> Report:
     """Write the file of a new agent of the user's; raises `Refusal` where there is one."""
     name = normal_name(given)
+    if there := project.discovery.agents.get(name):
+        raise invalid(f"An agent {name} exists already: {there.path}. Choose another name.")
     if not is_agent_name(name):
         raise bad_call(f"{name!r} isn't a valid name. {AGENT_FIELDS[0][2]}", "agents")
     path = places.user_agent_folders(os.environ)[0] / f"{name}.md"

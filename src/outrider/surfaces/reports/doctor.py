@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -48,10 +49,14 @@ Tries everything for real: runs ripgrep, writes a file, gives a child a task.
 The exit code is always 0. Requests sent with --online may cost money.
 
 examples:
-  outrider doctor --online
-  outrider doctor --json | jq '.checks[] | select(.status != "ok")'
+  outrider doctor --all
+  outrider doctor --json | jq '.checks[] | select(.status == "fail")'
 """
-ARGUMENTS = (CWD, flag("--online", "also send a request to each provider that has a key"))
+ARGUMENTS = (
+    CWD,
+    flag("--all", "show every check, not only problems and a line for each group"),
+    flag("--online", "also send a request to each provider that has a key"),
+)
 
 LOW_FREE_BYTES = 1 << 30
 MAX_CHECK_SECONDS = 90.0
@@ -60,13 +65,14 @@ NOT_ASKED = "not tried without --online"
 TROUBLE = (ToolFault, OSError, ValueError, subprocess.SubprocessError)
 """What a part raises that doesn't work."""
 PERMISSIONS = ("allowWrite", "projectAgentPolicy", "allowLspTools", "allowedLspActions")
-COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+COLOURS = {"off": "dim", "ok": "green", "warn": "yellow", "fail": "red"}
+MORE = "'outrider doctor --all' shows every check."
 COLUMNS = (
     Column("", lambda check: f"{check['status']:<4}", lambda check: COLOURS[check["status"]]),
     Column("", lambda check: f"{check['name']}: {check['message']}"),
 )
 Findings = Iterable[tuple[str, str]]
-"""What one check finds: each `ok`, `warn` or `fail` with words, and what to do if it isn't fine."""
+"""What one check finds: each `ok`, `off` for what isn't used, `warn` or `fail`, with words."""
 Check = Callable[[], Findings]
 
 
@@ -78,12 +84,25 @@ def report(arguments: Namespace) -> Report:
         for (group, name, _), found in zip(checks, asyncio.run(_run_checks(checks)), strict=True)
         for status, message in found
     ]
-    worst = max((row["status"] for row in rows), key=list(COLOURS).index)
-    tables = (
-        Table(COLUMNS, [row for row in rows if row["group"] == group], group, wraps=True)
-        for group in dict.fromkeys(group for group, _, _ in checks)
-    )
-    return Report({"status": worst, "checks": rows}, tuple(tables))
+    groups = {name: [one for one in rows if one["group"] == name] for name, _, _ in checks}
+    data = {"status": _worst(rows), "checks": rows}
+    if arguments.all:
+        tables = (Table(COLUMNS, found, name, wraps=True) for name, found in groups.items())
+        return Report(data, tuple(tables))
+    problems = [one for one in rows if one["status"] in ("warn", "fail")]
+    each = ((name, _worst(found), _counted(found)) for name, found in groups.items())
+    sums = [{"name": name, "status": status, "message": said} for name, status, said in each]
+    titled = Table(COLUMNS, problems, "problems", wraps=True), Table(COLUMNS, sums, "all checks")
+    return Report(data, titled if problems else titled[1:], (MORE,))
+
+
+def _worst(rows: Sequence[Row]) -> str:
+    return max((row["status"] for row in rows), key=list(COLOURS).index)
+
+
+def _counted(rows: Sequence[Row]) -> str:
+    found = Counter(row["status"] for row in rows)
+    return ", ".join(f"{found[status]} {status}" for status in reversed(COLOURS) if found[status])
 
 
 async def _run_checks(checks: list[tuple[str, str, Check]]) -> list[Findings]:
@@ -193,7 +212,7 @@ def _service(row: Row, subject: modules.Subject, project: Project, online: bool)
     elif isinstance(subject, ModelChoice):
         yield "fail" if subject.shown == project.choice().shown else "warn", why
     else:
-        yield "ok", why
+        yield "off", why
 
 
 def _try_service(subject: modules.Subject, project: Project, online: bool) -> str:
@@ -216,7 +235,9 @@ def _try_service(subject: modules.Subject, project: Project, online: bool) -> st
             return try_converter(project.config.convert)
 
 
-def _program(path: str | None, lack: str = "Outrider works without it", so: str = "ok") -> Findings:
+def _program(
+    path: str | None, lack: str = "Outrider works without it", so: str = "off"
+) -> Findings:
     if path is None:
         return [(so, f"not installed; {lack}")]
     ran = subprocess.run(

@@ -143,7 +143,7 @@ class View:
         if run is None:
             self.say(result.text)
         else:
-            self.say(f"{run.agent} {run_id}: {' · '.join(summary(run, run_id))}", fits=True)
+            self.say(f"{run.agent} {run_id}: {' · '.join(summary(run))}", fits=True)
         if children := result.details.delegations:
             used = sum((from_json(Usage, one["usage"]) for one in children), Usage())
             self.say(f"plus {count(len(children), 'subagent')}: {spent(used)}")
@@ -220,8 +220,11 @@ def _opening(prepared: Prepared, run_id: str) -> str:
     return f"{begun} on {choice.shown} ({choice.reason})."
 
 
-def summary(result: SingleResult, run_id: str) -> list[str]:
-    """Return the lines a run ends with: its outcome, what it used, and where to read more."""
+def summary(result: SingleResult, run_id: str = "") -> list[str]:
+    """Return the lines a run ends with: its outcome, what it used, and where to read more.
+
+    The id is left out where the caller names it.
+    """
     calls, errors = (int(result.receipt.get(name, 0)) for name in ("toolCalls", "toolErrors"))
     parts = [
         count(result.usage.turns, "turn"),
@@ -230,12 +233,12 @@ def summary(result: SingleResult, run_id: str) -> list[str]:
         *([f"{result.model} instead of {result.asked_model}"] if result.asked_model else []),
         duration(result.duration_ms),
         *([count(result.attempts, "attempt")] if result.attempts > 1 else []),
-        f"run {run_id}",
     ]
     if result.outcome is Outcome.COMPLETED:
-        lines = [" · ".join(["completed", *parts])]
+        named = [f"run {run_id}"] if run_id else []
+        lines = [" · ".join(["completed", *parts, *named])]
     else:
-        hint = f"'outrider show {run_id} --events' shows what happened"
+        hint = f"'outrider show {run_id or 'last'} --events' shows what happened"
         lines = [f"{result.outcome}: {result.error}", " · ".join([*parts, hint])]
     return [*lines, result.record_problem] if result.record_problem else lines
 

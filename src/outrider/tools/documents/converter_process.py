@@ -6,6 +6,7 @@ of Outrider, and ends after one document, so that what a document did to it can'
 one.
 """
 
+import csv
 import io
 import json
 import mimetypes
@@ -25,8 +26,11 @@ MAX_UNPACKED_BYTES = 256 << 20
 MAX_PARTS = 10_000
 MAX_TAGS = 60
 MAX_TAG_CHARACTERS = 200
-_KINDS = ("pdf", "docx", "pptx", "xlsx", "epub", "html", "csv", "ipynb")
-_TEXTS = {".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".ipynb": "ipynb"}
+_KINDS = ("pdf", "docx", "pptx", "xlsx", "epub", "html", "csv", "ipynb", "text")
+_TEXTS = {
+    ".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".ipynb": "ipynb",
+    ".md": "text", ".markdown": "text", ".txt": "text",
+}  # fmt: skip
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 _OFFICE = {"word": "docx", "ppt": "pptx", "xl": "xlsx"}
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
@@ -132,10 +136,33 @@ def convert(data: bytes, suffix: str) -> str:
     kind = document_kind(data, suffix)
     if kind == "image":
         return _image_text(data)
+    if kind in _WITHOUT_PACKAGE:
+        return _WITHOUT_PACKAGE[kind](data.decode(_charset(data)))
     made, info = converter(kind), import_module("markitdown._stream_info").StreamInfo
     forbid()
     about = info(extension=f".{kind}", charset=_charset(data))
     return made.convert(io.BytesIO(data), about).markdown
+
+
+def _html_text(page: str) -> str:
+    parser, markdown = import_module("bs4").BeautifulSoup, import_module("markdownify").markdownify
+    forbid()
+    soup = parser(page, "lxml")
+    for hidden in soup(["script", "style", "template", "head"]):
+        hidden.decompose()
+    return re.sub(r"\n{3,}", "\n\n", markdown(str(soup), heading_style="ATX"))
+
+
+def _csv_text(text: str) -> str:
+    forbid()
+    rows = [row for row in csv.reader(io.StringIO(text)) if row]
+    widest = max(map(len, rows), default=0)
+    cells = ([re.sub(r"\s*\n\s*", " ", cell).replace("|", r"\|") for cell in row] for row in rows)
+    lines = [f"| {' | '.join(row + [''] * (widest - len(row)))} |" for row in cells]
+    return "\n".join([*lines[:1], f"|{' --- |' * widest}", *lines[1:]])
+
+
+_WITHOUT_PACKAGE = {"html": _html_text, "csv": _csv_text, "text": str}
 
 
 def _charset(data: bytes) -> str:

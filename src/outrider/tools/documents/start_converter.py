@@ -16,16 +16,18 @@ from outrider.processes.threads import in_thread
 from outrider.settings.keys import ConvertConfig
 from outrider.tools import ToolCode, ToolContext, ToolFault
 
-INSTALL = "pip install 'outrider[convert]'"
+INSTALL = "pip install 'markitdown[docx,pdf,pptx,xlsx]>=0.1.8,<0.2'"
+"""What the extra `convert` installs, by its name on PyPI."""
 MAX_TEXT_BYTES = 64 << 20
 _CONVERTER = str(Path(__file__).with_name("converter_process.py"))
 
 
 def converter_state(config: ConvertConfig) -> tuple[bool, str]:
     """Return whether documents are converted under these settings, and why."""
-    if find_spec("markitdown") is None:
-        return False, f"not installed; {INSTALL} lets children read PDF and Office files"
-    return config.enabled, "it is installed" if config.enabled else "convert.enabled is off"
+    if not config.enabled:
+        return False, "convert.enabled is off"
+    lack = f"text, CSV and HTML only; {INSTALL} adds PDF and Office files"
+    return True, lack if find_spec("markitdown") is None else "it is installed"
 
 
 async def convert_bytes(context: ToolContext, data: bytes, name: str) -> str:
@@ -51,8 +53,6 @@ async def convert_file(context: ToolContext, file: BinaryIO, name: str) -> str:
     config = context.convert
     if config is None:
         raise ToolFault(ToolCode.NOT_AVAILABLE, "Nothing is converted: convert.enabled is off")
-    if find_spec("markitdown") is None:
-        raise ToolFault(ToolCode.NOT_AVAILABLE, f"The converter isn't installed: {INSTALL}")
     size = os.fstat(file.fileno()).st_size
     if size > config.max_bytes:
         message = f"{name} is {size:,} bytes, over convert.maxBytes ({config.max_bytes:,})"

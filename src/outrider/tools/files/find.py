@@ -49,6 +49,8 @@ def _place_notes(data: Any) -> Iterator[str]:
         yield "Nothing to look for: name a thing, a file or an identifier."
     elif not data["places"]:
         yield f"Nothing found in {data['files']:,} files."
+    if data["weak"]:
+        yield "[weak match: no place has most of what you ask for]"
     if data["missing"]:
         yield f"[in no file: {', '.join(data['missing'])}]"
     if foreign := [word for word in data["missing"] if not word.isascii()]:

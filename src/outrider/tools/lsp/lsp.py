@@ -84,8 +84,8 @@ class _Call:
     async def aim(self) -> None:
         """Find the place that is meant; raises `ToolFault` with a list where several are."""
         names = positions.name_parts(self.symbol)
-        if not names and not (self.path and self.line and self.column):
-            message = "give path, line and column, or a symbol; path and line tell it from others"
+        if not names and not (self.path and self.line):
+            message = "give path and line, perhaps a column, or a symbol"
             raise ToolFault(ToolCode.BAD_PARAMETER, message)
         if self.path is None:
             await self._point_at(await self.in_tree(names))
@@ -93,6 +93,8 @@ class _Call:
         await self.open()
         if self.line is None and (found := positions.with_names(await self.ask_declared(), names)):
             await self._point_at(found)
+        elif not names:
+            self.column = self.column or positions.first_name(self.source, self.line or 1)
         elif self.column is None:  # used there, and perhaps declared elsewhere
             at = positions.word_at(self.source, names[-1], self.line or 1)
             if at is None or self.line not in (None, at[0]):
@@ -395,7 +397,7 @@ async def lsp(
     Args:
         path: The file, relative to the working tree.
         line: The line, from 1.
-        column: The character in the line, from 1; a symbol does as well.
+        column: The character in the line, from 1; without it, the first name there is meant.
         symbol: `name` or `Class.method`, alone or with a path, or a line too.
         query: What workspace-symbols looks for; the title of the codeAction to apply.
         new_name: For rename.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from outrider.tools import ToolCode, ToolContext, ToolFault
+from outrider.tools.files.ranked.code import KEYWORDS, defined
 from outrider.tools.files.text import LINES_ABOVE, detect, shown_size
 from outrider.tools.lsp.json_rpc import ANY_SHAPE, plain
 from outrider.workspaces.names import shown_name
@@ -187,6 +188,15 @@ def word_at(source: SourceText, name: str, line: int, column: int = 1) -> tuple[
         if match := word.search(text, column - 1 if number == line else 0):
             return number, match.start() + 1
     return None
+
+
+def first_name(source: SourceText, line: int) -> int:
+    """Return the column of the name that a line defines, or else of the first one in it."""
+    text = source.lines[line - 1] if line <= len(source.lines) else ""
+    name = defined(text)
+    names = [one for one in re.finditer(r"[^\W\d]\w*", text) if one[0] not in KEYWORDS]
+    found = [one for one in names if one[0] == name] or names
+    return found[0].start() + 1 if found else 1
 
 
 def name_place(source: SourceText, found: Hit) -> tuple[int, int] | None:

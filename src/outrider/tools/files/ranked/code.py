@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from keyword import kwlist
 from pathlib import Path
 
 _KINDS = {
@@ -28,6 +29,7 @@ _KINDS = {
 _LISTS = Path(__file__).with_name("vocabulary.txt").read_text("utf-8")
 *VOCABULARY, _endings, _defining = re.split(r"^# .*\n", _LISTS, flags=re.MULTILINE)[1:]
 _SOURCE, DEFINING = frozenset(_endings.split()), tuple(_defining.split())
+KEYWORDS = frozenset([*kwlist, *DEFINING, "const", "let", "var", "new", "export", "public", "pub"])
 # A template is what is made of it, and a backup what it was.
 _WRAPPED = re.compile(r"(\.(in|j2|jinja2?|tmpl|tpl|orig|bak)|~)+$")
 _GENERATED = re.compile(r"\b(code|automatically) generated\b|@generated|\bdo not edit\b", re.I)
@@ -52,6 +54,8 @@ _VALUE = re.compile(
     r"(?:(?:export|const|let|var|static|#define|final|readonly|public|private|pub)\s+)*"
     r"(?P<name>[A-Za-z_$][\w$]*)\s*(?::[^=]{0,80})?(?:=(?!=)|\s\d|\s\()"
 )
+# A member of an object in JSON, but for those deep inside; or a section of TOML or INI.
+_KEY = re.compile(r'\s{0,2}"(?P<key>[\w$-]+)":|\[(?:[\w-]+\.)*(?P<section>[\w-]+)\]\s*$')
 _NO_METHOD = re.compile(
     r"\s*(?:[})]|(?:if|for|while|switch|catch|return|else|new|await|throw|do|try|using|with|assert|"
     r"raise|yield|print|elif|not|and|or|in|lambda|import|from|use|del|goto|case)\b)"
@@ -94,6 +98,8 @@ def defined(line: str) -> str | None:
     """Return the name of the function, type or top-level value that a line defines, or None."""
     if found := _ROUTINE.match(line):
         return found["name"]
+    if found := _KEY.match(line):
+        return found["key"] or found["section"]
     if _NO_METHOD.match(line) or COMMENT.match(line):
         return None
     found = (_METHOD.fullmatch(line) or _FUNCTION.fullmatch(line)) if "(" in line else None
@@ -103,24 +109,25 @@ def defined(line: str) -> str | None:
 
 def enclosing(lines: Sequence[str], number: int) -> tuple[str | None, int, int]:
     """Return the name of the definition that holds a line, and its first and last line."""
-    first, indent = number, _indent(lines[number - 1])
+    first, depth = number, indent(lines[number - 1])
     name = defined(lines[number - 1])
     while name is None and first > 1:
         first -= 1
         line = lines[first - 1]
-        if line.strip() and _indent(line) < indent:
+        if line.strip() and indent(line) < depth:
             name = defined(line)
             # A closing bracket ends a signature that started further up, at the same depth.
-            indent = _indent(line) + line.lstrip().startswith((")", "]", "}"))
+            depth = indent(line) + line.lstrip().startswith((")", "]", "}"))
     if name is None:
         return None, number, number
-    last, depth = first, _indent(lines[first - 1])
-    while last < len(lines) and (not lines[last].strip() or _indent(lines[last]) > depth):
+    last, depth = first, indent(lines[first - 1])
+    while last < len(lines) and (not lines[last].strip() or indent(lines[last]) > depth):
         last += 1
     while last > first and not lines[last - 1].strip():
         last -= 1
     return name, first, max(last, number)
 
 
-def _indent(text: str) -> int:
+def indent(text: str) -> int:
+    """Return how many blanks a line begins with."""
     return len(text) - len(text.lstrip())

@@ -20,7 +20,9 @@ MAX_LINE_CHARACTERS = 120
 _SATURATION = 1.2
 _LENGTH = 0.8
 _DEFINED, _DEFINED_NEAR, _PATH = 0.2, 0.1, 0.9
-_NAMED = 4.0
+# More than any words can count: a file that is named comes before all others, then a definition.
+_NAMED, _SPELLED = 3_000.0, 1_000.0
+MIN_NAMED = _SPELLED / 10
 _MIN_RARITY = 0.01
 _ROW = re.compile(rb"^(\d+):(.*)$", re.MULTILINE)
 _MATCH = re.compile(rb"^\d+:(.*)$", re.MULTILINE)
@@ -41,6 +43,8 @@ class FileHits:
     defined: dict[int, float] = field(default_factory=dict[int, float])
     own: set[int] = field(default_factory=set[int])
     """The terms that it has as the question says them, not only by another word or beginning."""
+    spelled: int = 0
+    """Whether it defines a name as the question spells it (2), or in other cases (1)."""
     size: int = 0
     score: float = 0.0
 
@@ -53,6 +57,8 @@ class FileHits:
                 self.own.add(term)
             if keyword:
                 self.defined[term] = max(self.defined.get(term, 0.0), factor)
+        if keyword:
+            self.spelled = max(self.spelled, question.spells(name))
 
     def hits(self) -> list[Hit]:
         """Return its hits in the order of lines."""
@@ -102,9 +108,10 @@ def score_file(question: Question, weights: Weights, file: FileHits, head: str =
     named = sum(weights[term] * share for term, share in in_path(question, file.path).items())
     definitions = sum(weights[term] * factor for term, factor in file.defined.items())
     said = terms + _DEFINED * definitions + _PATH * named
+    said += _SPELLED * file.spelled
     file.score = said * standing(file.path, question.kinds, head)
     if any(f"/{file.path}".endswith(f"/{name.removeprefix('./')}") for name in question.names):
-        file.score = (file.score + sum(weights) + 1.0) * _NAMED
+        file.score += _NAMED
 
 
 @dataclass(slots=True)
@@ -115,6 +122,7 @@ class _Line:
     alone: dict[int, float] = field(default_factory=dict[int, float])
     """The same, with the words of a name as if each stood alone: what tells lines apart."""
     defined: dict[int, float] = field(default_factory=dict[int, float])
+    spelled: int = 0
     score: float = 0.0
 
 
@@ -139,6 +147,7 @@ def _lines(question: Question, weights: Weights, hits: Iterable[Hit], lines: Lin
         name = defined(text)
         last = re.split(r"\W+", name)[-1] if name else ""
         line.defined = dict(question.counted(last))
+        line.spelled = question.spells(last)
         shape = 0.3 if code.IMPORT.match(text) else 0.8 if code.COMMENT.match(text) else 1.0
         aside = (name is not None and not line.defined) or code.HANDED_ON.search(text)
         shape *= 1.5 if question.wants_type and code.TYPE.match(text) else 1.0
@@ -178,6 +187,11 @@ def best_place(
     score, first, last = best[0], -best[1] if best[1] < 0 else 1, best[2]
     inside = [number for number in numbers if first <= number <= last]
     line = max(inside, key=lambda number: (found[number].score, -number), default=1)
+    file.spelled = max((one.spelled for one in found.values()), default=0)
+    if file.spelled:
+        score_file(question, weights, file, head)
+        named = [number for number in numbers if found[number].spelled == file.spelled]
+        line = first = last = min(named, key=lambda n: (code.indent(lines[n - 1]), n))
     score = round(file.score + score * standing(file.path, question.kinds, head), 4)
     return _place(question, file, found, lines, line, (first, last)) | {"score": score}
 

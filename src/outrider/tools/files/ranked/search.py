@@ -27,10 +27,13 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 MAX_SIZED = 1_000
 MAX_READ = 40
+MIN_SHARE = 0.3
+"""How much of the best score a place must have to be shown."""
 RARE_FILES = 8
 # How many lines of a file are taken; where that is too much for a large tree, the second number.
 _LINES_OF_FILE = (300, 5)
 _FILE = re.compile(rb"(?:\A|\n\n?)(?:\./)?([^\0]+?)\0\n?((?:\d+:[^\n]*(?:\n|\Z))+)")
+_SCRIPT, _WRITTEN = re.compile(r"(d\.)?[cm]?[jt]sx?"), ("ts", "tsx")
 _NAMES = re.compile(r"[A-Za-z0-9_$]+")
 
 
@@ -38,7 +41,7 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
     """Return the places that a question is about, best first, and what was looked for."""
     question = understood(about)
     data: dict[str, Any] = {"places": [], "words": question.terms, "files": 0, "unreadable": 0}
-    data |= {"missing": [], "large": 0}
+    data |= {"missing": [], "large": 0, "weak": False}
     if not question.terms and not question.names:
         return data
     with context.workspace.open_folder(place) as folder:
@@ -52,7 +55,8 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
         best = [one for one in best if one["score"]]
         sizes = () if best else (folder.size(name) or 0 for name in listed[:MAX_SIZED])
         large = sum(size > MAX_FILE_BYTES for size in sizes)
-    shown = _distinct(sorted(best, key=lambda one: (-one["score"], one["path"])))[:limit]
+    ranked = _distinct(sorted(best, key=lambda one: (-one["score"], one["path"])))
+    shown = [one for one in ranked if one["score"] >= MIN_SHARE * ranked[0]["score"]][:limit]
     for one in shown:
         file = context.workspace.below(place, one["path"])
         one["path"] = file.shown
@@ -60,7 +64,16 @@ def ranked_places(context: ToolContext, about: str, place: Place, limit: int) ->
     asked = question.asked.items()
     missing = [word for word, terms in asked if not any(frequency[term] for term in terms)]
     data |= {"places": shown, "files": len(listed), "unreadable": unreadable}
-    return data | {"missing": missing, "large": large}
+    return data | {"missing": missing, "large": large, "weak": _is_weak(question, weights, shown)}
+
+
+def _is_weak(question: Question, weights: ranking.Weights, shown: list[dict[str, Any]]) -> bool:
+    """Return whether even the best place has less than half of what is asked for."""
+    there = {word for one in shown[:1] for word in (*one["words"], *one["pathWords"])}
+    pairs = list(zip(question.terms, weights, strict=True))
+    has = sum(weight for term, weight in pairs if term in there)
+    is_named = any(one["score"] >= ranking.MIN_NAMED for one in shown[:1])
+    return bool(shown) and not is_named and has < sum(weights) / 2
 
 
 def _search(
@@ -177,9 +190,17 @@ def _visible(context: ToolContext, frequency: list[int], seen: Sequence[FileHits
 
 
 def _distinct(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the places without those that say the same in a file of the same name."""
+    """Return the places without those that say the same in a file of the same name.
+
+    What is compiled says it in other words: of TypeScript and what was made of it, one is enough.
+    """
     said: dict[Any, dict[str, Any]] = {}
     for one in found:
-        name = one["path"].rpartition("/")[2].split(".")[0]
-        said.setdefault((name, *(line["text"] for line in one["lines"])), one)
+        name, _, ending = one["path"].rpartition("/")[2].partition(".")
+        texts = [line["text"] for line in one["lines"]]
+        is_twin = one["definition"] and _SCRIPT.fullmatch(ending)
+        key = (name, one["definition"]) if is_twin else (name, *texts)
+        kept = said.setdefault(key, one)
+        if is_twin and ending in _WRITTEN and not kept["path"].endswith(_WRITTEN):
+            said[key] = one | {"score": kept["score"]}
     return list(said.values())

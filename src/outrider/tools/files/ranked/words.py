@@ -17,6 +17,7 @@ _ALIKE, _BEGINNING = 0.2, 0.25
 # A part of a longer name often only tells it from similar ones; a word alone says more.
 PART_OF_NAME = 0.5
 _MIN_PREFIX = 4
+_ENTRIES = ("main", "scripts", "bin")  # `func main`, `[project.scripts]`, `"bin":` of npm
 
 _TOKEN = re.compile(r"[A-Za-z0-9_$À-ɏ][A-Za-z0-9_$À-ɏ./:-]*|[^\W\d_A-Za-zÀ-ɏ]+")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
@@ -84,6 +85,8 @@ class Question:
     kinds: set[str] = field(default_factory=set[str])
     """The kinds of files that are asked for: `test`, `docs`."""
     wants_type: bool = False
+    spelled: set[str] = field(default_factory=set[str])
+    """The names that the question spells out: a definition of one is what it asks for."""
     asked: dict[str, list[int]] = field(default_factory=lambda: defaultdict[str, list[int]](list))
     """By the words that would be missed: the terms that look for them."""
     _forms: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
@@ -101,6 +104,12 @@ class Question:
                 self.asked[word].append(len(self.terms))
             self.terms.append(text)
             self.weights.append(weight)
+
+    def spells(self, name: str) -> int:
+        """Return 2 for a name that the question spells out, 1 for one in other cases, or else 0."""
+        if name in self.spelled:
+            return 2
+        return int(split_name(name) in map(split_name, self.spelled)) if name else 0
 
     def counted(self, token: str) -> Shares:
         """Return the terms that a word or name counts towards, and how much."""
@@ -163,11 +172,15 @@ def understood(text: str) -> Question:
     tokens = [t for t in tokens if len(t) <= MAX_WORD_CHARACTERS or _UNSPACED.match(t)]
     question.names = [t for t in tokens if re.search(r"[./]", t) and len(t) > 2][:20]
     words: list[str] = []
+    if "entrypoint" in "".join(tokens).lower():
+        question.names += ["__main__.py"]
+        names, question.spelled = list[str](), set[str](_ENTRIES)
+    else:
+        names, is_short = _spelled_out(tokens)
+        question.spelled = set(names) if is_short else set()
+    for name in (*names, *question.spelled):
+        question.add(name, _EXACT, (f"={name}", 1.0), word=name if name in names else "")
     for token in tokens:
-        if _NAME.search(token):
-            name = re.split(r"::|[./]", token)[-1]
-            if "." not in token or len(name) > 4:  # else it is the ending of a file's name
-                question.add(name, _EXACT, (f"={name}", 1.0), word=name)
         parts = re.split(r"[./:-]+", token)
         words += [word for part in parts for word in split_name(part) or [part.lower()]]
     also: dict[str, list[str]] = defaultdict(list)
@@ -178,6 +191,20 @@ def understood(text: str) -> Question:
     for run in filter(_UNSPACED.match, words):
         _add_pairs(question, run)
     return question
+
+
+def _spelled_out(tokens: list[str]) -> tuple[list[str], bool]:
+    """Return what looks like a name, or else the only telling word; and whether it says it all.
+
+    A long question that names something is about more than where that is defined.
+    """
+    told = [token for token in tokens if token.lower() not in STOP | WEAK | _TYPES]
+    shaped = [(token, re.split(r"::|[./]", token)[-1]) for token in tokens if _NAME.search(token)]
+    # What is short behind a dot is the ending of a file's name.
+    if names := [name for token, name in shaped if "." not in token or len(name) > 4]:
+        return names, len(told) <= len(names) + 2
+    is_name = len(told) == 1 and re.fullmatch(r"[A-Za-z_$][\w$]+", told[0])
+    return (told, True) if is_name else ([], False)
 
 
 def _translated(word: str, also: dict[str, list[str]]) -> list[str]:
