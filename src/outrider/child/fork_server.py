@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from outrider.child.exhaustion import end_when_exhausted
 from outrider.child.main import run_child
 from outrider.child.rehearsal import load_model, rehearse
+from outrider.models.cost import remember_price
 from outrider.processes.copied_pages import copy_pages, pages_written_by
 from outrider.processes.guardian import Guardian, run_guarded
 from outrider.processes.reaping import Watch, call_oneself, fork_bare, libc, reap
@@ -221,6 +222,7 @@ class _Server:
         if self._listener is not None:
             self._listener.renew()
         self._served += 1
+        remember_price(request.model)
         with contextlib.suppress(OSError):
             if not self._give_to_spare(request, ends):
                 self._fork(lambda: _guard(self._watch, request, ChildEnds(*ends)))

@@ -15,6 +15,7 @@ from outrider.child.confinement import cells_for
 from outrider.child.emitter import Emitter
 from outrider.child.main import run_task
 from outrider.models.building import build_model
+from outrider.models.cost import remember_price
 from outrider.models.failures import ModelUnavailable
 from outrider.models.messages import ChatModel
 from outrider.models.resolution import needs
@@ -40,6 +41,7 @@ def load_model(loads: str) -> None:
     """Build a model once of a wire of ours or of a provider, with a key that opens nothing."""
     names: dict[str, str] = {Wire.LEAN: "openai-chat:any", Wire.EMBEDDED: Wire.EMBEDDED}
     model = names.get(loads, f"{loads}:any")
+    remember_price(model)
     with suppress(ModelUnavailable):
         _build(model, dict.fromkeys(needs(model), "none"), _wire(loads))
 
