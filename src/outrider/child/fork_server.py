@@ -17,6 +17,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from outrider.child.exhaustion import end_when_exhausted
 from outrider.child.main import run_child
@@ -73,6 +74,9 @@ def warm_up(loads: str) -> None:
     for _ in range(REHEARSALS):
         rehearse(loads, "grep", "read")
     libc()
+    # asyncio asks for these with each handler, and Python makes an object of each anew.
+    signal.valid_signals = cache(signal.valid_signals)
+    signal.valid_signals()
     load_model(loads)
     _join_threads()
     gc.collect()
