@@ -85,7 +85,7 @@ class _Link(asyncio.Protocol):
     def send(self, event: "h11.Request | h11.Data | h11.EndOfMessage") -> None:
         self.transport.write(self._http.send(event) or b"")
 
-    async def event(self) -> "h11.Event | type[h11.PAUSED]":
+    async def event(self) -> "h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]":
         """Return the next event of the answer, when it is there."""
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._error is not None:
