@@ -126,7 +126,9 @@ def _trusted(base_url: str, env: Mapping[str, str]) -> Any:
         return None
     from outrider.models.tls import trusted_certificates
 
-    return trusted_certificates(env.get("SSL_CERT_FILE"), env.get("SSL_CERT_DIR"))
+    context = trusted_certificates(env.get("SSL_CERT_FILE"), env.get("SSL_CERT_DIR"))
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 async def _texts(received: AsyncIterator[bytes], chunks: Chunks) -> AsyncIterator[str]:
