@@ -6,6 +6,7 @@ request. It has one thread, no event loop and no caller's secrets, since every f
 started in. `LOADS` says what its children's models need.
 """
 
+import asyncio
 import contextlib
 import gc
 import json
@@ -284,13 +285,14 @@ def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) 
     def wait() -> None:
         call_oneself("spare")
         told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads, "read"))
+        loop = asyncio.new_event_loop()
         server.send(READY + (told if len(told) < MAX_TOLD_BYTES else b""))
         server.close()
         _, ends, _, _ = socket.recv_fds(theirs, 16, 3)
         if theirs.recv(16) == _BEGIN:
             theirs.close()
             _take_standard(ends)
-            run_child()
+            run_child(loop)
 
     guardian = Guardian(wait, watch, not_the_childs=ours.fileno())
     theirs.close()

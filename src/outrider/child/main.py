@@ -44,8 +44,11 @@ from outrider.tools.lsp.session import LspSession
 from outrider.tools.web.session import WebSession, take_search_keys
 
 
-def run_child() -> None:
-    """Read the brief from stdin, do its task, write the events to stdout, and exit."""
+def run_child(loop: asyncio.AbstractEventLoop | None = None) -> None:
+    """Read the brief from stdin, do its task, write the events to stdout, and exit.
+
+    `loop` is one that was made while there was nothing to do.
+    """
     brief_in, events_out = take_standard_streams()
     start = time.monotonic()
     emit = Emitter(events_out)
@@ -67,8 +70,8 @@ def run_child() -> None:
     cells = cells_for(about, isolation, emit)
     # Not `asyncio.run`: what that does beside takes half a millisecond, most of it for an end
     # that never comes.
-    running = _run_until_stopped(about, emit, start, brief_in, cells)
-    asyncio.new_event_loop().run_until_complete(running)
+    loop = loop or asyncio.new_event_loop()
+    loop.run_until_complete(_run_until_stopped(about, emit, start, brief_in, cells))
 
 
 def _take_surroundings(told: Start) -> None:
