@@ -647,3 +647,22 @@ def test_the_table_of_keys_in_the_docs_is_that_of_the_code():
         if provider.default
     ]
     assert "\n".join(rows) in page
+
+
+def test_a_price_is_looked_up_once_and_a_miss_is_remembered(monkeypatch: pytest.MonkeyPatch):
+    import genai_prices.data  # noqa: F401
+    from genai_prices.data_snapshot import DataSnapshot
+
+    from outrider.models.cost import cost_of, remember_price
+
+    for name in ("gpt-5", "something-nobody-sells"):
+        remember_price(f"openai-chat:{name}")
+    looked_up: list[str] = []
+    monkeypatch.setattr(
+        DataSnapshot, "find_provider", lambda _, model, *__: looked_up.append(model)
+    )
+    usage = Usage(input=1_000, output=10)
+    for address in ("http://127.0.0.1:8080/v1", "https://api.openai.com/v1"):
+        assert cost_of(ModelAnswer("openai", address, "gpt-5"), usage)[1]
+        assert not cost_of(ModelAnswer("openai", address, "something-nobody-sells"), usage)[1]
+    assert not looked_up

@@ -69,8 +69,8 @@ def test_all_threads_begin_in_thread_start() -> None:
 
 WITHOUT_OPENSSL = """
 import sys
-from outrider.surfaces.mcp.start import _load_asyncio
-_load_asyncio()
+from outrider.surfaces.asyncio_loading import load_asyncio
+load_asyncio()
 print(sorted({"ssl", "_ssl", "_hashlib"} & set(sys.modules)))
 import asyncio, hashlib
 assert len(hashlib.sha256(b"x").hexdigest()) == 64
@@ -86,7 +86,7 @@ assert ssl.create_default_context()
 
 
 def test_asyncio_and_hashlib_do_without_openssl() -> None:
-    """The MCP server loads them without it, and whoever wants it later still gets it."""
+    """The command and the MCP server load them without it; who wants it later still gets it."""
     assert run(WITHOUT_OPENSSL) == "[]"
 
 

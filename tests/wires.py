@@ -351,7 +351,10 @@ class Replay:
 
 async def _close(model: Any) -> None:
     """Close a model's connections, which in a child end with its process."""
-    await (model._pool.aclose() if hasattr(model, "_pool") else model._model.client.close())
+    if hasattr(model, "_connection"):
+        model._connection.close()
+    else:
+        await model._model.client.close()
 
 
 def _asked(

@@ -37,10 +37,10 @@ def _run(arguments: list[str]) -> int:
     # Ctrl-C during the imports is no error to be traced: the process just ends.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if arguments[:1] == ["run"] and not {"asyncio", "ssl"} & sys.modules.keys():
-        sys.modules["ssl"] = None  # pyright: ignore[reportArgumentType]
-        __import__("asyncio")  # without `ssl`, which takes 5 ms and which a run has no use for
-        del sys.modules["ssl"]
+    if arguments[:1] == ["run"]:
+        from outrider.surfaces.asyncio_loading import load_asyncio
+
+        load_asyncio()
     from outrider.surfaces.cli.main import run_command
 
     code = run_command(arguments)

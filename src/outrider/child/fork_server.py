@@ -6,6 +6,7 @@ request. It has one thread, no event loop and no caller's secrets, since every f
 started in. `LOADS` says what its children's models need.
 """
 
+import asyncio
 import contextlib
 import gc
 import json
@@ -17,10 +18,12 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from outrider.child.exhaustion import end_when_exhausted
 from outrider.child.main import run_child
 from outrider.child.rehearsal import load_model, rehearse
+from outrider.models.cost import remember_price
 from outrider.processes.copied_pages import copy_pages, pages_written_by
 from outrider.processes.guardian import Guardian, run_guarded
 from outrider.processes.reaping import Watch, call_oneself, fork_bare, libc, reap
@@ -72,6 +75,9 @@ def warm_up(loads: str) -> None:
     for _ in range(REHEARSALS):
         rehearse(loads, "grep", "read")
     libc()
+    # asyncio asks for these with each handler, and Python makes an object of each anew.
+    signal.valid_signals = cache(signal.valid_signals)
+    signal.valid_signals()
     load_model(loads)
     _join_threads()
     gc.collect()
@@ -221,6 +227,7 @@ class _Server:
         if self._listener is not None:
             self._listener.renew()
         self._served += 1
+        remember_price(request.model)
         with contextlib.suppress(OSError):
             if not self._give_to_spare(request, ends):
                 self._fork(lambda: _guard(self._watch, request, ChildEnds(*ends)))
@@ -278,13 +285,14 @@ def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) 
     def wait() -> None:
         call_oneself("spare")
         told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads, "read"))
+        loop = asyncio.new_event_loop()
         server.send(READY + (told if len(told) < MAX_TOLD_BYTES else b""))
         server.close()
         _, ends, _, _ = socket.recv_fds(theirs, 16, 3)
         if theirs.recv(16) == _BEGIN:
             theirs.close()
             _take_standard(ends)
-            run_child()
+            run_child(loop)
 
     guardian = Guardian(wait, watch, not_the_childs=ours.fileno())
     theirs.close()

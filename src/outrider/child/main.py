@@ -48,8 +48,11 @@ from outrider.tools.web.session import WebSession, take_search_keys
 from outrider.workspaces.layers.audit import LayerAudit
 
 
-def run_child() -> None:
-    """Read the brief from stdin, do its task, write the events to stdout, and exit."""
+def run_child(loop: asyncio.AbstractEventLoop | None = None) -> None:
+    """Read the brief from stdin, do its task, write the events to stdout, and exit.
+
+    `loop` is one that was made while there was nothing to do.
+    """
     brief_in, events_out = take_standard_streams()
     start = time.monotonic()
     emit = Emitter(events_out)
@@ -69,7 +72,10 @@ def run_child() -> None:
     about, isolation = confined.brief, confined.isolation
     emit(SessionEvent(about.run_id, about.agent, about.model, about.cwd, isolation))
     around = Surroundings(cells_for(about, isolation, emit), confined.audit)
-    asyncio.run(_run_until_stopped(about, emit, start, brief_in, around))
+    # Not `asyncio.run`: what that does beside takes half a millisecond, most of it for an end
+    # that never comes.
+    loop = loop or asyncio.new_event_loop()
+    loop.run_until_complete(_run_until_stopped(about, emit, start, brief_in, around))
 
 
 def _take_surroundings(told: Start) -> None:

@@ -6,11 +6,14 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from outrider.models.known_providers import EMBEDDED
+from outrider.models.local_servers import own_endpoint
 from outrider.models.messages import ModelAnswer
+from outrider.models.wires import OPENAI_URL
 from outrider.protocol.usage import Usage
 
 if TYPE_CHECKING:
@@ -28,6 +31,14 @@ def load_prices_soon() -> None:
     if _LIST not in sys.modules:
         loop = asyncio.get_running_loop()
         loop.call_later(_SOON_SECONDS, loop.run_in_executor, None, import_module, _LIST)
+
+
+def remember_price(model: str) -> None:
+    """Look up a model, if the list is loaded: the forks of this process needn't do it again."""
+    provider, _, name = model.partition(":")
+    if _LIST in sys.modules:
+        _is_listed(name, provider_id=provider.removesuffix("-chat"))
+        _is_listed(name, provider_api_url=OPENAI_URL)
 
 
 def cost_of(answer: ModelAnswer, usage: Usage) -> tuple[float, bool]:
@@ -49,23 +60,41 @@ def fullness(answer: ModelAnswer, usage: Usage) -> float:
 def has_price(model: str, env: Mapping[str, str]) -> bool:
     """Whether the price of `provider:name` is known, before any request."""
     provider, _, name = model.partition(":")
-    address = next((env[one] for one in env if one.endswith("_BASE_URL")), None)
-    answer = ModelAnswer(re.sub("-(chat|responses)$", "", provider), address, name)
+    provider = re.sub("-(chat|responses)$", "", provider)
+    address = env.get(f"{provider.upper().replace('-', '_')}_BASE_URL")
+    answer = ModelAnswer(provider, address, name)
     return cost_of(answer, Usage(input=1, output=1))[1]
 
 
 def _price(answer: ModelAnswer, usage: Usage) -> "PriceCalculation | None":
     from genai_prices import Usage as Priced, calc_price
 
-    tokens = Priced(
-        input_tokens=usage.input,
-        output_tokens=usage.output,
-        cache_read_tokens=usage.cache_read,
-        cache_write_tokens=usage.cache_write,
-    )
     # The address says more than the provider's name, and the list may not know it.
-    places: list[Any] = [{"provider_api_url": answer.base_url}, {"provider_id": answer.provider}]
+    places: list[dict[str, Any]] = [{"provider_id": answer.provider}]
+    if not own_endpoint(answer.base_url):
+        places.insert(0, {"provider_api_url": answer.base_url})
     for place in places:
         with suppress(Exception):  # or what the provider calls its model isn't even a name
-            return calc_price(tokens, answer.model, price_context=answer.price_context, **place)
+            if _is_listed(answer.model, **place):
+                tokens = Priced(
+                    input_tokens=usage.input,
+                    output_tokens=usage.output,
+                    cache_read_tokens=usage.cache_read,
+                    cache_write_tokens=usage.cache_write,
+                )
+                return calc_price(tokens, answer.model, price_context=answer.price_context, **place)
     return None
+
+
+@lru_cache
+def _is_listed(
+    model: str, provider_id: str | None = None, provider_api_url: str | None = None
+) -> bool:
+    """Whether the list has a model; that it hasn't, the list itself doesn't remember."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        get_snapshot().find_provider_model(model, None, provider_id, provider_api_url)
+    except LookupError:
+        return False
+    return True

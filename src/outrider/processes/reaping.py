@@ -13,7 +13,6 @@ import os
 import resource
 import select
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Set
@@ -23,6 +22,7 @@ from functools import cache
 TYPE_CHECKING = False  # typing's own would cost a keeper milliseconds
 if TYPE_CHECKING:
     import ctypes
+    import socket
 
 MAX_SWEEP_SECONDS = 5.0
 MAX_POLL_MS = 3_600_000.0
@@ -57,6 +57,8 @@ class Watch:
 
     def _woken(self) -> int:
         """Return the end of a socket to which Python writes the numbers of signals."""
+        import socket
+
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         ours, self._wakeup = socket.socketpair()
         ours.setblocking(False)
@@ -260,8 +262,10 @@ def directory_of_process(pid: int, told: bytes) -> bytes:
     return told
 
 
-def receive(link: socket.socket) -> tuple[bytes, int | None]:
+def receive(link: "socket.socket") -> tuple[bytes, int | None]:
     """Return what one process wrote to a link, and its id where the kernel tells it."""
+    import socket
+
     chunk, ancillary, _, _ = link.recvmsg(65_536, socket.CMSG_SPACE(12))
     for _, _, credentials in ancillary:
         return chunk, int.from_bytes(credentials[:4], sys.byteorder)

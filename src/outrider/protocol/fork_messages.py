@@ -35,11 +35,12 @@ class StartRequest:
     """Asks for a child, with the caller's surroundings.
 
     `deadline_ms` is when the run must be over, on the clock of `time.monotonic`: the whole system
-    has that in common.
+    has that in common. `model` is the one that will be asked.
     """
 
     deadline_ms: int
     surroundings: str
+    model: str = ""
 
     def ms_left(self) -> int:
         """Return how much time there is until the deadline."""

@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import httpcore2
+import h11
 
 from outrider.models.failures import ModelUnavailable, RequestFailed, failure_of
 from outrider.models.lean.chunks import Chunks
+from outrider.models.lean.connection import Connection, words_of
 from outrider.models.lean.errors import seconds_to_wait, status_error
 from outrider.models.lean.events import ERROR, server_events
-from outrider.models.lean.network import AsyncioBackend
 from outrider.models.lean.request import OPTIONS, request_body
 from outrider.models.messages import Message, ModelAnswer, OfferedTool
-from outrider.models.wires import CONNECT_SECONDS, LEAN_PREFIXES, OPENAI_URL, SILENCE_SECONDS
+from outrider.models.wires import LEAN_PREFIXES, OPENAI_URL
 from outrider.protocol import jsonl
 from outrider.protocol.outcomes import FailureKind
 
@@ -24,10 +24,6 @@ REST_SECONDS = 0.5
 """How long the end of a stream is waited for that has said it is done."""
 _DONE = b"[DONE]"
 _REFUSALS = (400, 422)
-_TIMEOUTS = {
-    "connect": CONNECT_SECONDS,
-    **dict.fromkeys(("read", "write", "pool"), SILENCE_SECONDS),
-}
 
 
 class LeanModel:
@@ -61,9 +57,7 @@ class LeanModel:
         if not all(value.isascii() and value.isprintable() for value in self._headers.values()):
             words = f"{start}_API_KEY, or another variable of it, has characters that can't be sent"
             raise ModelUnavailable(f"Can't use the model {model}: {words}.")
-        self._pool = httpcore2.AsyncConnectionPool(
-            _trusted(self.base_url, env), network_backend=AsyncioBackend()
-        )
+        self._connection = Connection(self.base_url, _trusted(self.base_url, env))
         self._has_options = True
 
     async def stream(
@@ -78,49 +72,42 @@ class LeanModel:
         body = request_body(self.name, messages, tools, schema, inline=inline)
         chunks = Chunks(answer, self._title)
         try:
-            response = await self._answered(body)
-            answer.provider, answer.base_url, answer.model = self.provider, self.base_url, self.name
             try:
-                async for text in _texts(response, chunks):
+                await self._ask(body)
+                answer.provider, answer.model = self.provider, self.name
+                answer.base_url = self.base_url
+                async for text in _texts(self._connection.pieces(), chunks):
                     yield text
             finally:
                 chunks.settle()
-                await response.aclose()
-        except httpcore2.TimeoutException as error:
+                self._connection.settle()
+        except TimeoutError as error:
             raise self._failed(FailureKind.TIMEOUT) from error
-        except httpcore2.LocalProtocolError as error:  # its text may repeat a header, and so a key
+        except h11.LocalProtocolError as error:  # its text may repeat a header, and so a key
             raise self._failed(FailureKind.CONNECTION) from error
-        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
-            detail, at = str(error) or type(error).__name__, self.base_url
+        except (h11.ProtocolError, OSError) as error:
+            detail, at = words_of(error), self.base_url
             raise self._failed(FailureKind.CONNECTION, detail=detail, base_url=at) from error
 
-    async def _answered(self, body: dict[str, Any]) -> httpcore2.Response:
-        """Return the head of an answer that is a success; raises `RequestFailed`."""
+    async def _ask(self, body: dict[str, Any]) -> None:
+        """Send a request, and return when a success is on its way; raises `RequestFailed`."""
         if not self._has_options:
             body.pop(OPTIONS, None)
-        request = httpcore2.Request(
-            "POST",
-            f"{self.base_url}/chat/completions",
-            headers={**self._headers, "Content-Length": str(len(content := jsonl.encode(body)))},
-            content=content,
-            extensions={"timeout": _TIMEOUTS},
-        )
-        response = await self._pool.handle_async_request(request)
-        if 200 <= response.status < 300:
-            return response
-        try:
-            text = await _whole(response.aiter_stream(), MAX_ERROR_BYTES)
-        finally:
-            await response.aclose()
-        if response.status in _REFUSALS and OPTIONS in body and OPTIONS.encode() in text:
+        connection, content = self._connection, jsonl.encode(body)
+        response = await connection.post("/chat/completions", self._headers, content)
+        if 200 <= response.status_code < 300:
+            return None
+        text = await _whole(connection.pieces(), MAX_ERROR_BYTES)
+        if response.status_code in _REFUSALS and OPTIONS in body and OPTIONS.encode() in text:
             self._has_options = False
-            return await self._answered(body)
+            connection.settle()
+            return await self._ask(body)
         raise self._refused(response, text)
 
-    def _refused(self, response: httpcore2.Response, text: bytes) -> RequestFailed:
-        named = ((name.lower(), value) for name, value in response.headers)
+    def _refused(self, response: h11.Response, text: bytes) -> RequestFailed:
+        named = response.headers
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in named}
-        status = response.status
+        status = response.status_code
         kind, detail = status_error(status, text)
         if status < 400:
             where = headers.get("location") or "elsewhere"
@@ -139,12 +126,13 @@ def _trusted(base_url: str, env: Mapping[str, str]) -> Any:
         return None
     from outrider.models.tls import trusted_certificates
 
-    return trusted_certificates(env.get("SSL_CERT_FILE"), env.get("SSL_CERT_DIR"))
+    context = trusted_certificates(env.get("SSL_CERT_FILE"), env.get("SSL_CERT_DIR"))
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
-async def _texts(response: httpcore2.Response, chunks: Chunks) -> AsyncIterator[str]:
+async def _texts(received: AsyncIterator[bytes], chunks: Chunks) -> AsyncIterator[str]:
     """Yield the text of an answer; some servers send it in one piece, whatever was asked for."""
-    received = response.aiter_stream()
     first = b""
     async for first in received:
         if not first.isspace():  # some send that while they wait
@@ -178,8 +166,7 @@ async def _whole(pieces: AsyncIterator[bytes], most: int) -> bytes:
 
 async def _drain(rest: AsyncIterator[bytes]) -> None:
     """Read the end of a stream, so that its connection can be used again."""
-    lost = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, OSError)
-    with suppress(TimeoutError, *lost):
+    with suppress(OSError, h11.ProtocolError):
         async with asyncio.timeout(REST_SECONDS):
             async for _ in rest:
                 pass

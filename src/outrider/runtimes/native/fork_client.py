@@ -46,6 +46,8 @@ PLAIN_VARIABLES = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH",
     "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "USER",
 )  # fmt: skip
+MAX_MODEL = 200
+"""How much of a model's name a fork server is told: a packet has little room."""
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 
@@ -269,7 +271,7 @@ async def _start(
     """Hand the other ends of a child's links to a fork server; raises `StartFailed`."""
     begun = time.monotonic()
     deadline_ms = round(begun * 1000) + brief.timeout_ms
-    request = StartRequest(deadline_ms, here).to_bytes()
+    request = StartRequest(deadline_ms, here, brief.model[:MAX_MODEL]).to_bytes()
     start = start_line(Start(brief, dict(env), begun))
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 

@@ -1,9 +1,9 @@
 """The beginning of `outrider mcp`: the first answers, with nothing loaded that they don't need."""
 
 import os
-import sys
 from pathlib import Path
 
+from outrider.surfaces.asyncio_loading import load_asyncio
 from outrider.surfaces.mcp.handshake import ClientSession, greet
 from outrider.surfaces.mcp.offer import Offer
 
@@ -17,7 +17,7 @@ def main() -> int:
     try:
         pending = greet(session, 0, stdout)
         if pending is not None:
-            _load_asyncio()
+            load_asyncio()
             from asyncio import run
 
             from outrider.surfaces.mcp.server import McpServer
@@ -26,15 +26,3 @@ def main() -> int:
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     return 0
-
-
-def _load_asyncio() -> None:
-    """Load asyncio and hashlib without OpenSSL, which they can do without: a server idles long."""
-    absent = [name for name in ("ssl", "_hashlib") if name not in sys.modules]
-    for name in absent:
-        sys.modules[name] = None  # pyright: ignore[reportArgumentType]
-    import asyncio as asyncio
-    import hashlib as hashlib
-
-    for name in absent:
-        del sys.modules[name]
