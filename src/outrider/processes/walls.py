@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from outrider.processes import kernel, landlock
 from outrider.processes.cell import DEVICES
 from outrider.processes.kernel import opened
+from outrider.processes.listening import socket_paths
 
 SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108
 MAX_SINGLE_SOCKETS = 64
@@ -89,7 +90,7 @@ def enter(walls: Walls) -> tuple[str, ...]:
     """Confine this process, which has one thread; return what the kernel didn't let it do."""
     if not kernel.IS_LINUX:
         return (kernel.NO_LINUX,)
-    sockets, mounted = [*_socket_paths()], kernel.mounts()
+    sockets, mounted = socket_paths(), kernel.mounts()
     with ExitStack() as stack:
         try:
             mapper = _enter_namespaces(stack)
@@ -128,22 +129,6 @@ def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
         yield from _tried("layer", lambda: layered.put(path for path, _ in mounted))
     for path in walls.hidden:
         yield from _tried(path, lambda path=path: _hide(path))
-
-
-def _socket_paths() -> Iterator[str]:
-    """Yield where processes of this machine have their sockets."""
-    rows: list[str] = []
-    with suppress(OSError), open("/proc/net/unix", errors="surrogateescape", newline="\n") as file:
-        for line in file:
-            # A path can have line breaks in it; a row begins with an address in hexadecimal.
-            if line.find(": ") in (8, 16) or not rows:
-                rows.append(line)
-            else:
-                rows[-1] += line
-    for row in rows:
-        _, slash, path = row[:-1].partition(" /")
-        if slash:
-            yield f"/{path}"
 
 
 def _hidden_sockets(walls: Walls, sockets: Iterable[str]) -> Iterator[str]:
