@@ -26,7 +26,12 @@ SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERA
 COLD = {"OUTRIDER_WARM__KEEP_MINUTES": "0"}
 """The setting for a host that delegates once: it doesn't warm up a fork server for nothing."""
 
-MAY_WRITE = {"subagents.allowWrite": True, "subagents.trustedProjects": ["/"]}
+MAY_WRITE = {
+    "subagents.allowWrite": True,
+    "subagents.isolation": "none",
+    "subagents.trustedProjects": ["/"],
+}
+"""Leave to write, in place: what a layer does has tests of its own."""
 """Settings under which the agents that a test's project defines get their writing tools."""
 
 

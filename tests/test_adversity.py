@@ -84,6 +84,7 @@ while :; do
     esac
   done
   [ "$p" = "$HOST" ] && break
+  [ "$p" -le 1 ] && break  # in a cell there is nobody above
   p=$(sed -n 's/^PPid:\t*//p' /proc/$p/status)
 done
 sleep 1
@@ -142,7 +143,7 @@ print(subagent_sync("doer", "Go.", model="openai-chat:scripted", config={MAY_WRI
         )
     assert done.stdout == "Done.\n", done.stderr
     told = server.requests[1].messages[-1]["content"]
-    assert "outrider.child" in told and "Permission denied" in told
+    assert "outrider.processes.keeper" in told and "Permission denied" in told
     assert "environment" not in told.splitlines()
     assert "descriptors" not in told.splitlines()
 
@@ -206,7 +207,7 @@ async def test_a_command_cannot_delegate_by_dropping_its_environment(doer: Path)
 async def test_a_command_of_a_nested_child_cannot_go_deeper_than_allowed(doer: Path) -> None:
     nested = (
         f"{sys.executable} -m outrider run doer Deeper. --model openai-chat:scripted"
-        f" --set subagents.allowWrite=true"
+        f" --set subagents.allowWrite=true --set subagents.isolation=none"
         f" --set subagents.projectAgentPolicy=allow"
     )
     deepest = f"{CLEAN} OUTRIDER_SUBAGENTS__MAX_DEPTH=9 {RUN}"
@@ -218,7 +219,7 @@ async def test_a_command_of_a_nested_child_cannot_go_deeper_than_allowed(doer: P
     ]
     with ScriptedModel(steps) as server:
         os.environ.update(server.environment)
-        config = {**MAY_WRITE, "subagents.maxDepth": 2}
+        config = {**MAY_WRITE, "subagents.maxDepth": 2, "subagents.network": "host"}
         await subagent("doer", "Go.", model=server.model, config=config)
     assert "SUBAGENT_DEPTH_EXCEEDED" in server.requests[2].messages[-1]["content"]
 

@@ -353,7 +353,11 @@ def test_a_program_in_a_cell_ends_as_it_ends(tmp_path: Path) -> None:
 
 FOREVER = str(100_000 + os.getpid())  # no other test's
 AGENT = "---\nname: doer\ntools: bash\n---\nDo it.\n"
-MAY_WRITE = {"subagents.allowWrite": True, "subagents.trustedProjects": ["/"]}
+MAY_WRITE = {
+    "subagents.allowWrite": True,
+    "subagents.isolation": "none",
+    "subagents.trustedProjects": ["/"],
+}
 
 
 async def done_by(world: Path, *commands: str, **config: object) -> tuple[Any, list[str]]:
@@ -574,6 +578,31 @@ program = c_char_p(struct.pack("HxxxxxxP", len(rules), addressof(code)))
 checked(libc().prctl(22, 2, program, 0, 0))
 os.execv(sys.executable, [sys.executable, "-m", "outrider", *sys.argv[3:]])
 """
+
+
+@pytest.mark.skipif(not ROOT, reason="only root has capabilities to lose")
+@pytest.mark.parametrize("kept", [(), (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)])
+def test_root_with_few_capabilities_as_in_a_container_stays_root(
+    world: Path, kept: tuple[int, ...]
+) -> None:
+    agents = world / ".outrider/agents"
+    agents.mkdir(parents=True)
+    (agents / "doer.md").write_text(AGENT)
+    drop = (
+        "import ctypes, os, sys\n"
+        f"[ctypes.CDLL(None).prctl(24, n, 0, 0, 0) for n in range(64) if n not in {kept}]\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'outrider', *sys.argv[1:]])"
+    )
+    with ScriptedModel([tool_call("bash", {"command": "id -u"}), answer("Done.")]) as server:
+        env = {**os.environ, **server.environment}
+        flags = [f"--set={key}={json.dumps(value)}" for key, value in MAY_WRITE.items()]
+        arguments = ["run", "doer", "Go.", "--json", "-m", server.model, *flags]
+        line = [sys.executable, "-c", drop, *arguments]
+        done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=100)
+    run = json.loads(done.stdout)["details"]["results"][0]
+    missing = [] if kept else ["namespaces: root lacks the capability CAP_SETFCAP"]
+    assert run["isolation"]["missing"] == missing
+    assert str(server.requests[1].messages[-1]["content"]) == "0\n[exit code 0]"
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers are those of x86-64")

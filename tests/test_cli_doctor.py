@@ -244,11 +244,10 @@ def test_agents_of_the_user_that_are_skipped_are_named_with_the_reason(troubled)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these means")
-def test_it_is_tried_whether_the_converter_can_leave_the_network(troubled):
-    [(status, message)] = said_of(troubled, "confinement")
-    assert message.startswith(
-        f"documents are converted with{'out a' if status == 'ok' else ' the'}"
-    )
+def test_it_is_tried_whether_what_children_start_is_confined(troubled):
+    found = said_of(troubled, "confinement")
+    held = [("ok", "what children start has its own processes, network and files")]
+    assert found == held or all("not fully confined here" in one for _, one in found[:1])
 
 
 def test_every_provider_with_a_key_is_named(troubled):

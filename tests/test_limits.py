@@ -217,6 +217,7 @@ def test_nothing_counts_after_the_end(collector: Fed) -> None:
 def test_every_event_survives_the_wire() -> None:
     samples = {
         "session": {"runId": "a", "agent": "b", "model": "c", "cwd": "d"},
+        "unconfined": {"missing": ["landlock: refused"]},
         "turn_start": {"turn": 1},
         "message_update": {"turn": 1, "delta": "x"},
         "message_end": {"turn": 1, "text": "x", "toolCalls": [{"id": "1", "name": "ls"}]},

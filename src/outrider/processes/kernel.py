@@ -3,6 +3,7 @@
 What imports this starts fast: a keeper and what becomes of a cell load little else.
 """
 
+import errno
 import os
 import struct
 import sys
@@ -17,6 +18,8 @@ IS_LINUX = sys.platform == "linux"
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _MOUNT_SETATTR = 442
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _CAPABILITY_VERSION = 4, 38, 0x20080522
+SETFCAP = 1 << 31
+"""The capability with which root may map its own id into a namespace."""
 _MAPS = ("uid_map", "gid_map")
 
 
@@ -74,12 +77,23 @@ def _unescaped(path: str) -> str:
 def enter_user_namespace(more: int) -> None:
     """Enter a namespace of this user's own, with all rights in it, and others below it."""
     uid, gid = os.geteuid(), os.getegid()
+    if uid == 0 and not _capabilities() & SETFCAP:  # without it root would be nobody in there
+        raise OSError(errno.EPERM, "root lacks the capability CAP_SETFCAP")
     unshare(NEWUSER | more)
     libc().prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # else what it maps its ids with is root's
     maps = ("deny", f"{uid} {uid} 1", f"{gid} {gid} 1")
     for name, content in zip(("setgroups", *_MAPS), maps, strict=True):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(content)
+
+
+def _capabilities() -> int:
+    """Return the capabilities that this process has, a bit for each of the first 32."""
+    from ctypes import create_string_buffer
+
+    data = create_string_buffer(24)
+    checked(libc().capget(struct.pack("Ii", _CAPABILITY_VERSION, 0), data))
+    return struct.unpack("6I", data.raw)[0]
 
 
 def mapped_ids() -> list[str]:
@@ -99,6 +113,7 @@ def gain_nothing() -> None:
 
 def limit_capabilities(kept: int = 0) -> None:
     """Drop all capabilities but those in `kept`, a bit for each."""
+    kept &= _capabilities()
     header, low = struct.pack("Ii", _CAPABILITY_VERSION, 0), struct.pack("3I", kept, kept, 0)
     checked(libc().capset(header, low + bytes(12)))
 

@@ -98,7 +98,10 @@ def enter(walls: Walls) -> tuple[str, ...]:
             kernel.set_attributes("/", kernel.RDONLY | kernel.NOSUID | kernel.NODEV, below=True)
         except OSError as error:
             return (f"namespaces: {error.strerror}",)
-        missing = [*_rearranged(walls, mounted), *_hidden_sockets(walls, sockets)]
+        missing: list[str] = []
+        if mapper is None:  # whoever has no rights maps ids there for the namespaces below
+            missing += _tried("/proc", lambda: kernel.set_attributes("/proc", 0, kernel.RDONLY))
+        missing += [*_rearranged(walls, mounted), *_hidden_sockets(walls, sockets)]
         missing += _tried("rights", mapper.map_ids if mapper else _drop_rights)
     missing += _tried("landlock", landlock.restrict_scope)
     with suppress(OSError):  # a folder that was replaced is another one now
@@ -108,8 +111,6 @@ def enter(walls: Walls) -> tuple[str, ...]:
 
 def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
     """Make every folder what the walls say, and yield what couldn't be done."""
-    if os.geteuid():  # whoever has no rights maps ids there for the namespaces below
-        yield from _tried("/proc", lambda: kernel.set_attributes("/proc", 0, kernel.RDONLY))
     for device in DEVICES:
         yield from _tried(device, lambda device=device: _open_device(device))
     needed = (*walls.seen, *walls.writable, _RESOLVER, sys.prefix, sys.base_prefix, *sys.path)
@@ -278,4 +279,4 @@ def _enter_namespaces(stack: ExitStack) -> _Mapper | None:
 
 def _drop_rights() -> None:
     kernel.gain_nothing()
-    kernel.limit_capabilities()
+    kernel.limit_capabilities(0 if os.geteuid() else kernel.SETFCAP)  # for the cells below
