@@ -493,6 +493,11 @@ async def test_whoever_is_killed_nothing_stays_of_a_run(world: Path) -> None:
     assert Path("/proc/self/mountinfo").read_text() == mounts
 
 
+def _written(value: object) -> str:
+    """A setting's value as a flag has it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def sleepers() -> list[psutil.Process]:
     """Return the command of a run that never ends."""
     found = []
@@ -595,7 +600,7 @@ def test_root_with_few_capabilities_as_in_a_container_stays_root(
     )
     with ScriptedModel([tool_call("bash", {"command": "id -u"}), answer("Done.")]) as server:
         env = {**os.environ, **server.environment}
-        flags = [f"--set={key}={json.dumps(value)}" for key, value in MAY_WRITE.items()]
+        flags = [f"--set={key}={_written(value)}" for key, value in MAY_WRITE.items()]
         arguments = ["run", "doer", "Go.", "--json", "-m", server.model, *flags]
         line = [sys.executable, "-c", drop, *arguments]
         done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=100)
@@ -618,7 +623,7 @@ def test_a_result_names_what_the_machine_refuses_and_is_the_same_otherwise(
     command = f"echo $((6 * 7)); touch {world}/kept"
     with ScriptedModel([tool_call("bash", {"command": command}), answer("Done.")]) as server:
         env = {**os.environ, **server.environment}
-        flags = [f"--set={key}={json.dumps(value)}" for key, value in MAY_WRITE.items()]
+        flags = [f"--set={key}={_written(value)}" for key, value in MAY_WRITE.items()]
         arguments = ["run", "doer", "Go.", "--json", "-m", server.model, *flags]
         command_line = [sys.executable, "-c", REFUSING, str(number), str(bit), *arguments]
         done = subprocess.run(command_line, env=env, capture_output=True, text=True, timeout=100)

@@ -210,6 +210,7 @@ def test_where_the_kernel_refuses_it_is_named_and_nothing_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(kernel, "libc", Forbidding)
+    monkeypatch.setattr(kernel, "_capabilities", lambda: kernel.SETFCAP)
     assert walls.enter(walls.Walls()) == ("namespaces: Operation not permitted",)
     (tmp_path / "still").touch()
     monkeypatch.setattr(kernel, "IS_LINUX", False)
