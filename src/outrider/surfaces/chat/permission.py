@@ -25,10 +25,15 @@ async def ask_permission(view: View, folder: Path, name: str, args: Any) -> Deci
     """Return what the person says to a call, which they see whole or are told they don't."""
     shown = quoted(_shown(args, folder) or as_text(args), MAX_SHOWN)
     with view.pause():
-        with suppress(termios.error):  # what was typed before they saw it is no answer
-            termios.tcflush(0, termios.TCIFLUSH)
-        said = await read_line(f"main wants to use {clean_line(name)}:\n{shown}\n{CHOICES}")
-    return ANSWERS.get(said.strip().lower(), "no")
+        said = await read_answer(f"main wants to use {clean_line(name)}:\n{shown}\n{CHOICES}")
+    return ANSWERS.get(said, "no")
+
+
+async def read_answer(question: str) -> str:
+    """Return what a person types after the question, in small letters."""
+    with suppress(termios.error):  # what was typed before they saw it is no answer
+        termios.tcflush(0, termios.TCIFLUSH)
+    return (await read_line(question)).strip().lower()
 
 
 def _shown(args: Any, folder: Path) -> str | None:

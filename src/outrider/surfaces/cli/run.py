@@ -59,8 +59,9 @@ def execute(arguments: Namespace) -> int:
     with closing(View()) as view:
         result = asyncio.run(_perform(request, flags, view, arguments))
     code = print_result(result, as_json=arguments.json)
-    if result.result is not None:
-        for line in summary(result.result, result.details.run_id or ""):
+    if (run := result.result) is not None:
+        run_id = result.details.run_id or ""
+        for line in (*summary(run, run_id), *([run.changes.words(run_id)] if run.changes else ())):
             output.say(line)
     return code
 
