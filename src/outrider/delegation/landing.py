@@ -11,6 +11,7 @@ from outrider.protocol.changes import WHOLE, Changes, LandingConflict, PathReaso
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.protocol.results import ToolResult
 from outrider.records.runs import find_run
+from outrider.settings.keys import Config
 from outrider.settings.places import runs_folder
 from outrider.workspaces.layers.landing import WriterRun, recover_landing
 from outrider.workspaces.layers.merged_check import check_of
@@ -66,6 +67,14 @@ def writer_run(name: str, env: Mapping[str, str]) -> tuple[WriterRun, str | None
     return (WriterRun(found.folder, env) if interrupted else run), interrupted
 
 
+def check_may_land(config: Config, run_id: str) -> None:
+    """Refuse a landing where the user's settings rule all of them out."""
+    if config.subagents.land == "never":
+        advice = "To land it all the same, set OUTRIDER_SUBAGENTS__LAND=review."
+        message = f"Run {run_id} can't land: subagents.land is never. {advice}"
+        raise Refusal(ErrorCode.SUBAGENT_DISABLED, message)
+
+
 def land_run(
     run: WriterRun,
     env: Mapping[str, str],
@@ -83,12 +92,9 @@ def land_run(
     Raises what `WriterRun.land` raises.
     """
     project = open_project(run.project, env, flags)
-    config = project.config.subagents
-    if config.land == "never":
-        advice = "To land it all the same, set OUTRIDER_SUBAGENTS__LAND=review."
-        message = f"Run {run.folder.name} can't land: subagents.land is never. {advice}"
-        raise Refusal(ErrorCode.SUBAGENT_DISABLED, message)
-    command = " && ".join(f"({one})" for one in (config.land_check, check) if one)
+    check_may_land(project.config, run.folder.name)
+    checks = (project.config.subagents.land_check, check)
+    command = " && ".join(f"({one})" for one in checks if one)
     passes = check_of(command or None, project.plain_env, output)
     landed = run.land(only=only, ignored=ignored, check=passes, commit=commit)
     return reviewed(run, landed)

@@ -10,6 +10,8 @@ MINUS = "\N{MINUS SIGN}"
 WHOLE = "."
 """The path of a reason that is about all of the changes."""
 
+STATES = ("none", "pending", "landed", "undone", "discarded")
+
 
 def change_totals(files: int, added: int, removed: int) -> str:
     """`3 files, +40 -7`, with a real minus."""
