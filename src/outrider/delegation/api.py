@@ -129,13 +129,12 @@ class Delegation(Generic[T]):
         return await self._settled(lambda run: run.discard())
 
     async def _settled(self, act: "Callable[[WriterRun], None]") -> Changes:
-        from outrider.delegation.landing import writer_run
-        from outrider.workspaces.layers.review import review
+        from outrider.delegation.landing import changes_of, writer_run
 
         def settle() -> Changes:
             run, _ = writer_run(self.run_id, os.environ)
             act(run)
-            return review(run)[0]
+            return changes_of(run.folder, os.environ)
 
         return await finish(asyncio.to_thread(settle))
 

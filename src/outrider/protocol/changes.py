@@ -61,19 +61,18 @@ class Changes:
 
     def words(self, run_id: str) -> str:
         """`3 files, +40 -7, not landed: outrider diff 3f9a1c20`."""
-        about = [change_totals(len(self.files), self.added, self.removed)]
-        about = about if self.files else ["no files changed"]
-        # What is said of the whole: why it didn't land by itself, or why it can't be read.
-        why = [one.reason for one in (*self.withheld, *self.conflicts) if one.path == WHOLE]
+        about = [change_totals(len(self.files), self.added, self.removed)] if self.files else []
         for word, some in (("withheld", self.withheld), ("in conflict", self.conflicts)):
             number = sum(one.path != WHOLE for one in some)
             about += [f"{number:,} {word}"] if number else []
-        if self.state == "pending":
-            about.append("; ".join(why) or "not landed")
-            return f"{', '.join(about)}: outrider diff {run_id}"
-        if self.state == "landed":
-            return f"{', '.join(about)}, landed: outrider undo {run_id} takes it back"
-        return ", ".join((*about, *([self.state] if self.state != "none" else ())))
+        # What is said of the whole: why it didn't land by itself, or why it can't be read.
+        whole = [one.reason for one in (*self.withheld, *self.conflicts) if one.path == WHOLE]
+        then = {
+            "none": "no files changed",
+            "pending": f"{'; '.join(whole) or 'not landed'}: outrider diff {run_id}",
+            "landed": f"landed: outrider undo {run_id} takes it back",
+        }
+        return ", ".join((*about, then.get(self.state, self.state)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, in which a hash that there isn't is null."""

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 
-from outrider.delegation.landing import land_run, writer_run
+from outrider.delegation.landing import changes_of, land_run, writer_run
 from outrider.processes.shielding import finish
 from outrider.protocol.changes import Changes
 from outrider.protocol.errors import OutriderError
@@ -30,7 +30,7 @@ async def ask_landing(view: View, flags: Mapping[str, object] | None, run_id: st
                 _show(diff_lines(drawn))
             else:
                 await finish(asyncio.to_thread(_settle, run, said, flags))
-                changes, drawn = await asyncio.to_thread(review, run)
+                changes = await asyncio.to_thread(changes_of, run.folder, os.environ)
     view.say(changes.words(run_id))
     return changes
 

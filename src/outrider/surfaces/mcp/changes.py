@@ -8,7 +8,7 @@ import asyncio
 import shlex
 from collections.abc import Sequence
 
-from outrider.delegation.landing import check_may_land, land_run, writer_run
+from outrider.delegation.landing import changes_of, check_may_land, land_run, writer_run
 from outrider.delegation.project import Project
 from outrider.delegation.request import invalid
 from outrider.processes.shielding import finish
@@ -63,7 +63,7 @@ async def call_changes(request: ClientRequest, given: Json, project: Project) ->
     except (OSError, OutriderError) as error:
         reason = harmless_line(str(error), MAX_REASON)
         raise Refusal(ErrorCode.SUBAGENT_FAILED, f"Nothing was changed: {reason}") from None
-    changes, _ = await asyncio.to_thread(review, run)
+    changes = await asyncio.to_thread(changes_of, run.folder, project.env)
     return changes_result(run_id, changes)
 
 
