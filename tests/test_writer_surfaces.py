@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001 (a real minus)
 
 import asyncio
+import fcntl
 import json
 import os
 import re
@@ -21,8 +22,9 @@ from outrider import Changes, Delegation, LandingConflict, OutriderError, delega
 from outrider.protocol.changes import ChangedFile, PathReason
 from outrider.settings.places import runs_folder
 from outrider.testing import ModelRequest, ScriptedModel, Step, answer, tool_call
-from outrider.workspaces.layers.landing import landing_lock
+from outrider.workspaces.layers.landing import LOCK
 from test_ask import main_requests, scripted
+from test_chat import chatting, leave
 
 CODE = "x = 1\n"
 WRITE = "subagents.allowWrite"
@@ -224,6 +226,22 @@ def test_ctrl_c_at_the_question_stops_the_turn_and_leaves_it_for_later(door: Doo
         assert terminal.end() == 130
     runs = {one["agent"]: one for one in door.run("runs", "--json").json["runs"]}
     assert runs["coder"]["changes"] == "pending" and runs["main"]["state"] == "cancelled"
+    main = door.run("show", runs["main"]["runId"], "--json").json["result"]["details"]
+    assert [one["runId"] for one in main["delegations"]] == [runs["coder"]["runId"]]
+
+
+def test_in_chat_the_question_stands_between_the_subagent_and_the_answer(door: Door) -> None:
+    may_write = ("--set", f"{WRITE}=true")
+    with (
+        scripted(DELEGATE, answer("Over."), **to_coder("echo y = 2 >> a.py")) as server,
+        chatting(door, server, *may_write) as screen,
+    ):
+        screen.enter("Go.")
+        screen.see_now(r"a\.py +\+1 −0\n\[l\]and, \[d\]iff, .*later:")
+        screen.enter("l")
+        screen.see(r"1 file, \+1 −0, landed: outrider undo [0-9a-f]{8} takes it back(.|\n)*Over\.")
+        assert leave(screen) == 0
+    assert text_of(door.project / "a.py") == "x = 1\ny = 2\n"
 
 
 def test_without_a_terminal_only_the_command_is_said(door: Door) -> None:
@@ -425,7 +443,11 @@ async def test_a_conflict_or_a_failed_check_is_raised_and_changes_nothing(world:
 
 async def test_a_landing_does_not_block_the_loop(world: Path) -> None:
     answer = await written(world, "echo y = 2 >> a.py")
-    with landing_lock(runs_folder(os.environ), world, os.environ):
+    await answer.land()
+    await answer.undo()
+    [lock] = runs_folder(os.environ).glob(f"{LOCK}*")
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         landing = asyncio.create_task(answer.land())
         assert await asyncio.wait_for(asyncio.to_thread(lambda: "the loop goes on"), 60)
         assert not landing.done()

@@ -70,9 +70,9 @@ def writer_run(name: str, env: Mapping[str, str]) -> tuple[WriterRun, str | None
 def check_may_land(config: Config, run_id: str) -> None:
     """Refuse a landing where the user's settings rule all of them out."""
     if config.subagents.land == "never":
-        advice = "To land it all the same, set OUTRIDER_SUBAGENTS__LAND=review."
-        message = f"Run {run_id} can't land: subagents.land is never. {advice}"
-        raise Refusal(ErrorCode.SUBAGENT_DISABLED, message)
+        message = f"Run {run_id} can't land: subagents.land is never."
+        where = "`outrider config` shows where that is set."
+        raise Refusal(ErrorCode.SUBAGENT_DISABLED, f"{message} {where}")
 
 
 def land_run(

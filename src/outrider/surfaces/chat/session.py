@@ -34,7 +34,9 @@ class ChatSession:
         self.main = MainSession(caller, self.view.watch, given.cwd, given.allow_write, ask, settle)
 
     async def _settle(self, run_id: str) -> Changes:
-        from outrider.surfaces.chat.landing import ask_landing  # late: few subagents write
+        from outrider.surfaces.terminal.landing_question import (
+            ask_landing,  # late: few subagents write
+        )
 
         return await ask_landing(self.view, self.main.caller.flags, run_id)
 

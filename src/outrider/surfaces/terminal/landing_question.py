@@ -1,4 +1,4 @@
-"""Asking the person what becomes of what a subagent changed."""
+"""Asking the person at a terminal what becomes of what a writer changed."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from outrider.delegation.landing import changes_of, land_run, writer_run
 from outrider.processes.shielding import finish
 from outrider.protocol.changes import Changes
 from outrider.protocol.errors import OutriderError
-from outrider.surfaces.chat.permission import read_answer
+from outrider.surfaces.terminal.asking import read_answer
 from outrider.surfaces.terminal.changes import diff_lines, stat_lines
 from outrider.surfaces.terminal.progress import View
 from outrider.surfaces.text import clean_line
@@ -24,7 +24,7 @@ async def ask_landing(view: View, flags: Mapping[str, object] | None, run_id: st
     run, _ = writer_run(run_id, os.environ)
     changes, drawn = await asyncio.to_thread(review, run)
     with view.pause():
-        _show(stat_lines(drawn))
+        _show(stat_lines(drawn)[:-1])  # the sum was said with the run's end
         while changes.state == "pending" and (said := await read_answer(CHOICES)):
             if said in ("d", "diff"):
                 _show(diff_lines(drawn))
