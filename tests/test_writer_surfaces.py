@@ -101,11 +101,11 @@ def test_a_run_ends_with_what_it_changed_and_the_command_that_goes_on(door: Door
     assert ended.out == "Done.\n" and text_of(door.project / "a.py") == CODE
     run_ = run_id(ended)
     assert f"1 withheld, not landed: outrider diff {run_}" in door.run("show", run_).err
-    assert "completed, changes pending" in door.run("runs").out
+    assert "completed, not landed" in door.run("runs").out
     assert door.run("land", run_).code == 0
     assert f"landed: outrider undo {run_} takes it back" in door.run("show", run_).err
     assert door.run("undo", run_).code == 0
-    assert "completed, changes undone" in door.run("runs").out
+    assert "completed, undone" in door.run("runs").out
     assert door.run("discard", run_).code == 0
     assert door.run("show", run_).err.endswith("1 withheld, discarded\n")
     assert [one["changes"] for one in door.run("runs", "--json").json["runs"]] == ["discarded"]
