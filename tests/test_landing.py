@@ -12,12 +12,11 @@ import pytest
 
 from cli_door import Door
 from layer_door import KINDS, Writer, tree
-from outrider.protocol.changes import LandingConflict
+from outrider.protocol.changes import MINUS, LandingConflict
 from outrider.protocol.errors import Refusal
 from outrider.records.pruning import prune
 from outrider.records.runs import delete_run, find_run, landing_of
 from outrider.settings.keys import RunsConfig
-from outrider.surfaces.cli.writers import MINUS
 from outrider.workspaces.layers.landing import CheckFailed, MergedTree, WriterRun
 
 LINES = "".join(f"line {number}\n" for number in range(30))

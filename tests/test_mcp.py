@@ -272,7 +272,8 @@ async def test_tools_and_prompts_follow_the_settings(door):
     door.write_config({"subagents": {"tools": ["Task", "Explore"], "allowWrite": True}})
     async with Client(server(door, OUTRIDER_SUBAGENTS__INJECT_DELEGATION_POLICY="false")) as client:
         tools = (await client.list_tools()).tools
-        assert [tool.name for tool in tools] == ["Task", "Explore", "subagent_result"]
+        assert [tool.name for tool in tools][:-1] == ["Task", "Explore", "subagent_result"]
+        assert tools[-1].name == "subagent_changes"
         # The general agent behind `Task` may write now.
         assert tools[0].annotations.read_only_hint is False
         assert not client.instructions

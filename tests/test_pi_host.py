@@ -193,6 +193,32 @@ def test_a_pi_that_is_stopped_ends_its_child(door: Door, pi: Pi, stop: signal.Si
         door.assert_nothing_left()
 
 
+def by_a_coder(request: ModelRequest) -> Step:
+    """A parent that delegates to the coder, which makes a file."""
+    names = {tool["function"]["name"] for tool in request.body.get("tools", ())}
+    has_result = request.messages[-1]["role"] == "tool"
+    if "subagent" in names:
+        calls = {"agent": "coder", "task": "Write it."}
+        return answer("The parent is done.") if has_result else tool_call("subagent", calls)
+    made = tool_call("write", {"path": "new.py", "content": "x = 1\n"})
+    return answer("Written.") if has_result else made
+
+
+def test_what_a_writer_changed_is_shown_and_told_to_the_model(door: Door, pi: Pi) -> None:
+    changed = r"1 file, \+1 −0, not landed: outrider diff [0-9a-f]{8}"  # noqa: RUF001
+    with ScriptedModel(by_a_coder) as server:
+        may_write = {"OUTRIDER_MODEL": server.model, "OUTRIDER_SUBAGENTS__ALLOW_WRITE": "true"}
+        variables = {**server.environment, **may_write}
+        events_of(start_pi(door, pi, server, "Delegate.", **variables))
+        assert re.search(changed, json.dumps(server.requests[-1].messages[-1], ensure_ascii=False))
+        write_models(door.home, {"mine": server.base_url}, quietStartup=True)
+        env = {**environment(door, pi), **variables}
+        with closing(Screen(door, *OPTIONS, "Go.", env=env, program=["pi"])) as screen:
+            screen.see(r"The parent is done\.")
+            screen.see(changed)
+    assert not (door.project / "new.py").exists()
+
+
 def commands(door: Door) -> list[str]:
     return [" ".join(process.cmdline()) for process in door.processes()]
 

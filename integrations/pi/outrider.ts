@@ -43,6 +43,7 @@ type Run = {
   error?: string;
   usage: Usage;
   receipt?: { toolCalls?: number };
+  changes?: { state: string; added: number; removed: number; files: unknown[] };
 };
 type Details = {
   mode: string;
@@ -198,6 +199,19 @@ function progress(streaming: NonNullable<Details["streaming"]>): Line[] {
   return [...steps, { text: `${turn} · ${spent(streaming.usage)}`, colour: "muted" }];
 }
 
+/** What a writer changed, what became of it, and the command that goes on. */
+function changed(run: Run, runId: string | undefined): Line[] {
+  if (!run.changes || run.changes.state === "none") return [];
+  const { state, added, removed, files } = run.changes;
+  const next: Record<string, string> = {
+    pending: `not landed: outrider diff ${runId}`,
+    landed: `landed: outrider undo ${runId} takes it back`,
+  };
+  const count = `${files.length} file${files.length === 1 ? "" : "s"}`;
+  const text = `${count}, +${added} −${removed}, ${next[state] ?? state}`;
+  return [{ text, colour: "warning", wraps: true }];
+}
+
 /** The lines of a result: how it ended, and its text. */
 function report(result: ToolResult, expanded: boolean): Line[] {
   const run = result.details.results[0];
@@ -213,7 +227,7 @@ function report(result: ToolResult, expanded: boolean): Line[] {
   const lines: Line[] = [{ text: facts.join(" · "), colour: done ? "success" : "error" }];
   lines.push(...shown.map((line) => ({ text: line, colour: "toolOutput", wraps: true })));
   if (more > 0) lines.push({ text: `… ${more} more lines`, colour: "muted" });
-  return lines;
+  return [...lines, ...changed(run, result.details.runId)];
 }
 
 /** What the project's settings say to a host: whether it may delegate, and the policy. */

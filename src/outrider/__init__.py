@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         sub_agent_profile as sub_agent_profile,
     )
     from outrider.delegation.project import Project as Project, open_project as open_project
+    from outrider.protocol.changes import Changes as Changes, LandingConflict as LandingConflict
     from outrider.protocol.errors import (
         SUBAGENT_ERROR_CODES as SUBAGENT_ERROR_CODES,
         ErrorCode as ErrorCode,
@@ -81,6 +82,7 @@ _MODULES = {
         "offered_tools register_sub_agent sub_agent_profile"
     ),
     "delegation.project": "Project open_project",
+    "protocol.changes": "Changes LandingConflict",
     "protocol.tool_catalogue": "REPORT_BACK",
     "protocol.errors": "SUBAGENT_ERROR_CODES ErrorCode OutriderError",
     "protocol.events": (

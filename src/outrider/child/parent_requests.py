@@ -80,6 +80,7 @@ class Parent:
 
 def _quoted(data: Any, _arguments: Arguments) -> str:
     origin = {"agent": data["agent"], "run": data["runId"], "outcome": data["outcome"]}
+    origin |= {"changes": data["changes"]} if "changes" in data else {}
     return marked("subagent-output", data["text"], **origin)
 
 

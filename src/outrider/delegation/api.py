@@ -3,15 +3,20 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from outrider.delegation.perform import Caller, OnUpdate, perform
 from outrider.delegation.request import Request, invalid
+from outrider.processes.shielding import finish
 from outrider.protocol import jsonl
+from outrider.protocol.changes import Changes
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, OutriderError
 from outrider.protocol.results import ToolResult, refused
 from outrider.protocol.usage import Usage
+
+if TYPE_CHECKING:
+    from outrider.workspaces.layers.landing import WriterRun
 
 T = TypeVar("T")
 
@@ -27,6 +32,8 @@ class Options(TypedDict, total=False):
     """Called with partial results while the child works."""
     config: Mapping[str, object] | None
     """Settings by their dotted names, as `{"subagents.timeoutMs": 60_000}`; they count as flags."""
+    check: str | None
+    """A command that has to pass before the task is done."""
     tools: Sequence[Callable[..., Any]]
     """Functions that the agent gets as tools beside its own, made with `@tool`."""
 
@@ -40,10 +47,11 @@ async def subagent(
     on_update: OnUpdate | None = None,
     *,
     config: Mapping[str, object] | None = None,
+    check: str | None = None,
     tools: Sequence[Callable[..., Any]] = (),
 ) -> ToolResult:
     """Return the result of delegating `task` to `agent`, however it ended."""
-    request = Request(agent, task, output_schema, model, cwd, tools=tools)
+    request = Request(agent, task, output_schema, model, cwd, check=check, tools=tools)
     return await perform(request, Caller(os.environ, flags=config, on_update=on_update))
 
 
@@ -76,6 +84,8 @@ class Delegation(Generic[T]):
 
     output: T
     result: ToolResult
+    config: Mapping[str, object] | None = None
+    """The settings that it was asked with, which count for its landing too."""
 
     @property
     def run_id(self) -> str:
@@ -91,6 +101,42 @@ class Delegation(Generic[T]):
     def receipt(self) -> Mapping[str, Any]:
         """What the child was seen to do."""
         return self.result.details.results[0].receipt
+
+    @property
+    def changes(self) -> Changes | None:
+        """What a writer had changed at its end; None for an agent that only reads."""
+        return self.result.details.results[0].changes
+
+    async def land(self, only: Sequence[str] = (), check: str | None = None) -> Changes:
+        """Put the changes into the folder, all or nothing, and return them as they are then.
+
+        `only` names paths in the folder; `check` is a command that has to succeed on the merged
+        files. Raises `LandingConflict`, and `OutriderError` for any other reason not to land.
+        """
+        from outrider.delegation.landing import land_run
+
+        def land(run: "WriterRun") -> None:
+            land_run(run, os.environ, self.config, only=only, check=check)
+
+        return await self._settled(land)
+
+    async def undo(self) -> Changes:
+        """Take what has landed out of the folder again; raises `LandingConflict`."""
+        return await self._settled(lambda run: run.undo())
+
+    async def discard(self) -> Changes:
+        """Remove the changes that haven't landed, for good."""
+        return await self._settled(lambda run: run.discard())
+
+    async def _settled(self, act: "Callable[[WriterRun], None]") -> Changes:
+        from outrider.delegation.landing import changes_of, writer_run
+
+        def settle() -> Changes:
+            run, _ = writer_run(self.run_id, os.environ)
+            act(run)
+            return changes_of(run.folder, os.environ)
+
+        return await finish(asyncio.to_thread(settle))
 
 
 @overload
@@ -126,7 +172,7 @@ async def delegate(
         code = error.code if error else ErrorCode.SUBAGENT_FAILED
         raise DelegationError(code, error.message if error else result.text, result)
     if output_type is None:
-        return Delegation(single.output, result)
+        return Delegation(single.output, result, options.get("config"))
     from pydantic import TypeAdapter
 
     try:
@@ -135,7 +181,7 @@ async def delegate(
     except ValueError as error:
         # The schema can't say all that a type checks; and masking may have changed the value.
         raise DelegationError(ErrorCode.SUBAGENT_OUTPUT_INVALID, str(error), result) from error
-    return Delegation(value, result)
+    return Delegation(value, result, options.get("config"))
 
 
 def _schema_of(output_type: Any) -> Any:

@@ -1,16 +1,21 @@
 """What becomes of a writer's changes when its run has ended: reviewed later, or landed at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from outrider.delegation.preparation import Prepared
-from outrider.protocol.changes import Changes, LandingConflict, PathReason
-from outrider.protocol.errors import OutriderError
+from outrider.delegation.project import open_project
+from outrider.delegation.request import invalid
+from outrider.protocol.changes import WHOLE, Changes, LandingConflict, PathReason
+from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.protocol.results import ToolResult
-from outrider.workspaces.layers.landing import WriterRun
+from outrider.records.runs import find_run
+from outrider.settings.keys import Config
+from outrider.settings.places import runs_folder
+from outrider.workspaces.layers.landing import WriterRun, recover_landing
 from outrider.workspaces.layers.merged_check import check_of
-from outrider.workspaces.layers.review import review
+from outrider.workspaces.layers.review import FileDiff, review, reviewed
 
 NOT_LANDED = "not landed by itself"
 
@@ -20,7 +25,8 @@ def changes_of(run: Path, env: Mapping[str, str]) -> Changes:
     try:
         return review(WriterRun(run, env))[0]
     except (OSError, OutriderError, ValueError) as error:  # a layer that is damaged or gone
-        return Changes("pending", withheld=(PathReason(".", f"its layer can't be read: {error}"),))
+        reason = PathReason(WHOLE, f"its layer can't be read: {error}")
+        return Changes("pending", withheld=(reason,))
 
 
 def lands_by_itself(prepared: Prepared, result: ToolResult) -> bool:
@@ -42,7 +48,53 @@ def land_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolRes
     except LandingConflict as conflict:  # the user was faster
         changes = replace(changes, conflicts=conflict.conflicts)
     except (OSError, OutriderError) as error:
-        reason = PathReason(".", f"{NOT_LANDED}: {error}")
+        reason = PathReason(WHOLE, f"{NOT_LANDED}: {error}")
         changes = replace(changes, conflicts=(*changes.conflicts, reason))
     details = replace(result.details, results=(replace(one, changes=changes),))
     return replace(result, details=details)
+
+
+def writer_run(name: str, env: Mapping[str, str]) -> tuple[WriterRun, str | None]:
+    """Return a writer's run that has ended, and the run whose interrupted landing was taken back.
+
+    Raises `Refusal`.
+    """
+    found = find_run(runs := runs_folder(env), name)
+    if found.state == "running":
+        raise invalid(f"Run {found.id} is still running: wait for its end.")
+    run = WriterRun(found.folder, env)
+    interrupted = recover_landing(runs, run.project, env)
+    return (WriterRun(found.folder, env) if interrupted else run), interrupted
+
+
+def check_may_land(config: Config, run_id: str) -> None:
+    """Refuse a landing where the user's settings rule all of them out."""
+    if config.subagents.land == "never":
+        message = f"Run {run_id} can't land: subagents.land is never."
+        where = "`outrider config` shows where that is set."
+        raise Refusal(ErrorCode.SUBAGENT_DISABLED, f"{message} {where}")
+
+
+def land_run(
+    run: WriterRun,
+    env: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+    *,
+    only: Sequence[str] = (),
+    ignored: bool = False,
+    check: str | None = None,
+    commit: str | None = None,
+    output: int | None = None,
+) -> list[FileDiff]:
+    """Land a run as the settings of its folder allow, and return what landed.
+
+    It has to pass `subagents.landCheck` and then `check`; what these print goes to `output`.
+    Raises what `WriterRun.land` raises.
+    """
+    project = open_project(run.project, env, flags)
+    check_may_land(project.config, run.folder.name)
+    checks = (project.config.subagents.land_check, check)
+    command = " && ".join(f"({one})" for one in checks if one)
+    passes = check_of(command or None, project.plain_env, output)
+    landed = run.land(only=only, ignored=ignored, check=passes, commit=commit)
+    return reviewed(run, landed)

@@ -6,6 +6,7 @@ person. It does neither for a subagent.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,8 +26,9 @@ from outrider.delegation.request import Request, check_input, invalid
 from outrider.delegation.session_history import history_of
 from outrider.protocol import envelope
 from outrider.protocol.brief import HostTool, MainTurn
+from outrider.protocol.changes import Changes
 from outrider.protocol.data import to_json
-from outrider.protocol.errors import Refusal
+from outrider.protocol.errors import OutriderError, Refusal
 from outrider.protocol.events import Event, ParentRequestEvent
 from outrider.protocol.jsonl import without_surrogates
 from outrider.protocol.results import ToolResult, refused
@@ -42,6 +44,8 @@ PLACE = "You work in `{cwd}`; paths in tool calls are relative to it."
 Decision = Literal["once", "session", "no"]
 Decide = Callable[[str, Any], Awaitable[Decision]]
 """Asks the person about a call: the tool, and its arguments."""
+Settle = Callable[[str], Awaitable[Changes]]
+"""Asks the person what becomes of what a run changed, and returns it as it is then."""
 Watch = Callable[[str, "str | Event | ToolResult"], object]
 """Told of the main agent's events with an empty key, and of each subagent under a key of its own:
 its name and run when it begins, its events, its result."""
@@ -58,6 +62,8 @@ class MainSession:
     """Whether the agent may write and run commands without asking."""
     decide: Decide | None = None
     """None where nobody can be asked: then it has no tool that writes."""
+    settle: Settle | None = None
+    """None where nobody can be asked: then what a subagent changed waits for a command."""
     folder: Path | None = None
     """The session's record; None before its first turn."""
     _allowed: set[str] = field(default_factory=set[str])
@@ -182,12 +188,29 @@ class MainSession:
         self.watch(event.id, result)
         if (run := result.result) is None:
             return envelope.build_error_response(envelope.ToolCode.BAD_PARAMETER, result.text)
-        data = {"runId": result.details.run_id, "text": result.text, "usage": to_json(run.usage)}
+        run_id, changes = result.details.run_id or "", await self._settled(result)
+        data = {"runId": run_id, "text": result.text, "usage": to_json(run.usage)}
         data |= {"agent": run.agent, "outcome": run.outcome}
+        if changes and run.changes:  # said beside the text, in which the subagent could say it too
+            data["text"] = result.text.removesuffix(f"\n\n[{run.changes.words(run_id)}]")
+            data["changes"] = changes.words(run_id)
         if result.completed:
             return envelope.build_success_response(data)
         failed = f"{run.agent} did not complete its task ({run.outcome})."
         return envelope.build_error_response(envelope.ToolCode.UPSTREAM_FAILED, failed, data)
+
+    async def _settled(self, result: ToolResult) -> Changes | None:
+        """Return what a writer changed, after the person was asked what becomes of it."""
+        changes, task = result.details.results[0].changes, asyncio.current_task()
+        is_over = task is not None and task.cancelling() > 0  # then nobody waits for the answer
+        if changes is None or changes.state != "pending" or self.settle is None or is_over:
+            return changes
+        if self.project().config.subagents.land == "never":
+            return changes
+        with suppress(asyncio.CancelledError, OSError, OutriderError):  # then it waits
+            async with self._asking:
+                return await self.settle(result.details.run_id or "")
+        return changes
 
     async def _run_child(self, event: ParentRequestEvent) -> ToolResult:
         """Return a subagent's result. When the turn is over before it, it is stopped as well."""

@@ -20,6 +20,7 @@ from outrider.delegation.event_masking import EventMasker
 from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request
+from outrider.delegation.result_text import with_changes
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
 from outrider.processes.shielding import finish
 from outrider.protocol.data import frozen, to_json
@@ -94,9 +95,9 @@ async def _landed(prepared: Prepared, run: Path, result: ToolResult) -> ToolResu
     """Return the result of a writer, landed where the user wants no review."""
     from outrider.delegation.landing import land_by_itself, lands_by_itself
 
-    if not lands_by_itself(prepared, result):
-        return result
-    return await finish(asyncio.to_thread(land_by_itself, prepared, run, result))
+    if lands_by_itself(prepared, result):
+        result = await finish(asyncio.to_thread(land_by_itself, prepared, run, result))
+    return with_changes(result)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The text of a result: what a failed run is reported as, and where a long answer is cut."""
 
-from outrider.protocol.results import SingleResult
+from outrider.protocol.results import SingleResult, ToolResult, text_result
 
 MAX_FAILURE_OUTPUT = 20_000
 
@@ -22,6 +22,14 @@ def failure_text(result: SingleResult, last_event: str) -> str:
     else:
         lines.append("Partial output: none")
     return "\n".join(lines)
+
+
+def with_changes(result: ToolResult) -> ToolResult:
+    """Return a writer's result with a text that ends with what it changed, and what to do."""
+    run, run_id = result.result, result.details.run_id or ""
+    if run is None or run.changes is None:
+        return result
+    return text_result(f"{result.text}\n\n[{run.changes.words(run_id)}]", result.details)
 
 
 def truncate(

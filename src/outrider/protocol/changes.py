@@ -6,6 +6,17 @@ from typing import Any
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import OutriderError
 
+MINUS = "\N{MINUS SIGN}"
+WHOLE = "."
+"""The path of a reason that is about all of the changes."""
+
+STATES = ("none", "pending", "landed", "undone", "discarded")
+
+
+def change_totals(files: int, added: int, removed: int) -> str:
+    """`3 files, +40 -7`, with a real minus."""
+    return f"{files:,} file{'' if files == 1 else 's'}, +{added:,} {MINUS}{removed:,}"
+
 
 @frozen
 class Hunk:
@@ -47,6 +58,21 @@ class Changes:
     files: tuple[ChangedFile, ...] = ()
     withheld: tuple[PathReason, ...] = ()
     conflicts: tuple[PathReason, ...] = ()
+
+    def words(self, run_id: str) -> str:
+        """`3 files, +40 -7, not landed: outrider diff 3f9a1c20`."""
+        about = [change_totals(len(self.files), self.added, self.removed)] if self.files else []
+        for word, some in (("withheld", self.withheld), ("in conflict", self.conflicts)):
+            number = sum(one.path != WHOLE for one in some)
+            about += [f"{number:,} {word}"] if number else []
+        # What is said of the whole: why it didn't land by itself, or why it can't be read.
+        whole = [one.reason for one in (*self.withheld, *self.conflicts) if one.path == WHOLE]
+        then = {
+            "none": "no files changed",
+            "pending": f"{'; '.join(whole) or 'not landed'}: outrider diff {run_id}",
+            "landed": f"landed: outrider undo {run_id} takes it back",
+        }
+        return ", ".join((*about, then.get(self.state, self.state)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, in which a hash that there isn't is null."""

@@ -1,10 +1,6 @@
 """Asking the person whether the main agent may write, or run a command."""
 
-import asyncio
 import difflib
-import os
-import sys
-import termios
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +8,7 @@ from typing import Any
 from outrider.delegation.main_session import Decision
 from outrider.protocol.data import as_object, member
 from outrider.settings.files import read_plain_file
+from outrider.surfaces.terminal.asking import read_answer
 from outrider.surfaces.terminal.progress import View
 from outrider.surfaces.text import as_text, clean_line, quoted
 
@@ -25,10 +22,8 @@ async def ask_permission(view: View, folder: Path, name: str, args: Any) -> Deci
     """Return what the person says to a call, which they see whole or are told they don't."""
     shown = quoted(_shown(args, folder) or as_text(args), MAX_SHOWN)
     with view.pause():
-        with suppress(termios.error):  # what was typed before they saw it is no answer
-            termios.tcflush(0, termios.TCIFLUSH)
-        said = await read_line(f"main wants to use {clean_line(name)}:\n{shown}\n{CHOICES}")
-    return ANSWERS.get(said.strip().lower(), "no")
+        said = await read_answer(f"main wants to use {clean_line(name)}:\n{shown}\n{CHOICES}")
+    return ANSWERS.get(said, "no")
 
 
 def _shown(args: Any, folder: Path) -> str | None:
@@ -50,15 +45,3 @@ def _shown(args: Any, folder: Path) -> str | None:
     lines = [(str(old).splitlines(), str(new).splitlines()) for old, new in pairs]
     diffs = [[*difflib.unified_diff(old, new, lineterm="")][2:] for old, new in lines]
     return "\n".join([path, *(line for diff in diffs for line in diff)])
-
-
-async def read_line(question: str) -> str:
-    """Return the line that a person types after the question."""
-    print(question, end="", file=sys.stderr, flush=True)
-    loop, typed = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(0, typed.set)
-    try:
-        await typed.wait()
-        return os.read(0, 4096).decode(errors="replace")
-    finally:
-        loop.remove_reader(0)

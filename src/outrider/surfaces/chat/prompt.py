@@ -116,7 +116,7 @@ class Prompt:
     async def read(self) -> str:
         """Return one input; raises `KeyboardInterrupt` and `EOFError` for Ctrl-C and Ctrl-D."""
         if self._session is None:
-            from outrider.surfaces.chat.permission import read_line
+            from outrider.surfaces.terminal.asking import read_line
 
             line, self.greeting = await read_line(self._lead()), ""
             if not line:

@@ -13,6 +13,7 @@ from pathlib import Path
 from outrider.delegation.main_session import MainSession
 from outrider.delegation.perform import Caller
 from outrider.delegation.preparation import Prepared
+from outrider.protocol.changes import Changes
 from outrider.protocol.results import ToolResult
 from outrider.surfaces.chat.permission import ask_permission
 from outrider.surfaces.terminal import output
@@ -29,7 +30,15 @@ class ChatSession:
         caller = Caller(os.environ, flags=flags, on_start=self._on_start, one_shot=True)
         can_ask = sys.stdin.isatty() and sys.stderr.isatty()
         ask = partial(ask_permission, self.view, Path(given.cwd or ".")) if can_ask else None
-        self.main = MainSession(caller, self.view.watch, given.cwd, given.allow_write, ask)
+        settle = self._settle if can_ask else None
+        self.main = MainSession(caller, self.view.watch, given.cwd, given.allow_write, ask, settle)
+
+    async def _settle(self, run_id: str) -> Changes:
+        from outrider.surfaces.terminal.landing_question import (
+            ask_landing,  # late: few subagents write
+        )
+
+        return await ask_landing(self.view, self.main.caller.flags, run_id)
 
     def _on_start(self, prepared: Prepared, run_id: str) -> None:
         if prepared.main_turn:

@@ -9,6 +9,7 @@ from outrider.records.runs import SESSION
 from outrider.surfaces.cli import writers
 from outrider.surfaces.parser import argument, flag
 from outrider.surfaces.terminal import output
+from outrider.surfaces.terminal.changes import diff_lines, stat_lines, totals
 from outrider.surfaces.text import clean_line, fit
 from outrider.surfaces.transcript import event_words, numbered_lines
 from outrider.workspaces.layers.landing import WriterRun, is_in
@@ -31,13 +32,12 @@ ARGUMENTS = (
     flag("--stat", "only how many lines changed in each file"),
     flag("--by-call", "the same, for each tool call that changed files"),
 )
-COLOURS = {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}
 MAX_CALL = 100
 
 
 def execute(arguments: Namespace) -> None:
     """Print the changes."""
-    run = writers.writer_run(arguments.run)
+    run = writers.named_run(arguments.run)
     only = writers.paths_in(run, arguments.path)
     changes, drawn = review(run)
     if only:
@@ -52,21 +52,17 @@ def execute(arguments: Namespace) -> None:
     if arguments.by_call:
         lines = _by_call(run, drawn)
     elif arguments.stat:
-        lines = iter(writers.stat_lines(drawn))
+        lines = iter(stat_lines(drawn))
     else:
-        lines = (output.coloured(line, _colour(line)) for one in drawn for line in one.lines)
+        lines = diff_lines(drawn)
     for line in lines:
         output.write_clean(f"{line}\n")
     output.flush()
     writers.say_reasons("these don't land:", changes.withheld)
     writers.say_reasons("these conflict with your files:", changes.conflicts)
     hints = {"pending": f", not landed: outrider land {run.folder.name}"}
-    output.say(f"{writers.totals(drawn)}{hints.get(run.state, f', {run.state}')}")
+    output.say(f"{totals(drawn)}{hints.get(run.state, f', {run.state}')}")
     return None
-
-
-def _colour(line: str) -> str | None:
-    return "bold" if line.startswith(("--- ", "+++ ")) else COLOURS.get(line[:1])
 
 
 def _by_call(run: WriterRun, drawn: Sequence[FileDiff]) -> Iterator[str]:
@@ -78,7 +74,7 @@ def _by_call(run: WriterRun, drawn: Sequence[FileDiff]) -> Iterator[str]:
             calls[event["id"]] = fit(clean_line(event_words(event)), MAX_CALL)
     for call, words in calls.items():
         yield output.coloured(f"{clean_line(call)}  {words}".rstrip(), "cyan")
-        yield from writers.stat_lines([one for one in drawn if call in one.file.calls])[:-1]
+        yield from stat_lines([one for one in drawn if call in one.file.calls])[:-1]
     if unknown := [one for one in drawn if not one.file.calls]:
         yield output.coloured("no call is known", "cyan")
-        yield from writers.stat_lines(unknown)[:-1]
+        yield from stat_lines(unknown)[:-1]

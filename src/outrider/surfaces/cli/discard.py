@@ -17,7 +17,7 @@ ARGUMENTS = (writers.RUN,)
 
 def execute(arguments: Namespace) -> None:
     """Discard the changes."""
-    run = writers.writer_run(arguments.run)
+    run = writers.named_run(arguments.run)
     run.discard()
     told = {"runId": run.folder.name, "state": run.state}
     words = f"the changes of run {run.folder.name} are discarded."

@@ -4,15 +4,14 @@ import os
 import sys
 from argparse import Namespace
 
-from outrider.delegation.project import open_project
+from outrider.delegation.landing import land_run
 from outrider.protocol.changes import LandingConflict
 from outrider.protocol.data import to_json
 from outrider.surfaces.cli import writers
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
+from outrider.surfaces.terminal.changes import stat_lines
 from outrider.workspaces.layers.landing import CheckFailed
-from outrider.workspaces.layers.merged_check import check_of
-from outrider.workspaces.layers.review import reviewed
 
 EXAMPLES = """\
 All of it lands or nothing. Text that you changed too is merged; where that
@@ -43,7 +42,7 @@ def execute(arguments: Namespace) -> int:
     """Land the run; return 3 where it conflicts."""
     if arguments.branch and (arguments.commit is not None or arguments.check):
         raise bad_call("--branch goes with neither --commit nor --check", "land")
-    run = writers.writer_run(arguments.run)
+    run = writers.named_run(arguments.run)
     only = writers.paths_in(run, arguments.only)
     told = {"runId": run.folder.name}
     try:
@@ -54,21 +53,19 @@ def execute(arguments: Namespace) -> int:
             )
             told |= {"branch": arguments.branch, "commit": made, "state": run.state}
         else:
-            check = check_of(_command(arguments), os.environ, sys.stderr.fileno())
-            landed = run.land(
-                only=only, ignored=arguments.ignored, check=check, commit=arguments.commit
+            drawn = land_run(
+                run,
+                os.environ,
+                only=only,
+                ignored=arguments.ignored,
+                check=arguments.check,
+                commit=arguments.commit,
+                output=sys.stderr.fileno(),
             )
-            drawn = reviewed(run, landed)
-            words = "\n".join(writers.stat_lines(drawn))
+            words = "\n".join(stat_lines(drawn))
             words += f" landed. Take it back with: outrider undo {run.folder.name}"
             told |= {"state": run.state, "landed": to_json([one.file for one in drawn])}
     except (LandingConflict, CheckFailed, OSError) as error:
         return writers.failed(error, run, arguments)
     output.write_json(told) if arguments.json else output.write_clean(f"{words}\n")
     return 0
-
-
-def _command(arguments: Namespace) -> str | None:
-    """Return what has to pass: the user's own check of every landing, and that of this one."""
-    checks = (open_project().config.subagents.land_check, arguments.check)
-    return " && ".join(f"({one})" for one in checks if one) or None

@@ -39,7 +39,7 @@ ARGUMENTS = (
     argument("--file", metavar="FILE", action="append", default=[], help="add a file; repeatable"),
     argument("--schema", metavar="FILE", help="JSON Schema for the answer: a file or inline JSON"),
     argument("--check", metavar="CMD", help="a command that has to pass before the task is done"),
-    argument("--write", action="store_const", const=True, dest="subagents.allowWrite", help=WRITE),
+    flag("--write", WRITE),
     flag("--updates", "with --json: also print progress"),
     *OPTIONS,
 )
@@ -47,7 +47,7 @@ ARGUMENTS = (
 
 def execute(arguments: Namespace) -> int:
     """Delegate, and print the result."""
-    flags = option_flags(arguments)
+    flags = option_flags(arguments) | ({"subagents.allowWrite": True} if arguments.write else {})
     if arguments.updates and not arguments.json:
         raise bad_call("--updates needs --json", "run")
     schema = None if arguments.schema is None else schema_from(arguments.schema)
@@ -59,8 +59,9 @@ def execute(arguments: Namespace) -> int:
     with closing(View()) as view:
         result = asyncio.run(_perform(request, flags, view, arguments))
     code = print_result(result, as_json=arguments.json)
-    if result.result is not None:
-        for line in summary(result.result, result.details.run_id or ""):
+    if (run := result.result) is not None:
+        run_id = result.details.run_id or ""
+        for line in (*summary(run, run_id), *([run.changes.words(run_id)] if run.changes else ())):
             output.say(line)
     return code
 

@@ -5,11 +5,14 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from outrider.protocol.changes import Changes
+from outrider.protocol.data import as_list, from_json, member
 from outrider.protocol.exit_codes import EXIT_FAILED
-from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run
+from outrider.records.runs import LAYER, OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
@@ -51,9 +54,21 @@ def execute(arguments: Namespace) -> int:
     except OSError as error:
         problem = problem or f"The record of run {run.id} can't be read: {error}."
     output.flush()
+    if told := _changes(run):
+        output.say(told)
     if problem:
         output.say(problem)
     return EXIT_FAILED if problem else 0
+
+
+def _changes(run: RecordedRun) -> str:
+    """Return what has become of a writer's changes; empty for an agent that only reads."""
+    results = as_list(member(run.result.get("details"), "results"))
+    with suppress(KeyError, TypeError, ValueError):  # another version's record
+        for one in filter(None, (member(result, "changes") for result in results)):
+            return from_json(Changes, one).words(run.id)
+    is_left = run.state != "running" and not results and (run.folder / LAYER).is_dir()
+    return f"'outrider diff {run.id}' shows what it changed." if is_left else ""
 
 
 def _line_numbers(given: str) -> range:

@@ -19,7 +19,7 @@ ARGUMENTS = (writers.RUN,)
 
 def execute(arguments: Namespace) -> int:
     """Undo the landing; return 3 where it conflicts."""
-    run = writers.writer_run(arguments.run)
+    run = writers.named_run(arguments.run)
     paths = len(run.landed)
     try:
         run.undo()

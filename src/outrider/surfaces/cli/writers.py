@@ -2,38 +2,29 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from outrider.delegation.landing import writer_run
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import to_json
-from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
+from outrider.protocol.errors import OutriderError
 from outrider.protocol.exit_codes import EXIT_CONFLICT, EXIT_FAILED
-from outrider.records.runs import find_run
-from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument
 from outrider.surfaces.terminal import output
-from outrider.surfaces.text import count, pad, width
-from outrider.workspaces.layers.landing import WriterRun, recover_landing
-from outrider.workspaces.layers.review import FileDiff
+from outrider.workspaces.layers.landing import WriterRun
 from outrider.workspaces.names import shown_name, unescaped
 
-MINUS = "\N{MINUS SIGN}"
 RUN = argument("run", metavar="RUN", help="a run id, the start of one, or last")
 
 
-def writer_run(name: str) -> WriterRun:
-    """Return a writer's run that has ended; an interrupted landing in its folder is taken back."""
-    runs = runs_folder(os.environ)
-    found = find_run(runs, name)
-    if found.state == "running":
-        message = f"Run {found.id} is still running: wait for its end."
-        raise Refusal(ErrorCode.INVALID_INPUT, message)
-    run = WriterRun(found.folder, os.environ)
-    if interrupted := recover_landing(runs, run.project, os.environ):
+def named_run(name: str) -> WriterRun:
+    """Return a writer's run that has ended; say where an interrupted landing was taken back."""
+    run, interrupted = writer_run(name, os.environ)
+    if interrupted:
         output.say(f"took back what run {interrupted} was interrupted in; nothing of it is left.")
-    return WriterRun(found.folder, os.environ)
+    return run
 
 
 def paths_in(run: WriterRun, given: Iterable[str]) -> list[str]:
@@ -47,25 +38,6 @@ def _path_in(project: str, given: str) -> str:
     if here == Path(project) or here.is_relative_to(project):
         return os.path.relpath(path, project)
     return os.path.normpath(unescaped(given))
-
-
-def stat_lines(files: Sequence[FileDiff]) -> list[str]:
-    """Return a line for each file, and one for all."""
-    room = max((width(one.file.path) for one in files), default=0)
-    lines = [f"  {pad(one.file.path, room)}  {_counts(one)}" for one in files]
-    return [*lines, totals(files)]
-
-
-def _counts(one: FileDiff) -> str:
-    plus, minus = f"+{one.added}", f"{MINUS}{one.removed}"
-    kind = "" if one.file.kind == "modified" else f"  {one.file.kind}"
-    return f"{output.coloured(plus, 'green')} {output.coloured(minus, 'red')}{kind}"
-
-
-def totals(files: Sequence[FileDiff]) -> str:
-    """`3 files, +40 -7`, with a real minus."""
-    plus, minus = sum(one.added for one in files), sum(one.removed for one in files)
-    return f"{count(len(files), 'file')}, +{plus} {MINUS}{minus}"
 
 
 def say_reasons(title: str, reasons: Iterable[PathReason]) -> None:

@@ -1,15 +1,18 @@
 """What a host gets of a run, in text and in structure alike: hosts drop one or the other."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from outrider.delegation.request import invalid
 from outrider.protocol import jsonl
+from outrider.protocol.changes import STATES, Changes
 from outrider.protocol.data import as_object, from_json, frozen, to_json
 from outrider.protocol.outcomes import Outcome
-from outrider.protocol.quoting import marked
+from outrider.protocol.quoting import harmless_line, marked
 from outrider.protocol.results import Details, ErrorInfo
 from outrider.protocol.usage import Usage
 from outrider.records.runs import OUTPUT, find_run
@@ -19,6 +22,8 @@ from outrider.surfaces.mcp.offer import READER
 from outrider.surfaces.text import count
 
 MAX_FAULTS = 10
+MAX_FILES = 50
+MAX_NAMES = 2_000
 GOES_ON = ("running", "waiting")  # what a run is called that hasn't ended, or not begun
 
 
@@ -37,6 +42,7 @@ class CallAnswer:
     warnings: tuple[str, ...] | None = None
     record_problem: str | None = None  # what the record lacks, so maybe the answer's end
     details: Json | None = None  # all of them, where they are asked for
+    changes: Json | None = None  # of a writer, without the hunks
     read_on: Json | None = None  # the arguments that get the rest
 
 
@@ -56,6 +62,8 @@ def call_result(
     answer = CallAnswer(run.outcome, run.agent, details.run_id, run.usage, error=error)
     problem = problem or run.record_problem
     answer = replace(answer, warnings=run.warnings or None, record_problem=problem)
+    if run.changes is not None:
+        answer = replace(answer, changes=_told(run.changes, details.run_id or ""))
     answer = _with_page(answer, run.output, max_bytes, offset)
     if run.has_structured_output and offset == 0 and answer.read_on is None:
         reported = {"structured_output": run.structured_output, "has_structured_output": True}
@@ -87,6 +95,34 @@ def recorded_result(run_id: str, max_bytes: int, offset: int = 0, *, whole: bool
     return _in_both_forms(_with_page(answer, output, max_bytes, offset))
 
 
+def changes_result(run_id: str, changes: Changes, diff: str = "", most: int = 0) -> Json:
+    """Return what has become of a writer's changes, with as much of the diff as may be shown."""
+    shown = diff.encode()[:most].decode(errors="ignore")
+    cut = f"\n[The diff is longer: name `paths`, or the person types: outrider diff {run_id}]"
+    answer = CallAnswer(changes.state, run_id=run_id, changes=_told(changes, run_id))
+    quoted = _quoted(shown, answer) + (cut if shown != diff else "") if diff else None
+    return _in_both_forms(replace(answer, answer=quoted))
+
+
+def _told(changes: Changes, run_id: str) -> Json:
+    """Return changes as a host is told of them: what they are, and the first paths."""
+    reasons = {"withheld": changes.withheld, "conflicts": changes.conflicts}
+    return {
+        "summary": harmless_line(changes.words(run_id)),
+        "state": changes.state,
+        "files": [{"path": one.path, "kind": one.kind} for one in changes.files[:MAX_FILES]],
+        **{name: to_json(some[:MAX_FAULTS]) for name, some in reasons.items() if some},
+    }
+
+
+def checked_run_id(given: Json) -> str:
+    """Return the run id of a call; raises `Refusal`."""
+    run_id = str(given.get("runId"))
+    if not re.fullmatch("[0-9a-f]{8}", run_id):
+        raise invalid(f"runId must be a run id, eight hexadecimal digits, not {run_id[:60]!r}.")
+    return run_id
+
+
 def handle(run_id: str) -> Json:
     """Return the answer for a run that goes on; without an id it hasn't begun."""
     running = CallAnswer("running", run_id=run_id, read_on={"runId": run_id})
@@ -105,7 +141,7 @@ def _in_both_forms(answer: CallAnswer) -> Json:
     return {
         "content": [{"type": "text", "text": "\n".join(_lines(answer))}],
         "structuredContent": to_json(answer),
-        "isError": answer.outcome not in (Outcome.COMPLETED, *GOES_ON),
+        "isError": answer.outcome not in (Outcome.COMPLETED, *GOES_ON, *STATES),
     }
 
 
@@ -126,6 +162,13 @@ def _lines(answer: CallAnswer) -> Iterator[str]:
     yield from (f"warning: {one}" for one in answer.warnings or ())
     if answer.record_problem is not None:
         yield answer.record_problem
+    if answer.changes is not None:
+        yield f"changes: {answer.changes['summary']}"
+        if files := [one["path"] for one in answer.changes["files"]]:
+            yield f"files: {harmless_line(', '.join(files), MAX_NAMES)}"
+        for name in ("withheld", "conflicts"):
+            for one in answer.changes.get(name, ()):
+                yield f"{name}: {harmless_line(one['path'])}: {harmless_line(one['reason'])}"
     yield f"[{' · '.join(_facts(answer))}]"
 
 

@@ -1,7 +1,6 @@
 """The MCP server at work: tools that delegate, reports as prompts, agents that change."""
 
 import asyncio
-import re
 import signal
 import sys
 from functools import partial
@@ -16,8 +15,8 @@ from outrider.protocol.results import refused
 from outrider.settings.keys import Config
 from outrider.surfaces.mcp.connection import ClientConnection, ClientRequest
 from outrider.surfaces.mcp.handshake import INVALID_PARAMS, ClientSession, Json, RpcError
-from outrider.surfaces.mcp.offer import READER, Offer
-from outrider.surfaces.mcp.results import call_result, handle, recorded_result
+from outrider.surfaces.mcp.offer import CHANGER, READER, Offer
+from outrider.surfaces.mcp.results import call_result, checked_run_id, handle, recorded_result
 from outrider.surfaces.mcp.runs import Runs, patience
 from outrider.surfaces.mcp_hosts import advice_for
 from outrider.surfaces.reports import REPORTS
@@ -67,10 +66,15 @@ class McpServer:
         try:
             project = open_project(Path(await request.root() or self._offer.folder))
             config = project.config
-            if not config.subagents.enabled or name not in (READER, *config.subagents.tools):
+            others = (READER, CHANGER) if config.subagents.allow_write else (READER,)
+            if not config.subagents.enabled or name not in (*others, *config.subagents.tools):
                 raise RpcError(INVALID_PARAMS, f"There is no tool {name!r}.")
             if name == READER:
                 return await self._read_on(request, arguments, config)
+            if name == CHANGER:
+                from outrider.surfaces.mcp.changes import call_changes  # late: few may write
+
+                return await call_changes(request, arguments, project)
             confirm = partial(self._confirm, request) if request.client.can_ask else None
             return await self._runs.call(request, name, arguments, project, confirm)
         except Refusal as refusal:
@@ -90,9 +94,7 @@ class McpServer:
 
     async def _read_on(self, request: ClientRequest, given: Json, config: Config) -> Json:
         """Return a page of a run's answer, when it has ended; a handle where it hasn't in time."""
-        run_id = str(given.get("runId"))
-        if not re.fullmatch("[0-9a-f]{8}", run_id):
-            raise invalid(f"runId must be a run id, eight hexadecimal digits, not {run_id[:60]!r}.")
+        run_id = checked_run_id(given)
         limit = min(_number(given, "limit", config.mcp.result_bytes), config.limits.result_bytes)
         wait_ms = _number(given, "waitMs", config.mcp.reply_within_ms)
         if run := self._runs.find(run_id):

@@ -144,6 +144,8 @@ class View:
             self.say(result.text)
         else:
             self.say(f"{run.agent} {run_id}: {' · '.join(summary(run))}", fits=True)
+            if run.changes:
+                self.say(run.changes.words(run_id))
         if children := result.details.delegations:
             used = sum((from_json(Usage, one["usage"]) for one in children), Usage())
             self.say(f"plus {count(len(children), 'subagent')}: {spent(used)}")

@@ -57,7 +57,7 @@ class CheckFailed(OutriderError):
     """A landing that didn't pass its check; nothing was changed."""
 
     def __init__(self, exit_code: int) -> None:
-        super().__init__(f"the check failed with exit code {exit_code}; nothing was changed")
+        super().__init__(f"the check failed with exit code {exit_code}")
         self.exit_code = exit_code
 
 

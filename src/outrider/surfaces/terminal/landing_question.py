@@ -1,0 +1,50 @@
+"""Asking the person at a terminal what becomes of what a writer changed."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Mapping
+
+from outrider.delegation.landing import changes_of, land_run, writer_run
+from outrider.processes.shielding import finish
+from outrider.protocol.changes import Changes
+from outrider.protocol.errors import OutriderError
+from outrider.surfaces.terminal.asking import read_answer
+from outrider.surfaces.terminal.changes import diff_lines, stat_lines
+from outrider.surfaces.terminal.progress import View
+from outrider.surfaces.text import clean_line
+from outrider.workspaces.layers.landing import WriterRun
+from outrider.workspaces.layers.review import review
+
+CHOICES = "[l]and, [d]iff, discard [x], or Enter to decide later: "
+
+
+async def ask_landing(view: View, flags: Mapping[str, object] | None, run_id: str) -> Changes:
+    """Return a run's changes after the person has said what becomes of them."""
+    run, _ = writer_run(run_id, os.environ)
+    changes, drawn = await asyncio.to_thread(review, run)
+    with view.pause():
+        _show(stat_lines(drawn)[:-1])  # the sum was said with the run's end
+        while changes.state == "pending" and (said := await read_answer(CHOICES)):
+            if said in ("d", "diff"):
+                _show(diff_lines(drawn))
+            else:
+                await finish(asyncio.to_thread(_settle, run, said, flags))
+                changes = await asyncio.to_thread(changes_of, run.folder, os.environ)
+    view.say(changes.words(run_id))
+    return changes
+
+
+def _settle(run: WriterRun, said: str, flags: Mapping[str, object] | None) -> None:
+    """Do what the person says; what can't be done is said, and changes nothing."""
+    try:
+        if said in ("l", "land"):
+            land_run(run, os.environ, flags, output=sys.stderr.fileno())
+        elif said in ("x", "discard"):
+            run.discard()
+    except (OSError, OutriderError) as error:
+        _show([f"nothing was changed: {clean_line(str(error))}"])
+
+
+def _show(lines: Iterable[str]) -> None:
+    print(*lines, sep="\n", file=sys.stderr, flush=True)
