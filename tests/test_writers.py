@@ -331,6 +331,16 @@ async def test_a_layer_that_grows_too_large_ends_the_run(project: Path) -> None:
     assert len(server.requests) == 1 and not (project / "large").exists()
 
 
+async def test_a_file_that_is_larger_than_a_layer_is_named_and_not_read(project: Path) -> None:
+    script = [*shell("truncate -s 8T hollow; echo 2 >> a.py"), answer("Done.")]
+    result, _ = await performed(project, script)
+    changes = result.details.results[0].changes
+    assert changes is not None and [one.path for one in changes.files] == ["a.py"]
+    assert [(one.path, "runs.keepBytes" in one.reason) for one in changes.withheld] == [
+        ("hollow", True)
+    ]
+
+
 SDIST = "six==1.17.0"
 
 

@@ -52,7 +52,7 @@ def new_layer(brief: Brief, *, may_copy: bool = True) -> LayeredFolder | None:
         raise OSError(
             f"{layer} is in {folder}: {why}. Work in another folder, or set OUTRIDER_HOME"
         )
-    begin_ledger(Path(layer), Path(folder))
+    begin_ledger(Path(layer), Path(folder), brief.layer_bytes)
     if brief.isolation != "copy":
         for name in ("upper", "work"):
             os.mkdir(f"{layer}/{name}", 0o700)
