@@ -31,7 +31,7 @@ class Writer:
             run.write_result({"details": {"results": [{"changes": {"state": "pending"}}]}}, END)
         self.folder, self.project, self.calls = run.folder, project, 0
         self.id, self.layer = run.id, run.folder / "layer"
-        begin_ledger(self.layer, project)
+        begin_ledger(self.layer, project, 1 << 30)
         if kind == "copy":
             shutil.copytree(project, self.layer / "copy", symlinks=True)
         else:

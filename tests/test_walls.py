@@ -4,6 +4,7 @@ import ctypes
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -277,3 +278,63 @@ async def test_a_tool_that_writes_though_it_says_it_reads_changes_nothing(
     assert (world / "kept.txt").read_text() == "kept"
     isolation = result.details.results[0].isolation
     assert isolation is not None and (isolation.kind, isolation.missing) == ("readonly", ())
+
+
+LAYERED = f"""
+import ctypes, functools, json, os, sys
+who, folder, kind = sys.argv[1:]
+sys.path.insert(0, folder + "/project/src")
+from outrider.processes import reaping, walls
+from outrider.workspaces.layers.copying import copy_folder
+assert walls.__file__.startswith(folder), walls.__file__
+reaping.libc(), ctypes.get_errno()
+if who == "user" and os.geteuid() == 0:
+    os.setgroups([]), os.setgid({USER_ID}), os.setuid({USER_ID})
+project, layer = folder + "/project", folder + "/layer"
+copy = functools.partial(copy_folder, project, layer) if kind == "copy" else None
+names = ("no", "no") if kind == "copy" else ("upper", "work")
+layered = walls.LayeredFolder(project, layer, copy, names)
+around = walls.Walls(seen=(project,), writable=(layer,), layered=layered)
+said = {{"missing": walls.enter(around), "kind": layered.kind}}
+code = project + "/src/outrider/processes/cell.py"
+kept = f"/proc/self/fd/{{layered.kept}}"
+for name, attempt in (
+    ("code", lambda: open(code, "a")),
+    ("removed", lambda: os.unlink(code)),
+    ("renamed", lambda: os.rename(project + "/src", project + "/other")),
+    ("project", lambda: open(project + "/new", "x")),
+    ("ledger", lambda: open(kept + "/ledger", "x")),
+    ("outside", lambda: open(kept + "/../outside", "x")),
+):
+    try:
+        attempt()
+        said[name] = "done"
+    except OSError as error:
+        said[name] = error.strerror
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("kind", ["overlay", "copy"])
+def test_in_a_layer_nobody_changes_the_code_of_the_child_and_nothing_leads_out_of_it(
+    tmp_path: Path, who: str, kind: str
+):
+    package = Path(walls.__file__).parents[1]
+    shutil.copytree(package, tmp_path / "project/src/outrider")
+    for name in ("upper", "work"):
+        (tmp_path / "layer" / name).mkdir(parents=True)
+    for path in (tmp_path, *tmp_path.rglob("*")) if ROOT and who == "user" else ():
+        os.chown(path, USER_ID, USER_ID)
+    for path in tmp_path.parents:
+        if path.stat().st_uid == os.geteuid() and not path.stat().st_mode & 0o001:
+            path.chmod(0o755)
+    command = [sys.executable, "-c", LAYERED, who, str(tmp_path), kind]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said.pop("missing"), said.pop("kind")) == ([], kind)
+    assert (said.pop("project"), said.pop("ledger")) == ("done", "done")
+    assert said.pop("renamed") in ("Invalid cross-device link", "Device or resource busy")
+    assert said.pop("outside") == "done" and not (tmp_path / "outside").exists()  # `..` is itself
+    assert set(said.values()) == {"Read-only file system"}, said

@@ -256,6 +256,37 @@ async def test_with_auto_a_completed_run_lands_if_the_users_check_passes(project
     assert (project / "a.py").read_text() == "x = 1\n2\n"
 
 
+async def test_no_exit_code_of_a_check_gets_it_run_without_its_walls(project: Path) -> None:
+    seen = f"ls {_runs()}/*/session.jsonl || exit 125"
+    settings = {"subagents__land": "auto", "subagents__landCheck": seen}
+    result, _ = await performed(project, [*shell("echo 2 >> a.py"), answer("Done.")], **settings)
+    changes = result.details.results[0].changes
+    assert changes is not None and changes.state == "pending"
+    assert "check failed with exit code 125" in changes.conflicts[0].reason
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "ln -s {target} {folder}/command",
+        "mkdir {folder}/command",
+        "rmdir {folder}; ln -s {target}/.. {folder}",
+    ],
+)
+async def test_what_a_command_puts_in_the_childs_way_leads_it_nowhere(
+    project: Path, spoil: str
+) -> None:
+    folder, before = f"{_runs()}/*/spill/outrider-shell-*", states(project.parent / "home")
+    commands: list[str] = []
+    for number in range(3, 12):
+        target = f"/proc/self/fd/{number}/../../../../home/forged"
+        said = spoil.format(target=target, folder="$d")
+        commands += [f"d=$(echo {folder}); rm -f $d/*; {said}", "echo forged", "true"]
+    run = await written(project, *commands)
+    assert states(project.parent / "home") == before
+    assert run.changes is not None and run.changes.state == "none"
+
+
 async def test_whoever_is_killed_the_layer_can_be_read_and_discarded(project: Path) -> None:
     before, seconds = states(project), str(200_000 + os.getpid())
     for victim in range(4):
@@ -298,6 +329,16 @@ async def test_a_layer_that_grows_too_large_ends_the_run(project: Path) -> None:
     run = result.details.results[0]
     assert run.outcome is Outcome.OVER_BUDGET and "runs.keepBytes" in (run.error or "")
     assert len(server.requests) == 1 and not (project / "large").exists()
+
+
+async def test_a_file_that_is_larger_than_a_layer_is_named_and_not_read(project: Path) -> None:
+    script = [*shell("truncate -s 8T hollow; echo 2 >> a.py"), answer("Done.")]
+    result, _ = await performed(project, script)
+    changes = result.details.results[0].changes
+    assert changes is not None and [one.path for one in changes.files] == ["a.py"]
+    assert [(one.path, "runs.keepBytes" in one.reason) for one in changes.withheld] == [
+        ("hollow", True)
+    ]
 
 
 SDIST = "six==1.17.0"

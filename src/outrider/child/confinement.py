@@ -1,6 +1,7 @@
 """A child enters its walls before it does anything for a model, and tells what they hold."""
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from outrider.protocol.events import UnconfinedEvent
 from outrider.protocol.isolation import Isolation
 from outrider.workspaces.layers.audit import LayerAudit
 from outrider.workspaces.layers.copying import copy_folder
+from outrider.workspaces.path_guard import containing
 from outrider.workspaces.run_walls import (
     needs_credentials,
     new_layer,
@@ -40,7 +42,6 @@ def confine(brief: Brief) -> Confined:
     if brief.web:
         os.makedirs(*cache, mode=0o700, exist_ok=True)
     layered = new_layer(brief)
-    layer = os.open(layered.layer, os.O_PATH) if layered else -1  # of which nobody else sees more
     missing = walls.enter(walls_for(brief, os.environ, cache if brief.web else (), layered))
     if needs_credentials(brief) and not brief.allow_credential_files:
         missing += (f"credential files: {brief.model.partition(':')[0]} signs in with them",)
@@ -49,24 +50,32 @@ def confine(brief: Brief) -> Confined:
         os.environ["TMPDIR"] = "/tmp"  # noqa: S108  # its own
     if layered is None:
         return Confined(brief, isolation)
-    return _on_layer(brief, isolation, layered, layer)
+    return _on_layer(brief, isolation, layered)
 
 
-def _on_layer(
-    brief: Brief, isolation: Isolation, layered: walls.LayeredFolder, layer: int
-) -> Confined:
+def _on_layer(brief: Brief, isolation: Isolation, layered: walls.LayeredFolder) -> Confined:
     """Return how a writer works: over its folder, or in a copy where there are no walls."""
-    kind, missing, lower = layered.kind, isolation.missing, f"/proc/self/fd/{layered.lower}"
+    _import_nothing_from(layered.folder)
+    kind, missing = layered.kind, isolation.missing
+    lower, layer = (f"/proc/self/fd/{one}" for one in (layered.lower, layered.kept))
     if not kind and isolation.has_no_walls and brief.isolation != "overlay":
-        copied, kind, lower = copy_folder(layered.folder, layered.layer), "copy", layered.folder
+        kind, lower, layer = "copy", layered.folder, layered.layer
+        copied = copy_folder(lower, layer)
         brief = replace(brief, cwd=copied)
         os.chdir(copied)
     if not kind:
         reason = next((one for one in missing if one.startswith("layer: ")), missing[0])
         raise OSError(f"no layer can be put over {layered.folder} ({reason}). {ADVICE}")
     missing = tuple(one for one in missing if not one.startswith("layer: "))
-    audit = LayerAudit(Path(lower), Path(f"/proc/self/fd/{layer}"))
+    audit = LayerAudit(Path(lower), Path(layer))
     return Confined(brief, replace(isolation, kind=kind, missing=missing), audit)
+
+
+def _import_nothing_from(folder: str) -> None:
+    """Leave out the modules of a folder that commands change, but for those that they can't."""
+    inside = (folder, *(one for one in walls.CODE if os.path.realpath(one) != folder))
+    nearest = {path: containing(inside, os.path.realpath(path)) for path in sys.path}
+    sys.path[:] = (path for path in sys.path if nearest[path] != folder)
 
 
 def cells_for(brief: Brief, isolation: Isolation, emit: Emit) -> Cells | None:

@@ -41,9 +41,13 @@ class Cells:
         self._on_lack = on_lack
         self._known: set[str] = set()
 
-    def for_commands(self) -> tuple[str, ...]:
-        """Return what a process is told of the cell that it is to enter, to run commands."""
-        return (self.network, str(len(self.writable)), *self.writable)
+    def for_commands(self, *own: str) -> tuple[str, ...]:
+        """Return what a process is told of the cell that it is to enter, to run commands.
+
+        It may write to `own` folders too.
+        """
+        writable = (*self.writable, *own)
+        return (self.network, str(len(writable)), *writable)
 
     def reading(self) -> "Cells":
         """Return cells in which nothing can be written."""

@@ -1,8 +1,8 @@
 """A command on a folder as it would be with a layer over it: behind walls, and in a cell.
 
-`main` is called with a JSON object that has the fields of the walls, the layer, what the command
-may write to, and the command. It ends as the command ends, and with `NO_LAYER` where the layer
-can't be mounted.
+`main` is called with a descriptor, and a JSON object that has the fields of the walls, the layer,
+what the command may write to, and the command. It ends as the command ends. Where the layer is
+mounted it says so to the descriptor, and else it runs nothing.
 """
 
 import json
@@ -16,16 +16,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-NO_LAYER = 125
-
 
 def main() -> "NoReturn":
     """Confine this process, and run the command."""
-    told = json.loads(sys.argv[1])
+    tell, told = int(sys.argv[1]), json.loads(sys.argv[2])
     os.chdir(told["folder"])
     layered = walls.LayeredFolder(told["folder"], told["layer"], names=told["names"])
     walls.enter(walls.Walls(**told["walls"], layered=layered))
     if not layered.kind:
-        os._exit(NO_LAYER)
+        os._exit(1)
+    os.write(tell, b"\n")  # not by an exit code: the command may choose any
+    os.close(tell)
     cell.enter_cell(NO_NETWORK, told["writable"])
     cell.run_below(["/bin/sh", "-c", told["command"]])

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from outrider.processes import kernel, landlock
 from outrider.processes.cell import DEVICES
@@ -22,6 +23,11 @@ MAX_SINGLE_SOCKETS = 64
 """How many sockets are hidden one by one, in folders that have to stay."""
 _RESOLVER = "/etc/resolv.conf"
 """What may lie in a shared folder, and is needed for every name that is looked up."""
+CODE = (
+    *(sys.prefix, sys.base_prefix, os.path.dirname(sys.executable)),
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+)
+"""What a child runs, and shuts its cells with: it stays as it is in a layer too."""
 _MAPPER = 'read _ && printf %s "$2" >/proc/$1/uid_map && printf %s "$3" >/proc/$1/gid_map && echo'
 
 
@@ -66,6 +72,8 @@ class LayeredFolder:
         """What was put over the folder: `overlay` or `copy`."""
         self.lower = -1
         """A descriptor of the folder itself, through which it can't be written to."""
+        self.kept = -1
+        """A descriptor of `layer`, from which no path leads out of it."""
 
     def put(self, mounted: Iterable[str]) -> None:
         """Put the layer over the folder, and hide what it is made of; raises `OSError`."""
@@ -81,6 +89,8 @@ class LayeredFolder:
             kernel.mount(self._copy(), self.folder, flags=kernel.BIND)
             kernel.set_attributes(self.folder, 0, kernel.RDONLY)
             self.kind = "copy"
+        # Of its own mount: from one of the namespace outside, `..` leads to all that is there.
+        self.kept = os.open(self.layer, os.O_PATH | os.O_CLOEXEC)
         with suppress(OSError):
             while True:  # it was seen, and then writable
                 kernel.unmount(self.layer)
@@ -113,7 +123,7 @@ def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
     """Make every folder what the walls say, and yield what couldn't be done."""
     for device in DEVICES:
         yield from _tried(device, lambda device=device: _open_device(device))
-    needed = (*walls.seen, *walls.writable, _RESOLVER, sys.prefix, sys.base_prefix, *sys.path)
+    needed = (*walls.seen, *walls.writable, _RESOLVER, *CODE, *sys.path)
     seen = {real for path in needed if (real := _real_path(path))}
     work = dict[str, Callable[[str], None]]()
     work |= dict.fromkeys((*map(os.path.realpath, SHARED), *walls.private), _put_empty)
@@ -127,7 +137,10 @@ def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
         if folder in walls.writable:
             yield from _tried(folder, lambda: _open_folder(folder, mounted))  # noqa: B023
     if layered := walls.layered:
-        yield from _tried("layer", lambda: layered.put(path for path, _ in mounted))
+        paths = [path for path, _ in mounted]
+        own = {one for path in CODE if (one := _real_path(path)) != layered.folder}
+        put = partial(_replace, layered.folder, lambda _: layered.put(paths), own)
+        yield from _tried("layer", put)
     for path in walls.hidden:
         yield from _tried(path, lambda path=path: _hide(path))
 
@@ -169,10 +182,24 @@ def _replace(folder: str, replace: Callable[[str], None], seen: set[str]) -> Non
         inside = sorted(path for path in seen if f"{path}/".startswith(f"{folder}/"))
         kept = [(path, opened(path, stack)) for path in inside]
         replace(folder)
+        mounted = {folder}
         for path, descriptor in kept:
             if not os.path.exists(path):
                 _make_mount_point(path, is_folder=os.path.isdir(f"/proc/self/fd/{descriptor}"))
+            # Where something is mounted can't be renamed, and nothing else be put in its place. An
+            # overlay doesn't let go of the folders below it anyway.
+            for above in () if replace is _put_layer else _between(folder, path):
+                if above not in mounted:
+                    kernel.mount(above, above, flags=kernel.BIND | kernel.REC)
+                    mounted.add(above)
             kernel.mount(f"/proc/self/fd/{descriptor}", path, flags=kernel.BIND | kernel.REC)
+            mounted.add(path)
+
+
+def _between(folder: str, path: str) -> list[str]:
+    """Return the folders that a path is in, from the outermost below `folder`."""
+    names = path[len(folder) :].split("/")[1:-1]
+    return [f"{folder}/{'/'.join(names[:count])}" for count in range(1, len(names) + 1)]
 
 
 def _make_mount_point(path: str, *, is_folder: bool) -> None:

@@ -11,8 +11,8 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from outrider.processes.cell_start import NO_CELL, Cells
@@ -33,6 +33,8 @@ _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROM
 _UNWANTED = {"BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS"}
 # What has no width is left: a command may be run to see what is in a file, as `read` shows it.
 _UNSHOWN = re.compile(rf"{SEQUENCE}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?=\n)")
+# What writing to the folder of the shell comes to where a command has put something else there.
+_SPOILED = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
 # The loop of the shell: it is told to run a command and answers on 3, commands print on 4.
 # One line, so that a shell's messages count the lines of the command and not those of the loop.
@@ -91,9 +93,9 @@ class ShellSession:
         loop = _LOOP.format(folder=shlex.quote(folder))
         command = [program, "--norc", "--noprofile", "-c", loop, "bash"]
         self._cells = context.cells
-        cell = self._cells.for_commands() if self._cells else NO_CELL
+        cell = self._cells.for_commands(folder) if self._cells else NO_CELL
         self._link = KeeperLink(command, folder, context.cwd, {**kept, **_QUIET}, cell)
-        self._command_file = Path(folder, "command")
+        self._folder = folder
         self._is_new = True
         self._is_idle = True
 
@@ -113,9 +115,9 @@ class ShellSession:
                 if self._cells:
                     self._cells.tell(started.lacks)
             self._is_new = False
-            self._command_file.write_bytes(command.encode())
+            self._put_command(command.encode())
             result = await self._result(output, timeout_ms / 1000)
-        except (FileNotFoundError, ConnectionError):  # `rm -rf /tmp/*`, `kill -9 $PPID`
+        except (*_SPOILED, ConnectionError):  # `rm -rf /tmp/*`, `kill -9 $PPID`
             message = "the shell or its folder is gone; the next command starts a new one"
             raise ToolFault(ToolCode.UPSTREAM_FAILED, message) from None
         for _ in range(_MAX_PIPE_BYTES // _CHUNK_BYTES):  # what the command left in the pipe
@@ -123,6 +125,19 @@ class ShellSession:
                 break
         self._is_idle = True
         return replace(result, output=output.text())
+
+    def _put_command(self, command: bytes) -> None:
+        """Write a command for the shell, through no link that an earlier one has put there."""
+        folder = os.open(self._folder, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink("command", dir_fd=folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            file = os.open("command", flags, 0o600, dir_fd=folder)
+        finally:
+            os.close(folder)
+        with open(file, "wb") as opened:
+            opened.write(command)
 
     async def aclose(self) -> None:
         """End the shell and everything it started."""

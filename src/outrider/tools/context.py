@@ -1,5 +1,6 @@
 """What a tool may know of the child that calls it, what its call did, and where results spill."""
 
+import os
 import re
 import threading
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from outrider.masking import Masker
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
 from outrider.settings.keys import ConvertConfig
+from outrider.workspaces.opening import keep_new
 from outrider.workspaces.path_guard import Workspace
 
 if TYPE_CHECKING:
@@ -122,10 +124,9 @@ class ToolContext:
         if folder is None:
             return None
         number = 1
-        while (path := folder / f"result-{number}.txt").exists():
+        while os.path.lexists(path := folder / f"result-{number}.txt"):
             number += 1
-        path.touch(0o600, exist_ok=False)
-        path.write_bytes(text.encode(errors="replace"))
+        keep_new(path, text.encode(errors="replace"))
         return f"{SPILL_PREFIX}{number}"
 
     def find_spilled(self, name: str) -> Path | None:

@@ -17,6 +17,7 @@ from outrider.tools.web.get_search_content import (
     paged,
 )
 from outrider.tools.web.session import web_of
+from outrider.workspaces.opening import keep_new, read_kept
 
 TIMEOUT_MS = 900_000
 """Only a last resort: web.timeoutMs and convert.timeoutMs end a call that takes too long."""
@@ -96,10 +97,9 @@ async def _once(context: ToolContext, key: str, convert: Callable[[], Awaitable[
     name = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:32]
     kept = folder / f"document-{name}.md"
     with suppress(OSError):
-        return kept.read_bytes().decode()
+        return read_kept(kept).decode()
     text = await convert()
     written = kept.with_suffix(f".{os.urandom(4).hex()}")
-    written.touch(0o600)
-    written.write_bytes(text.encode())
+    keep_new(written, text.encode())
     written.replace(kept)
     return text

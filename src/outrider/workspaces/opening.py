@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import BinaryIO
 
 from outrider.protocol.envelope import ToolCode, ToolFault
@@ -61,6 +62,18 @@ def open_file(place: Place) -> Generator[BinaryIO, None, None]:
                 raise _why_not(folder, place.parts[-1], place, error) from None
         with open(file, "rb") as opened:
             yield opened
+
+
+def read_kept(path: Path) -> bytes:
+    """Return a file of a folder that commands write to as well; a link there isn't followed."""
+    with open(os.open(path, READ), "rb") as file:
+        return file.read()
+
+
+def keep_new(path: Path, content: bytes) -> None:
+    """Write a new file in such a folder; raises `OSError` where something has its name."""
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(content)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def new_layer(brief: Brief, *, may_copy: bool = True) -> LayeredFolder | None:
         raise OSError(
             f"{layer} is in {folder}: {why}. Work in another folder, or set OUTRIDER_HOME"
         )
-    begin_ledger(Path(layer), Path(folder))
+    begin_ledger(Path(layer), Path(folder), brief.layer_bytes)
     if brief.isolation != "copy":
         for name in ("upper", "work"):
             os.mkdir(f"{layer}/{name}", 0o700)
@@ -66,7 +66,8 @@ def writable_for_programs(brief: Brief, env: Mapping[str, str], *, walled: bool)
     # Without walls it is the user's own, which no program may change.
     users = (_real_home(env),) if walled else ()
     folder = (os.path.realpath(brief.cwd),) if brief.layer else ()
-    return (*_in_place(brief), *folder, *_spill(brief), *map(os.path.realpath, SHARED), *users)
+    # Not where results are kept: the child itself writes and reads there.
+    return (*_in_place(brief), *folder, *map(os.path.realpath, SHARED), *users)
 
 
 def needs_credentials(brief: Brief) -> bool:

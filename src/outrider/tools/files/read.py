@@ -17,6 +17,7 @@ from outrider.tools.files.text import (
     notebook_text,
     shown_size,
 )
+from outrider.workspaces.opening import READ
 
 DEFAULT_LINES = 2_000
 MAX_LINES = 20_000
@@ -105,7 +106,7 @@ def _open_source(context: ToolContext, path: str) -> Generator[tuple[str, Binary
     """Hold a file or a spilled result open, and yield its name for the caller too."""
     kept = context.find_spilled(path)
     if kept is not None:
-        with kept.open("rb") as file:
+        with open(os.open(kept, READ), "rb") as file:
             yield path, file
         return
     place = context.workspace.resolve(path)

@@ -13,6 +13,7 @@ from outrider.protocol.tool_catalogue import SEARCH_KEYS
 from outrider.settings.keys import WebConfig
 from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.web.leaks import OutgoingGuard
+from outrider.workspaces.opening import keep_new, read_kept
 
 if TYPE_CHECKING:
     from outrider.processes.cell_start import Cells
@@ -39,15 +40,14 @@ class StoredPage:
         """The whole text, wherever it is kept."""
         if isinstance(self.held, str):
             return self.held
-        return self.held.read_bytes().decode(errors="surrogatepass")
+        return read_kept(self.held).decode(errors="surrogatepass")
 
     def spill(self, folder: Path | None) -> None:
         """Move a long text to the disk; where that is full it stays in memory."""
         if folder is not None and len(self.text) > MAX_IN_MEMORY:
             file = folder / f"page-{uuid4().hex}.txt"
             with suppress(OSError):
-                file.touch(0o600, exist_ok=False)
-                file.write_bytes(self.text.encode(errors="surrogatepass"))
+                keep_new(file, self.text.encode(errors="surrogatepass"))
                 self.held = file
 
 

@@ -41,13 +41,15 @@ class Ledger:
 
     folder: str = ""
     started: int = 0
+    most: int = 0
+    """How many bytes the layer may hold."""
     entries: dict[str, LedgerEntry] = field(default_factory=dict[str, LedgerEntry])
 
 
-def begin_ledger(layer: Path, folder: Path) -> None:
+def begin_ledger(layer: Path, folder: Path, most: int) -> None:
     """Make a layer's folder and begin its ledger; before the layer is mounted or copied."""
     layer.mkdir(mode=0o700, exist_ok=True)
-    begun = {"folder": shown_name(str(folder)), "started": time.time_ns()}
+    begun = {"folder": shown_name(str(folder)), "started": time.time_ns(), "most": most}
     _append(layer, [begun])
 
 
@@ -62,7 +64,8 @@ def read_ledger(layer: Path) -> Ledger:
 
 def _add(ledger: Ledger, said: dict[str, Any]) -> None:
     if "folder" in said:
-        ledger.folder, ledger.started = unescaped(said["folder"]), said["started"]
+        ledger.folder = unescaped(said["folder"])
+        ledger.started, ledger.most = said["started"], said["most"]
     elif "path" in said:
         before = said.get("before")
         version = from_json(Version, before) if before else None

@@ -6,10 +6,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from outrider.processes.cell_start import Cells, small_python
-from outrider.processes.confined_command import NO_LAYER
 from outrider.protocol.brief import Brief
 from outrider.workspaces.layers.copying import copy_folder
 from outrider.workspaces.layers.landing import Check, MergedTree
@@ -31,13 +31,13 @@ def check_of(
 
     def check(tree: MergedTree) -> int:
         code = _run_mounted(command, env, tree, to)
-        return _run_copied(command, env, tree, to) if code == NO_LAYER else code
+        return _run_copied(command, env, tree, to) if code is None else code
 
     return check
 
 
-def _run_mounted(command: str, env: Mapping[str, str], tree: MergedTree, output: int) -> int:
-    """Run it with the merged tree mounted over the folder, where the kernel grants that."""
+def _run_mounted(command: str, env: Mapping[str, str], tree: MergedTree, output: int) -> int | None:
+    """Run it with the merged tree mounted over the folder; None where the kernel refuses that."""
     layer, folder = tree.upper.parent, str(tree.folder)
     brief = Brief(
         "", "check", "", "", "", folder, ("bash",), isolation="overlay", layer=str(layer),
@@ -58,9 +58,17 @@ def _run_mounted(command: str, env: Mapping[str, str], tree: MergedTree, output:
         "command": command,
     }
     (layer / WORK).mkdir(exist_ok=True)
+    heard, tell = os.pipe()
     try:
-        return _run([*small_python("confined_command"), json.dumps(told)], env, folder, output)
+        program = [*small_python("confined_command"), str(tell), json.dumps(told)]
+        code = _run(program, env, folder, output, tell)
+        os.set_blocking(heard, False)
+        with suppress(BlockingIOError):
+            return code if os.read(heard, 1) else None
+        return None
     finally:
+        os.close(heard)
+        os.close(tell)
         shutil.rmtree(layer / WORK, ignore_errors=True)
 
 

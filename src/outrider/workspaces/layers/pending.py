@@ -1,5 +1,7 @@
 """What of a layer can land: every path with its three versions, and why some never do."""
 
+import bisect
+import itertools
 import os
 import stat
 from collections import Counter
@@ -21,6 +23,7 @@ MAX_LINKS = 40
 _NEVER = {
     "setuid": "a setuid or setgid file", "device": "a device", "pipe": "a named pipe",
     "socket": "a socket", "unreadable": "it can't be read",
+    "large": "more than the layer may hold (runs.keepBytes)",
 }  # fmt: skip
 
 
@@ -48,9 +51,10 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     """Return what the child left in its layer, judged by the user's rules."""
     found: list[PathChange] = []
     withheld: dict[str, str] = {}
-    outside = _linked_outside(top, ledger.entries)
+    outside, large = _linked_outside(top, ledger.entries), _too_large(ledger, top)
     for path, entry in sorted(ledger.entries.items()):
-        after = None if guarded_part(path.split("/")) else version_at(top, path)
+        is_read = path not in large and not guarded_part(path.split("/"))
+        after = version_at(top, path) if is_read else large.get(path)
         change = PathChange(path, entry.before, after, entry.uncertain, tuple(entry.calls))
         if reason := _never(change, top, ledger.folder, outside):
             withheld[path] = reason
@@ -148,6 +152,22 @@ def leads_out(path: str, target: str, folder: str, link_at: Callable[[str], str 
             return False
         target = following
     return True
+
+
+def _too_large(ledger: Ledger, top: Path) -> dict[str, Version]:
+    """Return the largest files, which the layer has no room for.
+
+    Nobody reads them: a file of a few blocks can claim to have more bytes than are read in a day.
+    """
+    sizes = dict[str, int]()
+    for path in ledger.entries:
+        with suppress(OSError):
+            status = os.lstat(top / path)
+            sizes[path] = status.st_size if stat.S_ISREG(status.st_mode) else 0
+    smallest = sorted(sizes, key=sizes.__getitem__)
+    sums = itertools.accumulate(sizes[path] for path in smallest)
+    fitting = bisect.bisect_right([*sums], ledger.most)
+    return dict.fromkeys(smallest[fitting:], Version("large"))
 
 
 def _linked_outside(top: Path, paths: Iterable[str]) -> set[str]:

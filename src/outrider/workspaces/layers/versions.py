@@ -22,7 +22,7 @@ class Version:
     """A file, a link or a folder as it was; anything else is known by its kind alone."""
 
     kind: str
-    """`file`, `link`, `folder`; `setuid`, `device`, `pipe`, `socket`, `unreadable`."""
+    """`file`, `link`, `folder`; `setuid`, `device`, `pipe`, `socket`, `unreadable`, `large`."""
     mode: int = 0
     hash: str = ""
     size: int = 0
