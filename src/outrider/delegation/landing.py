@@ -14,8 +14,8 @@ from outrider.records.runs import find_run
 from outrider.settings.keys import Config
 from outrider.settings.places import runs_folder
 from outrider.workspaces.layers.landing import WriterRun, recover_landing
-from outrider.workspaces.layers.merged_check import check_of
 from outrider.workspaces.layers.review import FileDiff, review, reviewed
+from outrider.workspaces.merged_check import check_of
 
 NOT_LANDED = "not landed by itself"
 
