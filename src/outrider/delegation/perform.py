@@ -6,7 +6,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from outrider.delegation.child_environment import child_environment, hide_secret
 from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
 from outrider.delegation.confirmation import Confirm
+from outrider.delegation.control import ControlSocket, Json
 from outrider.delegation.event_masking import EventMasker
 from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.project import Project
@@ -25,7 +27,7 @@ from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, RetryEvent
 from outrider.protocol.outcomes import FailureKind
-from outrider.protocol.results import Details, ToolResult, refused, text_result
+from outrider.protocol.results import Details, Streaming, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
 from outrider.records.pruning import prune, pruning_is_due
 from outrider.records.runs import RunRecorder
@@ -53,6 +55,8 @@ class Caller:
     on_request: OnRequest | None = None
     """Answers the requests of a main agent; no other agent may make any."""
     cancelled: asyncio.Event | None = None
+    place: Callable[[int], AbstractAsyncContextManager[None]] | None = None
+    """What a child waits for when its run is recorded already: one of so many places."""
     one_shot: bool = False
     """A command that ends with its result, and shares the user's fork server with the next."""
 
@@ -163,10 +167,31 @@ async def _supervise(prepared: Prepared, caller: Caller, collector: Collector) -
     runtime = prepared.runtime.create(config, caller.env, masker, one_shot=caller.one_shot)
     brief = brief_for(prepared, collector.run)
     environment = child_environment(prepared, collector.run.id)
+    control = ControlSocket(collector.run.folder, _Answers(supervisor, collector).answer)
+    place = caller.place and caller.place(config.subagents.max_concurrent)
     try:
-        return await supervisor.run(runtime, brief, environment, caller.cancelled)
+        return await supervisor.run(runtime, brief, environment, caller.cancelled, place)
     finally:
         updates.close()
+        await control.close()
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What other processes get to know of a run, and what they can do to it."""
+
+    supervisor: Supervisor
+    collector: Collector
+
+    async def answer(self, question: Json) -> Json:
+        match question:
+            case {"stop": True}:
+                self.supervisor.stop()
+                return {}
+            case _:
+                known = self.collector
+                calls = [one for one in known.display_items if one["type"] == "toolCall"]
+                return to_json(Streaming((*calls[-1:],), known.usage, known.turn_count))
 
 
 class _Updates:

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -60,7 +61,8 @@ class Supervisor:
         self._send: Callable[[bytes], None] | None = None
         """Sends to the child, once there is one."""
         timeout_ms, idle_ms = config.subagents.timeout_ms, config.subagents.idle_timeout_ms
-        self._deadlines = Deadlines(timeout_ms / 1000, idle_ms / 1000, time.monotonic())
+        self._limits = timeout_ms / 1000, idle_ms / 1000
+        self._deadlines = Deadlines(*self._limits, time.monotonic())
         self._lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
         self._errors = ErrorText(limits.stderr_bytes)
         self._loop = asyncio.get_running_loop()
@@ -73,14 +75,20 @@ class Supervisor:
         brief: Brief,
         environment: Mapping[str, str],
         cancelled: asyncio.Event | None,
+        place: AbstractAsyncContextManager[None] | None = None,
     ) -> Ending:
-        """Return why the run is over, once the child and everything it started are gone."""
-        child = asyncio.ensure_future(runtime.run(brief, environment, self))
+        """Return why the run is over, once the child and everything it started are gone.
+
+        `place` is what the child waits for; until it has that, no deadline comes closer.
+        """
+        running = runtime.run(brief, environment, self)
+        child = asyncio.ensure_future(running if place is None else self._in(place, running))
         child.add_done_callback(self._on_exit)
         waiting = cancelled and asyncio.ensure_future(cancelled.wait())
         if waiting is not None:
             waiting.add_done_callback(self._on_cancel)
-        self._enforce_deadlines()
+        if place is None:
+            self._enforce_deadlines()
         try:
             ending = await self._ended
         finally:
@@ -96,6 +104,19 @@ class Supervisor:
             detail=self._masker.text(ending.detail),
             errors=self._masker.text(self._errors.text),
         )
+
+    async def _in(
+        self, place: AbstractAsyncContextManager[None], running: Coroutine[Any, Any, ChildExit]
+    ) -> ChildExit:
+        with closing(running):  # where it is never begun
+            async with place:
+                self._deadlines = Deadlines(*self._limits, time.monotonic())
+                self._enforce_deadlines()
+                return await running
+
+    def stop(self) -> None:
+        """End the run as one that was cancelled."""
+        self._end(Ending("cancelled"))
 
     def on_events(self, data: bytes) -> None:
         """Take in bytes of events."""

@@ -11,6 +11,8 @@ CHILD_VARIABLE = "OUTRIDER_SUBAGENT_CHILD"
 DEPTH_VARIABLE = "OUTRIDER_SUBAGENT_DEPTH"
 CHILD_VARIABLES = (RUN_VARIABLE, CHILD_VARIABLE, DEPTH_VARIABLE)
 """What tells a child what it is; none of them is a setting."""
+NOTIFY_VARIABLES = ("OUTRIDER_RUN_ID", "OUTRIDER_RUN_OUTCOME")
+"""What the command gets that is started when a background run has ended."""
 MAX_DEPTH_VARIABLE = "OUTRIDER_SUBAGENTS__MAX_DEPTH"
 """The setting that a child gets from its caller, as all below it has the same limit."""
 

@@ -262,6 +262,13 @@ def find_run(runs: Path, name: str) -> RecordedRun:
     raise Refusal(ErrorCode.INVALID_INPUT, problem)
 
 
+def is_running(folder: Path) -> bool:
+    """Whether a run is running, as the kernel says: its supervisor holds a lock."""
+    with suppress(OSError), open(folder / SESSION, "rb") as session:
+        return not _lock(session, fcntl.LOCK_SH)
+    return False
+
+
 def delete_run(folder: Path) -> bool:
     """Delete the record of a run; return whether it is gone. One that is running stays."""
     with ExitStack() as held:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
 from outrider.protocol import events
-from outrider.protocol.data import as_object, from_json
+from outrider.protocol.data import from_json
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.surfaces.terminal import output
 from outrider.surfaces.terminal.markdown_blocks import Streamed
-from outrider.surfaces.text import as_text, by_reason, clean, clean_line, count, duration, fit
+from outrider.surfaces.text import by_reason, call_line, clean, clean_line, count, duration, fit
 
 if TYPE_CHECKING:
     from outrider.surfaces.terminal.drawing import Drawn
@@ -29,9 +29,6 @@ MAX_LINE = 200
 MAX_TAIL = 100_000  # how many characters of an answer are kept to draw its end
 MAX_STEPS = 5
 MAX_STEP = 30  # columns for what an agent does: the rest of its row has to be seen too
-MAX_ARGUMENTS = 500
-# The argument that says most about a call, in this order; without one, all are shown.
-MAIN_ARGUMENTS = ("pattern", "about", "command", "agent", "query", "url", "path")
 
 
 @dataclass(slots=True)
@@ -202,13 +199,6 @@ class View:
         """`retrying in 12 s, attempt 2 · …`, while a request waits to be sent again."""
         left = max(0, math.ceil(self._again_at - time.monotonic()))
         return f"retrying in {left} s, {self._failure}"
-
-
-def call_line(name: str, args: object) -> str:
-    """Return a tool call as one line: `grep idleTimeout`."""
-    values = as_object(args)
-    shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
-    return clean_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
 
 
 def _opening(prepared: Prepared, run_id: str) -> str:
