@@ -1,12 +1,16 @@
 """A handle on a run, whoever supervises it: follow it, talk to it, stop it, get its result."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from outrider.delegation.control import ask_run
-from outrider.protocol.data import from_json
+from outrider.protocol import jsonl
+from outrider.protocol.data import as_object, from_json
 from outrider.protocol.errors import ErrorCode
+from outrider.protocol.events import Event, event_from_json, is_event
 from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
@@ -37,10 +41,38 @@ class RunHandle:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
         return result_of(find_run(self.folder.parent, self.id))
 
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield its events from the first on, until it has ended; text that comes in pieces whole.
+
+        They are read from its transcript, so what it is doing doesn't wait for whoever watches.
+        """
+        async for line in followed(self.folder):
+            if is_event(line):
+                with suppress(ValueError):
+                    yield event_from_json(line)
+
     async def stop(self) -> ToolResult:
         """Stop it, and return its result."""
         await ask_run(self.folder, {"stop": True})
         return await self.result()
+
+
+def _transcript(folder: Path) -> BinaryIO:
+    return open(folder / SESSION, "rb")
+
+
+async def followed(folder: Path) -> AsyncIterator[dict[str, Any]]:
+    """Yield the lines of a run's transcript, those that are there and those that come."""
+    held, is_over = b"", False
+    with _transcript(folder) as session:
+        while not is_over:
+            is_over = not is_running(folder)  # first: what it wrote before its end is read below
+            *lines, held = (held + session.read()).split(b"\n")
+            for line in lines:
+                with suppress(ValueError, RecursionError):  # one that was cut by a full disk
+                    yield as_object(jsonl.decode(line))
+            if not is_over:
+                await asyncio.sleep(LOOK_EVERY_SECONDS)
 
 
 def result_of(run: RecordedRun) -> ToolResult:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from outrider.delegation.preparation import Prepared
@@ -77,7 +77,12 @@ class View:
             without = () if main else by_reason(prepared.permit.withheld)
             output.warn((*prepared.warnings, *(f"{name} runs without {one}" for one in without)))
             output.say(_opening(prepared, run_id))
-        self._rows = {"": Row(name)}
+        self._rows.clear()
+        self.show_row("", Row(name))
+
+    def show_row(self, key: str, row: Row) -> None:
+        """Show an agent at work: without a key, the one that all else is about."""
+        self._rows[key] = row
         self._move()
 
     def close(self) -> None:
@@ -175,8 +180,12 @@ class View:
             return self._moving.start()
         self._rest()
         wait = asyncio.get_running_loop().call_later
-        self._timer = wait(MAX_SILENCE_SECONDS, lambda: self._tell(self._rows[""].line()))
+        self._timer = wait(MAX_SILENCE_SECONDS, self._break_silence)
         return None
+
+    def _break_silence(self) -> None:
+        rows = [self._rows[""]] if "" in self._rows else self._rows.values()
+        self._tell("; ".join(row.line() for row in rows))
 
     def _rest(self) -> None:
         if self._moving is not None:
@@ -186,11 +195,12 @@ class View:
 
     def _render(self, spinner: str) -> "list[Drawn]":
         assert self._moving is not None
-        own, *others = self._rows.values()
-        rows = [(f"{spinner} {row.line()}", "bold") for row in (*others, own)]
+        own = self._rows.get("")  # none where several are watched that belong to nobody here
+        others = [row for row in self._rows.values() if row is not own]
+        rows = [(f"{spinner} {row.line()}", "bold") for row in (*others, *filter(None, [own]))]
         retry = [(clean_line(self._retry()), "yellow")] if self._failure else []
         room = max(self._moving.console.height - 1 - len(rows) - len(retry), 0)
-        steps = [(f"  {step}", "dim") for step in own.steps()][:room]
+        steps = [(f"  {step}", "dim") for step in (own.steps() if own else ())][:room]
         left = room - len(steps)
         answer = [self._moving.answer(self._tail, left)] if left else []
         return [*steps, *answer, *retry, *rows]
@@ -199,6 +209,21 @@ class View:
         """`retrying in 12 s, attempt 2 · …`, while a request waits to be sent again."""
         left = max(0, math.ceil(self._again_at - time.monotonic()))
         return f"retrying in {left} s, {self._failure}"
+
+
+def progressed(so_far: Streaming, event: events.Event) -> Streaming:
+    """Return how far a run has come after one more of its events."""
+    match event:
+        case events.TurnStartEvent(turn=turn):
+            return replace(so_far, turn_count=turn)
+        case events.MessageEndEvent(tool_calls=calls, usage=usage):
+            new = ({"type": "toolCall", "name": one.name, "args": one.args} for one in calls)
+            items = (*so_far.display_items, *new)[-MAX_STEPS:]
+            return replace(so_far, display_items=items, usage=so_far.usage + usage)
+        case events.TurnEndEvent(usage=usage):
+            return replace(so_far, usage=usage)
+        case _:
+            return so_far
 
 
 def _opening(prepared: Prepared, run_id: str) -> str:
