@@ -1,11 +1,10 @@
 """Watching runs: whoever started them, from their first event to their answer."""
 
 import signal
-from contextlib import closing
 
 import pytest
 
-from cli_door import PATIENCE_SECONDS, Door
+from cli_door import PATIENCE_SECONDS
 from conftest import wait_until
 from test_background import background, door, model  # noqa: F401  (fixtures)
 
@@ -56,7 +55,6 @@ def test_ctrl_c_stops_watching_and_never_the_run(door, model):  # noqa: F811
     assert door.run("wait", run_id).out == "Done.\n"
 
 
-def test_with_nothing_to_watch_it_says_so(tmp_path):
-    with closing(Door(tmp_path)) as door:
-        ended = door.run("watch")
+def test_with_nothing_to_watch_it_says_so(door):  # noqa: F811
+    ended = door.run("watch")
     assert ended.code == 2 and "No run is running" in ended.err

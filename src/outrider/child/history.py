@@ -43,7 +43,7 @@ class History:
         self.messages.append(UserPrompt(task))
 
     def say(self, text: str) -> None:
-        """Add a message of ours to the next request."""
+        """Add a message beside the task to the next request."""
         self.messages.append(UserPrompt(text, is_ours=True))
 
     def drop_bulk(self, *, unseen_too: bool) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from outrider.models.known_providers import EMBEDDED
 from outrider.models.messages import ChatModel
 from outrider.processes.cell_start import Cells
 from outrider.processes.reaping import call_oneself, is_broken, limit_nesting, seal
-from outrider.protocol.brief import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, Brief, Start
+from outrider.protocol.brief import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, Brief, MainTurn, Start
 from outrider.protocol.budget import Budget
 from outrider.protocol.data import from_json
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
@@ -97,9 +97,7 @@ async def _run_until_stopped(
 async def _do(brief: Brief, emit: Emit, start: float, link: int, cells: Cells | None) -> None:
     budget = Budget(brief.budget)
     try:
-        main, parent = brief.main_turn, None
-        if main and (main.host_tools or main.ask_before):
-            parent = Parent(main, brief.timeout_ms, emit, link)
+        parent = Parent(brief.main_turn or MainTurn(), brief.timeout_ms, emit, link)
         model = build_model(brief.model, brief.agent, brief.wire)
         finish = await run_task(brief, model, emit, budget, start, parent, cells)
     except ModelUnavailable as error:
@@ -136,9 +134,8 @@ async def run_task(
     async with tool_executor(brief, parent, cells) as executor:
         past = brief.main_turn.history if brief.main_turn else ()
         history = History(brief.system_prompt, brief.task, past, executor.text_of)
-        refusal = parent.refusal if parent else None
         turns = TurnExecutor(
-            conversation, history, executor, budget, emit, report_back, attempts, deadline, refusal
+            conversation, history, executor, budget, emit, report_back, attempts, deadline, parent
         )
         return await TaskExecutor(brief.run_id, turns).run()
 

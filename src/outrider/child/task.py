@@ -40,7 +40,7 @@ class TaskExecutor:
         if over := self.turns.budget.forbids_turn():
             return self._finished(Outcome.OVER_BUDGET, error=over)
         if advice := self.turns.budget.wrap_up():
-            self.turns.history.say(advice)
+            self.turns.say(advice)
         result = await self.turns.run(turn, only_report_back=self._only_report_back)
         self._only_report_back = False
         self._last_text = result.text or self._last_text
@@ -78,7 +78,7 @@ class TaskExecutor:
             error = f"{NO_CALL} {CUT}" if result.stop_reason == StopReason.CUT else NO_CALL
             return self._finished(Outcome.SCHEMA_FAILED, error=error)
         self._reminded = self._only_report_back = True
-        self.turns.history.say(REMINDER)
+        self.turns.say(REMINDER)
         return None
 
     def _reported(self, value: Any) -> TaskFinishEvent:

@@ -4,13 +4,13 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from outrider.child.conversation import Conversation, ModelReply
 from outrider.child.emitter import Emit
 from outrider.child.history import History
+from outrider.child.parent_requests import Parent
 from outrider.child.report_back import (
     AS_JSON,
     ReportBackTool,
@@ -26,7 +26,6 @@ from outrider.protocol.data import frozen
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
-    ToolFault,
     build_error_response,
     build_meta,
     is_success,
@@ -38,6 +37,7 @@ from outrider.protocol.events import (
     ToolStartEvent,
     TurnEndEvent,
     TurnStartEvent,
+    UserMessageEvent,
 )
 from outrider.protocol.text import one_line
 from outrider.protocol.tool_catalogue import REPORT_BACK
@@ -48,8 +48,6 @@ from outrider.tools.executor import ToolExecutor, ToolOutcome
 REPORT_TIMEOUT_MS = 30_000
 MAX_MODEL = 200
 CUT_CALL = Fault("$", "the call was cut at the model's token limit, before its arguments")
-Refusal = Callable[[str, Any], Awaitable[ToolFault | None]]
-"""Asks whether a call may be made."""
 GRACE_SECONDS = 5.0
 """How long before the run's deadline a task that has its report gives up on its other tools."""
 
@@ -98,10 +96,12 @@ class TurnExecutor:
     report_back: type[ReportBackTool] | None = None
     reports_left: int = 0
     deadline: float = math.inf
-    refusal: Refusal | None = None
+    parent: Parent | None = None
     _tools: list[OfferedTool] = field(init=False)
     _report_tool: list[OfferedTool] = field(init=False)
     _as_json: bool = False
+    _turn: int = 1
+    """The turn of the next request."""
 
     def __post_init__(self) -> None:
         self._tools = list(self.executor.tools)
@@ -114,15 +114,23 @@ class TurnExecutor:
         self._as_json = self.conversation.can_answer_as_json(failure)
         if self._as_json:
             schema = json.dumps(self._report_tool[0].parameters)
-            self.history.say(f"{AS_JSON}\n{schema}")
+            self.say(f"{AS_JSON}\n{schema}")
         return self._as_json
+
+    def say(self, text: str, name: str | None = None) -> None:
+        """Add a message to the next request; `name` is the id of one that a person told us."""
+        self.emit(UserMessageEvent(self._turn, text, name))
+        self.history.say(text)
 
     async def run(self, turn: int, *, only_report_back: bool = False) -> TurnResult:
         """Return how the turn ended; `only_report_back` offers the model that tool alone."""
         self.emit(TurnStartEvent(turn))
+        for name, text in self.parent.told() if self.parent else ():
+            self.say(text, name)
         tools = self._report_tool if only_report_back else self._tools + self._report_tool
         schema = self._report_tool[0].parameters if self._as_json else None
         reply = await self.conversation.request(turn, self.history, tools, schema)
+        self._turn = turn + 1
         self.budget.usage += reply.usage
         result = self._announce(turn, reply)
         if result.failure is None:
@@ -159,7 +167,7 @@ class TurnExecutor:
         limit_seconds = max(0.0, time_left) if result.has_report_back else None
         results = await asyncio.gather(*(self._call(call, limit_seconds) for call in calls))
         if self._as_json:
-            self.history.say("\n".join(one.text for one in judged))
+            self.say("\n".join(one.text for one in judged))
         else:
             self.history.messages += [*results, *judged]
         return result
@@ -188,8 +196,8 @@ class TurnExecutor:
 
     async def _call(self, call: RequestedCall, limit_seconds: float | None) -> CallResult:
         prepared = self.executor.prepare(call.name, call.arguments)
-        if self.refusal is not None and prepared.fault is None:
-            fault = await self.refusal(call.name, prepared.arguments)
+        if self.parent is not None and prepared.fault is None:
+            fault = await self.parent.refusal(call.name, prepared.arguments)
             prepared = replace(prepared, fault=fault)
         self.emit(_started(call, prepared.timeout_ms))
         begun = time.monotonic()

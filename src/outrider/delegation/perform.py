@@ -35,6 +35,7 @@ from outrider.settings.places import runs_folder
 
 UPDATE_INTERVAL_SECONDS = 0.05
 PROVIDER_IS_BUSY = (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED)
+NO_MESSAGES = "it takes no messages while it works. Stop it, and give it another task."
 log = logging.getLogger("outrider")
 
 T = TypeVar("T")
@@ -167,7 +168,8 @@ async def _supervise(prepared: Prepared, caller: Caller, collector: Collector) -
     runtime = prepared.runtime.create(config, caller.env, masker, one_shot=caller.one_shot)
     brief = brief_for(prepared, collector.run)
     environment = child_environment(prepared, collector.run.id)
-    control = ControlSocket(collector.run.folder, _Answers(supervisor, collector).answer)
+    answers = _Answers(prepared, supervisor, collector)
+    control = ControlSocket(collector.run.folder, answers.answer)
     place = caller.place and caller.place(config.subagents.max_concurrent)
     try:
         return await supervisor.run(runtime, brief, environment, caller.cancelled, place)
@@ -180,6 +182,7 @@ async def _supervise(prepared: Prepared, caller: Caller, collector: Collector) -
 class _Answers:
     """What other processes get to know of a run, and what they can do to it."""
 
+    prepared: Prepared
     supervisor: Supervisor
     collector: Collector
 
@@ -188,6 +191,10 @@ class _Answers:
             case {"stop": True}:
                 self.supervisor.stop()
                 return {}
+            case {"tell": str()} if not self.prepared.runtime.takes_messages:
+                return {"refused": f"{self.prepared.definition.name} runs in pi: {NO_MESSAGES}"}
+            case {"tell": str(text)}:
+                return {"turn": await self.supervisor.tell(text)}
             case _:
                 known = self.collector
                 calls = [one for one in known.display_items if one["type"] == "toolCall"]

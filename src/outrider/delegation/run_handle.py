@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from outrider.delegation.control import ask_run
+from outrider.delegation.request import Request, check_input, invalid
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object, from_json
 from outrider.protocol.errors import ErrorCode
@@ -50,6 +51,17 @@ class RunHandle:
             if is_event(line):
                 with suppress(ValueError):
                     yield event_from_json(line)
+
+    async def tell(self, text: str) -> int | None:
+        """Tell the child something, and return in which turn the model has read it.
+
+        None means that the run ended before. Raises `Refusal` for what can't be told.
+        """
+        check_input(Request("any", text))
+        answer = await ask_run(self.folder, {"tell": text}) or {}
+        if "refused" in answer:
+            raise invalid(str(answer["refused"]))
+        return answer.get("turn")
 
     async def stop(self) -> ToolResult:
         """Stop it, and return its result."""

@@ -11,11 +11,12 @@ from outrider.delegation.collecting import Collector
 from outrider.delegation.deadlines import Deadlines
 from outrider.delegation.event_masking import EventMasker, MaskedEvent
 from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
+from outrider.delegation.telling import Telling
 from outrider.processes.shielding import wait_for_all
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.data import frozen
-from outrider.protocol.events import Event, ParentRequestEvent
+from outrider.protocol.events import Event, ParentRequestEvent, SessionEvent
 from outrider.protocol.outcomes import TimeoutReason
 from outrider.runtimes.runtime import ChildExit, Runtime
 from outrider.settings.keys import Config
@@ -58,6 +59,7 @@ class Supervisor:
         self._changed = changed
         self._on_request = on_request
         self._answers: set[asyncio.Future[None]] = set()
+        self._telling = Telling()
         self._send: Callable[[bytes], None] | None = None
         """Sends to the child, once there is one."""
         timeout_ms, idle_ms = config.subagents.timeout_ms, config.subagents.idle_timeout_ms
@@ -98,6 +100,7 @@ class Supervisor:
             await wait_for_all({child, *self._answers})
             for masked in self._masker.close():
                 self._take(masked)
+            self._telling.close()
         # Masked before anything is cut: half a secret can't be recognised.
         return replace(
             ending,
@@ -113,6 +116,10 @@ class Supervisor:
                 self._deadlines = Deadlines(*self._limits, time.monotonic())
                 self._enforce_deadlines()
                 return await running
+
+    async def tell(self, text: str) -> int | None:
+        """Pass a message on to the child; return in which turn it was read, None for never."""
+        return await self._telling.add(text)
 
     def stop(self) -> None:
         """End the run as one that was cancelled."""
@@ -143,6 +150,10 @@ class Supervisor:
         if self._collector.finish is None:
             self._deadlines.on_event(event, time.monotonic())
         self._collector.take(masked)
+        if isinstance(event, SessionEvent):
+            self._telling.begin(self._send)
+        else:
+            self._telling.on_event(event)
         if isinstance(event, ParentRequestEvent) and self._on_request is not None:
             answer = asyncio.ensure_future(self._answer(event, self._on_request))
             self._answers.add(answer)

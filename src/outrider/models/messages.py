@@ -21,6 +21,7 @@ class UserPrompt:
 
     text: str
     is_ours: bool = False
+    """Whether it is said beside the task: by us, or by a person while the child works."""
 
 
 @frozen

@@ -120,6 +120,16 @@ class ParentRequestEvent:
 
 
 @frozen
+class UserMessageEvent:
+    """A message that the next request carries beside the task; with an `id` it is a person's."""
+
+    type: ClassVar[str] = "user_message"
+    turn: int
+    text: str
+    id: str | None = None
+
+
+@frozen
 class DroppedEvent:
     """The results of these calls were left out of the conversation, to fit the model's window."""
 
@@ -165,6 +175,7 @@ Event = (
     | ToolStartEvent
     | ToolResultEndEvent
     | ParentRequestEvent
+    | UserMessageEvent
     | DroppedEvent
     | TurnEndEvent
     | TaskFinishEvent

@@ -20,6 +20,7 @@ _OWN = {
     "ask": "Ask the main agent one question; it delegates larger jobs.",
     "chat": "Chat with the main agent in this terminal.",
     "watch": "Follow runs as they work, whoever started them.",
+    "tell": "Tell a running child something.",
     "wait": "Wait for runs to end and print their answers.",
     "stop": "Stop runs, whoever started them.",
     "show": "Print a run's output or its transcript.",
@@ -34,7 +35,7 @@ _OWN = {
 _ALL = {**REPORTS, **_OWN}
 _GROUPS = {
     "Delegate": ("run", "ask", "chat"),
-    "Runs that go on": ("watch", "wait", "stop"),
+    "Runs that go on": ("watch", "tell", "wait", "stop"),
     "Look back": ("runs", "show", "logs", "activity"),
     "Look around": ("find", "agents", "models", "lsp", "web"),
 }
