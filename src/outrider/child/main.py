@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,6 +28,7 @@ from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.building import build_model
 from outrider.models.cost import has_price, load_prices_soon
 from outrider.models.failures import ModelUnavailable
+from outrider.models.keeping import restored
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.messages import ChatModel
 from outrider.processes.cell_start import Cells
@@ -132,8 +134,8 @@ async def run_task(
     deadline = start + brief.timeout_ms / 1000
     conversation = Conversation(model, emit, retry, deadline)
     async with tool_executor(brief, parent, cells) as executor:
-        past = brief.main_turn.history if brief.main_turn else ()
-        history = History(brief.system_prompt, brief.task, past, executor.text_of)
+        recall = partial(restored, native=model.has_native)
+        history = History(brief.system_prompt, brief.task, brief.history, executor.text_of, recall)
         turns = TurnExecutor(
             conversation, history, executor, budget, emit, report_back, attempts, deadline, parent
         )

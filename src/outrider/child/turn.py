@@ -20,6 +20,7 @@ from outrider.child.report_back import (
 )
 from outrider.models.endings import StopReason, answer_in
 from outrider.models.failures import Failure
+from outrider.models.keeping import kept_of
 from outrider.models.messages import CallResult, ModelCall, OfferedTool
 from outrider.protocol.budget import Budget
 from outrider.protocol.data import frozen
@@ -150,7 +151,9 @@ class TurnExecutor:
             calls = (RequestedCall(f"json-{turn}", REPORT_BACK, read_arguments(text)),)
         told = tuple(ToolCallData(call.id, call.name, call.arguments.shown) for call in calls)
         model = one_line(answer.model, MAX_MODEL) if isinstance(answer.model, str) else None
-        self.emit(MessageEndEvent(turn, answer.text, told, reply.stop_reason, reply.usage, model))
+        kept = kept_of(answer) if reply.failure is None else None
+        ended = (reply.stop_reason, reply.usage, model, kept)
+        self.emit(MessageEndEvent(turn, answer.text, told, *ended))
         return TurnResult(answer.text, reply.stop_reason, calls, reply.failure)
 
     async def _run_tools(self, result: TurnResult) -> TurnResult:
@@ -190,7 +193,8 @@ class TurnExecutor:
                 self.reports_left -= not report.is_valid
                 envelope = accepted() if report.is_valid else rejected(report, self.reports_left)
             envelope = _completed(envelope, REPORT_BACK, begun)
-            self.emit(ToolResultEndEvent(call.id, call.name, envelope))
+            text = envelope["message"]
+            self.emit(ToolResultEndEvent(call.id, call.name, envelope, text=text))
             parts.append(_returned(call, envelope["message"], envelope))
         return parts, reports
 
@@ -208,7 +212,8 @@ class TurnExecutor:
             words = "Ended: the result was reported, and the run's time is nearly over."
             envelope = build_error_response(ToolCode.TIMEOUT, words)
             outcome = ToolOutcome(_completed(envelope, call.name, begun), words, words)
-        did = (outcome.effects, outcome.summary)
+        seen = outcome.text if outcome.is_cut else None
+        did = (outcome.effects, outcome.summary, seen)
         self.emit(ToolResultEndEvent(call.id, call.name, outcome.envelope, *did))
         return _returned(call, outcome.text, outcome.envelope)
 

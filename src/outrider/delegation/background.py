@@ -32,7 +32,7 @@ from outrider.settings.places import state_home
 
 MAX_LINE_BYTES = 16 << 20
 _NOTHING = dict.fromkeys(camel(one.name) for one in fields(AgentDefinition))
-REQUESTED = ("agent", "task", "output_schema", "model")
+REQUESTED = ("agent", "task", "output_schema", "model", "resume")
 NO_TOOLS = "A background run takes no functions as tools. Name their module in tools.modules."
 
 

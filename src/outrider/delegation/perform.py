@@ -19,10 +19,11 @@ from outrider.delegation.concluding import conclude
 from outrider.delegation.confirmation import Confirm
 from outrider.delegation.control import ControlSocket, Json
 from outrider.delegation.event_masking import EventMasker
-from outrider.delegation.preparation import Prepared, prepare
+from outrider.delegation.preparation import Prepared, prepare, system_prompt
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
+from outrider.masking import Masker
 from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, RetryEvent
@@ -118,6 +119,8 @@ async def perform_recorded(prepared: Prepared, caller: Caller, run: RunRecorder)
     """Return the result of a run whose turn it is, and whose record is open."""
     hide_secrets(prepared)
     run.add_event(_opening(prepared, run))
+    if prepared.main_turn is None:
+        run.add_event(_prompt(prepared))
     activity = ActivityLog(run.folder.parents[1])
     collector = Collector(run, prepared.config.limits.events, activity)
     collector.model = prepared.choice.shown
@@ -150,7 +153,25 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
         "withheld": to_json(prepared.permit.withheld),
         "cwd": prepared.shown_cwd,
         "project": prepared.project.name,
+        **({"resumes": prepared.past.run_id} if prepared.past else {}),
+        **({"masked": True} if prepared.shown_task != prepared.request.task else {}),
         **({"folder": str(prepared.project.folder)} if prepared.main_turn else {}),
+    }
+
+
+def _prompt(prepared: Prepared) -> dict[str, object]:
+    """Return the second line of the transcript: what the run can be resumed with."""
+    prompt, secrets = system_prompt(prepared), prepared.project.masker.secrets
+    kept = Masker(secrets=secrets, only_secrets=True).text(prompt)
+    return {
+        "type": "prompt",
+        "at": 0,
+        # Of pi's there is none: what it says to its model is its own.
+        "systemPrompt": kept if prepared.runtime.takes_messages else None,
+        "model": prepared.choice.model,
+        "folder": str(prepared.project.folder),
+        **({"outputSchema": prepared.schema} if prepared.schema is not None else {}),
+        **({"masked": True} if kept != prompt else {}),
     }
 
 

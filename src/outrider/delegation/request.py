@@ -28,6 +28,8 @@ class Request:
     cwd: str | os.PathLike[str] | None = None
     definition: AgentDefinition | None = None
     """The agent itself, where it isn't one of those that are discovered."""
+    resume: str | None = None
+    """The run to go on with, whose agent, model and folder count where none is given."""
     tools: Sequence[Callable[..., Any]] = ()
     """Functions that the agent gets as tools beside its own."""
 

@@ -17,6 +17,7 @@ from outrider.surfaces.terminal import output
 
 _OWN = {
     "run": "Delegate a task to an agent and print its answer.",
+    "resume": "Go on with a run that has ended.",
     "ask": "Ask the main agent one question; it delegates larger jobs.",
     "chat": "Chat with the main agent in this terminal.",
     "watch": "Follow runs as they work, whoever started them.",
@@ -34,7 +35,7 @@ _OWN = {
 }
 _ALL = {**REPORTS, **_OWN}
 _GROUPS = {
-    "Delegate": ("run", "ask", "chat"),
+    "Delegate": ("run", "resume", "ask", "chat"),
     "Runs that go on": ("watch", "tell", "wait", "stop"),
     "Look back": ("runs", "show", "logs", "activity"),
     "Look around": ("find", "agents", "models", "lsp", "web"),

@@ -73,7 +73,7 @@ class View:
     def show_start(self, prepared: Prepared, run_id: str) -> None:
         """Show what the run has to do without, which model answers, and the run's id."""
         name, main = prepared.definition.name, prepared.main_turn
-        if main is None or not main.history:
+        if main is None or not prepared.history:
             without = () if main else by_reason(prepared.permit.withheld)
             output.warn((*prepared.warnings, *(f"{name} runs without {one}" for one in without)))
             output.say(_opening(prepared, run_id))

@@ -1,0 +1,31 @@
+"""`outrider resume`: a follow-up question to a run that has ended."""
+
+from argparse import Namespace
+
+from outrider.delegation.request import Request
+from outrider.surfaces.cli.run import delegate_to
+from outrider.surfaces.cli.run_options import BACKGROUND, OPTIONS
+from outrider.surfaces.cli.task_input import whole_task
+from outrider.surfaces.parser import argument
+
+EXAMPLES = """\
+examples:
+  outrider resume last "And where is it tested?"
+  outrider resume 1a2b3c4d "Go on" --bg
+
+The agent, its model, its tools, its folder and the whole conversation are those
+of the earlier run. It is a new run, with a budget and deadlines of its own. The
+exit codes are those of 'outrider run'.
+"""
+ARGUMENTS = (
+    argument("run", metavar="RUN", help="a run id, the start of one, or last"),
+    argument("task", metavar="TASK", help="what to ask or do now; - reads it from stdin"),
+    *BACKGROUND,
+    *(option for option in OPTIONS if not {"--model", "--cwd"} & {*option[0]}),
+)
+
+
+def execute(arguments: Namespace) -> int:
+    """Go on with a run, and print the result."""
+    task = whole_task(arguments.task, ())
+    return delegate_to(Request("", task, resume=arguments.run), arguments)
