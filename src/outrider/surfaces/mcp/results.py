@@ -19,6 +19,8 @@ from outrider.surfaces.mcp.offer import READER
 from outrider.surfaces.text import count
 
 MAX_FAULTS = 10
+JOINS = "it goes on: the same call again joins it and starts no other"
+DETACHED = "it goes on by itself, also when this server ends"
 GOES_ON = ("running", "waiting")  # what a run is called that hasn't ended, or not begun
 
 
@@ -75,10 +77,10 @@ def recorded_result(run_id: str, max_bytes: int, offset: int = 0) -> Json:
     return _in_both_forms(_with_page(answer, output, max_bytes, offset))
 
 
-def handle(run_id: str) -> Json:
+def handle(run_id: str, note: str = JOINS) -> Json:
     """Return the answer for a run that goes on; without an id it hasn't begun."""
     running = CallAnswer("running", run_id=run_id, read_on={"runId": run_id})
-    return _in_both_forms(running if run_id else CallAnswer("waiting"))
+    return _in_both_forms(running if run_id else CallAnswer("waiting"), note)
 
 
 def _with_page(answer: CallAnswer, output: str, max_bytes: int, offset: int) -> CallAnswer:
@@ -89,9 +91,9 @@ def _with_page(answer: CallAnswer, output: str, max_bytes: int, offset: int) -> 
     return replace(answer, answer=_quoted(page, answer) if page else None, read_on=more)
 
 
-def _in_both_forms(answer: CallAnswer) -> Json:
+def _in_both_forms(answer: CallAnswer, note: str = "") -> Json:
     return {
-        "content": [{"type": "text", "text": "\n".join(_lines(answer))}],
+        "content": [{"type": "text", "text": "\n".join(_lines(answer, note))}],
         "structuredContent": to_json(answer),
         "isError": answer.outcome not in (Outcome.COMPLETED, *GOES_ON),
     }
@@ -102,7 +104,7 @@ def _quoted(text: str, answer: CallAnswer) -> str:
     return marked("subagent-output", text, **origin)
 
 
-def _lines(answer: CallAnswer) -> Iterator[str]:
+def _lines(answer: CallAnswer, note: str) -> Iterator[str]:
     if answer.answer is not None:
         yield answer.answer
     if answer.has_structured_output:
@@ -112,10 +114,10 @@ def _lines(answer: CallAnswer) -> Iterator[str]:
     yield from (f"warning: {one}" for one in answer.warnings or ())
     if answer.record_problem is not None:
         yield answer.record_problem
-    yield f"[{' · '.join(_facts(answer))}]"
+    yield f"[{' · '.join(_facts(answer, note))}]"
 
 
-def _facts(answer: CallAnswer) -> Iterator[str]:
+def _facts(answer: CallAnswer, note: str) -> Iterator[str]:
     yield answer.outcome
     if answer.run_id is not None:
         yield f"run {answer.run_id}"
@@ -124,7 +126,7 @@ def _facts(answer: CallAnswer) -> Iterator[str]:
         yield count(usage.input + usage.output, "token")
         if usage.cost:
             yield f"${usage.cost:.4f}"
-    if answer.outcome in GOES_ON:
-        yield "it goes on: the same call again joins it and starts no other"
+    if note:
+        yield note
     if answer.read_on is not None:
         yield f"for more: {READER} {jsonl.encode(answer.read_on).decode()}"
