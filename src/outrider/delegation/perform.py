@@ -23,7 +23,6 @@ from outrider.delegation.preparation import Prepared, prepare, system_prompt
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request
 from outrider.delegation.supervision import Ending, OnRequest, Supervisor
-from outrider.masking import Masker
 from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, RetryEvent
@@ -161,8 +160,8 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
 
 def _prompt(prepared: Prepared) -> dict[str, object]:
     """Return the second line of the transcript: what the run can be resumed with."""
-    prompt, secrets = system_prompt(prepared), prepared.project.masker.secrets
-    kept = Masker(secrets=secrets, only_secrets=True).text(prompt)
+    prompt = system_prompt(prepared)
+    kept = prepared.project.without_secrets(prompt)
     return {
         "type": "prompt",
         "at": 0,

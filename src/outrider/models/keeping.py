@@ -10,6 +10,8 @@ from outrider.models.messages import ModelAnswer, ModelCall
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object
 
+MAX_ARGUMENTS = 1 << 20
+
 
 def kept_of(answer: ModelAnswer) -> dict[str, Any] | None:
     """Return what has to be kept of an answer; None where text and calls are all of it."""
@@ -18,6 +20,8 @@ def kept_of(answer: ModelAnswer) -> dict[str, Any] | None:
 
         return {"native": native_to_json(answer.native)}
     raw = {one.id: one.arguments for one in answer.calls if _is_written_otherwise(one)}
+    if sum(map(len, map(str, raw.values()))) > MAX_ARGUMENTS:
+        raw = {}  # an event has them twice otherwise, and its size is limited
     extra = {one.id: one.extra for one in answer.calls if one.extra}
     kept = {"thoughts": answer.thoughts, "arguments": raw, "extra": extra}
     return {name: value for name, value in kept.items() if value} or None
