@@ -17,7 +17,7 @@ _TURNS, _COST = "stop after N model turns", "stop when the cost reaches this man
 _SET = "change a setting for this run; repeatable"
 _COLD = "start cold and leave no warm process behind"
 _ALLOW = "write files and run commands without asking"
-_NOTIFY = "with --bg: run this shell command when the run has ended"
+_NOTIFY = "with --bg: run this command at its end"
 BACKGROUND = (
     flag("--bg", "print the run's id and let the run go on by itself"),
     argument("--notify", metavar="CMD", help=_NOTIFY),
