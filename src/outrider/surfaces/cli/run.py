@@ -27,7 +27,6 @@ from outrider.surfaces.text import clean_line
 EXAMPLES = """\
 examples:
   git diff | outrider run reviewer "Review this diff" --timeout 5m
-
 Exit codes: 0 completed, 1 failed, 2 refused, 124 timed out, 130 cancelled.
 """
 DEFAULT_AGENT = "explorer"
