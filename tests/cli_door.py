@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -176,6 +176,7 @@ class Terminal:
         columns: int,
         stdout: int | None = None,
         term: str = "xterm-256color",
+        program: Sequence[str] = COMMAND,
     ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -186,7 +187,7 @@ class Terminal:
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
+            [*program, *arguments],
             cwd=door.project,
             env={**door.environment(env), "TERM": term},
             stdin=slave,

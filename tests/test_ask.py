@@ -366,7 +366,7 @@ async def test_a_request_of_a_child_without_the_right_is_dropped_and_told(world,
     events = [
         json.loads(line) for line in Path(result.result.session_file).read_text().splitlines()
     ]
-    assert [one["type"] for one in events] == ["run", "fault", "task_finish", "end"]
+    assert [one["type"] for one in events] == ["run", "prompt", "fault", "task_finish", "end"]
 
 
 @pytest.mark.parametrize("command", ["ask", "chat"])
@@ -497,9 +497,7 @@ async def test_a_turn_knows_what_another_process_has_added_before_it(world, monk
 
     monkeypatch.setattr(RunRecorder, "reopen", late)
     use(monkeypatch, Foreign(TaskFinishEvent("", "Done.", outcome=Outcome.COMPLETED)))
-    caller = Caller(
-        os.environ, on_start=lambda prepared, _: seen.append(prepared.main_turn.history)
-    )
+    caller = Caller(os.environ, on_start=lambda prepared, _: seen.append(prepared.history))
     session = MainSession(caller, lambda *_: None, folder=run.folder)
     assert (await session.turn("Second?")).completed
     assert [message["text"] for message in seen[0]] == ["First?", "Of another?"]

@@ -14,6 +14,7 @@ import pytest
 from cli_door import Door, wait_until
 from outrider.surfaces.chat.prompt import MAX_HISTORY_BYTES, MaskedHistory
 from outrider.testing import (
+    ScriptedModel,
     answer,
     drip,
     silence,
@@ -444,3 +445,29 @@ def test_inputs_are_kept_whole_masked_and_not_without_end(tmp_path):
 def test_chat_needs_a_terminal(door):
     ended = door.run("chat")
     assert ended.code == 2 and "use 'outrider ask'" in ended.err
+
+
+def test_any_run_can_be_listed_watched_told_something_and_stopped(door):
+    """Of another process, which here is a background run."""
+    looking = replace(tool_call("ls", {"path": "."}), delay=0.05)
+    with ScriptedModel(lambda _: looking) as server:
+        words = ("run", "explorer", "Look.", "-m", server.model, "--bg", "--max-turns", "10000")
+        run_id = door.run(*words, env=server.environment).out.strip()
+        with chatting(door, server) as screen:
+            screen.enter(f"/tell {run_id} Leave the tests alone")
+            screen.see_now(r"read in turn \d+")
+            screen.see_now(PROMPT)
+            screen.enter(f"/watch {run_id}")
+            screen.see_now(rf"explorer {run_id} · turn \d+")
+            screen.type("", "C-c")
+            screen.see_now(PROMPT)
+            screen.enter("/runs --running")
+            screen.see_now(rf"{run_id} .*ls \.")
+            screen.type("q")
+            screen.see_now(PROMPT)
+            screen.enter(f"/stop {run_id}")
+            screen.see_now(f"run {run_id}: cancelled")
+            leave(screen)
+        said = [one["content"] for one in server.requests[-1].messages if one["role"] == "user"]
+        assert said == ["Look.", "Leave the tests alone"]
+    door.assert_nothing_left()

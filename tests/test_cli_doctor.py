@@ -92,6 +92,19 @@ def test_a_program_that_is_slow_is_not_called_a_failure(door, tmp_path):
     assert status == "warn" and "timed out after 0.1 seconds" in words and str(pi) in words
 
 
+def test_it_is_told_where_background_runs_end_with_the_session(door, tmp_path):
+    program = tmp_path / "bin/loginctl"
+    program.parent.mkdir()
+    for said, status in (("yes", "warn"), ("no", "ok")):
+        program.write_text(f"#!/bin/sh\necho KillUserProcesses={said}\n")
+        program.chmod(0o755)
+        env = {"OUTRIDER_MODEL": "embedded", "PATH": f"{program.parent}:/usr/bin:/bin"}
+        checks = door.run("doctor", "--json", env=env).json["checks"]
+        (found,) = (one for one in checks if one["name"] == "background runs")
+        assert found["status"] == status
+        assert ("systemd-run" in found["message"]) == (said == "yes")
+
+
 def test_report_for_people_begins_every_line_with_the_finding(door):
     door.write_agent("no name")
     ended = door.run("doctor", "--all", env={"OUTRIDER_MODEL": "embedded"})

@@ -46,6 +46,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "summary": CANARY,
     },
     "parent_request": {"id": CANARY, "kind": CANARY, "name": CANARY, "args": {CANARY: CANARY}},
+    "user_message": {"turn": 1, "text": CANARY, "id": CANARY},
+    "unconfined": {"missing": [CANARY]},
     "dropped": {"turn": 1, "ids": [CANARY]},
     "turn_end": {"turn": 1},
     "task_finish": {

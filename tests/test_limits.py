@@ -230,6 +230,7 @@ def test_every_event_survives_the_wire() -> None:
             "effects": {"filesWritten": [{"path": "a", "after": "b"}], "commands": []},
         },
         "parent_request": {"id": "1", "kind": "permit", "name": "bash", "args": {"command": "x"}},
+        "user_message": {"turn": 1, "text": "x", "id": "1"},
         "dropped": {"turn": 1, "ids": ["1"]},
         "turn_end": {"turn": 1, "usage": {"input": 1}},
         "task_finish": {"outcome": "completed", "structuredOutput": None},

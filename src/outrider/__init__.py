@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from outrider.delegation.api import (
         Delegation as Delegation,
         DelegationError as DelegationError,
+        attach as attach,
         delegate as delegate,
+        start as start,
         subagent as subagent,
         subagent_sync as subagent_sync,
     )
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         sub_agent_profile as sub_agent_profile,
     )
     from outrider.delegation.project import Project as Project, open_project as open_project
+    from outrider.delegation.run_handle import RunHandle as RunHandle
     from outrider.protocol.changes import Changes as Changes, LandingConflict as LandingConflict
     from outrider.protocol.errors import (
         SUBAGENT_ERROR_CODES as SUBAGENT_ERROR_CODES,
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
         ToolStartEvent as ToolStartEvent,
         TurnEndEvent as TurnEndEvent,
         TurnStartEvent as TurnStartEvent,
+        UserMessageEvent as UserMessageEvent,
     )
     from outrider.protocol.outcomes import Outcome as Outcome, TimeoutReason as TimeoutReason
     from outrider.protocol.results import (
@@ -74,7 +78,7 @@ _MODULES = {
     "agents.permissions": "Permit",
     "child.report_back": "ReportBackTool",
     "child.turn": "TurnResult",
-    "delegation.api": "Delegation DelegationError delegate subagent subagent_sync",
+    "delegation.api": "Delegation DelegationError attach delegate start subagent subagent_sync",
     "delegation.delegation_policy": "delegation_policy",
     "delegation.perform": "Caller",
     "delegation.profiles": (
@@ -82,12 +86,14 @@ _MODULES = {
         "offered_tools register_sub_agent sub_agent_profile"
     ),
     "delegation.project": "Project open_project",
+    "delegation.run_handle": "RunHandle",
     "protocol.changes": "Changes LandingConflict",
     "protocol.tool_catalogue": "REPORT_BACK",
     "protocol.errors": "SUBAGENT_ERROR_CODES ErrorCode OutriderError",
     "protocol.events": (
         "MessageEndEvent MessageUpdateEvent RetryEvent SessionEvent TaskFinishEvent "
-        "ToolResultEndEvent ToolStartEvent TurnEndEvent TurnStartEvent"
+        "ToolResultEndEvent ToolStartEvent TurnEndEvent TurnStartEvent "
+        "UserMessageEvent"
     ),
     "protocol.outcomes": "Outcome TimeoutReason",
     "protocol.results": "Details ErrorInfo SingleResult Streaming ToolResult WithheldTool",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from outrider.models.keeping import restored
 from outrider.models.messages import (
     CallResult,
     Message,
@@ -30,20 +31,23 @@ class History:
         task: str,
         earlier: Sequence[Earlier] = (),
         text_of: Callable[[Earlier], str] = str,
+        recall: Callable[[str, list[ModelCall], Any], ModelAnswer] = restored,
     ) -> None:
         self.messages: list[Message] = [SystemPrompt(system_prompt)]
         for message in earlier:
             match message["role"]:
                 case "user":
-                    self.messages.append(UserPrompt(message["text"]))
+                    self.messages.append(UserPrompt(message["text"], message.get("aside", False)))
                 case "assistant":
-                    self.messages.append(_answer(message))
+                    self.messages.append(
+                        recall(message["text"], _calls(message), message.get("kept"))
+                    )
                 case _:
                     self.messages += (_result(one, text_of) for one in message["results"])
         self.messages.append(UserPrompt(task))
 
     def say(self, text: str) -> None:
-        """Add a message of ours to the next request."""
+        """Add a message beside the task to the next request."""
         self.messages.append(UserPrompt(text, is_ours=True))
 
     def drop_bulk(self, *, unseen_too: bool) -> tuple[str, ...]:
@@ -69,14 +73,14 @@ class History:
         return max(places, default=0)
 
 
-def _answer(message: Earlier) -> ModelAnswer:
-    calls = [ModelCall(one["id"], one["name"], one.get("args")) for one in message["toolCalls"]]
-    return ModelAnswer(text=message["text"], calls=calls)
+def _calls(message: Earlier) -> list[ModelCall]:
+    return [ModelCall(one["id"], one["name"], one.get("args")) for one in message["toolCalls"]]
 
 
 def _result(one: Earlier, text_of: Callable[[Earlier], str]) -> CallResult:
     text = DROPPED if one.get("dropped") else text_of(one)
-    return CallResult(one["id"], one["name"], text, not is_success(one["envelope"]))
+    envelope = one["envelope"]
+    return CallResult(one["id"], one["name"], text, not is_success(envelope), envelope)
 
 
 def _bulk(message: Message) -> int:

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,11 +30,12 @@ from outrider.masking import Masker, secret_environment_values, without_secrets
 from outrider.models.building import build_model
 from outrider.models.cost import load_prices_soon
 from outrider.models.failures import ModelUnavailable
+from outrider.models.keeping import restored
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.messages import ChatModel
 from outrider.processes.cell_start import Cells
 from outrider.processes.reaping import call_oneself, is_broken, limit_nesting, seal
-from outrider.protocol.brief import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, Brief, Start
+from outrider.protocol.brief import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, Brief, MainTurn, Start
 from outrider.protocol.budget import Budget
 from outrider.protocol.data import from_json, frozen
 from outrider.protocol.events import SessionEvent, TaskFinishEvent
@@ -107,9 +109,7 @@ async def _run_until_stopped(
 async def _do(brief: Brief, emit: Emit, start: float, link: int, around: "Surroundings") -> None:
     budget = Budget(brief.budget)
     try:
-        main, parent = brief.main_turn, None
-        if main and (main.host_tools or main.ask_before):
-            parent = Parent(main, brief.timeout_ms, emit, link)
+        parent = Parent(brief.main_turn or MainTurn(), brief.timeout_ms, emit, link)
         model = build_model(brief.model, brief.agent, brief.wire)
         finish = await run_task(brief, model, emit, budget, start, parent, around)
     except ModelUnavailable as error:
@@ -149,11 +149,10 @@ async def run_task(
     conversation = Conversation(model, emit, retry, deadline)
     around = around or Surroundings()
     async with tool_executor(brief, parent, around.cells) as executor:
-        past = brief.main_turn.history if brief.main_turn else ()
-        history = History(brief.system_prompt, brief.task, past, executor.text_of)
-        refusal = parent.refusal if parent else None
+        recall = partial(restored, native=model.has_native)
+        history = History(brief.system_prompt, brief.task, brief.history, executor.text_of, recall)
         turns = TurnExecutor(
-            conversation, history, executor, budget, emit, report_back, attempts, deadline, refusal
+            conversation, history, executor, budget, emit, report_back, attempts, deadline, parent
         )
         turns.audit = around.audit
         check = None

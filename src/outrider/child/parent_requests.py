@@ -1,11 +1,11 @@
-"""What a main agent has beyond other children: a parent to ask.
+"""The parent of a child at work: what a person tells the child comes from there.
 
-It asks that parent to delegate, and to let it make a call that writes. What a subagent said comes
-back as data with its origin.
+A main agent can also ask it: to delegate, and to let it make a call that writes. What a subagent
+said comes back as data with its origin.
 """
 
 import asyncio
-import os
+import socket
 from typing import Any
 
 from outrider.child.emitter import Emit
@@ -25,18 +25,26 @@ DENIED = (
 
 
 class Parent:
-    """Sends requests as events; the answers come over the link that brought the brief."""
+    """Sends requests as events; answers and messages come over the link that brought the brief."""
 
     def __init__(self, turn: MainTurn, timeout_ms: int, emit: Emit, link: int) -> None:
         self._turn = turn
         self._timeout_ms = timeout_ms
         self._emit = emit
-        self._link = link
+        self._link = socket.socket(fileno=link)
         self._received = b""
+        self._told: list[tuple[str, str]] = []
         self._asked = 0
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(link, self._on_readable)
+        if turn.host_tools or turn.ask_before:  # all others look when they have use for it
+            self._loop.add_reader(link, self._read)
+
+    def told(self) -> list[tuple[str, str]]:
+        """Return what came since the last time of what a person says: ids and texts."""
+        self._read()
+        told, self._told = self._told, []
+        return told
 
     async def ask(self, kind: str, name: str, args: Any) -> Any:
         """Return the parent's answer to one request."""
@@ -66,16 +74,25 @@ class Parent:
         told = Formatter(_quoted, _summary)
         return Tool(*named, run, timeout_ms=limit_ms, writes=False, format=told, keep="ends")
 
-    def _on_readable(self) -> None:
-        data = os.read(self._link, CHUNK_BYTES)
-        if not data:  # the parent has let go, and the guardian ends this process
+    def _read(self) -> None:
+        try:
+            while data := self._link.recv(CHUNK_BYTES, socket.MSG_DONTWAIT):
+                self._received += data
+        except BlockingIOError:
+            pass
+        else:  # the parent has let go, and the guardian ends this process
             self._loop.remove_reader(self._link)
-        *lines, self._received = (self._received + data).split(b"\n")
+        *lines, self._received = self._received.split(b"\n")
         for line in lines:
-            reply = jsonl.decode(line)
-            waiting = self._waiting.pop(reply["id"], None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(reply["answer"])
+            self._take(jsonl.decode(line))
+
+    def _take(self, came: dict[str, Any]) -> None:
+        if "text" in came:
+            self._told.append((came["id"], came["text"]))
+            return
+        waiting = self._waiting.pop(came["id"], None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(came["answer"])
 
 
 def _quoted(data: Any, _arguments: Arguments) -> str:

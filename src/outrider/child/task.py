@@ -47,7 +47,7 @@ class TaskExecutor:
         if await self.check.passes():
             return replace(finish, check=self.check.told)
         if advice := self.check.advice():
-            self.turns.history.say(advice)
+            self.turns.say(advice)
             self._reports, self._reminded = (), False
             return None
         error = f"The check failed with {self.check.last.how}: {self.check.command}"
@@ -58,7 +58,7 @@ class TaskExecutor:
         if over := self.turns.budget.forbids_turn():
             return self._finished(Outcome.OVER_BUDGET, error=over)
         if advice := self.turns.budget.wrap_up():
-            self.turns.history.say(advice)
+            self.turns.say(advice)
         result = await self.turns.run(turn, only_report_back=self._only_report_back)
         self._only_report_back = False
         self._last_text = result.text or self._last_text
@@ -99,7 +99,7 @@ class TaskExecutor:
             error = f"{NO_CALL} {CUT}" if result.stop_reason == StopReason.CUT else NO_CALL
             return self._finished(Outcome.SCHEMA_FAILED, error=error)
         self._reminded = self._only_report_back = True
-        self.turns.history.say(REMINDER)
+        self.turns.say(REMINDER)
         return None
 
     def _reported(self, value: Any) -> TaskFinishEvent:

@@ -4,13 +4,14 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from outrider.child.conversation import Conversation, ModelReply
 from outrider.child.emitter import Emit
 from outrider.child.history import History
+from outrider.child.parent_requests import Parent
 from outrider.child.report_back import (
     AS_JSON,
     ReportBackTool,
@@ -20,6 +21,7 @@ from outrider.child.report_back import (
 )
 from outrider.models.endings import StopReason, answer_in
 from outrider.models.failures import Failure
+from outrider.models.keeping import kept_of
 from outrider.models.messages import CallResult, ModelCall, OfferedTool
 from outrider.processes.threads import in_thread
 from outrider.protocol.budget import Budget
@@ -27,7 +29,6 @@ from outrider.protocol.data import frozen
 from outrider.protocol.envelope import (
     Envelope,
     ToolCode,
-    ToolFault,
     build_error_response,
     build_meta,
     is_success,
@@ -39,6 +40,7 @@ from outrider.protocol.events import (
     ToolStartEvent,
     TurnEndEvent,
     TurnStartEvent,
+    UserMessageEvent,
 )
 from outrider.protocol.text import one_line
 from outrider.protocol.tool_catalogue import REPORT_BACK
@@ -50,8 +52,6 @@ from outrider.workspaces.layers.audit import LayerAudit
 REPORT_TIMEOUT_MS = 30_000
 MAX_MODEL = 200
 CUT_CALL = Fault("$", "the call was cut at the model's token limit, before its arguments")
-Refusal = Callable[[str, Any], Awaitable[ToolFault | None]]
-"""Asks whether a call may be made."""
 TOLD_AFTER, ENDED_AFTER = 3, 6
 """How many turns in a row may make the same calls and get the same results."""
 REPEATING = (
@@ -106,7 +106,7 @@ class TurnExecutor:
     report_back: type[ReportBackTool] | None = None
     reports_left: int = 0
     deadline: float = math.inf
-    refusal: Refusal | None = None
+    parent: Parent | None = None
     audit: LayerAudit | None = None
     """Records what each call changes in the layer, where the child has one."""
     layer_bytes: int = 0
@@ -116,6 +116,8 @@ class TurnExecutor:
     _as_json: bool = False
     _last_turn: Any = None
     _same_turns: int = 0
+    _turn: int = 1
+    """The turn of the next request."""
 
     def __post_init__(self) -> None:
         self._tools = list(self.executor.tools)
@@ -128,15 +130,23 @@ class TurnExecutor:
         self._as_json = self.conversation.can_answer_as_json(failure)
         if self._as_json:
             schema = json.dumps(self._report_tool[0].parameters)
-            self.history.say(f"{AS_JSON}\n{schema}")
+            self.say(f"{AS_JSON}\n{schema}")
         return self._as_json
+
+    def say(self, text: str, name: str | None = None) -> None:
+        """Add a message to the next request; `name` is the id of one that a person told us."""
+        self.emit(UserMessageEvent(self._turn, text, name))
+        self.history.say(text)
 
     async def run(self, turn: int, *, only_report_back: bool = False) -> TurnResult:
         """Return how the turn ended; `only_report_back` offers the model that tool alone."""
         self.emit(TurnStartEvent(turn))
+        for name, text in self.parent.told() if self.parent else ():
+            self.say(text, name)
         tools = self._report_tool if only_report_back else self._tools + self._report_tool
         schema = self._report_tool[0].parameters if self._as_json else None
         reply = await self.conversation.request(turn, self.history, tools, schema)
+        self._turn = turn + 1
         self.budget.usage += reply.usage
         result = self._announce(turn, reply)
         if result.failure is None:
@@ -156,7 +166,9 @@ class TurnExecutor:
             calls = (RequestedCall(f"json-{turn}", REPORT_BACK, read_arguments(text)),)
         told = tuple(ToolCallData(call.id, call.name, call.arguments.shown) for call in calls)
         model = one_line(answer.model, MAX_MODEL) if isinstance(answer.model, str) else None
-        self.emit(MessageEndEvent(turn, answer.text, told, reply.stop_reason, reply.usage, model))
+        kept = kept_of(answer) if reply.failure is None else None
+        ended = (reply.stop_reason, reply.usage, model, kept)
+        self.emit(MessageEndEvent(turn, answer.text, told, *ended))
         return TurnResult(answer.text, reply.stop_reason, calls, reply.failure)
 
     async def _run_tools(self, result: TurnResult) -> TurnResult:
@@ -174,11 +186,11 @@ class TurnExecutor:
         results = await asyncio.gather(*(self._call(call, limit_seconds) for call in calls))
         result = replace(result, over_budget=self._repeats(calls, results))
         if self._as_json:
-            self.history.say("\n".join(one.text for one in judged))
+            self.say("\n".join(one.text for one in judged))
         else:
             self.history.messages += [*results, *judged]
         if self._same_turns == TOLD_AFTER:
-            self.history.say(REPEATING.format(times=TOLD_AFTER))
+            self.say(REPEATING.format(times=TOLD_AFTER))
         return result
 
     def _repeats(self, calls: Sequence[RequestedCall], results: list[CallResult]) -> str | None:
@@ -212,14 +224,15 @@ class TurnExecutor:
                 self.reports_left -= not report.is_valid
                 envelope = accepted() if report.is_valid else rejected(report, self.reports_left)
             envelope = _completed(envelope, REPORT_BACK, begun)
-            self.emit(ToolResultEndEvent(call.id, call.name, envelope))
+            text = envelope["message"]
+            self.emit(ToolResultEndEvent(call.id, call.name, envelope, text=text))
             parts.append(_returned(call, envelope["message"], envelope))
         return parts, reports
 
     async def _call(self, call: RequestedCall, limit_seconds: float | None) -> CallResult:
         prepared = self.executor.prepare(call.name, call.arguments)
-        if self.refusal is not None and prepared.fault is None:
-            fault = await self.refusal(call.name, prepared.arguments)
+        if self.parent is not None and prepared.fault is None:
+            fault = await self.parent.refusal(call.name, prepared.arguments)
             prepared = replace(prepared, fault=fault)
         self.emit(_started(call, prepared.timeout_ms))
         begun = time.monotonic()
@@ -232,7 +245,8 @@ class TurnExecutor:
             outcome = ToolOutcome(_completed(envelope, call.name, begun), words, words)
         if self.audit is not None:
             self.layer_bytes = await in_thread(self.audit.after_call)(call.id)
-        did = (outcome.effects, outcome.summary)
+        seen = outcome.text if outcome.is_cut else None
+        did = (outcome.effects, outcome.summary, seen)
         self.emit(ToolResultEndEvent(call.id, call.name, outcome.envelope, *did))
         return _returned(call, outcome.text, outcome.envelope)
 

@@ -1,19 +1,27 @@
-"""Delegation in Python: `subagent` returns every ending, `delegate` raises for a bad one."""
+"""Delegation in Python: `subagent` returns every ending, `delegate` raises for a bad one.
+
+`start` and `attach` return a handle on a run that goes on.
+"""
 
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from outrider.delegation.perform import Caller, OnUpdate, perform
+from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import Request, invalid
+from outrider.delegation.run_handle import RunHandle
 from outrider.processes.shielding import finish
 from outrider.protocol import jsonl
 from outrider.protocol.changes import Changes
 from outrider.protocol.data import frozen
-from outrider.protocol.errors import ErrorCode, OutriderError
+from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.protocol.results import ToolResult, refused
 from outrider.protocol.usage import Usage
+from outrider.records.runs import find_run
+from outrider.settings.places import runs_folder
 
 if TYPE_CHECKING:
     from outrider.workspaces.layers.landing import WriterRun
@@ -36,6 +44,8 @@ class Options(TypedDict, total=False):
     """A command that has to pass before the task is done."""
     tools: Sequence[Callable[..., Any]]
     """Functions that the agent gets as tools beside its own, made with `@tool`."""
+    resume: str | None
+    """The run to go on with, however it ended; its model and its folder count."""
 
 
 async def subagent(
@@ -49,9 +59,12 @@ async def subagent(
     config: Mapping[str, object] | None = None,
     check: str | None = None,
     tools: Sequence[Callable[..., Any]] = (),
+    resume: str | None = None,
 ) -> ToolResult:
     """Return the result of delegating `task` to `agent`, however it ended."""
-    request = Request(agent, task, output_schema, model, cwd, check=check, tools=tools)
+    request = Request(
+        agent, task, output_schema, model, cwd, check=check, resume=resume, tools=tools
+    )
     return await perform(request, Caller(os.environ, flags=config, on_update=on_update))
 
 
@@ -67,6 +80,74 @@ def subagent_sync(
     except RuntimeError:
         return asyncio.run(subagent(agent, task, output_schema, **options))
     raise RuntimeError("An event loop is already running: use `await subagent(…)` instead.")
+
+
+async def start(
+    agent: str,
+    task: str,
+    output_schema: Mapping[str, Any] | bool | None = None,
+    *,
+    background: bool = False,
+    **options: Unpack[Options],
+) -> RunHandle:
+    """Return a handle on a run that has begun; raises `DelegationError` where none could.
+
+    It ends with this process. With `background` a process of its own supervises it, and it goes
+    on.
+    """
+    request = Request(
+        agent,
+        task,
+        output_schema,
+        options.get("model"),
+        options.get("cwd"),
+        check=options.get("check"),
+        resume=options.get("resume"),
+        tools=options.get("tools", ()),
+    )
+    caller = Caller(os.environ, options.get("config"), on_update=options.get("on_update"))
+    if not background:
+        return await _begun(request, caller)
+    from outrider.delegation.background import start_background
+
+    try:
+        return RunHandle(runs_folder(os.environ) / await start_background(request, caller))
+    except Refusal as refusal:
+        raise _raised(refused(refusal)) from None
+
+
+async def _begun(request: Request, caller: Caller) -> RunHandle:
+    """Return a handle on a run of this process, as soon as it has an id."""
+    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def on_start(_prepared: Prepared, run_id: str) -> None:
+        started.set_result(run_id)
+
+    caller = replace(caller, on_start=on_start)
+    task = asyncio.create_task(perform(request, caller))
+    try:
+        await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not started.done():
+        raise _raised(task.result())
+    return RunHandle(runs_folder(caller.env) / started.result(), task)
+
+
+def attach(run_id: str) -> RunHandle:
+    """Return a handle on any run of this user; raises `DelegationError` where there is none."""
+    try:
+        return RunHandle(find_run(runs_folder(os.environ), run_id).folder)
+    except Refusal as refusal:
+        raise _raised(refused(refusal)) from None
+
+
+def _raised(result: ToolResult) -> "DelegationError":
+    """Return the error for a result that is no success."""
+    error = result.details.error
+    code = error.code if error else ErrorCode.SUBAGENT_FAILED
+    return DelegationError(code, error.message if error else result.text, result)
 
 
 class DelegationError(OutriderError):
@@ -168,9 +249,7 @@ async def delegate(
     result = await subagent(agent, task, schema, **options)
     single = result.result
     if single is None or not result.completed:
-        error = result.details.error
-        code = error.code if error else ErrorCode.SUBAGENT_FAILED
-        raise DelegationError(code, error.message if error else result.text, result)
+        raise _raised(result)
     if output_type is None:
         return Delegation(single.output, result, options.get("config"))
     from pydantic import TypeAdapter
@@ -193,4 +272,4 @@ def _schema_of(output_type: Any) -> Any:
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         reason = error.message.split("\n", 1)[0]
         refusal = invalid(f"output_type {output_type!r} has no JSON Schema: {reason}")
-        raise DelegationError(refusal.code, refusal.message, refused(refusal)) from error
+        raise _raised(refused(refusal)) from error

@@ -173,7 +173,7 @@ class Collector:
                     self._add_activity(call, event.envelope)
                 if event.name != REPORT_BACK:  # handing over the result is not work done
                     self.receipt.add(event.name, event.effects, event.envelope)
-            case events.ParentRequestEvent() | events.DroppedEvent():
+            case events.ParentRequestEvent() | events.UserMessageEvent() | events.DroppedEvent():
                 pass
             case events.TurnEndEvent():
                 self.usage = event.usage

@@ -112,6 +112,7 @@ def conclude(
         model=answered[-1],
         asked_model=prepared.choice.dropped or (asked if others else None),
         duration_ms=duration_ms,
+        resumes=prepared.past.run_id if prepared.past else None,
         session_file=run.session_file,
         output_file=run.output_file if run.has_output else None,
         withheld=prepared.permit.withheld,

@@ -17,6 +17,7 @@ from outrider.protocol.events import (
     is_event,
 )
 
+KEPT = "$.kept"
 STRUCTURED_OUTPUT = "$.structuredOutput"
 
 
@@ -84,6 +85,10 @@ class EventMasker:
         if repeats:
             masked["taskResult"] = self._last_masked
         event = event_from_json(masked)
+        if paths:
+            masked["masked"] = True
+            if any(path.startswith(KEPT) for path in paths):
+                masked["kept"] = None  # its provider would refuse what isn't what it said
         if isinstance(event, MessageEndEvent):
             self._last_text, self._last_masked = data["text"], event.text
         below = [path.partition(STRUCTURED_OUTPUT) for path in paths]

@@ -42,7 +42,7 @@ def land_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolRes
     command, one = prepared.config.subagents.land_check, result.details.results[0]
     changes = one.changes or Changes()
     try:
-        writer = WriterRun(run, prepared.project.env)
+        writer = WriterRun(run, prepared.project.env, is_held=True)
         writer.land(check=check_of(command, prepared.project.plain_env))
         changes = review(writer)[0]
     except LandingConflict as conflict:  # the user was faster

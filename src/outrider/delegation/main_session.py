@@ -97,7 +97,9 @@ class MainSession:
         try:
             prepared = self._prepared(text)
             with recording(prepared, caller.env, self._open_record) as run:
-                return await perform_recorded(_with_history(prepared, run), caller, run)
+                # Whole, as long as this process has the run.
+                prepared = replace(prepared, history=history_of(Path(run.session_file)))
+                return await perform_recorded(prepared, caller, run)
         except Refusal as refusal:
             return refused(refusal)
 
@@ -244,10 +246,3 @@ class MainSession:
             return await child
         finally:
             self._queued.discard(child)
-
-
-def _with_history(prepared: Prepared, run: RunRecorder) -> Prepared:
-    """Return the turn with what was said before, which is whole while this process has `run`."""
-    assert prepared.main_turn is not None
-    turn = replace(prepared.main_turn, history=history_of(Path(run.session_file)))
-    return replace(prepared, main_turn=turn)

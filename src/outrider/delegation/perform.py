@@ -6,7 +6,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,8 +17,9 @@ from outrider.delegation.child_environment import child_environment, hide_secret
 from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
 from outrider.delegation.confirmation import Confirm
+from outrider.delegation.control import ControlSocket, Json
 from outrider.delegation.event_masking import EventMasker
-from outrider.delegation.preparation import Prepared, prepare
+from outrider.delegation.preparation import Prepared, prepare, system_prompt
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request
 from outrider.delegation.result_text import with_changes
@@ -27,7 +29,7 @@ from outrider.protocol.data import frozen, to_json
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, RetryEvent
 from outrider.protocol.outcomes import FailureKind
-from outrider.protocol.results import Details, ToolResult, refused, text_result
+from outrider.protocol.results import Details, Streaming, ToolResult, refused, text_result
 from outrider.records.activity import ActivityLog, of_run
 from outrider.records.pruning import prune, pruning_is_due
 from outrider.records.runs import RunRecorder
@@ -35,6 +37,7 @@ from outrider.settings.places import runs_folder
 
 UPDATE_INTERVAL_SECONDS = 0.05
 PROVIDER_IS_BUSY = (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED)
+NO_MESSAGES = "it takes no messages while it works. Stop it, and give it another task."
 log = logging.getLogger("outrider")
 
 T = TypeVar("T")
@@ -55,6 +58,8 @@ class Caller:
     on_request: OnRequest | None = None
     """Answers the requests of a main agent; no other agent may make any."""
     cancelled: asyncio.Event | None = None
+    place: Callable[[int], AbstractAsyncContextManager[None]] | None = None
+    """What a child waits for when its run is recorded already: one of so many places."""
     one_shot: bool = False
     """A command that ends with its result, and shares the user's fork server with the next."""
 
@@ -86,13 +91,16 @@ async def perform_prepared(prepared: Prepared, caller: Caller) -> ToolResult:
         async with process_admission().enter(most, prepared.provider):
             with recording(prepared, caller.env) as run:
                 result = await perform_recorded(prepared, caller, run)
+                # While the record is held: whoever waits for the run's end sees what has landed.
+                return await _landed(prepared, run.folder, result)
     except Refusal as refusal:
         return refused(refusal)
-    return await _landed(prepared, run.folder, result) if prepared.is_layered else result
 
 
 async def _landed(prepared: Prepared, run: Path, result: ToolResult) -> ToolResult:
-    """Return the result of a writer, landed where the user wants no review."""
+    """Return a result, that of a writer landed where the user wants no review."""
+    if not prepared.is_layered:
+        return result
     from outrider.delegation.landing import land_by_itself, lands_by_itself
 
     if lands_by_itself(prepared, result):
@@ -125,6 +133,8 @@ async def perform_recorded(prepared: Prepared, caller: Caller, run: RunRecorder)
     """Return the result of a run whose turn it is, and whose record is open."""
     hide_secrets(prepared)
     run.add_event(_opening(prepared, run))
+    if prepared.main_turn is None:
+        run.add_event(_prompt(prepared))
     activity = ActivityLog(run.folder.parents[1])
     collector = Collector(run, prepared.config.limits.events, activity)
     collector.model = prepared.choice.shown
@@ -157,7 +167,25 @@ def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
         "withheld": to_json(prepared.permit.withheld),
         "cwd": prepared.shown_cwd,
         "project": prepared.project.name,
+        **({"resumes": prepared.past.run_id} if prepared.past else {}),
+        **({"masked": True} if prepared.shown_task != prepared.request.task else {}),
         **({"folder": str(prepared.project.folder)} if prepared.main_turn else {}),
+    }
+
+
+def _prompt(prepared: Prepared) -> dict[str, object]:
+    """Return the second line of the transcript: what the run can be resumed with."""
+    prompt = system_prompt(prepared)
+    kept = prepared.project.without_secrets(prompt)
+    return {
+        "type": "prompt",
+        "at": 0,
+        # Of pi's there is none: what it says to its model is its own.
+        "systemPrompt": kept if prepared.runtime.takes_messages else None,
+        "model": prepared.choice.model,
+        "folder": str(prepared.project.folder),
+        **({"outputSchema": prepared.schema} if prepared.schema is not None else {}),
+        **({"masked": True} if kept != prompt else {}),
     }
 
 
@@ -175,10 +203,37 @@ async def _supervise(prepared: Prepared, caller: Caller, collector: Collector) -
     runtime = prepared.runtime.create(config, caller.env, masker, one_shot=caller.one_shot)
     brief = brief_for(prepared, collector.run)
     environment = child_environment(prepared, collector.run.id)
+    answers = _Answers(prepared, supervisor, collector)
+    control = ControlSocket(collector.run.folder, answers.answer)
+    place = caller.place and caller.place(config.subagents.max_concurrent)
     try:
-        return await supervisor.run(runtime, brief, environment, caller.cancelled)
+        return await supervisor.run(runtime, brief, environment, caller.cancelled, place)
     finally:
         updates.close()
+        await control.close()
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What other processes get to know of a run, and what they can do to it."""
+
+    prepared: Prepared
+    supervisor: Supervisor
+    collector: Collector
+
+    async def answer(self, question: Json) -> Json:
+        match question:
+            case {"stop": True}:
+                self.supervisor.stop()
+                return {}
+            case {"tell": str()} if not self.prepared.runtime.takes_messages:
+                return {"refused": f"{self.prepared.definition.name} runs in pi: {NO_MESSAGES}"}
+            case {"tell": str(text)}:
+                return {"turn": await self.supervisor.tell(text)}
+            case _:
+                known = self.collector
+                calls = [one for one in known.display_items if one["type"] == "toolCall"]
+                return to_json(Streaming((*calls[-1:],), known.usage, known.turn_count))
 
 
 class _Updates:

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ SETTLED_SECONDS = 2.0
 """How old a change must be: within a clock tick, another one would leave the same time stamp."""
 
 
+@lru_cache(maxsize=8)
+def _without_secrets(secrets: tuple[str, ...], text: str) -> str:
+    return Masker(secrets=secrets, only_secrets=True).text(text)
+
+
 @frozen
 class Project:
     """A folder with its settings and agents, for one environment."""
@@ -59,6 +65,10 @@ class Project:
     def config(self) -> Config:
         """The effective settings."""
         return self.settings.config
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text with its secrets masked, and paths as they are."""
+        return _without_secrets(self.masker.secrets, text)
 
     def with_modules(self, modules: Iterable[str]) -> "Project":
         """Return the same with more modules of the user's tools."""

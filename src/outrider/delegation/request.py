@@ -31,6 +31,8 @@ class Request:
     """The agent itself, where it isn't one of those that are discovered."""
     check: str | None = None
     """A command that has to pass before the task is done."""
+    resume: str | None = None
+    """The run to go on with, whose agent, model and folder count where none is given."""
     tools: Sequence[Callable[..., Any]] = ()
     """Functions that the agent gets as tools beside its own."""
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -10,11 +11,12 @@ from outrider.delegation.collecting import Collector
 from outrider.delegation.deadlines import Deadlines
 from outrider.delegation.event_masking import EventMasker, MaskedEvent
 from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
+from outrider.delegation.telling import Telling
 from outrider.processes.shielding import wait_for_all
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.data import frozen
-from outrider.protocol.events import Event, ParentRequestEvent
+from outrider.protocol.events import Event, ParentRequestEvent, SessionEvent
 from outrider.protocol.outcomes import TimeoutReason
 from outrider.runtimes.runtime import ChildExit, Runtime
 from outrider.settings.keys import Config
@@ -57,10 +59,12 @@ class Supervisor:
         self._changed = changed
         self._on_request = on_request
         self._answers: set[asyncio.Future[None]] = set()
+        self._telling = Telling()
         self._send: Callable[[bytes], None] | None = None
         """Sends to the child, once there is one."""
         timeout_ms, idle_ms = config.subagents.timeout_ms, config.subagents.idle_timeout_ms
-        self._deadlines = Deadlines(timeout_ms / 1000, idle_ms / 1000, time.monotonic())
+        self._limits = timeout_ms / 1000, idle_ms / 1000
+        self._deadlines = Deadlines(*self._limits, time.monotonic())
         self._lines = LineReader(max_bytes=limits.stdout_bytes, max_line=limits.event_bytes)
         self._errors = ErrorText(limits.stderr_bytes)
         self._loop = asyncio.get_running_loop()
@@ -73,14 +77,20 @@ class Supervisor:
         brief: Brief,
         environment: Mapping[str, str],
         cancelled: asyncio.Event | None,
+        place: AbstractAsyncContextManager[None] | None = None,
     ) -> Ending:
-        """Return why the run is over, once the child and everything it started are gone."""
-        child = asyncio.ensure_future(runtime.run(brief, environment, self))
+        """Return why the run is over, once the child and everything it started are gone.
+
+        `place` is what the child waits for; until it has that, no deadline comes closer.
+        """
+        running = runtime.run(brief, environment, self)
+        child = asyncio.ensure_future(running if place is None else self._in(place, running))
         child.add_done_callback(self._on_exit)
         waiting = cancelled and asyncio.ensure_future(cancelled.wait())
         if waiting is not None:
             waiting.add_done_callback(self._on_cancel)
-        self._enforce_deadlines()
+        if place is None:
+            self._enforce_deadlines()
         try:
             ending = await self._ended
         finally:
@@ -90,12 +100,30 @@ class Supervisor:
             await wait_for_all({child, *self._answers})
             for masked in self._masker.close():
                 self._take(masked)
+            self._telling.close()
         # Masked before anything is cut: half a secret can't be recognised.
         return replace(
             ending,
             detail=self._masker.text(ending.detail),
             errors=self._masker.text(self._errors.text),
         )
+
+    async def _in(
+        self, place: AbstractAsyncContextManager[None], running: Coroutine[Any, Any, ChildExit]
+    ) -> ChildExit:
+        with closing(running):  # where it is never begun
+            async with place:
+                self._deadlines = Deadlines(*self._limits, time.monotonic())
+                self._enforce_deadlines()
+                return await running
+
+    async def tell(self, text: str) -> int | None:
+        """Pass a message on to the child; return in which turn it was read, None for never."""
+        return await self._telling.add(text)
+
+    def stop(self) -> None:
+        """End the run as one that was cancelled."""
+        self._end(Ending("cancelled"))
 
     def on_events(self, data: bytes) -> None:
         """Take in bytes of events."""
@@ -122,6 +150,10 @@ class Supervisor:
         if self._collector.finish is None:
             self._deadlines.on_event(event, time.monotonic())
         self._collector.take(masked)
+        if isinstance(event, SessionEvent):
+            self._telling.begin(self._send)
+        else:
+            self._telling.on_event(event)
         if isinstance(event, ParentRequestEvent) and self._on_request is not None:
             answer = asyncio.ensure_future(self._answer(event, self._on_request))
             self._answers.add(answer)

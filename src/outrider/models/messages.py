@@ -21,6 +21,7 @@ class UserPrompt:
 
     text: str
     is_ours: bool = False
+    """Whether it is said beside the task: by us, or by a person while the child works."""
 
 
 @frozen
@@ -94,6 +95,8 @@ class ChatModel(Protocol):
     def base_url(self) -> str | None: ...
     @property
     def takes_schema(self) -> bool: ...
+    @property
+    def has_native(self) -> bool: ...
 
     def stream(
         self,

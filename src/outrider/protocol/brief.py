@@ -11,6 +11,8 @@ CHILD_VARIABLE = "OUTRIDER_SUBAGENT_CHILD"
 DEPTH_VARIABLE = "OUTRIDER_SUBAGENT_DEPTH"
 CHILD_VARIABLES = (RUN_VARIABLE, CHILD_VARIABLE, DEPTH_VARIABLE)
 """What tells a child what it is; none of them is a setting."""
+NOTIFY_VARIABLES = ("OUTRIDER_RUN_ID", "OUTRIDER_RUN_OUTCOME")
+"""What the command gets that is started when a background run has ended."""
 MAX_DEPTH_VARIABLE = "OUTRIDER_SUBAGENTS__MAX_DEPTH"
 """The setting that a child gets from its caller, as all below it has the same limit."""
 
@@ -36,13 +38,11 @@ class HostTool:
 
 @frozen
 class MainTurn:
-    """What a turn of a main agent has, and no delegated task: a past, and a parent to ask."""
+    """What a turn of a main agent has, and no delegated task: a parent to ask."""
 
     host_tools: tuple[HostTool, ...] = ()
     ask_before: tuple[str, ...] = ()
     """The tools, or single actions as `tool action`, whose calls the parent has to allow."""
-    history: tuple[Any, ...] = ()
-    """What was said in earlier turns of the session: `user`, `assistant` and `tools` messages."""
 
 
 @frozen
@@ -95,6 +95,8 @@ class Brief:
     """Whether the user trusts the repository, so that what lies in it may be run."""
     state_folder: str | None = None
     """Where caches and activity are kept."""
+    history: tuple[Any, ...] = ()
+    """What was said before the task: `user`, `assistant` and `tools` messages."""
     main_turn: MainTurn | None = None
     """None for everyone who is delegated to."""
 

@@ -71,6 +71,8 @@ class MessageEndEvent:
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
     """What the provider calls the model that answered."""
+    kept: dict[str, Any] | None = None
+    """What only the provider understands, and gets back if the run is resumed."""
 
 
 @frozen
@@ -106,6 +108,8 @@ class ToolResultEndEvent:
     envelope: Any
     effects: Effects = field(default_factory=Effects)
     summary: str = ""
+    text: str | None = None
+    """What the model saw, where that isn't all of the envelope."""
 
 
 @frozen
@@ -117,6 +121,16 @@ class ParentRequestEvent:
     kind: str
     name: str
     args: Any = None
+
+
+@frozen
+class UserMessageEvent:
+    """A message that the next request carries beside the task; with an `id` it is a person's."""
+
+    type: ClassVar[str] = "user_message"
+    turn: int
+    text: str
+    id: str | None = None
 
 
 @frozen
@@ -167,6 +181,7 @@ Event = (
     | ToolStartEvent
     | ToolResultEndEvent
     | ParentRequestEvent
+    | UserMessageEvent
     | DroppedEvent
     | TurnEndEvent
     | TaskFinishEvent

@@ -66,6 +66,8 @@ class SingleResult:
     asked_model: str | None = None
     """The one that was asked for, where another one answered."""
     duration_ms: int = 0
+    resumes: str | None = None
+    """The run that this one goes on with."""
     session_file: str | None = None
     output_file: str | None = None
     record_problem: str | None = None

@@ -291,6 +291,13 @@ def _room(path: str) -> int:
     return 0
 
 
+def is_running(folder: Path) -> bool:
+    """Whether a run is running, as the kernel says: its supervisor holds a lock."""
+    with suppress(OSError), open(folder / SESSION, "rb") as session:
+        return not _lock(session, fcntl.LOCK_SH)
+    return False
+
+
 def delete_run(folder: Path) -> bool:
     """Delete the record of a run; return whether it is gone. One that is running stays."""
     if "operation" in landing_of(folder):  # it is needed to take that back

@@ -28,6 +28,8 @@ class RuntimeKind:
 
     has_report_back = True
     """Whether its children have the tool; otherwise the schema is put into words."""
+    takes_messages = True
+    """Whether its children can be told something while they work, and be resumed."""
     warnings: tuple[str, ...] = ()
     """What every caller should know of it."""
 
@@ -57,7 +59,7 @@ class RuntimeKind:
 class PiKind(RuntimeKind):
     """The real pi: with its own tools, its own models, and no `report_back`."""
 
-    has_report_back = False
+    has_report_back = takes_messages = False
     warnings = (
         "the agent runs in pi, which reads files itself, so secrets in them reach its model; the "
         "receipt is what pi reports, without hashes",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from outrider.protocol.brief import CHILD_VARIABLES
+from outrider.protocol.brief import CHILD_VARIABLES, NOTIFY_VARIABLES
 from outrider.protocol.data import camel
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.settings import places
@@ -23,7 +23,7 @@ from outrider.settings.layers import (
 )
 
 MAX_BYTES = 1 << 20
-NOT_SETTINGS = ("OUTRIDER_HOME", *CHILD_VARIABLES)
+NOT_SETTINGS = ("OUTRIDER_HOME", *CHILD_VARIABLES, *NOTIFY_VARIABLES)
 
 
 def load_settings(

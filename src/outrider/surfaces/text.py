@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
+from outrider.protocol.data import as_object
 from outrider.protocol.results import WithheldTool
 from outrider.protocol.text import is_visible, one_line
 
@@ -15,6 +16,9 @@ from outrider.protocol.text import is_visible, one_line
 _UNCOMMON = re.compile(r"[^\w\t\n -~]|[\u115f\u1160\u3164\uffa0]")
 _SHAPING, _SHAPED = "\u200c\u200d\ufe0e\ufe0f", ("Lo", "Mn", "So", "Sk", "Sm", "Cn")
 _SIGNS = "\u2139\u203c\u2049\u3030\u303d"  # emoji that are neither symbols nor ASCII
+# The argument that says most about a call, in this order; without one, all are shown.
+_MAIN_ARGUMENTS = ("pattern", "about", "command", "agent", "query", "url", "path")
+_MAX_ARGUMENTS = 500
 _PICTURES = {**{chr(code): chr(0x2400 + code) for code in range(0x20)}, "\x7f": "\u2421"}
 
 
@@ -62,6 +66,13 @@ def quoted(text: str, most: int) -> str:
 def as_text(value: object) -> str:
     """Return a text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def call_line(name: str, args: object) -> str:
+    """Return a tool call as one line: `grep idleTimeout`."""
+    values = as_object(args)
+    shown = next((values[key] for key in _MAIN_ARGUMENTS if key in values), values or "")
+    return clean_line(f"{name} {as_text(shown)[:_MAX_ARGUMENTS]}")
 
 
 def width(text: str) -> int:

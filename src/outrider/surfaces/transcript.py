@@ -18,6 +18,7 @@ WORDS = {
     "turn_start": "turn {turn}",
     "turn_end": "turn {turn}",
     "message_end": "{text} {calls}",
+    "user_message": "{text}",
     "tool_start": "{name} {args}",
     "tool_result_end": "{name}: {code} {message}",
     "retry": "{message} (retrying in {delayMs} ms)",

@@ -39,6 +39,8 @@ class ToolOutcome:
     summary: str
     """One line for people who watch."""
     effects: Effects = field(default_factory=Effects)
+    is_cut: bool = False
+    """Whether the envelope doesn't tell what the model sees, as one of them is shortened."""
 
 
 @dataclass(slots=True)
@@ -135,6 +137,8 @@ class ToolExecutor:
 
     def text_of(self, earlier: Mapping[str, Any]) -> str:
         """Return what the model sees of a call that was made before, by its record."""
+        if earlier.get("text") is not None:
+            return earlier["text"]
         name, args = earlier["name"], earlier.get("args")
         tool = self._by_name.get(name)
         whole = self._formatter.long(name, args if is_object(args) else {}, earlier["envelope"])
@@ -224,7 +228,9 @@ class ToolExecutor:
         summary = self._formatter.short(name, arguments, envelope)
         data = shrink(envelope["data"], self._result_bytes * DATA_FACTOR, keep)
         sent: Envelope = {**envelope, "data": data, "meta": call.meta()}
-        return ToolOutcome(sent, self._cut(whole, keep), summary, effects)
+        text = self._cut(whole, keep)
+        is_cut = text is not whole or data is not envelope["data"]
+        return ToolOutcome(sent, text, summary, effects, is_cut)
 
     def _masked(self, value: Any) -> Any:
         return self.context.mask.value(value)[0] if self.context.mask else value

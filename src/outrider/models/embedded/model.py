@@ -133,7 +133,7 @@ class EmbeddedModel:
 
     name = provider = EMBEDDED
     base_url = None
-    takes_schema = False
+    takes_schema = has_native = False
 
     def __init__(self, agent: str = "") -> None:
         self._agent = agent

@@ -30,6 +30,7 @@ class LeanModel:
     """A model of OpenAI's, or of a server of the user's own."""
 
     takes_schema = True
+    has_native = False
 
     def __init__(self, model: str, env: Mapping[str, str]) -> None:
         """Take the server's address and key from an environment; raises `ModelUnavailable`."""

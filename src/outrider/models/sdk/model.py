@@ -32,6 +32,8 @@ from outrider.protocol.tool_catalogue import REPORT_BACK
 class SdkModel:
     """Any model that pydantic-ai knows."""
 
+    has_native = True
+
     def __init__(self, title: str, model: Model) -> None:
         """`title` is the model as the user wrote it, for error messages."""
         self._title = title

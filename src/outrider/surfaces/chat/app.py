@@ -25,6 +25,7 @@ from outrider.settings.places import state_home
 from outrider.surfaces.chat.prompt import HELP, Prompt
 from outrider.surfaces.reports import REPORTS, parser_for, report
 from outrider.surfaces.terminal import output
+from outrider.surfaces.terminal.command_here import run_here
 from outrider.surfaces.text import clean_line
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ class Chat:
                 from outrider.surfaces.transcript import run_lines
 
                 await _show(f"Run {run}", run_lines(run))
+            case ["/runs", *words]:
+                await _show("Runs", await in_thread(_report)("runs", words, self._folder))
+            case [("/watch" | "/tell" | "/stop") as word, *words]:
+                await run_here(word[1:], text.split(None, 2)[1:] if word == "/tell" else words)
             case ["/toolkit"] if self._has_toolkit:
                 await _show("Toolkit", _report("help", [], self._folder))
             case ["/toolkit", name, *words] if name in REPORTS and self._has_toolkit:

@@ -29,6 +29,10 @@ LEAVING = "press Ctrl-C again to leave"
 COMMANDS = {
     "/toolkit": f"reports: {', '.join(REPORTS)}",
     "/show": "what a run did and said",
+    "/runs": "what is running, and what ran",
+    "/watch": "follow a run, or all that run; Ctrl-C leaves it alone",
+    "/tell": "tell a running child something: /tell RUN MESSAGE",
+    "/stop": "stop a run",
     "/help": "this list",
     "/exit": "leave; so does Ctrl-D",
 }
@@ -96,8 +100,9 @@ class Words(Completer):
         if before[:1] == ["/toolkit"] and before[1:2] and before[1] in REPORTS:
             agents = self.agents if before[1] == "agents" else ()
             return (*agents, *parser_for(before[1]).options)
-        known = {"": COMMANDS, "/toolkit": REPORTS, "/show": self.runs[::-1]}
-        return known.get(" ".join(before), ())
+        known = {"": COMMANDS, "/toolkit": REPORTS}
+        of_runs = dict.fromkeys(("/show", "/watch", "/tell", "/stop"), self.runs[::-1])
+        return (known | of_runs).get(" ".join(before), ())
 
     def _paths(self, word: str) -> list[str]:
         found = sorted(glob(f"{escape(word)}*", root_dir=self._folder))[:MAX_PATHS]

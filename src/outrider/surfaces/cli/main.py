@@ -17,8 +17,13 @@ from outrider.surfaces.terminal import output
 
 _OWN = {
     "run": "Delegate a task to an agent and print its answer.",
+    "resume": "Go on with a run that has ended.",
     "ask": "Ask the main agent one question; it delegates larger jobs.",
     "chat": "Chat with the main agent in this terminal.",
+    "watch": "Follow runs as they work, whoever started them.",
+    "tell": "Tell a running child something.",
+    "wait": "Wait for runs to end and print their answers.",
+    "stop": "Stop runs, whoever started them.",
     "show": "Print a run's output or its transcript.",
     "diff": "Show what a writer's run changed, before it lands or after.",
     "land": "Put what a run changed into your files, all or nothing.",
@@ -34,7 +39,8 @@ _OWN = {
 }
 _ALL = {**REPORTS, **_OWN}
 _GROUPS = {
-    "Delegate": ("run", "ask", "chat"),
+    "Delegate": ("run", "resume", "ask", "chat"),
+    "Runs that go on": ("watch", "tell", "wait", "stop"),
     "Review": ("diff", "land", "undo", "discard"),
     "Look back": ("runs", "show", "logs", "activity"),
     "Look around": ("find", "agents", "models", "lsp", "web"),

@@ -15,9 +15,9 @@ from outrider.delegation.project import open_project
 from outrider.delegation.request import Request
 from outrider.protocol import jsonl
 from outrider.protocol.exit_codes import result_exit_code
-from outrider.protocol.results import ToolResult
+from outrider.protocol.results import Details, ToolResult, text_result
 from outrider.protocol.text import most_alike
-from outrider.surfaces.cli.run_options import OPTIONS, option_flags
+from outrider.surfaces.cli.run_options import BACKGROUND, OPTIONS, WRITING, option_flags
 from outrider.surfaces.cli.task_input import schema_from, whole_task
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
@@ -27,43 +27,69 @@ from outrider.surfaces.text import clean_line
 EXAMPLES = """\
 examples:
   git diff | outrider run reviewer "Review this diff" --timeout 5m
-  outrider run tester "What is untested?" --file src/app.py --schema gaps.json
-
 Exit codes: 0 completed, 1 failed, 2 refused, 124 timed out, 130 cancelled.
 """
-WRITE = "let agents that aren't readonly change files, in a layer that you land later"
 DEFAULT_AGENT = "explorer"
 ARGUMENTS = (
     argument("agent", metavar="AGENT", nargs="?", help=f"the agent (default: {DEFAULT_AGENT})"),
     argument("task", metavar="TASK", help="what to do; - reads it from stdin"),
     argument("--file", metavar="FILE", action="append", default=[], help="add a file; repeatable"),
     argument("--schema", metavar="FILE", help="JSON Schema for the answer: a file or inline JSON"),
-    argument("--check", metavar="CMD", help="a command that has to pass before the task is done"),
-    flag("--write", WRITE),
+    *WRITING,
     flag("--updates", "with --json: also print progress"),
+    *BACKGROUND,
     *OPTIONS,
 )
 
 
 def execute(arguments: Namespace) -> int:
     """Delegate, and print the result."""
-    flags = option_flags(arguments) | ({"subagents.allowWrite": True} if arguments.write else {})
-    if arguments.updates and not arguments.json:
-        raise bad_call("--updates needs --json", "run")
+    if arguments.updates and (arguments.bg or not arguments.json):
+        raise bad_call("--updates needs --json, and a run in the foreground", "run")
     schema = None if arguments.schema is None else schema_from(arguments.schema)
     if arguments.agent is None:
         _check_is_task(arguments.task, arguments.cwd)
     agent = DEFAULT_AGENT if arguments.agent is None else arguments.agent
     task = whole_task(arguments.task, arguments.file)
     request = Request(agent, task, schema, arguments.model, arguments.cwd, check=arguments.check)
+    return delegate_to(request, arguments)
+
+
+def delegate_to(request: Request, arguments: Namespace) -> int:
+    """Delegate as the options of a command say, print the result, and return the exit code."""
+    flags = option_flags(arguments) | ({"subagents.allowWrite": True} if arguments.write else {})
+    if arguments.notify is not None and not arguments.bg:
+        raise bad_call("--notify needs --bg", "run")
+    if arguments.bg:
+        return _leave(request, flags, arguments)
     with closing(View()) as view:
         result = asyncio.run(_perform(request, flags, view, arguments))
-    code = print_result(result, as_json=arguments.json)
+    return print_ended(result, as_json=arguments.json)
+
+
+def print_ended(result: ToolResult, *, as_json: bool) -> int:
+    """Print the result with what the run took and changed, and return the exit code."""
+    code = print_result(result, as_json=as_json)
     if (run := result.result) is not None:
         run_id = result.details.run_id or ""
         for line in (*summary(run, run_id), *([run.changes.words(run_id)] if run.changes else ())):
             output.say(line)
     return code
+
+
+def _leave(request: Request, flags: dict[str, object], arguments: Namespace) -> int:
+    """Start a run that goes on by itself, and print its id."""
+    from outrider.delegation.background import start_background
+
+    caller = Caller(os.environ, flags, confirm=_confirm if _can_ask() else None)
+    run_id = asyncio.run(start_background(request, caller, arguments.notify))
+    if arguments.json:
+        output.write_json(text_result(run_id, Details(run_id=run_id)).to_dict())
+    else:
+        output.write_text(run_id)
+    output.flush()
+    output.say(f"'outrider watch {run_id}' follows it, 'outrider wait {run_id}' gets its answer.")
+    return 0
 
 
 def _check_is_task(word: str, cwd: str | None) -> None:
@@ -87,7 +113,7 @@ async def _perform(
     def on_update(so_far: ToolResult) -> None:
         watch(so_far)
         try:
-            if arguments.updates:
+            if "updates" in arguments and arguments.updates:
                 output.write_json_text(jsonl.encode(so_far.to_dict()).decode())
         except output.OutputLost:  # whoever wanted the result is gone
             stop()
@@ -99,15 +125,14 @@ async def _perform(
         for number in caught:
             asyncio.get_running_loop().add_signal_handler(number, stop)
         output.watch_reader(stop)
-        if arguments.agent is None:
+        if "agent" in arguments and arguments.agent is None:
             output.say(f"no agent given, so {request.agent} takes the task.")
         view.show_start(prepared, run_id)
 
-    can_ask = sys.stdin.isatty() and sys.stderr.isatty()
     caller = Caller(
         env=os.environ,
         flags=flags,
-        confirm=_confirm if can_ask else None,
+        confirm=_confirm if _can_ask() else None,
         on_event=watch,
         on_update=on_update,
         on_start=on_start,
@@ -117,6 +142,10 @@ async def _perform(
     if signal.SIGINT in caught:  # with asyncio's, the first Ctrl-C wouldn't end a wait for input
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return await perform(request, caller)
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 async def _confirm(_agent: AgentDefinition, reason: str) -> bool:

@@ -18,6 +18,16 @@ _TURNS, _COST = "stop after N model turns", "stop when the cost reaches this man
 _SET = "change a setting for this run; repeatable"
 _COLD = "start cold and leave no warm process behind"
 _ALLOW = "write files and run commands without asking"
+_WRITE = "let agents that aren't readonly change files, in a layer that you land later"
+_NOTIFY = "with --bg: run this command at its end"
+BACKGROUND = (
+    flag("--bg", "print the run's id and let the run go on by itself"),
+    argument("--notify", metavar="CMD", help=_NOTIFY),
+)
+WRITING = (
+    argument("--check", metavar="CMD", help="a command that has to pass before the task is done"),
+    flag("--write", _WRITE),
+)
 OPTIONS = (
     argument("-m", "--model", metavar="MODEL", help="the model; 'outrider models' lists them"),
     argument("--timeout", metavar="TIME", type=time_span, help=_TIME),

@@ -47,6 +47,7 @@ READER_TOOL: Json = {
     "name": READER,
     "description": (
         "Read on in a subagent's long answer, wait for a run that goes on, or stop it. "
+        "`tell` sends it a message, or a follow-up if it has ended. "
         "`offset` counts characters, `limit` bytes. `details` returns all that is known of a run."
     ),
     "inputSchema": {
@@ -55,13 +56,12 @@ READER_TOOL: Json = {
             "runId": _TEXT,
             **dict.fromkeys(("offset", "limit", "waitMs"), _NUMBER),
             **dict.fromkeys(("stop", "details"), _SWITCH),
+            "tell": _TEXT,
         },
         "required": ["runId"],
         "additionalProperties": False,
     },
     "outputSchema": OUTPUT_SCHEMA,
-    # It can end a run, whose record stays.
-    "annotations": {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
 }
 CHANGES_TOOL: Json = {
     "name": CHANGER,
@@ -82,6 +82,9 @@ CHANGES_TOOL: Json = {
     "outputSchema": OUTPUT_SCHEMA,
     "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": False},
 }
+IN_BACKGROUND: Json = {"type": "boolean", "description": "Return at once, and let it go on."}
+BACKGROUND, CAN_GO_ON = "background", "subagent"
+"""The argument that lets a run go on by itself, and the tool that has it."""
 
 
 class Offer:
@@ -110,14 +113,15 @@ class Offer:
             {
                 "name": tool.name,
                 "description": "\n".join(_lines(tool, agents)),
-                "inputSchema": tool.parameters,
+                "inputSchema": _parameters(tool),
                 "outputSchema": OUTPUT_SCHEMA,
                 "annotations": hints,
                 "_meta": {"anthropic/alwaysLoad": True},  # else Claude Code lists only its name
             }
             for tool in offered_tools(config, SubAgentManager(), names)
         ]
-        others = [READER_TOOL, CHANGES_TOOL] if writers else [READER_TOOL]
+        reader = {**READER_TOOL, "annotations": hints}  # a follow-up may do what a subagent may
+        others = [reader, CHANGES_TOOL] if writers else [reader]
         self._told = (client, [*tools, *others] if tools else [])
         return self._told[1]
 
@@ -161,6 +165,13 @@ def _may_write(agent: AgentDefinition, config: Config) -> bool:
         return False
     # Tools of the user's own aren't loaded for this: they may write as well.
     return bool(config.tools.modules) or not permit(agent, config, trust=Trust.TRUSTED).readonly
+
+
+def _parameters(tool: SubAgentTool) -> Json:
+    if tool.name != CAN_GO_ON:
+        return tool.parameters
+    properties = {**tool.parameters["properties"], BACKGROUND: IN_BACKGROUND}
+    return {**tool.parameters, "properties": properties}
 
 
 def _lines(tool: SubAgentTool, agents: list[AgentDefinition]) -> Iterator[str]:

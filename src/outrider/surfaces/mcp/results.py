@@ -24,6 +24,8 @@ from outrider.surfaces.text import count
 MAX_FAULTS = 10
 MAX_FILES = 50
 MAX_NAMES = 2_000
+JOINS = "it goes on: the same call again joins it and starts no other"
+DETACHED = "it goes on by itself, also when this server ends"
 GOES_ON = ("running", "waiting")  # what a run is called that hasn't ended, or not begun
 
 
@@ -123,10 +125,10 @@ def checked_run_id(given: Json) -> str:
     return run_id
 
 
-def handle(run_id: str) -> Json:
+def handle(run_id: str, note: str = JOINS) -> Json:
     """Return the answer for a run that goes on; without an id it hasn't begun."""
     running = CallAnswer("running", run_id=run_id, read_on={"runId": run_id})
-    return _in_both_forms(running if run_id else CallAnswer("waiting"))
+    return _in_both_forms(running if run_id else CallAnswer("waiting"), note)
 
 
 def _with_page(answer: CallAnswer, output: str, max_bytes: int, offset: int) -> CallAnswer:
@@ -137,9 +139,9 @@ def _with_page(answer: CallAnswer, output: str, max_bytes: int, offset: int) -> 
     return replace(answer, answer=_quoted(page, answer) if page else None, read_on=more)
 
 
-def _in_both_forms(answer: CallAnswer) -> Json:
+def _in_both_forms(answer: CallAnswer, note: str = "") -> Json:
     return {
-        "content": [{"type": "text", "text": "\n".join(_lines(answer))}],
+        "content": [{"type": "text", "text": "\n".join(_lines(answer, note))}],
         "structuredContent": to_json(answer),
         "isError": answer.outcome not in (Outcome.COMPLETED, *GOES_ON, *STATES),
     }
@@ -150,7 +152,7 @@ def _quoted(text: str, answer: CallAnswer) -> str:
     return marked("subagent-output", text, **origin)
 
 
-def _lines(answer: CallAnswer) -> Iterator[str]:
+def _lines(answer: CallAnswer, note: str) -> Iterator[str]:
     if answer.answer is not None:
         yield answer.answer
     if answer.has_structured_output:
@@ -169,10 +171,10 @@ def _lines(answer: CallAnswer) -> Iterator[str]:
         for name in ("withheld", "conflicts"):
             for one in answer.changes.get(name, ()):
                 yield f"{name}: {harmless_line(one['path'])}: {harmless_line(one['reason'])}"
-    yield f"[{' · '.join(_facts(answer))}]"
+    yield f"[{' · '.join(_facts(answer, note))}]"
 
 
-def _facts(answer: CallAnswer) -> Iterator[str]:
+def _facts(answer: CallAnswer, note: str) -> Iterator[str]:
     yield answer.outcome
     if answer.run_id is not None:
         yield f"run {answer.run_id}"
@@ -181,7 +183,7 @@ def _facts(answer: CallAnswer) -> Iterator[str]:
         yield count(usage.input + usage.output, "token")
         if usage.cost:
             yield f"${usage.cost:.4f}"
-    if answer.outcome in GOES_ON:
-        yield "it goes on: the same call again joins it and starts no other"
+    if note:
+        yield note
     if answer.read_on is not None:
         yield f"for more: {READER} {jsonl.encode(answer.read_on).decode()}"

@@ -1,30 +1,41 @@
 """The delegations of one server: each goes on until it ends, its caller leaves, or the server ends.
 
+One in the background goes on all the same: any server finds it by its id.
+
 A run that takes longer than a client waits is answered with a handle. The same request again then
 joins that run. A run that nobody has a handle for is never joined: two equal calls are two runs.
 """
 
 import asyncio
 import gc
+import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from outrider.delegation.background import start_background
 from outrider.delegation.confirmation import Confirm
 from outrider.delegation.perform import Caller, perform_prepared
 from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agent_profile
 from outrider.delegation.project import Project
+from outrider.delegation.request import Request, invalid
+from outrider.delegation.run_handle import RunHandle
 from outrider.processes.reaping import libc
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
 from outrider.protocol.results import Details, refused
+from outrider.records.runs import find_run
 from outrider.runtimes.native.fork_client import end_fork_servers
 from outrider.settings.keys import Config
+from outrider.settings.places import runs_folder
 from outrider.surfaces.mcp.connection import ClientRequest
 from outrider.surfaces.mcp.handshake import Json
-from outrider.surfaces.mcp.results import call_result, handle, recorded_result
+from outrider.surfaces.mcp.offer import BACKGROUND, CAN_GO_ON, READER
+from outrider.surfaces.mcp.results import DETACHED, call_result, handle, recorded_result
 from outrider.surfaces.text import as_text, clean_line, fit
 
 PROGRESS_EVERY_SECONDS = 10.0
@@ -64,15 +75,11 @@ class Run:
 
     async def wait_for_end(self, request: ClientRequest, seconds: float) -> bool:
         """Wait so long, with progress on the way; return whether it has ended."""
-        give_up = time.monotonic() + seconds
         self.watchers.add(request)
         try:
-            while not self.task.done() and (left := give_up - time.monotonic()) > 0:
-                await asyncio.wait({self.task}, timeout=min(left, PROGRESS_EVERY_SECONDS))
-                request.progress(self.doing)
+            return await _wait(self.task, request, seconds, lambda: self.doing)
         finally:
             self.watchers.discard(request)
-        return self.task.done()
 
     async def perform(self, prepared: Prepared) -> Details | None:
         """Do it, and return the details of its result; with a handle, only its record has them."""
@@ -86,6 +93,47 @@ class Run:
             result = refused(Refusal(ErrorCode.SUBAGENT_CANCELLED, why))
         # A client may never ask again, and a server lives long: it doesn't keep all that was said.
         return None if self.has_handle and self.id else result.details
+
+
+async def _wait(
+    task: "asyncio.Future[Any]", request: ClientRequest, seconds: float, doing: Callable[[], str]
+) -> bool:
+    """Wait so long for something, with progress on the way; return whether it is done."""
+    give_up = time.monotonic() + seconds
+    while not task.done() and (left := give_up - time.monotonic()) > 0:
+        await asyncio.wait({task}, timeout=min(left, PROGRESS_EVERY_SECONDS))
+        request.progress(doing())
+    return task.done()
+
+
+async def read_other(
+    request: ClientRequest, run_id: str, seconds: float, *, stop: bool
+) -> Json | None:
+    """Return a handle on a run of another process that doesn't end in time; None if it has ended.
+
+    Raises `Refusal`.
+    """
+    run = RunHandle(find_run(runs_folder(os.environ), run_id).folder)
+    ending = asyncio.ensure_future(run.stop() if stop else run.result())
+    try:
+        seconds = float("inf") if stop else seconds
+        is_over = await _wait(ending, request, seconds, lambda: "running")
+    finally:
+        ending.cancel()
+    return None if is_over else handle(run_id, DETACHED)
+
+
+async def tell_run(request: ClientRequest, run_id: str, text: str, seconds: float) -> Json | None:
+    """Return a handle on a run that was told something; None if it has ended before.
+
+    Raises `Refusal`. Where the model takes longer, it reads the message later.
+    """
+    run = RunHandle(find_run(runs_folder(os.environ), run_id).folder)
+    telling = asyncio.ensure_future(run.tell(text))
+    if not await _wait(telling, request, seconds, lambda: "telling it"):
+        return handle(run_id, "sent; not read yet")
+    turn = telling.result()
+    return None if turn is None else handle(run_id, f"read in turn {turn}")
 
 
 class Runs:
@@ -107,13 +155,31 @@ class Runs:
 
         Raises `Refusal`. The person is asked, and all is decided, before there is a run.
         """
-        key, config = (project.folder, name, arguments), project.config
+        alone, key = False, (project.folder, name, arguments)
+        if name == READER:
+            asked = Request("", arguments["tell"], resume=arguments["runId"])
+        else:
+            arguments, alone = _without_background(name, arguments)
+            tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(project.folder))
+            asked = tool.request(arguments)
+        if alone:
+            run_id = await start_background(asked, Caller(project.env, confirm=confirm))
+            return handle(run_id, DETACHED)
+        return await self._perform(request, key, asked, project, confirm)
+
+    async def _perform(
+        self,
+        request: ClientRequest,
+        key: Key,
+        asked: Request,
+        project: Project,
+        confirm: Confirm | None,
+    ) -> Json:
+        config, env = project.config, project.env
         joined = [run for run in self._runs if run.has_handle and run.key == key]
         if joined:
             run = joined[0]
         else:
-            tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(project.folder))
-            asked, env = tool.request(arguments), project.env
             prepared = await prepare(asked, env=env, confirm=confirm, project=project)
             run = self._begin(Run(key), prepared)
         try:
@@ -161,6 +227,16 @@ class Runs:
         for run in self._runs:
             run.task.cancel()
         await asyncio.gather(*(run.task for run in self._runs), return_exceptions=True)
+
+
+def _without_background(name: str, arguments: Json) -> tuple[Json, bool]:
+    """Return the arguments that a delegation has anywhere, and whether it is to go on by itself."""
+    if name != CAN_GO_ON:
+        return arguments, False
+    wanted = arguments.get(BACKGROUND)
+    if wanted is not None and not isinstance(wanted, bool):
+        raise invalid(f"{BACKGROUND} must be true or false.")
+    return {key: one for key, one in arguments.items() if key != BACKGROUND}, wanted is True
 
 
 def _tidy() -> None:

@@ -17,7 +17,7 @@ from outrider.surfaces.mcp.connection import ClientConnection, ClientRequest
 from outrider.surfaces.mcp.handshake import INVALID_PARAMS, ClientSession, Json, RpcError
 from outrider.surfaces.mcp.offer import CHANGER, READER, Offer
 from outrider.surfaces.mcp.results import call_result, checked_run_id, handle, recorded_result
-from outrider.surfaces.mcp.runs import Runs, patience
+from outrider.surfaces.mcp.runs import Runs, patience, read_other, tell_run
 from outrider.surfaces.mcp_hosts import advice_for
 from outrider.surfaces.reports import REPORTS
 
@@ -69,13 +69,13 @@ class McpServer:
             others = (READER, CHANGER) if config.subagents.allow_write else (READER,)
             if not config.subagents.enabled or name not in (*others, *config.subagents.tools):
                 raise RpcError(INVALID_PARAMS, f"There is no tool {name!r}.")
-            if name == READER:
-                return await self._read_on(request, arguments, config)
             if name == CHANGER:
                 from outrider.surfaces.mcp.changes import call_changes  # late: few may write
 
                 return await call_changes(request, arguments, project)
             confirm = partial(self._confirm, request) if request.client.can_ask else None
+            if name == READER and (told := await self._read_on(request, arguments, config)):
+                return told
             return await self._runs.call(request, name, arguments, project, confirm)
         except Refusal as refusal:
             advice = advice_for(request.client.info.get("name"), refusal.message)
@@ -92,19 +92,26 @@ class McpServer:
                 self._confirmed.add(agent)
         return agent in self._confirmed
 
-    async def _read_on(self, request: ClientRequest, given: Json, config: Config) -> Json:
-        """Return a page of a run's answer, when it has ended; a handle where it hasn't in time."""
+    async def _read_on(self, request: ClientRequest, given: Json, config: Config) -> Json | None:
+        """Return a page of a run's answer, when it has ended; a handle where it hasn't in time.
+
+        None means that a message came too late for its run, and is a follow-up.
+        """
         run_id = checked_run_id(given)
         limit = min(_number(given, "limit", config.mcp.result_bytes), config.limits.result_bytes)
         wait_ms = _number(given, "waitMs", config.mcp.reply_within_ms)
+        seconds = min(wait_ms / 1000, patience(request, config))
+        if given.get("tell") is not None:
+            return await tell_run(request, run_id, given["tell"], seconds)
         if run := self._runs.find(run_id):
-            seconds = min(wait_ms / 1000, patience(request, config))
             if given.get("stop") is True:
                 run.task.cancel()
                 seconds = float("inf")
             if not await run.wait_for_end(request, seconds):
                 return handle(run_id)
             self._runs.forget(run)
+        elif late := await read_other(request, run_id, seconds, stop=given.get("stop") is True):
+            return late
         offset, whole = _number(given, "offset", 0), given.get("details") is True
         return recorded_result(run_id, limit, offset, whole=whole)
 

@@ -20,6 +20,7 @@ from outrider.models.known_providers import EMBEDDED
 from outrider.models.local_servers import ask_server
 from outrider.models.resolution import ModelChoice, is_embedded, needs
 from outrider.processes.confinement import advice_on_namespaces, missing_in_cells
+from outrider.processes.logind import ends_with_session
 from outrider.processes.reaping import command_line
 from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolFault
@@ -149,6 +150,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield "system", "pi", lambda: _program(programs.find("pi"), f"install it with: {INSTALL}")
     yield "system", "state folder", partial(_state_folder, runs)
     yield "system", "confinement", _confinement
+    yield "system", "background runs", partial(_background, programs.find("loginctl"))
     yield "system", "processes left over", partial(_left_over, project, runs)
     yield "system", "landings", partial(landings, runs)
     yield "system", "child", _child
@@ -265,6 +267,16 @@ def _confinement() -> Findings:
         yield "ok", "what children start has its own processes, network and files"
     elif advice := advice_on_namespaces():
         yield "warn", advice
+
+
+def _background(loginctl: str | None) -> Findings:
+    killed = "logind ends them with your session (KillUserProcesses=yes); start them with: "
+    killed += "systemd-run --user --scope outrider run --bg"
+    yield (
+        ("warn", killed)
+        if ends_with_session(loginctl)
+        else ("ok", "they survive the end of a session")
+    )
 
 
 def _left_over(project: Project, runs: Path) -> Findings:

@@ -1,5 +1,6 @@
 """The report `runs`: the recorded runs that pass its filters, newest last, or their deletion."""
 
+import asyncio
 import os
 import time
 from argparse import ArgumentTypeError, Namespace
@@ -8,6 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from outrider.delegation.control import ask_run
 from outrider.protocol.outcomes import Outcome
 from outrider.records.runs import (
     RecordedRun,
@@ -21,7 +23,7 @@ from outrider.settings.places import project_name, runs_folder
 from outrider.settings.quantities import SettingError, milliseconds
 from outrider.surfaces.parser import argument, bad_call, flag, number
 from outrider.surfaces.table import Column, Report, Row, Table
-from outrider.surfaces.text import count, duration, local_time
+from outrider.surfaces.text import call_line, count, duration, local_time
 
 EXAMPLES = """\
 A run's state is its outcome, or running, or interrupted if its parent was
@@ -35,6 +37,7 @@ examples:
   outrider runs --json | jq -r '.runs[] | select(.state == "failed") | .runId'
 """
 DEFAULT_LIMIT = 20
+MAX_ANSWER_SECONDS = 1.0  # of a process that may be stopped, or very busy
 NOTHING = 'no runs yet. Start with: outrider run explorer "Where is …?"'
 LIMIT_HELP = f"show at most N runs ({DEFAULT_LIMIT}; JSON: all)"
 STATES = (*map(str, Outcome), "running", "interrupted")
@@ -59,6 +62,7 @@ FILTERS = (
 ARGUMENTS = (
     *FILTERS,
     argument("--limit", metavar="N", type=number, help=LIMIT_HELP),
+    flag("--running", "only runs that are running"),
     flag("--delete", "delete them, except those still running"),
 )
 
@@ -66,6 +70,7 @@ ARGUMENTS = (
 def report(arguments: Namespace) -> Report:
     """Return the runs that are asked for, or those that were deleted."""
     found, note = _filtered(recorded_runs(runs_folder(os.environ)), arguments), ""
+    found.sort(key=lambda run: run.state != "running")  # those first
     is_short = arguments.limit is None and not arguments.json and not arguments.delete
     shown = found[: DEFAULT_LIMIT if is_short else arguments.limit]
     if arguments.delete:
@@ -74,14 +79,37 @@ def report(arguments: Namespace) -> Report:
         note = "no runs match." if _is_filtered(arguments) else NOTHING
     elif len(shown) < len(found):
         note = f"the newest {len(shown)} of {len(found)} runs; --limit N shows more."
-    rows = [run.summary for run in shown]
+    running = [run for run in shown if run.state == "running" and not arguments.delete]
+    now = asyncio.run(_progress(running)) if running else []
+    rows = [*now, *(run.summary for run in shown[len(now) :])]
     data = {"deleted" if arguments.delete else "runs": rows}
-    return Report(data, (Table(COLUMNS, rows[::-1]),), (note,) if note else ())
+    table = Table(COLUMNS, rows[len(now) :][::-1])
+    tables = (Table(RUNNING, now, "running"), table) if now else (table,)
+    return Report(data, tables, (note,) if note else ())
+
+
+async def _progress(runs: Sequence[RecordedRun]) -> list[Row]:
+    """Return running runs as a listing shows them, each with how far its supervisor says it is."""
+    known = await asyncio.gather(*(_asked(run.folder) for run in runs))
+    return [{**run.summary, **told} for run, told in zip(runs, known, strict=True)]
+
+
+async def _asked(folder: Path) -> Row:
+    """Return the turn, the last step and the usage of a run; nothing where nobody answers soon."""
+    told = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MAX_ANSWER_SECONDS):
+            told = await ask_run(folder, {})
+    if not told:
+        return {}
+    steps = [call_line(one["name"], one["args"]) for one in told["displayItems"]]
+    return {"turn": told["turnCount"], "step": "".join(steps), "usage": told["usage"]}
 
 
 def _is_filtered(arguments: Namespace) -> bool:
     """Whether only some runs are asked for."""
-    return any(getattr(arguments, names[0].lstrip("-")) for names, _ in FILTERS)
+    named = (getattr(arguments, names[0].lstrip("-")) for names, _ in FILTERS)
+    return arguments.running or any(named)
 
 
 def _filtered(runs: Sequence[RecordedRun], arguments: Namespace) -> list[RecordedRun]:
@@ -95,6 +123,7 @@ def _filtered(runs: Sequence[RecordedRun], arguments: Namespace) -> list[Recorde
         if not named or run.id in named
         if arguments.agent in (None, run.known.get("agent"))
         if arguments.outcome in (None, run.state)
+        if not arguments.running or run.state == "running"
         if project in (None, run.known.get("project"))
         if arguments.since is None or run.started >= arguments.since
     ]
@@ -111,8 +140,25 @@ def _delete(runs: Sequence[RecordedRun], arguments: Namespace) -> tuple[list[Rec
     return gone, said
 
 
+def _since(iso: str) -> float:
+    """Return how many milliseconds ago a time was."""
+    return max(0.0, time.time() - datetime.fromisoformat(iso).timestamp()) * 1000
+
+
 def _tokens(usage: dict[str, int]) -> str:
     return f"{usage.get('input', 0) + usage.get('output', 0):,}"
+
+
+RUNNING = (
+    Column("run", "runId", "cyan"),
+    Column("agent"),
+    Column("turn", lambda run: run.get("turn") or "starting"),
+    Column("last step", lambda run: run.get("step", "")),
+    Column("time", "startedAt", "dim", lambda iso: duration(_since(iso))),
+    Column("tokens", "usage", form=_tokens, optional=True),
+    Column("project", form=lambda path: str(path).rpartition("/")[2], optional=True),
+    Column("task"),
+)
 
 
 def landings(runs: Path) -> Iterator[tuple[str, str]]:

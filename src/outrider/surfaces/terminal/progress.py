@@ -6,19 +6,19 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from outrider.delegation.preparation import Prepared
 from outrider.models.resolution import is_embedded
 from outrider.protocol import events
-from outrider.protocol.data import as_object, from_json
+from outrider.protocol.data import from_json
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, Streaming, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.surfaces.terminal import output
 from outrider.surfaces.terminal.markdown_blocks import Streamed
-from outrider.surfaces.text import as_text, by_reason, clean, clean_line, count, duration, fit
+from outrider.surfaces.text import by_reason, call_line, clean, clean_line, count, duration, fit
 
 if TYPE_CHECKING:
     from outrider.surfaces.terminal.drawing import Drawn
@@ -29,9 +29,6 @@ MAX_LINE = 200
 MAX_TAIL = 100_000  # how many characters of an answer are kept to draw its end
 MAX_STEPS = 5
 MAX_STEP = 30  # columns for what an agent does: the rest of its row has to be seen too
-MAX_ARGUMENTS = 500
-# The argument that says most about a call, in this order; without one, all are shown.
-MAIN_ARGUMENTS = ("pattern", "about", "command", "agent", "query", "url", "path")
 
 
 @dataclass(slots=True)
@@ -76,11 +73,16 @@ class View:
     def show_start(self, prepared: Prepared, run_id: str) -> None:
         """Show what the run has to do without, which model answers, and the run's id."""
         name, main = prepared.definition.name, prepared.main_turn
-        if main is None or not main.history:
+        if main is None or not prepared.history:
             without = () if main else by_reason(prepared.permit.withheld)
             output.warn((*prepared.warnings, *(f"{name} runs without {one}" for one in without)))
             output.say(_opening(prepared, run_id))
-        self._rows = {"": Row(name)}
+        self._rows.clear()
+        self.show_row("", Row(name))
+
+    def show_row(self, key: str, row: Row) -> None:
+        """Show an agent at work: without a key, the one that all else is about."""
+        self._rows[key] = row
         self._move()
 
     def close(self) -> None:
@@ -180,8 +182,12 @@ class View:
             return self._moving.start()
         self._rest()
         wait = asyncio.get_running_loop().call_later
-        self._timer = wait(MAX_SILENCE_SECONDS, lambda: self._tell(self._rows[""].line()))
+        self._timer = wait(MAX_SILENCE_SECONDS, self._break_silence)
         return None
+
+    def _break_silence(self) -> None:
+        rows = [self._rows[""]] if "" in self._rows else self._rows.values()
+        self._tell("; ".join(row.line() for row in rows))
 
     def _rest(self) -> None:
         if self._moving is not None:
@@ -191,11 +197,12 @@ class View:
 
     def _render(self, spinner: str) -> "list[Drawn]":
         assert self._moving is not None
-        own, *others = self._rows.values()
-        rows = [(f"{spinner} {row.line()}", "bold") for row in (*others, own)]
+        own = self._rows.get("")  # none where several are watched that belong to nobody here
+        others = [row for row in self._rows.values() if row is not own]
+        rows = [(f"{spinner} {row.line()}", "bold") for row in (*others, *filter(None, [own]))]
         retry = [(clean_line(self._retry()), "yellow")] if self._failure else []
         room = max(self._moving.console.height - 1 - len(rows) - len(retry), 0)
-        steps = [(f"  {step}", "dim") for step in own.steps()][:room]
+        steps = [(f"  {step}", "dim") for step in (own.steps() if own else ())][:room]
         left = room - len(steps)
         answer = [self._moving.answer(self._tail, left)] if left else []
         return [*steps, *answer, *retry, *rows]
@@ -206,11 +213,19 @@ class View:
         return f"retrying in {left} s, {self._failure}"
 
 
-def call_line(name: str, args: object) -> str:
-    """Return a tool call as one line: `grep idleTimeout`."""
-    values = as_object(args)
-    shown = next((values[key] for key in MAIN_ARGUMENTS if key in values), values or "")
-    return clean_line(f"{name} {as_text(shown)[:MAX_ARGUMENTS]}")
+def progressed(so_far: Streaming, event: events.Event) -> Streaming:
+    """Return how far a run has come after one more of its events."""
+    match event:
+        case events.TurnStartEvent(turn=turn):
+            return replace(so_far, turn_count=turn)
+        case events.MessageEndEvent(tool_calls=calls, usage=usage):
+            new = ({"type": "toolCall", "name": one.name, "args": one.args} for one in calls)
+            items = (*so_far.display_items, *new)[-MAX_STEPS:]
+            return replace(so_far, display_items=items, usage=so_far.usage + usage)
+        case events.TurnEndEvent(usage=usage):
+            return replace(so_far, usage=usage)
+        case _:
+            return so_far
 
 
 def _opening(prepared: Prepared, run_id: str) -> str:

@@ -64,8 +64,12 @@ class CheckFailed(OutriderError):
 class WriterRun:
     """A writer's run: its layer, the user's folder, and what has become of its changes."""
 
-    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
-        """Read a run's record, and complete it at its end; raises `Refusal` where it has none."""
+    def __init__(self, folder: Path, env: Mapping[str, str], *, is_held: bool = False) -> None:
+        """Read a run's record, and complete it at its end; raises `Refusal` where it has none.
+
+        `is_held` says that the caller holds the record, as the run's supervisor does.
+        """
+        self._is_held = is_held
         self.folder, self.layer, self._env = folder, folder / LAYER, env
         self.contents = Contents(self.layer / CONTENTS)
         self.record: dict[str, Any] = landing_of(folder)
@@ -321,7 +325,8 @@ class WriterRun:
             _folder_lock(self.folder.parent, self.project, self._env) as (lock, _),
             open(self.folder / SESSION, "rb") as session,
         ):
-            fcntl.flock(session, fcntl.LOCK_SH)  # nobody deletes it
+            if not self._is_held:
+                fcntl.flock(session, fcntl.LOCK_SH)  # nobody deletes it
             self.record = landing_of(self.folder)
             os.pwrite(lock, os.fsencode(self.folder.name), 0)
             try:

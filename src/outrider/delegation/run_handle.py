@@ -1,0 +1,112 @@
+"""A handle on a run, whoever supervises it: follow it, talk to it, stop it, get its result."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from outrider.delegation.control import ask_run
+from outrider.delegation.request import Request, check_input, invalid
+from outrider.protocol import jsonl
+from outrider.protocol.data import as_object, from_json
+from outrider.protocol.errors import ErrorCode
+from outrider.protocol.events import Event, event_from_json, is_event
+from outrider.protocol.exit_codes import EXIT_FAILED
+from outrider.protocol.outcomes import Outcome
+from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
+from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run, is_running
+
+LOOK_EVERY_SECONDS = 0.05
+INTERRUPTED = "The run was interrupted: the process that supervised it ended before it did."
+
+
+class RunHandle:
+    """A run that goes on, or has ended."""
+
+    def __init__(self, folder: Path, own: "asyncio.Task[ToolResult] | None" = None) -> None:
+        """`own` is the task that supervises it, where that is in this process."""
+        self.folder = folder
+        self._own = own
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.folder.name
+
+    async def result(self) -> ToolResult:
+        """Return its result, when it has ended. Whoever stops waiting doesn't stop the run."""
+        if self._own is not None:
+            return await asyncio.shield(self._own)
+        while is_running(self.folder):
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+        return result_of(find_run(self.folder.parent, self.id))
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield its events from the first on, until it has ended; text that comes in pieces whole.
+
+        They are read from its transcript, so what it is doing doesn't wait for whoever watches.
+        """
+        async for line in followed(self.folder):
+            if is_event(line):
+                with suppress(ValueError):
+                    yield event_from_json(line)
+
+    async def tell(self, text: str) -> int | None:
+        """Tell the child something, and return in which turn the model has read it.
+
+        None means that the run ended before. Raises `Refusal` for what can't be told.
+        """
+        check_input(Request("any", text))
+        answer = await ask_run(self.folder, {"tell": text}) or {}
+        if "refused" in answer:
+            raise invalid(str(answer["refused"]))
+        return answer.get("turn")
+
+    async def stop(self) -> ToolResult:
+        """Stop it, and return its result."""
+        await ask_run(self.folder, {"stop": True})
+        return await self.result()
+
+
+def _transcript(folder: Path) -> BinaryIO:
+    return open(folder / SESSION, "rb")
+
+
+async def followed(folder: Path) -> AsyncIterator[dict[str, Any]]:
+    """Yield the lines of a run's transcript, those that are there and those that come."""
+    held, is_over = b"", False
+    with _transcript(folder) as session:
+        while not is_over:
+            is_over = not is_running(folder)  # first: what it wrote before its end is read below
+            *lines, held = (held + session.read()).split(b"\n")
+            for line in lines:
+                with suppress(ValueError, RecursionError):  # one that was cut by a full disk
+                    yield as_object(jsonl.decode(line))
+            if not is_over:
+                await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+
+def result_of(run: RecordedRun) -> ToolResult:
+    """Return the result of a run that has ended, from its record, as far as that goes."""
+    with suppress(ValueError):  # another version's record may say other things
+        return from_json(ToolResult, run.result)
+    file = run.folder / OUTPUT
+    output = file.read_text("utf-8", "replace") if file.exists() else ""
+    opening = run.opening
+    single = SingleResult(
+        agent=str(opening.get("agent", "")),
+        task=str(opening.get("task", "")),
+        outcome=Outcome.FAILED,
+        exit_code=EXIT_FAILED,
+        output=output,
+        error=run.problem or INTERRUPTED,
+        model=opening.get("model"),
+        session_file=str(run.folder / SESSION),
+        output_file=str(file) if file.exists() else None,
+        record_problem=run.problem,
+    )
+    error = ErrorInfo(ErrorCode.SUBAGENT_FAILED, single.error or "")
+    return text_result(
+        output or error.message, Details(run_id=run.id, results=(single,), error=error)
+    )

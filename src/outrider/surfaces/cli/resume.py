@@ -1,0 +1,29 @@
+"""`outrider resume`: a follow-up question to a run that has ended."""
+
+from argparse import Namespace
+
+from outrider.delegation.request import Request
+from outrider.surfaces.cli.run import delegate_to
+from outrider.surfaces.cli.run_options import BACKGROUND, OPTIONS, WRITING
+from outrider.surfaces.cli.task_input import whole_task
+from outrider.surfaces.parser import argument
+
+EXAMPLES = """\
+examples:
+  outrider resume last "And where is it tested?"
+A new run with a budget of its own. Agent, model, tools, folder and conversation
+are those of the earlier one, and the exit codes those of 'outrider run'.
+"""
+ARGUMENTS = (
+    argument("run", metavar="RUN", help="a run id, the start of one, or last"),
+    argument("task", metavar="TASK", help="what to ask or do now; - reads it from stdin"),
+    *WRITING,
+    *BACKGROUND,
+    *(option for option in OPTIONS if not {"--model", "--cwd"} & {*option[0]}),
+)
+
+
+def execute(arguments: Namespace) -> int:
+    """Go on with a run, and print the result."""
+    task = whole_task(arguments.task, ())
+    return delegate_to(Request("", task, check=arguments.check, resume=arguments.run), arguments)

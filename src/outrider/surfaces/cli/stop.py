@@ -1,0 +1,69 @@
+"""`outrider stop`: ends runs of any process."""
+
+import asyncio
+import os
+from argparse import Namespace
+
+from outrider.delegation.run_handle import RunHandle
+from outrider.protocol.exit_codes import EXIT_FAILED
+from outrider.protocol.results import ToolResult
+from outrider.records.runs import RecordedRun, find_run, recorded_runs
+from outrider.settings.places import runs_folder
+from outrider.surfaces.parser import argument, bad_call, flag
+from outrider.surfaces.terminal import output
+
+EXAMPLES = """\
+examples:
+  outrider stop 1a2b3c4d
+  outrider stop --agent explorer
+  outrider stop --all
+
+Returns when the runs have ended; what they said so far is kept. The exit code
+is 1 if one of them can't be stopped.
+"""
+ARGUMENTS = (
+    argument("run", metavar="RUN", nargs="*", help="run ids, starts of ids, or last"),
+    flag("--all", "stop every run that is running"),
+    argument("--agent", metavar="NAME", help="stop every run of this agent"),
+)
+MAX_STOP_SECONDS = 30.0
+"""A child has five seconds to end by itself, and the machine may be busy."""
+
+
+def execute(arguments: Namespace) -> int:
+    """Stop the runs, and say which; return 1 where one goes on."""
+    given = (bool(arguments.run), arguments.all, arguments.agent is not None)
+    if sum(given) != 1:
+        raise bad_call("stop needs either RUN, --all or --agent", "stop")
+    runs = _asked_for(arguments)
+    ended = asyncio.run(_stop([run for run in runs if run.state == "running"]))
+    states = {run.id: ended.get(run.id, run.state) for run in runs}
+    if arguments.json:
+        rows = [{"runId": run_id, "state": state} for run_id, state in states.items()]
+        output.write_json({"runs": rows})
+    for run_id, state in states.items() if not arguments.json else ():
+        words = "can't be reached: its process is stopped" if state == "running" else state
+        output.say(f"run {run_id}: {words}")
+    if not states:
+        output.say("nothing is running.")
+    return EXIT_FAILED if "running" in states.values() else 0
+
+
+def _asked_for(arguments: Namespace) -> list[RecordedRun]:
+    runs = runs_folder(os.environ)
+    if arguments.run:
+        return [find_run(runs, name) for name in arguments.run]
+    running = (run for run in recorded_runs(runs) if run.state == "running")
+    return [run for run in running if arguments.agent in (None, run.known.get("agent"))]
+
+
+async def _stop(runs: list[RecordedRun]) -> dict[str, str]:
+    """Stop runs all at once, and return how each has ended, if it has."""
+    tasks = {run.id: asyncio.ensure_future(RunHandle(run.folder).stop()) for run in runs}
+    if tasks:
+        await asyncio.wait(tasks.values(), timeout=MAX_STOP_SECONDS)
+    return {run: _outcome(task.result()) for run, task in tasks.items() if task.done()}
+
+
+def _outcome(result: ToolResult) -> str:
+    return str(result.result.outcome) if result.result else "refused"
