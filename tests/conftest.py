@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -19,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from outrider.processes import keeper_link
 from outrider.runtimes.native import fork_client
 from outrider.runtimes.native.fork_client import UserForkServer, hosted_fork_server
-from outrider.testing import ScriptedModel, answer
+from outrider.testing import ModelRequest, Reply, ScriptedModel, answer, tool_call
 
 SECRET_FREE = ("PATH", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
@@ -203,6 +204,12 @@ def assert_nothing_left() -> None:
         with suppress(psutil.NoSuchProcess):
             assert process.name() != "outrider-child"
     wait_until(lambda: not children_at_work(), "the guardians to be gone")
+
+
+def look_around(request: ModelRequest, delay: float) -> Reply:
+    """Return a step of a model that never repeats the one before, as a child is stopped for."""
+    depth = 1 + request.turn % 2
+    return replace(tool_call("ls", {"path": ".", "depth": depth}), delay=delay)
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:

@@ -5,18 +5,17 @@ import stat
 import sys
 import threading
 from contextlib import closing, suppress
-from dataclasses import replace
 
 import psutil
 import pytest
 
 from cli_door import PATIENCE_SECONDS, Door
-from conftest import wait_until
+from conftest import look_around, wait_until
 from outrider.delegation.background import start_background
 from outrider.delegation.perform import Caller
 from outrider.delegation.request import Request
 from outrider.delegation.run_handle import RunHandle
-from outrider.testing import ScriptedModel, answer, tool_call
+from outrider.testing import ScriptedModel, answer
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -99,7 +98,7 @@ class Patient:
     def __call__(self, request):
         if self.may_answer.is_set():
             return answer("Done.")
-        return replace(tool_call("ls", {"path": "."}), delay=0.05)
+        return look_around(request, 0.05)
 
 
 @pytest.fixture
@@ -225,7 +224,7 @@ async def test_a_hundred_at_once_never_exceed_their_places_and_all_end(tmp_path,
                 return answer(f"{task} is done.")
             at_work.add(task)
             most.append(len(at_work))
-        return replace(tool_call("ls", {"path": "."}), delay=0.01)
+        return look_around(request, 0.01)
 
     with closing(Door(tmp_path, warm_runtime)) as door, ScriptedModel(script) as server:
         env = door.environment(server.environment)

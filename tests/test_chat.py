@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from cli_door import Door, wait_until
+from conftest import look_around
 from outrider.surfaces.chat.prompt import MAX_HISTORY_BYTES, MaskedHistory
 from outrider.testing import (
     ScriptedModel,
@@ -449,8 +450,7 @@ def test_chat_needs_a_terminal(door):
 
 def test_any_run_can_be_listed_watched_told_something_and_stopped(door):
     """Of another process, which here is a background run."""
-    looking = replace(tool_call("ls", {"path": "."}), delay=0.05)
-    with ScriptedModel(lambda _: looking) as server:
+    with ScriptedModel(lambda request: look_around(request, 0.05)) as server:
         words = ("run", "explorer", "Look.", "-m", server.model, "--bg", "--max-turns", "10000")
         run_id = door.run(*words, env=server.environment).out.strip()
         with chatting(door, server) as screen:

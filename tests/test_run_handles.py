@@ -5,12 +5,11 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
 
 import outrider
-from conftest import COLD, assert_nothing_left
+from conftest import COLD, assert_nothing_left, look_around
 from outrider.testing import ScriptedModel, answer, tool_call
 
 
@@ -23,7 +22,7 @@ def model(world):
     def script(request):
         if may_answer.is_set() or request.last_user_text == "Finish":
             return answer("Done.")
-        return replace(tool_call("ls", {"path": "."}), delay=0.02)
+        return look_around(request, 0.02)
 
     with ScriptedModel(script) as server:
         os.environ.update(server.environment)

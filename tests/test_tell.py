@@ -6,12 +6,11 @@ import random
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
 
-from conftest import wait_until
-from outrider.testing import ScriptedModel, answer, fail, tool_call
+from conftest import look_around, wait_until
+from outrider.testing import ScriptedModel, answer, fail
 from test_background import background, door, model  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
@@ -72,7 +71,7 @@ def test_what_no_model_answered_was_not_read(door):  # noqa: F811
         if told(request):
             return fail(400, message="No.")
         begun.set()
-        return replace(tool_call("ls", {"path": "."}), delay=0.05)
+        return look_around(request, 0.05)
 
     with ScriptedModel(script) as server:
         run_id = background(door, server)
@@ -91,7 +90,7 @@ async def test_300_messages_at_random_are_each_read_once_in_order_by_the_right_c
         with lock:
             if request.messages[1]["content"] not in open_runs:
                 return answer("Done.")
-        return replace(tool_call("ls", {"path": "."}), delay=0.01)
+        return look_around(request, 0.01)
 
     with ScriptedModel(script) as server:
         tasks = {}
