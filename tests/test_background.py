@@ -193,7 +193,7 @@ def test_wait_for_any_for_all_and_for_so_long(door, model):
         assert door.run("wait", slow, quick, "--any").out == "Quick.\n"
     late = door.run("wait", slow, quick, "--timeout", "100ms")
     assert (late.code, late.out) == (124, "Quick.\n")
-    assert f"Still running after 100 ms: {slow}" in late.err
+    assert f"Still running after 100ms: {slow}" in late.err
     assert door.run("wait", slow, "--timeout", "0.1s", "--json").error_code == "SUBAGENT_TIMEOUT"
     model.may_answer.set()
     both = door.run("wait", slow, quick)

@@ -1,6 +1,7 @@
 """What becomes of a writer's changes when its run has ended: reviewed later, or landed at once."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,8 +49,10 @@ def land_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolRes
     except LandingConflict as conflict:  # the user was faster
         changes = replace(changes, conflicts=conflict.conflicts)
     except (OSError, OutriderError) as error:
-        reason = PathReason(WHOLE, f"{NOT_LANDED}: {error}")
-        changes = replace(changes, conflicts=(*changes.conflicts, reason))
+        changes = replace(changes, conflicts=(PathReason(WHOLE, f"{NOT_LANDED}: {error}"),))
+    if changes.conflicts:
+        with suppress(OSError, OutriderError):
+            WriterRun(run, prepared.project.env).note(changes.conflicts)
     details = replace(result.details, results=(replace(one, changes=changes),))
     return replace(result, details=details)
 

@@ -13,10 +13,16 @@ from typing import Any
 from outrider.delegation.request import Request, invalid
 from outrider.delegation.session_history import history_of, recorded_events
 from outrider.protocol.data import as_list, as_object, frozen
-from outrider.records.runs import SESSION, RecordedRun, find_run
+from outrider.records.runs import SESSION, RecordedRun, find_run, landing_of
 from outrider.settings.places import runs_folder
 
 MAX_NAMED_FILES = 5
+UNSEEN = {
+    "pending": "hasn't landed",
+    "undone": "was undone",
+    "discarded": "was discarded",
+}
+"""The states of a writer's changes in which the next run doesn't see them, in words."""
 CONVERSATION = ("message_end", "tool_result_end", "user_message", "run", "prompt")
 """The events that a conversation is rebuilt from."""
 
@@ -43,17 +49,19 @@ def recall(request: Request, env: Mapping[str, str]) -> tuple[Request, Past]:
         history = history_of(run.folder / SESSION)
     except FileNotFoundError:
         raise invalid(f"Run {run.id} goes on from one whose record is gone.") from None
+    unseen = [*_unseen(run)]
     past = Past(
         run.id,
         str(prompt["systemPrompt"]),
         tuple(map(str, as_list(run.opening.get("tools")))),
         history,
-        tuple(_warnings(run, Path(folder))),
+        (*_warnings(run, Path(folder)), *unseen),
     )
     schema = request.output_schema
     request = replace(
         request,
         agent=agent,
+        task="\n\n".join((request.task, *(f"[{one}]" for one in unseen))),
         model=request.model or str(prompt["model"]),
         cwd=folder,
         output_schema=prompt.get("outputSchema") if schema is None else schema,
@@ -92,6 +100,18 @@ def _warnings(run: RecordedRun, folder: Path) -> Iterator[str]:
         more = f" and {len(changed) - MAX_NAMED_FILES} more" * (len(changed) > MAX_NAMED_FILES)
         named = ", ".join(changed[:MAX_NAMED_FILES])
         yield f"files have changed since run {run.id} read them: {named}{more}"
+
+
+def _unseen(run: RecordedRun) -> Iterator[str]:
+    """Yield which changes of the runs so far aren't in the folder, where this one looks for them.
+
+    The model is told too: it remembers that it made them.
+    """
+    if earlier := run.opening.get("resumes"):
+        yield from _unseen(find_run(run.folder.parent, str(earlier)))
+    state = landing_of(run.folder).get("state")
+    if state in UNSEEN:
+        yield f"what run {run.id} changed isn't in the files now: it {UNSEEN[state]}"
 
 
 def _is_newer(path: Path, than: float) -> bool:

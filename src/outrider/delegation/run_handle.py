@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from outrider.delegation.control import ask_run
 from outrider.delegation.request import Request, check_input, invalid
+from outrider.delegation.result_text import with_changes
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object, from_json
 from outrider.protocol.errors import ErrorCode
@@ -90,7 +91,7 @@ async def followed(folder: Path) -> AsyncIterator[dict[str, Any]]:
 def result_of(run: RecordedRun) -> ToolResult:
     """Return the result of a run that has ended, from its record, as far as that goes."""
     with suppress(ValueError):  # another version's record may say other things
-        return from_json(ToolResult, run.result)
+        return with_changes(from_json(ToolResult, run.result))
     file = run.folder / OUTPUT
     output = file.read_text("utf-8", "replace") if file.exists() else ""
     opening = run.opening

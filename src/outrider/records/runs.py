@@ -18,7 +18,7 @@ from outrider.protocol.data import as_list, as_object, frozen, member
 from outrider.protocol.errors import ErrorCode, Refusal
 
 SESSION, OUTPUT, RESULT, SPILL = "session.jsonl", "output.md", "result.json", "spill"
-LAYER, LANDING = "layer", "landing.json"
+LAYER, LANDING, CONFLICTS = "layer", "landing.json", "conflicts"
 """The folder of what a writer changed, and what has become of it."""
 RESERVED, RESERVED_BYTES = "result.reserved", 16 << 10
 """The result's file until it is complete, with room for what matters most of it."""
@@ -229,7 +229,8 @@ class RecordedRun:
         with suppress(OSError, ValueError, RecursionError):
             result, landing = _result(self.folder), landing_of(self.folder)
             for one in as_list(member(result.get("details"), "results")) if landing else ():
-                as_object(member(one, "changes")).update(state=landing["state"])
+                told = {name: landing[name] for name in ("state", CONFLICTS) if name in landing}
+                as_object(member(one, "changes")).update(told)
             return result
         return {}
 

@@ -10,9 +10,9 @@ from outrider.protocol.exit_codes import EXIT_TIMED_OUT
 from outrider.protocol.results import ToolResult, refused
 from outrider.records.runs import find_run
 from outrider.settings.places import runs_folder
+from outrider.settings.quantities import milliseconds
 from outrider.surfaces.cli.run import print_ended, print_result
 from outrider.surfaces.parser import argument, flag, time_span
-from outrider.surfaces.text import duration
 
 EXAMPLES = """\
 examples:
@@ -37,7 +37,7 @@ def execute(arguments: Namespace) -> int:
     if results and (arguments.any or len(results) == len(handles)):
         return next(filter(None, codes), 0)
     ids = ", ".join(one.id for one in handles if one.id not in [r.details.run_id for r in results])
-    why = f"Still running after {duration(arguments.timeout)}: {ids}."
+    why = f"Still running after {arguments.timeout}: {ids}."
     print_result(refused(Refusal(ErrorCode.SUBAGENT_TIMEOUT, why)), as_json=arguments.json)
     return EXIT_TIMED_OUT
 
@@ -46,6 +46,6 @@ async def _ended(handles: list[RunHandle], arguments: Namespace) -> list[ToolRes
     """Return the results of the runs that have ended in time, in the order they were asked for."""
     tasks = [asyncio.ensure_future(one.result()) for one in handles]
     when = asyncio.FIRST_COMPLETED if arguments.any else asyncio.ALL_COMPLETED
-    seconds = arguments.timeout and arguments.timeout / 1000
+    seconds = arguments.timeout and milliseconds(arguments.timeout, "s") / 1000
     done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=when)
     return [task.result() for task in tasks if task in done][: 1 if arguments.any else None]

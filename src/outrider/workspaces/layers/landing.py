@@ -20,7 +20,7 @@ from outrider.protocol import jsonl
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import as_list, as_object, from_json, frozen, to_json
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
-from outrider.records.runs import LANDING, LAYER, SESSION, landing_of, remove_folder
+from outrider.records.runs import CONFLICTS, LANDING, LAYER, SESSION, landing_of, remove_folder
 from outrider.workspaces.layers.applying import MEANWHILE, Application, stage_for, sync
 from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, LedgerEntry, read_ledger
 from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
@@ -201,7 +201,8 @@ class WriterRun:
                 landed[step.path][1] = step.new
             state = "landed" if all(one.path in landed for one in found.changes) else "pending"
             shown = {shown_name(path): to_json(pair) for path, pair in landed.items()}
-            self._perform(steps, {"state": state, "landed": {**self.record["landed"], **shown}})
+            then = {"state": state, "landed": {**self.record["landed"], **shown}, CONFLICTS: ()}
+            self._perform(steps, then)
             if made:
                 made.put_on_head()
             return changes
@@ -303,9 +304,16 @@ class WriterRun:
         work.clear()
         self._save()
 
+    def note(self, conflicts: Sequence[PathReason]) -> None:
+        """Record why it didn't land by itself, for those who ask later."""
+        self.record[CONFLICTS] = to_json(tuple(conflicts))
+        self._save()
+
     def _save(self, operation: Mapping[str, Any] | None = None) -> None:
         """Write the record, with the journal of what is under way, in one step."""
         record = {name: self.record[name] for name in ("state", "folder", "landed")}
+        if self.state == "pending" and self.record.get(CONFLICTS):
+            record[CONFLICTS] = self.record[CONFLICTS]
         record |= {"operation": operation} if operation else {}
         new = f"{self.folder}/{LANDING}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
