@@ -120,7 +120,9 @@ class Offer:
             }
             for tool in offered_tools(config, SubAgentManager(), names)
         ]
-        reader = {**READER_TOOL, "annotations": hints}  # a follow-up may do what a subagent may
+        # It can end a run, whose record stays; and a follow-up may do what a subagent may.
+        told = {**hints, "readOnlyHint": False, "destructiveHint": bool(writers)}
+        reader = {**READER_TOOL, "annotations": told}
         others = [reader, CHANGES_TOOL] if writers else [reader]
         self._told = (client, [*tools, *others] if tools else [])
         return self._told[1]
