@@ -20,7 +20,7 @@ from outrider.protocol import jsonl
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import as_list, as_object, from_json, frozen, to_json
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
-from outrider.records.runs import LANDING, LAYER, SESSION, landing_of
+from outrider.records.runs import LANDING, LAYER, SESSION, landing_of, remove_folder
 from outrider.workspaces.layers.applying import MEANWHILE, Application, stage_for, sync
 from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, LedgerEntry, read_ledger
 from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
@@ -236,7 +236,7 @@ class WriterRun:
             self._save()
             gone = [self.layer / name for name in (UPPER, COPY, "work")]
             for path in gone if self.landed else [self.layer]:
-                _remove_layer(path)
+                remove_folder(path)
 
     def _pass(self, check: Check, steps: Sequence[Step]) -> None:
         """Run a check on what the folder would be; raises `CheckFailed`."""
@@ -371,11 +371,3 @@ def _version(value: Any) -> Version | None:
 
 def _step(value: Any) -> Step:
     return Step(unescaped(value["path"]), _version(value.get("old")), _version(value.get("new")))
-
-
-def _remove_layer(path: Path) -> None:
-    """Remove a folder in which a child may have made folders that even their owner can't enter."""
-    for folder, _, _ in os.walk(path):
-        with suppress(OSError):
-            os.chmod(folder, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
