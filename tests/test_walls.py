@@ -239,7 +239,7 @@ def test_what_a_provider_signs_in_with_is_left_to_it_and_told(
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # which is put back afterwards
     (lack,) = confine(of("bedrock:claude")).isolation.missing
     assert lack == "credential files: bedrock signs in with them"
-    assert confine(of("openai:gpt")).missing == ()
+    assert confine(of("openai:gpt")).isolation.missing == ()
 
 
 HOSTILE = """
