@@ -32,8 +32,8 @@ MAY_WRITE = {
     "subagents.isolation": "none",
     "subagents.trustedProjects": ["/"],
 }
-"""Leave to write, in place: what a layer does has tests of its own."""
-"""Settings under which the agents that a test's project defines get their writing tools."""
+"""Settings under which the agents that a test's project defines get their writing tools, in place:
+what a layer does has tests of its own."""
 
 
 # Ignored in a shell's background or under nohup, and then also in all that the tests start.
@@ -63,13 +63,14 @@ main()
 """A keeper as our own, which starts without coverage, but measured."""
 TIERS = ("quick", "python", "all")
 SLOW = (
-    "activity", "adversity", "agent_names", "ask", "benchmarks", "catalogue", "chat",
+    "activity", "adversity", "agent_names", "ask", "benchmarks", "catalogue", "cells", "chat",
     "cli_bad_calls", "cli_completion", "cli_doctor", "cli_listings", "cli_lsp", "cli_signals",
     "cli_terminal", "cli_web", "docs", "documents", "endings", "file_tools_bad_arguments",
     "find_about", "find_newcomers", "fork_server", "hostile_masking", "isolation", "landing_faults",
     "local_models", "lsp_child", "lsp_faults", "lsp_servers", "mcp", "mcp_install", "pi",
     "pi_host", "recipes", "report_back_verdicts", "surroundings", "tools_handed_over", "web_fetch",
     "wires_answers", "wires_broken", "wires_captured", "wires_parts", "wires_statuses",
+    "writer_surfaces", "writers",
 )  # fmt: skip
 """What `--tier quick` leaves out: files whose tests start one command, host or server after the
 other, or try many examples. What is left runs in this process, but for three doors: the command
@@ -89,7 +90,9 @@ def pytest_configure(config: pytest.Config) -> None:
     _tier = config.getoption("tier")
     if MEASURING:
         fork_client.PLAIN_VARIABLES = (*fork_client.PLAIN_VARIABLES, *MEASURING)
-        keeper_link._KEEPER = (sys.executable, "-c", MEASURED_KEEPER, keeper_link._KEEPER[-1])
+        _, *_, sources = keeper_link.small_python("keeper")
+        measured = (sys.executable, "-c", MEASURED_KEEPER, sources)
+        keeper_link.small_python = lambda _module: measured
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

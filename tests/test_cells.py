@@ -21,6 +21,7 @@ from conftest import needs
 from outrider import subagent
 from outrider.agents.definitions import Source, parse_definition
 from outrider.processes.cell_start import Cells
+from outrider.processes.confinement import advice_on_namespaces
 from outrider.testing import ScriptedModel, answer, tool_call
 from test_walls import MEASURED, ROOT, USER_ID, WHO, World
 
@@ -421,6 +422,40 @@ async def test_the_users_settings_and_agents_open_the_network_and_a_repositorys_
     agent, notes = parse_definition(source, "doer.md", Source.PROJECT)
     assert agent is not None and agent.network == "none"
     assert "only your own files can loosen it" in str(notes[0])
+
+
+async def test_a_folder_behind_a_link_can_be_worked_in(world: Path, tmp_path: Path) -> None:
+    (world / "real").mkdir()
+    (tmp_path / "link").symlink_to(world / "real")
+    calls = [tool_call("bash", {"command": "touch made; pwd -P"}), answer("Done.")]
+    (world / "real/.outrider/agents").mkdir(parents=True)
+    (world / "real/.outrider/agents/doer.md").write_text(AGENT)
+    with ScriptedModel(calls) as server:
+        os.environ.update(server.environment)
+        folder = tmp_path / "link"
+        result = await subagent("doer", "Go.", model=server.model, cwd=folder, config=MAY_WRITE)
+    assert result.completed, result.text
+    assert (world / "real/made").exists()
+    assert str(world / "real") in str(server.requests[1].messages[-1]["content"])
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "advice"),
+    [
+        ("proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts"),
+        ("proc/sys/kernel/unprivileged_userns_clone", "0", "switched off for users"),
+        ("proc/sys/user/max_user_namespaces", "0", "no namespaces are allowed"),
+        ("run/.containerenv", "", "the container's seccomp profile"),
+        ("proc/sys/kernel/unprivileged_userns_clone", "1", ""),
+    ],
+)
+def test_doctor_knows_why_there_are_no_namespaces_and_what_would_help(
+    tmp_path: Path, file: str, content: str, advice: str
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(content)
+    said = advice_on_namespaces(str(tmp_path))
+    assert advice in said and bool(said) is bool(advice)
 
 
 PYTEST = """

@@ -314,7 +314,7 @@ def test_a_run_is_not_begun_on_a_disk_without_room_for_its_outcome(
     with ScriptedModel([answer("Done.")]) as server:
         ended = on_a_small_disk(f"{fill}; {run}", server, tmp_path / "state")
         assert server.requests == []
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "No space left on device. Free some space there" in ended.stderr
 
 

@@ -341,6 +341,44 @@ async def test_a_file_that_is_larger_than_a_layer_is_named_and_not_read(project:
     ]
 
 
+DEEP = "import os\nfor _ in range(1_200):\n    os.mkdir('d'), os.chdir('d')\nopen('f', 'w').close()"
+REMOVED = """
+import os, shutil, sys
+from outrider.records.runs import remove_folder
+if os.geteuid() == 0:
+    os.setgroups([]), os.setgid(4242), os.setuid(4242)
+os.makedirs(sys.argv[1] + "/a/locked/b")
+open(sys.argv[1] + "/a/locked/file", "w").close()
+os.chmod(sys.argv[1] + "/a/locked", 0)
+remove_folder(sys.argv[1])
+"""
+
+
+async def test_a_layer_of_any_depth_is_told_and_removed(project: Path) -> None:
+    run = await written(project, f"{sys.executable} -c \"$(cat <<'E'\n{DEEP}\nE\n)\"")
+    assert run.changes is not None and len(run.changes.files) == 1
+    (layer,) = _runs().glob("*/layer")
+    done = command("discard", layer.parent.name, cwd=project)
+    assert done.returncode == 0 and not layer.exists(), done.stderr
+
+
+def test_a_folder_that_its_owner_cannot_enter_is_removed(tmp_path: Path) -> None:
+    for path in (tmp_path, *tmp_path.parents):
+        if path.stat().st_uid == os.geteuid():
+            path.chmod(path.stat().st_mode | (0o777 if path == tmp_path else 0o011))
+    folder = tmp_path / "run"
+    subprocess.run([sys.executable, "-c", REMOVED, str(folder)], check=True)
+    assert not folder.exists()
+
+
+async def test_all_walls_hold_for_a_user_whose_home_is_the_root(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/")
+    run = await written(project, "echo 2 >> a.py")
+    assert run.isolation is not None and run.isolation.missing == ()
+
+
 SDIST = "six==1.17.0"
 
 

@@ -28,14 +28,17 @@ def missing_in_cells() -> tuple[str, ...]:
     return tuple(missing)
 
 
-def advice_on_namespaces() -> str:
-    """Return why this machine refuses namespaces and what to do; nothing where that isn't known."""
+def advice_on_namespaces(root: str = "") -> str:
+    """Return why this machine refuses namespaces and what to do; nothing where that isn't known.
+
+    All paths are looked up below `root`.
+    """
     for name, (wanted, meaning) in _SWITCHES.items():
-        with suppress(OSError), open(f"/proc/sys/{name}") as file:
+        with suppress(OSError), open(f"{root}/proc/sys/{name}") as file:
             value = int(file.read())
             if (value == 0) != (wanted == "0"):
                 setting = name.replace("/", ".")
                 return f"{meaning}; allow them with: sudo sysctl -w {setting}={wanted}"
-    if any(map(os.path.exists, _CONTAINERS)):
+    if any(os.path.exists(f"{root}{mark}") for mark in _CONTAINERS):
         return "the container's seccomp profile may refuse them: allow unshare and mount in it"
     return ""

@@ -62,7 +62,7 @@ def set_attributes(path: str, wanted: int = 0, cleared: int = 0, *, below: bool 
 
 def mounts() -> list[tuple[str, bool]]:
     """Return where something is mounted, and whether it can be written to."""
-    with open("/proc/self/mountinfo", errors="surrogateescape") as file:
+    with open("/proc/self/mountinfo", errors="surrogateescape", newline="\n") as file:
         fields = [line.split(" ", 6) for line in file]
     return [(_unescaped(row[4]), not f"{row[5]},".startswith("ro,")) for row in fields]
 

@@ -282,14 +282,15 @@ def landing_of(folder: Path) -> Json:
 
 def layer_size(folder: Path) -> int:
     """Return how much room a run's layer takes; 0 where it has none."""
-    above = ((top, name) for top, _, names in os.walk(folder / LAYER) for name in names)
-    return sum(_room(os.path.join(*one)) for one in above)
-
-
-def _room(path: str) -> int:
-    with suppress(OSError):  # it may be just removed
-        return os.lstat(path).st_blocks * 512
-    return 0
+    size, folders = 0, [f"{folder}/{LAYER}"]  # `os.walk` fails where these are very deep
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+    return size
 
 
 def is_running(folder: Path) -> bool:
@@ -313,16 +314,31 @@ def delete_run(folder: Path) -> bool:
 
 
 def remove_folder(folder: str | Path) -> None:
-    """Remove a folder with all that is in it, as far as that can be done."""
+    """Remove a folder with all that a child may have left in it."""
     from shutil import rmtree  # late: it takes 4 ms
 
-    # An overlay leaves a folder that nobody may enter, and a child may make such.
-    for above, names, _ in os.walk(folder):
-        for path in (os.path.join(above, name) for name in names):
-            with suppress(OSError):
-                if os.lstat(path).st_mode & 0o700 != 0o700 and not os.path.islink(path):
-                    os.chmod(path, 0o700)
-    rmtree(folder, ignore_errors=True)
+    with suppress(RecursionError):
+        rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        while entries := [*os.scandir(folder)]:
+            for entry in entries:
+                _lift(entry, folder)
+        os.rmdir(folder)
+
+
+def _lift(entry: "os.DirEntry[str]", top: str | Path) -> None:
+    """Remove what is in a folder; the folders in it, however deep and locked, move up to `top`."""
+    if not entry.is_dir(follow_symlinks=False):
+        os.unlink(entry.path)
+        return
+    os.chmod(entry.path, 0o700)
+    for inner in [*os.scandir(entry.path)]:
+        if inner.is_dir(follow_symlinks=False):
+            os.chmod(inner.path, 0o700)
+            os.rename(inner.path, f"{top}/{os.urandom(8).hex()}")
+        else:
+            os.unlink(inner.path)
+    os.rmdir(entry.path)
 
 
 def left_over(runs: Path) -> Iterator[tuple[int, str]]:

@@ -34,7 +34,8 @@ def walls_for(
         private=(f"{state}/runs", f"{state}/warm"),
         hidden=tuple(credentials_below(user)) if hides else (),
         # Language servers and build tools keep caches there, and some don't start where they can't.
-        home=user if brief.lsp or run_commands(brief.tools) else None,
+        # Daemons have `/` for a home, over which nothing can be put.
+        home=user if user != "/" and (brief.lsp or run_commands(brief.tools)) else None,
         layered=layered,
     )
 
@@ -64,7 +65,7 @@ def new_layer(brief: Brief, *, may_copy: bool = True) -> LayeredFolder | None:
 def writable_for_programs(brief: Brief, env: Mapping[str, str], *, walled: bool) -> tuple[str, ...]:
     """Return the folders that commands and language servers of a run may write to."""
     # Without walls it is the user's own, which no program may change.
-    users = (_real_home(env),) if walled else ()
+    users = (user,) if walled and (user := _real_home(env)) != "/" else ()
     folder = (os.path.realpath(brief.cwd),) if brief.layer else ()
     # Not where results are kept: the child itself writes and reads there.
     return (*_in_place(brief), *folder, *map(os.path.realpath, SHARED), *users)

@@ -28,7 +28,7 @@ examples:
 """
 ARGUMENTS = (
     writers.RUN,
-    argument("path", metavar="PATH", nargs="*", help="only these files and folders"),
+    argument("path", metavar="PATH", nargs="*", default=[], help="only these files and folders"),
     flag("--stat", "only how many lines changed in each file"),
     flag("--by-call", "the same, for each tool call that changed files"),
 )

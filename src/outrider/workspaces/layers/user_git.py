@@ -22,6 +22,7 @@ class UserGit:
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self.folder = folder
+        self._repositories: dict[str, str | None] = {}
         self._programs = TrustedPrograms.around(folder, env, trusted=False)
 
     @cached_property
@@ -66,10 +67,15 @@ class UserGit:
 
     def repository_of(self, path: str) -> str | None:
         """Return the innermost working tree that a path below the folder is in."""
-        while path := path.rpartition("/")[0]:
-            if os.path.lexists(self.folder / path / ".git"):
-                return str(self.folder / path)
-        return str(self.root) if self.root else None
+        known, way = self._repositories, list[str]()
+        while (path := path.rpartition("/")[0]) and path not in known:
+            way.append(path)
+            if os.path.lexists(f"{self.folder}/{path}/.git"):
+                known[path] = f"{self.folder}/{path}"
+                break
+        found = known[path] if path else str(self.root) if self.root else None
+        known.update(dict.fromkeys(way, found))
+        return found
 
     def ignored(self, paths: Iterable[str]) -> set[str]:
         """Return which of these paths the user's own rules ignore; none without a repository."""
