@@ -89,7 +89,8 @@ READERLESS = {
     "logs": 0, "activity": 0, "find main": 141, "agents": 141, "models": 141, "lsp": 141,
     "web fetch http://127.0.0.1:1": 1, "modules": 141, "config": 141, "doctor": 141, "help": 141,
     "help run": 141, "pi": 2, "mcp": 0, "mcp install cursor --print": 141, "warm --status": 141,
-    "completion bash": 141,
+    "completion bash": 141, "resume last x": 2, "watch": 2, "tell last x": 2, "wait last": 2,
+    "stop --all": 0, "stop --all --json": 141,
 }  # fmt: skip
 
 
