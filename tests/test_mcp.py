@@ -68,6 +68,7 @@ async def test_the_sdk_lists_the_tools_in_every_era(door, mode):
             "agent",
             "task",
             "output_schema",
+            "background",
         }
 
 

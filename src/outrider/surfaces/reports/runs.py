@@ -152,7 +152,8 @@ def _tokens(usage: dict[str, int]) -> str:
 RUNNING = (
     Column("run", "runId", "cyan"),
     Column("agent"),
-    Column("turn", lambda run: run.get("turn") or "starting"),
+    # It has changes from when its child has ended until they have landed.
+    Column("turn", lambda run: "landing" if "changes" in run else run.get("turn") or "starting"),
     Column("last step", lambda run: run.get("step", "")),
     Column("time", "startedAt", "dim", lambda iso: duration(_since(iso))),
     Column("tokens", "usage", form=_tokens, optional=True),
