@@ -90,7 +90,8 @@ READERLESS = {
     "web fetch http://127.0.0.1:1": 1, "modules": 141, "config": 141, "doctor": 141, "help": 141,
     "help run": 141, "pi": 2, "mcp": 0, "mcp install cursor --print": 141, "warm --status": 141,
     "completion bash": 141, "resume last x": 2, "watch": 2, "tell last x": 2, "wait last": 2,
-    "stop --all": 0, "stop --all --json": 141,
+    "stop --all": 0, "stop --all --json": 141, "diff last": 2, "land last": 2, "undo last": 2,
+    "discard last": 2,
 }  # fmt: skip
 
 
