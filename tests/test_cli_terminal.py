@@ -224,7 +224,7 @@ def test_repository_agent_runs_only_when_the_person_says_yes(door, key, code, re
 
 def test_repository_agent_that_a_person_agrees_to_writes_as_the_user_allows(door):
     door.write_agent("local", "tools: bash")
-    door.write_config({"subagents": {"allowWrite": True}})
+    door.write_config({"subagents": {"allowWrite": True, "isolation": "none"}})
     with ScriptedModel([tool_call("bash", {"command": "touch made"}), answer("Ran.")]) as server:
         terminal = start(door, server, agent="local")
         terminal.see(r"\[y/N\]")

@@ -217,7 +217,7 @@ def executor(
         len(turns),
         deadline,
     )
-    return TaskExecutor("0", turn, len(turns))
+    return TaskExecutor("0", turn)
 
 
 def arguments(schema: Any, value: Any) -> str:

@@ -228,12 +228,19 @@ async def test_documents_are_handed_on_to_the_converter(web, monkeypatch, path, 
     assert await web.text(path, body, kind) == f"{name}: {len(body)} bytes"
 
 
-async def test_without_the_converter_a_document_is_refused(web, monkeypatch):
-    monkeypatch.setattr(start_converter, "find_spec", lambda name: None)
+async def test_without_the_converter_a_document_is_refused(web, monkeypatch, tmp_path):
+    script = tmp_path / "without_package.py"
+    script.write_text(WITHOUT_PACKAGE.format(path=start_converter._CONVERTER))
+    monkeypatch.setattr(start_converter, "_CONVERTER", str(script))
     outcome = await web.fetch(web.serve("/a.pdf", b"%PDF-1.7", "application/pdf"))
     assert outcome.envelope["code"] == 2004 and start_converter.INSTALL in outcome.text
 
 
+WITHOUT_PACKAGE = """
+import runpy, sys
+sys.modules["markitdown"] = None
+runpy.run_path({path!r}, run_name="__main__")
+"""
 GREEK = "Καλημέρα κόσμε, αυτό είναι ένα κείμενο."
 UMLAUTS = "Grüße aus Köln — “schön”"
 

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from outrider.masking import Masker
 from outrider.protocol.receipt import CommandRun, Effects, FileWrite
 from outrider.settings.keys import ConvertConfig
-from outrider.workspaces.opening import keep_new
+from outrider.workspaces.opening import READ, keep_new
 from outrider.workspaces.path_guard import Workspace
 
 if TYPE_CHECKING:
@@ -136,3 +136,8 @@ class ToolContext:
             return None
         path = self.spill / f"result-{match[1]}.txt"
         return path if path.is_file() and not path.is_symlink() else None
+
+    def open_spilled(self, name: str) -> BinaryIO | None:
+        """Return such a file, open; a link that a command puts there isn't followed."""
+        path = self.find_spilled(name)
+        return open(os.open(path, READ), "rb") if path else None

@@ -17,7 +17,6 @@ from outrider.tools.files.text import (
     notebook_text,
     shown_size,
 )
-from outrider.workspaces.opening import READ
 
 DEFAULT_LINES = 2_000
 MAX_LINES = 20_000
@@ -104,9 +103,8 @@ def read(
 @contextmanager
 def _open_source(context: ToolContext, path: str) -> Generator[tuple[str, BinaryIO], None, None]:
     """Hold a file or a spilled result open, and yield its name for the caller too."""
-    kept = context.find_spilled(path)
-    if kept is not None:
-        with open(os.open(kept, READ), "rb") as file:
+    if kept := context.open_spilled(path):
+        with kept as file:
             yield path, file
         return
     place = context.workspace.resolve(path)
