@@ -20,6 +20,9 @@ from outrider.delegation.request import Request
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult, ToolResult
 from outrider.testing import ScriptedModel, answer, tool_call
+from outrider.workspaces import merged_check
+from outrider.workspaces.layers.landing import CheckFailed, WriterRun
+from outrider.workspaces.merged_check import check_of
 from test_cells import REFUSING
 
 MAY_WRITE = {"subagents.allowWrite": True}
@@ -448,3 +451,22 @@ def _pass(tests: str, folder: Path) -> bool:
 
 def _swapped(edit: dict[str, str]) -> dict[str, str]:
     return {"oldText": edit["newText"], "newText": edit["oldText"]}
+
+
+async def test_a_check_of_a_landing_ends_with_whoever_lands_or_when_it_takes_too_long(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, _ = await performed(project, [*shell("echo 2 >> a.py"), answer("Done.")])
+    run, seconds = result.details.run_id or "", str(300_000 + os.getpid())
+    line = [sys.executable, "-m", "outrider", "land", run, "--check", f"sleep {seconds}"]
+    landing = await asyncio.create_subprocess_exec(*line, cwd=project)
+    while not (found := _sleepers(seconds)):
+        await asyncio.sleep(0.02)
+    landing.kill()
+    await landing.wait()
+    _, alive = await asyncio.to_thread(psutil.wait_procs, found, 30)
+    assert not alive and (project / "a.py").read_text() == "x = 1\n"
+    monkeypatch.setattr(merged_check, "MAX_CHECK_SECONDS", 0.5)
+    writer = WriterRun(_runs() / run, os.environ)
+    with pytest.raises(CheckFailed, match="124"):
+        await asyncio.to_thread(writer.land, check=check_of(f"sleep {seconds}", os.environ))

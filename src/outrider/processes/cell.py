@@ -49,10 +49,16 @@ def enter_cell(network: str, writable: Sequence[str]) -> tuple[str, ...]:
     if pid := os.fork():
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # nobody waits for this process to let go
         os._exit(_exit_code(pid))
-    reaping.libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_parent()
     # Whoever delegates in here, without a word about where it is, still finds a child above.
     reaping.libc().prctl(_PR_SET_NAME, b"outrider-child", 0, 0, 0)
     return (*missing, *_shut(writable))
+
+
+def end_with_parent() -> None:
+    """Have the kernel end this process when the thread ends that started it."""
+    if kernel.IS_LINUX:
+        reaping.libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _leave_namespaces(network: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def main() -> "NoReturn":
     """Confine this process, and run the command."""
+    cell.end_with_parent()
     tell, told = int(sys.argv[1]), json.loads(sys.argv[2])
     os.chdir(told["folder"])
     layered = walls.LayeredFolder(told["folder"], told["layer"], names=told["names"])

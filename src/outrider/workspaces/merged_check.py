@@ -11,12 +11,14 @@ from pathlib import Path
 
 from outrider.processes.cell_start import Cells, small_python
 from outrider.protocol.brief import Brief
+from outrider.protocol.exit_codes import EXIT_TIMED_OUT
 from outrider.workspaces.layers.copying import copy_folder
 from outrider.workspaces.layers.landing import Check, MergedTree
 from outrider.workspaces.layers.scanning import walk
 from outrider.workspaces.layers.versions import is_whiteout
 from outrider.workspaces.run_walls import walls_for, writable_for_programs
 
+MAX_CHECK_SECONDS = 3_600
 WORK = "checking"
 """The folder beside the merged tree that the overlay needs for itself."""
 
@@ -102,13 +104,17 @@ def _run_copied(command: str, env: Mapping[str, str], tree: MergedTree, output: 
 
 
 def _run(command: list[str], env: Mapping[str, str], cwd: str, output: int, *passed: int) -> int:
-    return subprocess.run(
-        command,
-        env=env,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        pass_fds=passed,
-        start_new_session=True,  # what is checked has no business with the terminal
-    ).returncode
+    try:
+        return subprocess.run(
+            command,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=passed,
+            start_new_session=True,  # what is checked has no business with the terminal
+            timeout=MAX_CHECK_SECONDS,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return EXIT_TIMED_OUT
