@@ -470,3 +470,17 @@ async def test_a_check_of_a_landing_ends_with_whoever_lands_or_when_it_takes_too
     writer = WriterRun(_runs() / run, os.environ)
     with pytest.raises(CheckFailed, match="124"):
         await asyncio.to_thread(writer.land, check=check_of(f"sleep {seconds}", os.environ))
+
+
+SECRET = "sk-proj-Zx81kQpR0aB7dEfGh2JkLmN4oPqRsTuV"
+
+
+@pytest.mark.parametrize("land", ["review", "auto"])
+async def test_a_name_that_is_a_secret_is_in_no_result(project: Path, land: str) -> None:
+    result, _ = await performed(
+        project, [*shell(f"touch {SECRET} new"), answer("Done.")], subagents__land=land
+    )
+    changes = result.details.results[0].changes
+    assert changes is not None and len(changes.files) == 2
+    assert SECRET not in json.dumps(result.to_dict())
+    assert SECRET not in (_runs() / (result.details.run_id or "") / "result.json").read_text()

@@ -138,7 +138,9 @@ def _changes(prepared: Prepared, collector: Collector) -> Changes | None:
         return None
     from outrider.delegation.landing import changes_of  # late: most runs only read
 
-    return changes_of(collector.run.folder, prepared.project.env)
+    return changes_of(collector.run.folder, prepared.project.env).masked(
+        prepared.project.masker.text
+    )
 
 
 def _warnings(collector: Collector, prepared: Prepared, others: Sequence[str]) -> Iterator[str]:

@@ -53,6 +53,7 @@ def land_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolRes
     if changes.conflicts:
         with suppress(OSError, OutriderError):
             WriterRun(run, prepared.project.env).note(changes.conflicts)
+    changes = changes.masked(prepared.project.masker.text)
     details = replace(result.details, results=(replace(one, changes=changes),))
     return replace(result, details=details)
 

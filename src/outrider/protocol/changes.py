@@ -1,6 +1,7 @@
 """What a writer changed: as a result tells it, and why a part of it can't land."""
 
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 from outrider.protocol.data import frozen
@@ -58,6 +59,16 @@ class Changes:
     files: tuple[ChangedFile, ...] = ()
     withheld: tuple[PathReason, ...] = ()
     conflicts: tuple[PathReason, ...] = ()
+
+    def masked(self, mask: Callable[[str], str]) -> "Changes":
+        """Return them as results show them: a name that a child gave may be a secret."""
+        files = (replace(one, path=mask(one.path)) for one in self.files)
+        reasons = (
+            tuple(PathReason(mask(one.path), mask(one.reason)) for one in some)
+            for some in (self.withheld, self.conflicts)
+        )
+        withheld, conflicts = reasons
+        return replace(self, files=tuple(files), withheld=withheld, conflicts=conflicts)
 
     def words(self, run_id: str) -> str:
         """`3 files, +40 -7, not landed: outrider diff 3f9a1c20`."""
