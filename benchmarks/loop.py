@@ -26,7 +26,7 @@ class ReadingModel:
 
     name = provider = "bench"
     base_url = None
-    takes_schema = False
+    takes_schema = has_native = False
 
     def __init__(self, turns: int) -> None:
         self._turns = turns

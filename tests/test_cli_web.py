@@ -117,7 +117,7 @@ def test_doctor_tells_which_providers_have_keys_and_whether_the_converter_works(
     ended = door.run("doctor", "--json", env=env)
     found = {check["name"]: (check["status"], check["message"]) for check in ended.json["checks"]}
     assert found["brave"][1].startswith("BRAVE_SEARCH_API_KEY is set")
-    assert found["exa"] == ("ok", "not used: EXA_API_KEY is not set")
+    assert found["exa"] == ("off", "not used: EXA_API_KEY is not set")
     assert found["duckduckgo"][1].startswith("needs no key")
     assert found["markitdown"][0] == "ok" and "it converted" in found["markitdown"][1]
     assert KEY not in ended.out

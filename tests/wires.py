@@ -298,7 +298,8 @@ class Replay:
     async def _task(self, case: Case, wire: str) -> tuple[list[Event], Any]:
         brief = Brief(
             "0" * 8, "a", "You are a test.", case.task, case.model, self._folder,
-            main_turn=MainTurn(history=case.history) if case.history else None,
+            history=case.history,
+            main_turn=MainTurn() if case.history else None,
             tools=("ls",), output_schema=case.schema, request_attempts=case.attempts,
             budget=BudgetLimits(max_turns=MAX_TURNS),
         )  # fmt: skip
