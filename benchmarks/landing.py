@@ -22,7 +22,7 @@ def landing_seconds() -> dict[str, float]:
         with RunRecorder.create(Path(place, "runs")) as run:
             pass
         layer = run.folder / "layer"
-        begin_ledger(layer, project)
+        begin_ledger(layer, project, 1 << 30)
         _write(layer / "upper", "after")
         LayerAudit(project, layer).after_call("call")
         writer = WriterRun(run.folder, os.environ)
