@@ -34,7 +34,7 @@ _KEPT_CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7))
 _UNREACHED = ("OutNoRoutes", "NoPorts")
 """What the kernel counts of packets that had no way, and of questions to a name server here."""
 _SET_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_PR_SET_PDEATHSIG = 1
 
 
 def enter_cell(network: str, writable: Sequence[str]) -> tuple[str, ...]:
@@ -45,13 +45,13 @@ def enter_cell(network: str, writable: Sequence[str]) -> tuple[str, ...]:
     if not kernel.IS_LINUX:
         return (kernel.NO_LINUX,)
     missing = [*_leave_namespaces(network)]
-    reaping.libc().prctl(_PR_SET_NAME, b"outrider-cell", 0, 0, 0)
+    reaping.call_oneself("cell")
     if pid := os.fork():
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # nobody waits for this process to let go
         os._exit(_exit_code(pid))
     end_with_parent()
     # Whoever delegates in here, without a word about where it is, still finds a child above.
-    reaping.libc().prctl(_PR_SET_NAME, b"outrider-child", 0, 0, 0)
+    reaping.call_oneself("child")
     return (*missing, *_shut(writable))
 
 

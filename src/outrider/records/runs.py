@@ -58,6 +58,8 @@ class RunRecorder:
             self._session = _create(self.session_file, descriptors, os.O_APPEND)
             # It is free, or held for a moment by a reader that checks whether the run is running.
             fcntl.flock(self._session, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            with suppress(FileExistsError):
+                os.mkdir(self.spill, mode=0o700)
             self._reserved = _create(f"{folder}/{RESERVED}", descriptors)
             _reserve(self._reserved)
             self._descriptors = descriptors.pop_all()

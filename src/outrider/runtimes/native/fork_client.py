@@ -271,7 +271,8 @@ async def _start(
     """Hand the other ends of a child's links to a fork server; raises `StartFailed`."""
     begun = time.monotonic()
     deadline_ms = round(begun * 1000) + brief.timeout_ms
-    request = StartRequest(deadline_ms, here, brief.model[:MAX_MODEL]).to_bytes()
+    only_reads = brief.isolation == "readonly"
+    request = StartRequest(deadline_ms, here, brief.model[:MAX_MODEL], only_reads).to_bytes()
     start = start_line(Start(brief, dict(env), begun))
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 from outrider.masking import Masker
 from outrider.protocol.tool_catalogue import SEARCH_KEYS
 from outrider.settings.keys import WebConfig
+from outrider.settings.places import WEB_CACHE
 from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.web.leaks import OutgoingGuard
 from outrider.workspaces.opening import keep_new, read_kept
@@ -92,7 +93,7 @@ class WebSession:
         from outrider.tools.web.cache import WebCache
         from outrider.tools.web.client import WebClient
 
-        folder, most = self.state and self.state / "web-cache", self.config.cache_bytes
+        folder, most = self.state and self.state / WEB_CACHE, self.config.cache_bytes
         cache = WebCache(folder, most) if folder and most else None
         proxies: dict[str, str] = {}
         if self.config.use_proxy:
