@@ -13,7 +13,6 @@ from benchmarks.peers.protocol import MODEL, output_of, serve
 from outrider.delegation.api import subagent
 from outrider.models.wires import Wire
 from outrider.runtimes.native import fork_client
-from outrider.runtimes.native.links import PYTHON
 
 AGENT = "explorer"
 PI_AGENT = "in-pi"
@@ -70,7 +69,8 @@ class Library:
         self._mode = MODES[mode]
         self._settings = outrider_config(self._mode, None)
         if not self._mode.walls:
-            fork_client.PYTHON = (*PYTHON, "benchmarks.peers.without_walls")
+            script = Path(__file__).with_name("without_walls.py")
+            fork_client.PYTHON = (sys.executable, "-P", str(script))
 
     async def prepare(self, _tasks: int, concurrent: int | None) -> None:
         """Set the queue's width; in a warm mode also wait until the fork server is ready."""

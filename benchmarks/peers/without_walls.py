@@ -1,6 +1,6 @@
 """The warm process with children that enter no walls, and nothing else changed.
 
-`python -m benchmarks.peers.without_walls MODULE ARGUMENTS…`, as if it were that module.
+`python without_walls.py MODULE ARGUMENTS…` takes the place of `python -m MODULE ARGUMENTS…`.
 """
 
 import sys

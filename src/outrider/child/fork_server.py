@@ -47,6 +47,7 @@ FILL_BYTES = 60_000
 together, on pages of its own, and not in gaps on pages that it would have to copy."""
 _filling: list[bytes] = []
 _BEGIN = b"begin"
+_NAMESPACE = "/proc/self/ns/mnt"
 _ENDS = len(ChildEnds._fields)
 
 
@@ -296,17 +297,21 @@ def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) 
     call_oneself("spare")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
-    def leave_namespace() -> None:
-        # To take it down takes the kernel a millisecond, so the guardian's end does that: what lies
-        # unread in its socket goes with it.
-        with contextlib.suppress(OSError), theirs, open("/proc/self/ns/mnt") as namespace:
-            socket.send_fds(theirs, [READY], [namespace.fileno()])
-
     def wait() -> None:
         call_oneself("spare")
-        begun = Begun()
+        begun, namespaces = Begun(), [os.open(_NAMESPACE, os.O_RDONLY)]
+
+        def leave_namespaces() -> None:
+            # To take one down takes the kernel a millisecond, so the guardian's end does that: what
+            # lies unread in its socket goes with it.
+            with contextlib.suppress(OSError), theirs:
+                namespaces.append(os.open(_NAMESPACE, os.O_RDONLY))
+                socket.send_fds(theirs, [READY], namespaces)
+            for namespace in namespaces:
+                os.close(namespace)
+
         told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads, "read"))
-        ready = Ready(asyncio.new_event_loop(), begun, leave_namespace)
+        ready = Ready(asyncio.new_event_loop(), begun, leave_namespaces)
         server.send(READY + (told if len(told) < MAX_TOLD_BYTES else b""))
         server.close()
         _, ends, _, _ = socket.recv_fds(theirs, 16, 3)
