@@ -290,9 +290,9 @@ def _guard(watch: Watch, request: StartRequest, ends: ChildEnds) -> None:
 def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) -> None:
     """Fork a child that waits for its ends, and guard it once it is given them.
 
-    It begins its walls, and takes up the memory that a task needs: the pages that an earlier one
-    told, or else those of a rehearsal, which it tells. `server` brings the ends with the request,
-    once; where it closes instead, both processes end.
+    It begins its walls, and takes up the memory that a task without tools needs: the pages that an
+    earlier one told, or else those of a rehearsal, which it tells. `server` brings the ends with
+    the request, once; where it closes instead, both processes end.
     """
     call_oneself("spare")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -310,7 +310,7 @@ def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) 
             for namespace in namespaces:
                 os.close(namespace)
 
-        told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads, "read"))
+        told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads))
         ready = Ready(asyncio.new_event_loop(), begun, leave_namespaces)
         server.send(READY + (told if len(told) < MAX_TOLD_BYTES else b""))
         server.close()
