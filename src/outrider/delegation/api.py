@@ -20,7 +20,6 @@ from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.protocol.results import ToolResult, refused
 from outrider.protocol.usage import Usage
-from outrider.records.runs import find_run
 from outrider.settings.places import runs_folder
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ async def _begun(request: Request, caller: Caller) -> RunHandle:
 def attach(run_id: str) -> RunHandle:
     """Return a handle on any run of this user; raises `DelegationError` where there is none."""
     try:
-        return RunHandle(find_run(runs_folder(os.environ), run_id).folder)
+        return RunHandle.find(run_id)
     except Refusal as refusal:
         raise _raised(refused(refusal)) from None
 

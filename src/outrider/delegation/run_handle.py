@@ -1,22 +1,31 @@
 """A handle on a run, whoever supervises it: follow it, talk to it, stop it, get its result."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Self
 
 from outrider.delegation.control import ask_run
 from outrider.delegation.request import Request, check_input, invalid
 from outrider.delegation.result_text import with_changes
+from outrider.models.endings import StopReason
 from outrider.protocol import jsonl
-from outrider.protocol.data import as_object, from_json
+from outrider.protocol.data import from_json
 from outrider.protocol.errors import ErrorCode
-from outrider.protocol.events import Event, event_from_json, is_event
+from outrider.protocol.events import (
+    Event,
+    MessageEndEvent,
+    UserMessageEvent,
+    event_from_json,
+    is_event,
+)
 from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
 from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run, is_running
+from outrider.settings.places import runs_folder
 
 LOOK_EVERY_SECONDS = 0.05
 INTERRUPTED = "The run was interrupted: the process that supervised it ended before it did."
@@ -29,6 +38,11 @@ class RunHandle:
         """`own` is the task that supervises it, where that is in this process."""
         self.folder = folder
         self._own = own
+
+    @classmethod
+    def find(cls, name: str) -> Self:
+        """Return a handle on the run whose id is or starts with `name`; raises `Refusal`."""
+        return cls(find_run(runs_folder(os.environ), name).folder)
 
     @property
     def id(self) -> str:
@@ -43,26 +57,33 @@ class RunHandle:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
         return result_of(find_run(self.folder.parent, self.id))
 
-    async def events(self) -> AsyncIterator[Event]:
-        """Yield its events from the first on, until it has ended; text that comes in pieces whole.
+    def events(self) -> AsyncIterator[Event]:
+        """Return its events from the first on, until it has ended; text that comes in pieces whole.
 
         They are read from its transcript, so what it is doing doesn't wait for whoever watches.
         """
-        async for line in followed(self.folder):
-            if is_event(line):
-                with suppress(ValueError):
-                    yield event_from_json(line)
+        return _followed(self.folder)
 
     async def tell(self, text: str) -> int | None:
         """Tell the child something, and return in which turn the model has read it.
 
-        None means that the run ended before. Raises `Refusal` for what can't be told.
+        A message counts as read when the model has answered the request that carries it. None
+        means that the run ended before. Raises `Refusal` for what can't be told.
         """
         check_input(Request("any", text))
+        begin, is_carried = os.stat(self.folder / SESSION).st_size, False
         answer = await ask_run(self.folder, {"tell": text}) or {}
         if "refused" in answer:
             raise invalid(str(answer["refused"]))
-        return answer.get("turn")
+        if "id" not in answer:
+            return None
+        async for event in _followed(self.folder, begin):
+            if isinstance(event, UserMessageEvent):
+                is_carried |= event.id == answer["id"]
+            elif isinstance(event, MessageEndEvent) and is_carried:
+                if event.stop_reason != StopReason.FAILED:
+                    return event.turn
+        return None
 
     async def stop(self) -> ToolResult:
         """Stop it, and return its result."""
@@ -70,20 +91,18 @@ class RunHandle:
         return await self.result()
 
 
-def _transcript(folder: Path) -> BinaryIO:
-    return open(folder / SESSION, "rb")
-
-
-async def followed(folder: Path) -> AsyncIterator[dict[str, Any]]:
-    """Yield the lines of a run's transcript, those that are there and those that come."""
+async def _followed(folder: Path, begin: int = 0) -> AsyncIterator[Event]:
+    """Yield the events of a run's transcript from a position on, and those that come."""
     held, is_over = b"", False
-    with _transcript(folder) as session:
+    with open(folder / SESSION, "rb") as session:
+        session.seek(begin)
         while not is_over:
             is_over = not is_running(folder)  # first: what it wrote before its end is read below
             *lines, held = (held + session.read()).split(b"\n")
             for line in lines:
                 with suppress(ValueError, RecursionError):  # one that was cut by a full disk
-                    yield as_object(jsonl.decode(line))
+                    if is_event(event := jsonl.decode(line)):
+                        yield event_from_json(event)
             if not is_over:
                 await asyncio.sleep(LOOK_EVERY_SECONDS)
 

@@ -1,6 +1,7 @@
 """Supervises one run to its end: its hard and idle deadlines, its limits, its cancellation."""
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, closing
@@ -11,7 +12,6 @@ from outrider.delegation.collecting import Collector
 from outrider.delegation.deadlines import Deadlines
 from outrider.delegation.event_masking import EventMasker, MaskedEvent
 from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
-from outrider.delegation.telling import Telling
 from outrider.processes.shielding import wait_for_all
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
@@ -59,9 +59,11 @@ class Supervisor:
         self._changed = changed
         self._on_request = on_request
         self._answers: set[asyncio.Future[None]] = set()
-        self._telling = Telling()
         self._send: Callable[[bytes], None] | None = None
         """Sends to the child, once there is one."""
+        self._is_listening = False
+        """Whether the child has read its brief, and takes messages."""
+        self._unsent: list[bytes] = []
         timeout_ms, idle_ms = config.subagents.timeout_ms, config.subagents.idle_timeout_ms
         self._limits = timeout_ms / 1000, idle_ms / 1000
         self._deadlines = Deadlines(*self._limits, time.monotonic())
@@ -100,7 +102,6 @@ class Supervisor:
             await wait_for_all({child, *self._answers})
             for masked in self._masker.close():
                 self._take(masked)
-            self._telling.close()
         # Masked before anything is cut: half a secret can't be recognised.
         return replace(
             ending,
@@ -117,9 +118,18 @@ class Supervisor:
                 self._enforce_deadlines()
                 return await running
 
-    async def tell(self, text: str) -> int | None:
-        """Pass a message on to the child; return in which turn it was read, None for never."""
-        return await self._telling.add(text)
+    def tell(self, text: str) -> str:
+        """Pass a message on to the child, and return the id that the transcript has it under."""
+        message = os.urandom(8).hex()
+        self._unsent.append(jsonl.encode({"id": message, "text": text}) + b"\n")
+        self._send_messages()
+        return message
+
+    def _send_messages(self) -> None:
+        if self._send is not None and self._is_listening:
+            for message in self._unsent:
+                self._send(message)
+            self._unsent.clear()
 
     def stop(self) -> None:
         """End the run as one that was cancelled."""
@@ -151,9 +161,8 @@ class Supervisor:
             self._deadlines.on_event(event, time.monotonic())
         self._collector.take(masked)
         if isinstance(event, SessionEvent):
-            self._telling.begin(self._send)
-        else:
-            self._telling.on_event(event)
+            self._is_listening = True
+            self._send_messages()
         if isinstance(event, ParentRequestEvent) and self._on_request is not None:
             answer = asyncio.ensure_future(self._answer(event, self._on_request))
             self._answers.add(answer)

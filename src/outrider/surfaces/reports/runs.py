@@ -99,7 +99,7 @@ async def _asked(folder: Path) -> Row:
     told = None
     with suppress(TimeoutError):
         async with asyncio.timeout(MAX_ANSWER_SECONDS):
-            told = await ask_run(folder, {})
+            told = await ask_run(folder, {}, patient=False)
     if not told:
         return {}
     steps = [call_line(one["name"], one["args"]) for one in told["displayItems"]]
