@@ -10,8 +10,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from itertools import count
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from outrider.processes.threads import in_thread
@@ -51,23 +50,14 @@ def _wait_for_place(folder: Path, limit: int, given_up: threading.Event) -> int 
 
 
 def _free_place(folder: Path, limit: int) -> int | None:
-    """Return a place if fewer than `limit` are held. Others may have had a higher limit."""
-    free, held = list[int](), 0
-    for number in count():
-        path = folder / str(number)
-        if held >= limit or (free and not path.exists()):
-            break
-        place = _opened(path)
-        try:
+    """Return a descriptor that holds a place; None where all of them are taken."""
+    for number in range(limit):
+        place = _opened(folder / str(number))
+        with suppress(BlockingIOError):
             fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            free.append(place)
-        except BlockingIOError:
-            os.close(place)
-            held += 1
-    kept = free.pop(0) if free and held < limit else None
-    for place in free:
+            return place
         os.close(place)
-    return kept
+    return None
 
 
 def _opened(path: Path) -> int:

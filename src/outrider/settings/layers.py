@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 from outrider.protocol.data import from_json, frozen
 from outrider.protocol.text import most_alike
@@ -133,6 +133,11 @@ class FlagValue(NamedTuple):
 
     value: object
     given: str
+
+    @classmethod
+    def of(cls, name: str, value: object) -> Self:
+        """Return a flag of this name, which a program may have given as its plain value."""
+        return value if isinstance(value, cls) else cls(value, f"flag {name}")
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
