@@ -500,6 +500,27 @@ def test_doctor_names_what_waits_and_what_was_interrupted(tmp_path: Path) -> Non
     assert told[broken.id]["status"] == "warn" and "interrupted" in told[broken.id]["message"]
 
 
+def test_doctor_does_not_call_a_landing_interrupted_while_it_is_under_way(tmp_path: Path) -> None:
+    door = Door(tmp_path)
+    (door.project / "a.txt").write_text(LINES)
+    writer = Writer(door.runs, door.project).do("echo x >> a.txt")
+    code = f"""
+import os, sys
+from pathlib import Path
+from outrider.workspaces.layers import applying, landing
+applying.Application._verify = lambda *_: print("landing", flush=True) or sys.stdin.read()
+landing.WriterRun(Path({str(writer.folder)!r}), os.environ).land()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as lander:
+        assert lander.stdout.readline() == b"landing\n"
+        under_way = door.run("doctor", "--json").json["checks"]
+        lander.kill()
+    interrupted = door.run("doctor", "--json").json["checks"]
+    assert not [one for one in under_way if writer.id in one["message"]]
+    assert [one["status"] for one in interrupted if writer.id in one["message"]] == ["warn"]
+
+
 def test_the_next_command_takes_back_what_was_interrupted(tmp_path: Path) -> None:
     """Also one about another run of the same folder."""
     door = Door(tmp_path)

@@ -261,6 +261,11 @@ def recorded_runs(runs: Path) -> list[RecordedRun]:
     return sorted(found, key=lambda run: (-run.started, run.id))
 
 
+def running_runs(runs: Path) -> list[RecordedRun]:
+    """Return the runs that are running, newest first."""
+    return [run for run in recorded_runs(runs) if run.state == "running"]
+
+
 def find_run(runs: Path, name: str) -> RecordedRun:
     """Return the run whose id is or starts with `name`; `last` and `-1` are the newest one."""
     problem = f"No run {name!r}. `outrider runs` lists the recorded ones."
@@ -297,8 +302,17 @@ def layer_size(folder: Path) -> int:
 
 def is_running(folder: Path) -> bool:
     """Whether a run is running, as the kernel says: its supervisor holds a lock."""
+    return _is_held(folder, fcntl.LOCK_SH)
+
+
+def is_in_use(folder: Path) -> bool:
+    """Whether a process has to do with a run: supervises, lands or undoes it."""
+    return _is_held(folder, fcntl.LOCK_EX)
+
+
+def _is_held(folder: Path, kind: int) -> bool:
     with suppress(OSError), open(folder / SESSION, "rb") as session:
-        return not _lock(session, fcntl.LOCK_SH)
+        return not _lock(session, kind)
     return False
 
 
