@@ -7,7 +7,7 @@ from argparse import Namespace
 from outrider.delegation.run_handle import RunHandle
 from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.protocol.results import ToolResult
-from outrider.records.runs import RecordedRun, find_run, recorded_runs
+from outrider.records.runs import RecordedRun, find_run, running_runs
 from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
@@ -50,11 +50,10 @@ def execute(arguments: Namespace) -> int:
 
 
 def _asked_for(arguments: Namespace) -> list[RecordedRun]:
-    runs = runs_folder(os.environ)
+    runs, agent = runs_folder(os.environ), arguments.agent
     if arguments.run:
         return [find_run(runs, name) for name in arguments.run]
-    running = (run for run in recorded_runs(runs) if run.state == "running")
-    return [run for run in running if arguments.agent in (None, run.known.get("agent"))]
+    return [run for run in running_runs(runs) if agent in (None, run.known.get("agent"))]
 
 
 async def _stop(runs: list[RecordedRun]) -> dict[str, str]:
