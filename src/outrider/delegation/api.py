@@ -94,16 +94,9 @@ async def start(
     It ends with this process. With `background` a process of its own supervises it, and it goes
     on.
     """
-    request = Request(
-        agent,
-        task,
-        output_schema,
-        options.get("model"),
-        options.get("cwd"),
-        check=options.get("check"),
-        resume=options.get("resume"),
-        tools=options.get("tools", ()),
-    )
+    of_caller = ("config", "on_update")
+    asked: Any = {name: one for name, one in options.items() if name not in of_caller}
+    request = Request(agent, task, output_schema, **asked)
     caller = Caller(os.environ, options.get("config"), on_update=options.get("on_update"))
     if not background:
         return await _begun(request, caller)

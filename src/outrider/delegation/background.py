@@ -23,6 +23,7 @@ from outrider.delegation.user_admission import user_place
 from outrider.protocol.brief import NOTIFY_VARIABLES
 from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode, Refusal
+from outrider.protocol.results import ToolResult
 from outrider.runtimes.native.links import PYTHON
 from outrider.settings.layers import FlagValue
 from outrider.settings.places import state_home
@@ -91,10 +92,17 @@ def main() -> None:
     starter, null = os.fdopen(os.dup(1), "wb"), os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(null, stream)
-    asyncio.run(_supervise(order, starter))
+    result = asyncio.run(_supervise(order, starter))
+    if result.result is None:
+        _tell(starter, to_json(result.details.error))
+    elif order["notify"]:
+        told = (result.details.run_id or "", str(result.result.outcome))
+        env = {**os.environ, **dict(zip(NOTIFY_VARIABLES, told, strict=True))}
+        with suppress(OSError):
+            subprocess.Popen(["/bin/sh", "-c", order["notify"]], env=env)
 
 
-async def _supervise(order: dict[str, Any], starter: BinaryIO) -> None:
+async def _supervise(order: dict[str, Any], starter: BinaryIO) -> ToolResult:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -116,14 +124,7 @@ async def _supervise(order: dict[str, Any], starter: BinaryIO) -> None:
         place=None if current_depth(os.environ) else place,
         one_shot=True,
     )
-    result = await perform(Request(**order["request"]), caller)
-    if result.result is None:
-        _tell(starter, to_json(result.details.error))
-    elif order["notify"]:
-        told = (result.details.run_id, str(result.result.outcome))
-        env = {**os.environ, **dict(zip(NOTIFY_VARIABLES, told, strict=True))}
-        with suppress(OSError):
-            subprocess.Popen(["/bin/sh", "-c", order["notify"]], env=env)
+    return await perform(Request(**order["request"]), caller)
 
 
 def _tell(starter: BinaryIO, news: Any) -> None:

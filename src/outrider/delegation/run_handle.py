@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from outrider.delegation.control import ask_run
 from outrider.delegation.request import Request, check_input, invalid
@@ -78,11 +78,14 @@ class RunHandle:
         if "id" not in answer:
             return None
         async for event in _followed(self.folder, begin):
-            if isinstance(event, UserMessageEvent):
-                is_carried |= event.id == answer["id"]
-            elif isinstance(event, MessageEndEvent) and is_carried:
-                if event.stop_reason != StopReason.FAILED:
-                    return event.turn
+            match event:
+                case UserMessageEvent(id=message):
+                    is_carried |= message == answer["id"]
+                case MessageEndEvent(turn=turn, stop_reason=reason) if is_carried:
+                    if reason != StopReason.FAILED:
+                        return turn
+                case _:
+                    pass
         return None
 
     async def stop(self) -> ToolResult:
@@ -91,10 +94,14 @@ class RunHandle:
         return await self.result()
 
 
+def _transcript(folder: Path) -> BinaryIO:
+    return open(folder / SESSION, "rb")
+
+
 async def _followed(folder: Path, begin: int = 0) -> AsyncIterator[Event]:
     """Yield the events of a run's transcript from a position on, and those that come."""
     held, is_over = b"", False
-    with open(folder / SESSION, "rb") as session:
+    with _transcript(folder) as session:
         session.seek(begin)
         while not is_over:
             is_over = not is_running(folder)  # first: what it wrote before its end is read below

@@ -3,9 +3,10 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, closing
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from outrider.delegation.collecting import Collector
@@ -85,14 +86,12 @@ class Supervisor:
 
         `place` is what the child waits for; until it has that, no deadline comes closer.
         """
-        running = runtime.run(brief, environment, self)
-        child = asyncio.ensure_future(running if place is None else self._in(place, running))
+        start = partial(runtime.run, brief, environment, self)
+        child = asyncio.ensure_future(self._run_in(place or nullcontext(), start))
         child.add_done_callback(self._on_exit)
         waiting = cancelled and asyncio.ensure_future(cancelled.wait())
         if waiting is not None:
             waiting.add_done_callback(self._on_cancel)
-        if place is None:
-            self._enforce_deadlines()
         try:
             ending = await self._ended
         finally:
@@ -109,14 +108,13 @@ class Supervisor:
             errors=self._masker.text(self._errors.text),
         )
 
-    async def _in(
-        self, place: AbstractAsyncContextManager[None], running: Coroutine[Any, Any, ChildExit]
+    async def _run_in(
+        self, place: AbstractAsyncContextManager[None], start: Callable[[], Awaitable[ChildExit]]
     ) -> ChildExit:
-        with closing(running):  # where it is never begun
-            async with place:
-                self._deadlines = Deadlines(*self._limits, time.monotonic())
-                self._enforce_deadlines()
-                return await running
+        async with place:
+            self._deadlines = Deadlines(*self._limits, time.monotonic())
+            self._enforce_deadlines()
+            return await start()
 
     def tell(self, text: str) -> str:
         """Pass a message on to the child, and return the id that the transcript has it under."""
