@@ -6,7 +6,6 @@ from argparse import Namespace
 
 from outrider.delegation.run_handle import RunHandle
 from outrider.protocol.exit_codes import EXIT_FAILED
-from outrider.protocol.results import ToolResult
 from outrider.records.runs import RecordedRun, find_run, running_runs
 from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument, bad_call, flag
@@ -36,8 +35,8 @@ def execute(arguments: Namespace) -> int:
     if sum(given) != 1:
         raise bad_call("stop needs either RUN, --all or --agent", "stop")
     runs = _asked_for(arguments)
-    ended = asyncio.run(_stop([run for run in runs if run.state == "running"]))
-    states = {run.id: ended.get(run.id, run.state) for run in runs}
+    asyncio.run(_stop(runs))
+    states = {run.id: find_run(run.folder.parent, run.id).state for run in runs}
     if arguments.json:
         rows = [{"runId": run_id, "state": state} for run_id, state in states.items()]
         output.write_json({"runs": rows})
@@ -56,13 +55,8 @@ def _asked_for(arguments: Namespace) -> list[RecordedRun]:
     return [run for run in running_runs(runs) if agent in (None, run.known.get("agent"))]
 
 
-async def _stop(runs: list[RecordedRun]) -> dict[str, str]:
-    """Stop runs all at once, and return how each has ended, if it has."""
-    tasks = {run.id: asyncio.ensure_future(RunHandle(run.folder).stop()) for run in runs}
-    if tasks:
-        await asyncio.wait(tasks.values(), timeout=MAX_STOP_SECONDS)
-    return {run: _outcome(task.result()) for run, task in tasks.items() if task.done()}
-
-
-def _outcome(result: ToolResult) -> str:
-    return str(result.result.outcome) if result.result else "refused"
+async def _stop(runs: list[RecordedRun]) -> None:
+    """Stop runs all at once, and return when they have ended, or don't."""
+    stopping = [asyncio.ensure_future(RunHandle(run.folder).stop()) for run in runs]
+    if stopping:
+        await asyncio.wait(stopping, timeout=MAX_STOP_SECONDS)

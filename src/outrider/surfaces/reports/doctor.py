@@ -9,6 +9,7 @@ import tempfile
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from outrider.models.known_providers import EMBEDDED
 from outrider.models.local_servers import ask_server
 from outrider.models.resolution import ModelChoice, is_embedded, needs
 from outrider.processes.confinement import advice_on_namespaces, missing_in_cells
-from outrider.processes.logind import ends_with_session
 from outrider.processes.reaping import command_line
 from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolFault
@@ -242,10 +242,15 @@ def _program(
 ) -> Findings:
     if path is None:
         return [(so, f"not installed; {lack}")]
-    ran = subprocess.run(
-        [path, "--version"], capture_output=True, text=True, timeout=MAX_PROGRAM_SECONDS, check=True
-    )
-    return [("ok", f"{ran.stdout.partition(os.linesep)[0] or 'no version printed'} ({path})")]
+    version = _printed(path, "--version").partition(os.linesep)[0]
+    return [("ok", f"{version or 'no version printed'} ({path})")]
+
+
+def _printed(*command: str) -> str:
+    """Return what a program prints; raises `SubprocessError` where it fails."""
+    limit = MAX_PROGRAM_SECONDS
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
+    return ran.stdout
 
 
 def _state_folder(runs: Path) -> Findings:
@@ -270,13 +275,15 @@ def _confinement() -> Findings:
 
 
 def _background(loginctl: str | None) -> Findings:
-    killed = "logind ends them with your session (KillUserProcesses=yes); start them with: "
-    killed += "systemd-run --user --scope outrider run --bg"
-    yield (
-        ("warn", killed)
-        if ends_with_session(loginctl)
-        else ("ok", "they survive the end of a session")
-    )
+    """Ask logind whether it ends what a user has left running."""
+    said = ""
+    with suppress(subprocess.CalledProcessError):  # it is installed, and isn't at work
+        if loginctl:  # without a session, its properties are those of logind itself
+            said = _printed(loginctl, "show-session", "--property=KillUserProcesses")
+    if "KillUserProcesses=yes" not in said:
+        return [("ok", "they survive the end of a session")]
+    advice = "start them with: systemd-run --user --scope outrider run --bg"
+    return [("warn", f"logind ends them with your session (KillUserProcesses=yes); {advice}")]
 
 
 def _left_over(project: Project, runs: Path) -> Findings:
