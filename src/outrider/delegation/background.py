@@ -28,7 +28,7 @@ from outrider.runtimes.native.links import PYTHON
 from outrider.settings.layers import FlagValue
 from outrider.settings.places import state_home
 
-REQUESTED = ("agent", "task", "output_schema", "model", "check", "resume")
+REQUESTED = ("agent", "task", "output_schema", "model", "check")
 NO_TOOLS = "A background run takes no functions as tools. Name their module in tools.modules."
 NOT_BEGUN = "The background process ended before the run began."
 
@@ -47,10 +47,12 @@ async def start_background(request: Request, caller: Caller, notify: str | None 
         return caller.confirm is not None and await caller.confirm(agent, reason)
 
     ask = confirm if caller.confirm else None
-    await prepare(request, env=caller.env, flags=caller.flags, confirm=ask)
+    prepared = await prepare(request, env=caller.env, flags=caller.flags, confirm=ask)
     asked = {name: getattr(request, name) for name in REQUESTED}
+    asked["cwd"] = request.cwd and os.fspath(request.cwd)
+    asked["resume"] = prepared.past and prepared.past.run_id  # `last` may soon be another one
     order = {
-        "request": {**asked, "cwd": request.cwd and os.fspath(request.cwd)},
+        "request": asked,
         "flags": {name: FlagValue.of(name, one) for name, one in (caller.flags or {}).items()},
         "confirmed": confirmed if caller.confirm else None,
         "notify": notify,
