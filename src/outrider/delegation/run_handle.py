@@ -118,9 +118,9 @@ def result_of(run: RecordedRun) -> ToolResult:
     """Return the result of a run that has ended, from its record, as far as that goes."""
     with suppress(ValueError):  # another version's record may say other things
         return with_changes(from_json(ToolResult, run.result))
-    file = run.folder / OUTPUT
-    output = file.read_text("utf-8", "replace") if file.exists() else ""
-    opening = run.opening
+    file, opening, output = run.folder / OUTPUT, run.opening, ""
+    with suppress(OSError):
+        output = file.read_text("utf-8", "replace")
     single = SingleResult(
         agent=str(opening.get("agent", "")),
         task=str(opening.get("task", "")),
@@ -130,7 +130,7 @@ def result_of(run: RecordedRun) -> ToolResult:
         error=run.problem or INTERRUPTED,
         model=opening.get("model"),
         session_file=str(run.folder / SESSION),
-        output_file=str(file) if file.exists() else None,
+        output_file=str(file) if file.is_file() else None,
         record_problem=run.problem,
     )
     error = ErrorInfo(ErrorCode.SUBAGENT_FAILED, single.error or "")

@@ -248,9 +248,8 @@ def _program(
 
 def _printed(*command: str) -> str:
     """Return what a program prints; raises `SubprocessError` where it fails."""
-    limit = MAX_PROGRAM_SECONDS
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
-    return ran.stdout
+    limit, nowhere = MAX_PROGRAM_SECONDS, subprocess.DEVNULL
+    return subprocess.check_output(command, text=True, timeout=limit, stderr=nowhere)
 
 
 def _state_folder(runs: Path) -> Findings:
@@ -276,14 +275,12 @@ def _confinement() -> Findings:
 
 def _background(loginctl: str | None) -> Findings:
     """Ask logind whether it ends what a user has left running."""
-    said = ""
+    asked = "show-session", "--property=KillUserProcesses"  # of logind itself without a session
     with suppress(subprocess.CalledProcessError):  # it is installed, and isn't at work
-        if loginctl:  # without a session, its properties are those of logind itself
-            said = _printed(loginctl, "show-session", "--property=KillUserProcesses")
-    if "KillUserProcesses=yes" not in said:
-        return [("ok", "they survive the end of a session")]
-    advice = "start them with: systemd-run --user --scope outrider run --bg"
-    return [("warn", f"logind ends them with your session (KillUserProcesses=yes); {advice}")]
+        if loginctl and "KillUserProcesses=yes" in _printed(loginctl, *asked):
+            killed = "logind ends them with your session (KillUserProcesses=yes); start them with: "
+            return [("warn", f"{killed}systemd-run --user --scope outrider run --bg")]
+    return [("ok", "they survive the end of a session")]
 
 
 def _left_over(project: Project, runs: Path) -> Findings:

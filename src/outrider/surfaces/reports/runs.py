@@ -98,8 +98,7 @@ async def _progress(run: RecordedRun) -> Row:
     """Return a run with its turn, last step and usage; without those if nobody answers soon."""
     told = None
     with suppress(TimeoutError):
-        async with asyncio.timeout(MAX_ANSWER_SECONDS):
-            told = await ask_run(run.folder, {}, patient=False)
+        told = await asyncio.wait_for(ask_run(run.folder, {}, patient=False), MAX_ANSWER_SECONDS)
     if not told:
         return run.summary
     steps = [call_line(one["name"], one["args"]) for one in told["displayItems"]]
@@ -166,9 +165,7 @@ RUNNING = (
 def landings(runs: Path) -> Iterator[tuple[str, str]]:
     """Yield, for `doctor`, changes that wait to be landed and landings that were interrupted."""
     for folder in run_folders(runs):
-        landing = landing_of(folder)
-        if landing and is_in_use(folder):
-            continue  # whoever lands it is at work
+        landing = {} if is_in_use(folder) else landing_of(folder)  # else it is being landed
         if "operation" in landing:
             take_back = f"take it back with: outrider diff {folder.name}"
             yield "warn", f"run {folder.name} was interrupted in {landing['folder']}: {take_back}"
