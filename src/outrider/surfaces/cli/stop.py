@@ -41,7 +41,7 @@ def execute(arguments: Namespace) -> int:
         rows = [{"runId": run_id, "state": state} for run_id, state in states.items()]
         output.write_json({"runs": rows})
     for run_id, state in states.items() if not arguments.json else ():
-        words = "can't be reached: its process is stopped" if state == "running" else state
+        words = "goes on: it is landing, or its process is stopped" if state == "running" else state
         output.say(f"run {run_id}: {words}")
     if not states:
         output.say("nothing is running.")

@@ -33,7 +33,7 @@ from outrider.surfaces.mcp.connection import ClientRequest
 from outrider.surfaces.mcp.handshake import Json
 from outrider.surfaces.mcp.offer import BACKGROUND, CAN_GO_ON, READER
 from outrider.surfaces.mcp.results import DETACHED, call_result, handle, recorded_result
-from outrider.surfaces.text import as_text, clean_line, fit
+from outrider.surfaces.text import call_line, fit
 
 PROGRESS_EVERY_SECONDS = 10.0
 TIDY_AFTER_SECONDS = 1.0
@@ -63,8 +63,7 @@ class Run:
         if isinstance(event, TurnStartEvent):
             self.doing = f"turn {event.turn}"
         elif isinstance(event, ToolStartEvent):
-            words = f"{event.name} {as_text(event.args)[: MAX_PROGRESS_TEXT * 4]}"
-            self.doing = fit(clean_line(words), MAX_PROGRESS_TEXT)
+            self.doing = fit(call_line(event.name, event.args), MAX_PROGRESS_TEXT)
         else:
             return
         for request in self.watchers:
