@@ -518,8 +518,8 @@ def test_commands_share_a_fork_server_of_the_users_own(
 
 def _names_below(process: psutil.Process) -> set[str]:
     with suppress(psutil.NoSuchProcess):
-        # `sh` will map the ids of root's spare.
-        return {below.name() for below in process.children(recursive=True)} - {"sh"}
+        # Who will map the ids of root's spare belongs to it.
+        return {below.name() for below in process.children(recursive=True)} - {"outrider-ids"}
     return set()
 
 
