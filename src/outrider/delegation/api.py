@@ -194,10 +194,10 @@ class Delegation(Generic[T]):
         `only` names paths in the folder; `check` is a command that has to succeed on the merged
         files. Raises `LandingConflict`, and `OutriderError` for any other reason not to land.
         """
-        from outrider.delegation.landing import land_run
+        from outrider.delegation.landing import landing_check
 
         def land(run: "WriterRun") -> None:
-            land_run(run, os.environ, self.config, only=only, check=check)
+            run.land(only=only, check=landing_check(run, os.environ, self.config, check))
 
         return await self._settled(land)
 

@@ -1,6 +1,6 @@
 """What becomes of a writer's changes when its run has ended: reviewed later, or landed at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,8 @@ from outrider.protocol.results import ToolResult
 from outrider.records.runs import find_run
 from outrider.settings.keys import Config
 from outrider.settings.places import runs_folder
-from outrider.workspaces.layers.landing import WriterRun, recover_landing
-from outrider.workspaces.layers.review import FileDiff, review, reviewed
+from outrider.workspaces.layers.landing import Check, WriterRun, recover_landing
+from outrider.workspaces.layers.review import review
 from outrider.workspaces.merged_check import check_of
 
 NOT_LANDED = "not landed by itself"
@@ -79,26 +79,20 @@ def check_may_land(config: Config, run_id: str) -> None:
         raise Refusal(ErrorCode.SUBAGENT_DISABLED, f"{message} {where}")
 
 
-def land_run(
+def landing_check(
     run: WriterRun,
     env: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
-    *,
-    only: Sequence[str] = (),
-    ignored: bool = False,
-    check: str | None = None,
-    commit: str | None = None,
+    command: str | None = None,
     output: int | None = None,
-) -> list[FileDiff]:
-    """Land a run as the settings of its folder allow, and return what landed.
+) -> Check | None:
+    """Return what a landing has to pass: `subagents.landCheck`, and then `command`.
 
-    It has to pass `subagents.landCheck` and then `check`; what these print goes to `output`.
-    Raises what `WriterRun.land` raises.
+    What they print goes to `output`. Raises `Refusal` where the settings of the run's folder rule
+    out every landing.
     """
     project = open_project(run.project, env, flags)
     check_may_land(project.config, run.folder.name)
-    checks = (project.config.subagents.land_check, check)
-    command = " && ".join(f"({one})" for one in checks if one)
-    passes = check_of(command or None, project.plain_env, output)
-    landed = run.land(only=only, ignored=ignored, check=passes, commit=commit)
-    return reviewed(run, landed)
+    commands = (project.config.subagents.land_check, command)
+    both = " && ".join(f"({one})" for one in commands if one)
+    return check_of(both, project.plain_env, output)

@@ -3,7 +3,6 @@
 from argparse import Namespace
 
 from outrider.surfaces.cli import writers
-from outrider.surfaces.terminal import output
 
 EXAMPLES = """\
 Your files stay as they are, and so does the run's record. What has landed
@@ -15,10 +14,8 @@ examples:
 ARGUMENTS = (writers.RUN,)
 
 
-def execute(arguments: Namespace) -> None:
+def execute(arguments: Namespace) -> int:
     """Discard the changes."""
     run = writers.named_run(arguments.run)
     run.discard()
-    told = {"runId": run.folder.name, "state": run.state}
-    words = f"the changes of run {run.folder.name} are discarded."
-    output.write_json(told) if arguments.json else output.write_clean(f"{words}\n")
+    return writers.tell(run, arguments, f"the changes of run {run.folder.name} are discarded.")

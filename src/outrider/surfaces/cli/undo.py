@@ -4,7 +4,6 @@ from argparse import Namespace
 
 from outrider.protocol.changes import LandingConflict
 from outrider.surfaces.cli import writers
-from outrider.surfaces.terminal import output
 from outrider.surfaces.text import count
 
 EXAMPLES = """\
@@ -25,7 +24,5 @@ def execute(arguments: Namespace) -> int:
         run.undo()
     except (LandingConflict, OSError) as error:
         return writers.failed(error, run, arguments)
-    told = {"runId": run.folder.name, "state": run.state}
-    words = f"{count(paths, 'path')} undone. The run can land again: outrider land {told['runId']}"
-    output.write_json(told) if arguments.json else output.write_clean(f"{words}\n")
-    return 0
+    again = f"The run can land again: outrider land {run.folder.name}"
+    return writers.tell(run, arguments, f"{count(paths, 'path')} undone. {again}")

@@ -48,12 +48,18 @@ def say_reasons(title: str, reasons: Iterable[PathReason]) -> None:
         output.say(f"  {one.path}: {one.reason}")
 
 
+def tell(run: WriterRun, arguments: Namespace, words: str, **more: Any) -> int:
+    """Print what was done, and return the exit code."""
+    told = {"runId": run.folder.name, "state": run.state, **more}
+    output.write_json(told) if arguments.json else output.write_clean(f"{words}\n")
+    return 0
+
+
 def failed(error: OSError | OutriderError, run: WriterRun, arguments: Namespace) -> int:
     """Say why nothing was changed, and return the exit code."""
     conflicts = error.conflicts if isinstance(error, LandingConflict) else ()
     if arguments.json:
-        told: dict[str, Any] = {"runId": run.folder.name, "state": run.state}
-        output.write_json({**told, "conflicts": to_json(conflicts), "error": str(error)})
+        tell(run, arguments, "", conflicts=to_json(conflicts), error=str(error))
     elif conflicts:
         say_reasons("nothing was changed, because of conflicts:", conflicts)
     else:

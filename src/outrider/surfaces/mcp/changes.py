@@ -8,7 +8,7 @@ import asyncio
 import shlex
 from collections.abc import Sequence
 
-from outrider.delegation.landing import changes_of, check_may_land, land_run, writer_run
+from outrider.delegation.landing import changes_of, check_may_land, landing_check, writer_run
 from outrider.delegation.project import Project
 from outrider.delegation.request import invalid
 from outrider.processes.shielding import finish
@@ -109,8 +109,6 @@ async def _ask(
 
 def _act(run: WriterRun, action: str, project: Project, only: Sequence[str]) -> None:
     if action == "land":
-        land_run(run, project.env, only=only)
-    elif action == "undo":
-        run.undo()
+        run.land(only=only, check=landing_check(run, project.env))
     else:
-        run.discard()
+        {"undo": run.undo, "discard": run.discard}[action]()

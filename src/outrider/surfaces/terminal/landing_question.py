@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 
-from outrider.delegation.landing import changes_of, land_run, writer_run
+from outrider.delegation.landing import changes_of, landing_check, writer_run
 from outrider.processes.shielding import finish
 from outrider.protocol.changes import Changes
 from outrider.protocol.errors import OutriderError
@@ -39,7 +39,8 @@ def _settle(run: WriterRun, said: str, flags: Mapping[str, object] | None) -> No
     """Do what the person says; what can't be done is said, and changes nothing."""
     try:
         if said in ("l", "land"):
-            land_run(run, os.environ, flags, output=sys.stderr.fileno())
+            output = sys.stderr.fileno()
+            run.land(check=landing_check(run, os.environ, flags, output=output))
         elif said in ("x", "discard"):
             run.discard()
     except (OSError, OutriderError) as error:
