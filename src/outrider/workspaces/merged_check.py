@@ -5,8 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from outrider.processes.cell_start import Cells, small_python
@@ -45,14 +44,10 @@ def _run_mounted(command: str, env: Mapping[str, str], tree: MergedTree, output:
         "", "check", "", "", "", folder, ("bash",), isolation="overlay", layer=str(layer),
         state_folder=str(layer.parents[2]),
     )  # fmt: skip
-    around = walls_for(brief, env)
-    names = ("private", "hidden", "home")
+    walls = {**vars(walls_for(brief, env)), "writable": [str(layer)]}
+    del walls["layered"]  # made of what follows
     told = {
-        "walls": {
-            **{name: getattr(around, name) for name in names},
-            "writable": [str(layer)],
-            "seen": [*around.seen],
-        },
+        "walls": walls,
         "folder": folder,
         "layer": str(layer),
         "names": [tree.upper.name, WORK],
@@ -60,17 +55,10 @@ def _run_mounted(command: str, env: Mapping[str, str], tree: MergedTree, output:
         "command": command,
     }
     (layer / WORK).mkdir(exist_ok=True)
-    heard, tell = os.pipe()
     try:
-        program = [*small_python("confined_command"), str(tell), json.dumps(told)]
-        code = _run(program, env, folder, output, tell)
-        os.set_blocking(heard, False)
-        with suppress(BlockingIOError):
-            return code if os.read(heard, 1) else None
-        return None
+        code, said = _run("confined_command", [json.dumps(told)], env, folder, output)
+        return code if said else None
     finally:
-        os.close(heard)
-        os.close(tell)
         shutil.rmtree(layer / WORK, ignore_errors=True)
 
 
@@ -90,31 +78,29 @@ def _run_copied(command: str, env: Mapping[str, str], tree: MergedTree, output: 
             else:
                 (folder / path).unlink(missing_ok=True)
                 shutil.copy2(new, folder / path, follow_symlinks=False)
-        told, tell = os.pipe()
-        cell = (*small_python("cell"), str(tell), *Cells((place,)).for_commands())
-        try:
-            code = _run([*cell, "/bin/sh", "-c", command], env, str(folder), output, tell)
-        finally:
-            os.close(tell)
-        with open(told) as lacks:
-            if output >= 0:  # a descriptor that somebody reads
-                words = "; ".join(lacks.read().split("\n")).strip("; ")
-                os.write(output, f"[the check ran on a copy, without walls: {words}]\n".encode())
+        arguments = [*Cells((place,)).for_commands(), "/bin/sh", "-c", command]
+        code, lacks = _run("cell", arguments, env, str(folder), output)
+        if output >= 0:  # a descriptor that somebody reads
+            words = "; ".join(lacks.split("\n")).strip("; ")
+            os.write(output, f"[the check ran on a copy, without walls: {words}]\n".encode())
         return code
 
 
-def _run(command: list[str], env: Mapping[str, str], cwd: str, output: int, *passed: int) -> int:
-    try:
-        return subprocess.run(
-            command,
-            env=env,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=passed,
-            start_new_session=True,  # what is checked has no business with the terminal
-            timeout=MAX_CHECK_SECONDS,
-        ).returncode
-    except subprocess.TimeoutExpired:
-        return EXIT_TIMED_OUT
+def _run(
+    module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: str, output: int
+) -> tuple[int, str]:
+    """Run a module of ours; return its exit code, and what it says to the descriptor it gets."""
+    heard, tell = os.pipe()
+    with open(heard) as said:
+        try:
+            # In a session of its own: what is checked has no business with the terminal.
+            code = subprocess.run(
+                [*small_python(module), str(tell), *arguments], env=env, cwd=cwd, stdout=output,
+                stdin=subprocess.DEVNULL, stderr=output, pass_fds=[tell], start_new_session=True,
+                timeout=MAX_CHECK_SECONDS,
+            ).returncode  # fmt: skip
+        except subprocess.TimeoutExpired:
+            code = EXIT_TIMED_OUT
+        finally:
+            os.close(tell)
+        return code, said.read()
