@@ -21,13 +21,12 @@ from outrider.processes.reaping import libc
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.workspaces.layers.merging import Step
-from outrider.workspaces.layers.versions import Contents, version_in
+from outrider.workspaces.layers.versions import Contents, is_folder, version_in
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.opening import open_listing, open_parent
 from outrider.workspaces.place import Place
 
 STAGE = ".outrider-landing-"
-MEANWHILE = "you changed it just now, or a folder that it is in"
 _EXCHANGE = 2
 _NO_REPLACE = 4 if sys.platform == "darwin" else 1
 _CALL = "renameatx_np" if sys.platform == "darwin" else "renameat2"
@@ -45,7 +44,7 @@ class Application:
             with self._parent(stage) as (parent, name):
                 os.mkdir(name, 0o700, dir_fd=parent)
         for number, step in enumerate(self.steps):
-            if step.new and step.new.kind != "folder":
+            if step.new and not is_folder(step.new):
                 with self._stage(number) as stage:
                     contents.put(step.new, stage, str(number))
                     self._keep_owner(step, stage, str(number))
@@ -61,31 +60,26 @@ class Application:
     def take(self) -> None:
         """Take all steps; raises where one can't be, or somebody else was faster."""
         for number, step in enumerate(self.steps):
-            with self._reporting(step), self._place(number) as (parent, name, stage, slot):
-                if step.new and step.new.kind == "folder":
-                    if step.old is None:
-                        os.mkdir(name, 0o700, dir_fd=parent)
-                    os.chmod(name, step.new.mode, dir_fd=parent)
-                elif step.new is None:
-                    _move_out(parent, name, stage, slot)
-                else:
-                    how = _EXCHANGE if step.old else _NO_REPLACE
-                    _rename(stage, slot, parent, name, how)
+            try:
+                with self._place(number) as place:
+                    _take(step, *place)
+            except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError):
+                raise changed_meanwhile(step.path) from None
         for number, step in enumerate(self.steps):
-            if step.old and not (step.new and step.new.kind == "folder"):
+            if step.old and not is_folder(step.new):
                 self._verify(number, step)
 
     def _verify(self, number: int, step: Step) -> None:
         """Raise where what a step moved out isn't what it was meant to replace."""
         with self._stage(number) as stage:
-            out, is_folder = version_in(stage, str(number)), step.old and step.old.kind == "folder"
-            is_same = out == step.old or bool(is_folder and out is None)
-            if out and is_same and is_folder:
+            out = version_in(stage, str(number))
+            is_same = out == step.old or (is_folder(step.old) and out is None)
+            if is_same and is_folder(out):
                 inside = self._parent(f"{self._stages[number]}/{number}/any")
                 with inside as (folder, _), open_listing(folder) as listing:
                     is_same = not os.listdir(listing)
         if not is_same:
-            raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),))
+            raise changed_meanwhile(step.path)
 
     def take_back(self) -> None:
         """Undo the steps that were taken, and keep whatever somebody else has written since."""
@@ -98,18 +92,18 @@ class Application:
             except PermissionError:  # a link on the way, say: only bad if the step was taken
                 with self._stage(number) as stage:
                     out = version_in(stage, str(number))
-                if out != step.new and not (step.new and step.new.kind == "folder"):
+                if out != step.new and not is_folder(step.new):
                     raise
 
     def _take_back(self, step: Step, parent: int, name: str, stage: int, slot: str) -> None:
         here, out = version_in(parent, name), version_in(stage, slot)
-        if step.new and step.new.kind == "folder":
+        if is_folder(step.new):
             if step.old is None:
                 with suppress(OSError):  # somebody else put something in it
                     os.rmdir(name, dir_fd=parent)
             elif here == step.new:
                 os.chmod(name, step.old.mode, dir_fd=parent)
-        elif here is out is step.new is None and step.old and step.old.kind == "folder":
+        elif here is out is step.new is None and step.old and is_folder(step.old):
             os.mkdir(name, step.old.mode, dir_fd=parent)
         elif here is None and out not in (None, step.new) and not (step.old and step.new):
             _rename(stage, slot, parent, name, _NO_REPLACE)
@@ -132,10 +126,8 @@ class Application:
 
     @contextmanager
     def _place(self, number: int) -> Generator[tuple[int, str, int, str]]:
-        with (
-            self._parent(self.steps[number].path) as (parent, name),
-            self._stage(number) as stage,
-        ):
+        path = self.steps[number].path
+        with self._parent(path) as (parent, name), self._stage(number) as stage:
             yield parent, name, stage, str(number)
 
     @contextmanager
@@ -157,14 +149,6 @@ class Application:
                 raise OSError(number, fault.message) from None
             yield parent, parts[-1]
 
-    @contextmanager
-    def _reporting(self, step: Step) -> Generator[None]:
-        """Tell of what somebody else did meanwhile as of a conflict."""
-        try:
-            yield
-        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError):
-            raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),)) from None
-
 
 def stage_for(folder: Path, path: str, name: str) -> str:
     """Return where a path is staged: in the topmost folder that is on its file system."""
@@ -182,14 +166,26 @@ def stage_for(folder: Path, path: str, name: str) -> str:
     return f"{found}{STAGE}{name}"
 
 
-def _move_out(parent: int, name: str, stage: int, slot: str) -> None:
-    """Move a name into the stage; a folder of a container's image can only be removed."""
-    try:
-        _rename(parent, name, stage, slot, _NO_REPLACE)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        os.rmdir(name, dir_fd=parent)
+def changed_meanwhile(path: str) -> LandingConflict:
+    """Return the conflict of a path that isn't what it was a moment ago."""
+    why = "you changed it just now, or a folder that it is in"
+    return LandingConflict((PathReason(shown_name(path), why),))
+
+
+def _take(step: Step, parent: int, name: str, stage: int, slot: str) -> None:
+    if step.new and is_folder(step.new):
+        if step.old is None:
+            os.mkdir(name, 0o700, dir_fd=parent)
+        os.chmod(name, step.new.mode, dir_fd=parent)
+    elif step.new:
+        _rename(stage, slot, parent, name, _EXCHANGE if step.old else _NO_REPLACE)
+    else:
+        try:
+            _rename(parent, name, stage, slot, _NO_REPLACE)
+        except OSError as error:  # a folder of a container's image can only be removed
+            if error.errno != errno.EXDEV:
+                raise
+            os.rmdir(name, dir_fd=parent)
 
 
 def _rename(source: int, name: str, target: int, new_name: str, how: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object, from_json, to_json
 from outrider.workspaces.layers.scanning import SIZE, Mark, Scan, scan, top_of, touched
-from outrider.workspaces.layers.versions import Contents, Version, version_at, write_all
+from outrider.workspaces.layers.versions import Contents, Version, open_new, version_at, write_all
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.path_guard import guarded_part
 from outrider.workspaces.place import MAX_CONTENT_BYTES
@@ -76,8 +76,7 @@ def _add(ledger: Ledger, said: dict[str, Any]) -> None:
 
 
 def _append(layer: Path, lines: list[dict[str, Any]]) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(layer / LEDGER, flags, 0o600), "wb", 0) as file:
+    with open_new(f"{layer}/{LEDGER}", os.O_APPEND) as file:
         # First the end of a line that may have been cut.
         write_all(file.fileno(), b"\n" + b"".join(jsonl.encode(one) + b"\n" for one in lines))
 

@@ -21,14 +21,14 @@ from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import as_list, as_object, from_json, frozen, to_json
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.records.runs import CONFLICTS, LANDING, LAYER, SESSION, landing_of, remove_folder
-from outrider.workspaces.layers.applying import MEANWHILE, Application, stage_for, sync
-from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, LedgerEntry, read_ledger
+from outrider.workspaces.layers.applying import Application, changed_meanwhile, stage_for, sync
+from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, Ledger, read_ledger
 from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
 from outrider.workspaces.layers.merging import Merger, Step
 from outrider.workspaces.layers.pending import PathChange, Pending, ancestors, pending_in
 from outrider.workspaces.layers.scanning import COPY, UPPER, top_of
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Contents, Version, write_all
+from outrider.workspaces.layers.versions import Contents, Version, open_new, write_all
 from outrider.workspaces.names import shown_name, unescaped
 
 CHECKED = "checked"
@@ -111,32 +111,33 @@ class WriterRun:
         """Return what landed, as it did, and what is pending."""
         landed = [replace(one, base=one.theirs, theirs=one.base) for one in self.landed.values()]
         both = sorted((*landed, *self.pending().changes), key=lambda one: one.path)
-        calls = {path: tuple(entry.calls) for path, entry in self._entries().items()}
+        calls = {path: tuple(entry.calls) for path, entry in self._ledger.entries.items()}
         return tuple(replace(one, calls=calls.get(one.path, ())) for one in both)
 
-    def _entries(self) -> dict[str, LedgerEntry]:
+    @cached_property
+    def _ledger(self) -> Ledger:
         with suppress(FileNotFoundError):
-            return read_ledger(self.layer).entries
-        return {}
+            return read_ledger(self.layer)
+        return Ledger()
 
     @cached_property
     def _found(self) -> Pending:
         """What the child left, which doesn't change any more."""
         if not os.path.isdir(self.top):
             return Pending((), (), ())
-        return pending_in(read_ledger(self.layer), self.top, self.git)
+        return pending_in(self._ledger, self.top, self.git)
 
     def pending(self) -> Pending:
         """Return what the layer has that hasn't landed."""
         landed, found = self.landed, self._found
-        left = [
-            tuple(one for one in some if one.path not in landed)
-            for some in (found.changes, found.ignored)
-        ]
-        return Pending(left[0], left[1], found.withheld)
+        changes = tuple(one for one in found.changes if one.path not in landed)
+        ignored = tuple(one for one in found.ignored if one.path not in landed)
+        return Pending(changes, ignored, found.withheld)
 
-    def _selected(self, only: Sequence[str], found: Sequence[PathChange]) -> tuple[PathChange, ...]:
-        """Return which of these are to land; raises `Refusal` where none is."""
+    def _selected(self, only: Sequence[str], *, ignored: bool) -> tuple[PathChange, ...]:
+        """Return what is to land; raises `Refusal` where nothing is."""
+        pending = self.pending()
+        found = pending.changes + (pending.ignored if ignored else ())
         wanted = [one for one in found if not only or any(is_in(one.path, path) for path in only)]
         nothing = [path for path in only if not any(is_in(one.path, path) for one in found)]
         if nothing or not wanted:
@@ -144,12 +145,12 @@ class WriterRun:
             raise self._refusal(f"has nothing to land{where}")
         paths = {one.path for one in wanted}
         above = ancestors(paths)  # a file needs the folders that are new with it
-        kept = (one for one in found if one.path in paths or (one.path in above and one.theirs))
-        return tuple(kept)
+        return tuple(o for o in found if o.path in paths or (o.path in above and o.theirs))
 
-    def _refusal(self, problem: str) -> Refusal:
-        message = f"Run {self.folder.name} {problem}: it is {self.state}."
-        return Refusal(ErrorCode.INVALID_INPUT, message)
+    def _refusal(self, why: str) -> Refusal:
+        return Refusal(
+            ErrorCode.INVALID_INPUT, f"Run {self.folder.name} {why}: it is {self.state}."
+        )
 
     def _steps(self, changes: Sequence[PathChange]) -> tuple[Step, ...]:
         """Return what changes do to the user's folder; raises `LandingConflict`."""
@@ -159,7 +160,7 @@ class WriterRun:
         """Keep what steps take away and what they bring."""
         for step in steps:
             if step.old and self.contents.keep(self.project, step.path) != step.old:
-                raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),))
+                raise changed_meanwhile(step.path)
             if step.new and not self.contents.has(step.new):
                 self.contents.keep(self.top, step.path)
 
@@ -185,8 +186,7 @@ class WriterRun:
         `commit` is the message of a commit of just this; an empty one has a default.
         """
         with self._locked():
-            found = self.pending()
-            changes = self._selected(only, found.changes + (found.ignored if ignored else ()))
+            changes = self._selected(only, ignored=ignored)
             steps = self._steps(changes)
             self._keep(steps)
             if check:
@@ -199,7 +199,9 @@ class WriterRun:
                 landed[step.path][0] = step.old
             for step in steps:
                 landed[step.path][1] = step.new
-            state = "landed" if all(one.path in landed for one in found.changes) else "pending"
+            state = (
+                "landed" if all(one.path in landed for one in self.pending().changes) else "pending"
+            )
             shown = {shown_name(path): to_json(pair) for path, pair in landed.items()}
             then = {"state": state, "landed": {**self.record["landed"], **shown}, CONFLICTS: ()}
             self._perform(steps, then)
@@ -210,8 +212,7 @@ class WriterRun:
     def branch(self, name: str, *, only: Sequence[str] = (), ignored: bool = False) -> str:
         """Put what is pending on a new branch, and return the commit; the folder stays as it is."""
         with self._locked():
-            found = self.pending()
-            changes = self._selected(only, found.changes + (found.ignored if ignored else ()))
+            changes = self._selected(only, ignored=ignored)
             for change in changes:
                 self.contents.keep(self.top, change.path)
             return self._commit(changes, "", on_head=False).put_on_branch(name)
@@ -296,7 +297,8 @@ class WriterRun:
     def take_back(self) -> None:
         """Take back what the journal says was begun, or clear up after what was done."""
         journal = as_object(self.record.get("operation"))
-        steps = [_step(one) for one in as_list(journal.get("steps"))]
+        steps = [from_json(Step, one) for one in as_list(journal.get("steps"))]
+        steps = [replace(one, path=unescaped(one.path)) for one in steps]
         stages = [unescaped(one) for one in as_list(journal.get("stages"))]
         work = Application(self.project, steps, stages)
         if journal.get("phase") == "taking":
@@ -316,13 +318,9 @@ class WriterRun:
             record[CONFLICTS] = self.record[CONFLICTS]
         record |= {"operation": operation} if operation else {}
         new = f"{self.folder}/{LANDING}.new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(new, flags, 0o600)
-        try:
-            write_all(file, jsonl.encode(record))
-            os.fsync(file)
-        finally:
-            os.close(file)
+        with open_new(new, os.O_TRUNC) as file:
+            write_all(file.fileno(), jsonl.encode(record))
+            os.fsync(file.fileno())
         os.replace(new, self.folder / LANDING)
         self.record = record
 
@@ -380,7 +378,3 @@ def is_in(path: str, folder: str) -> bool:
 
 def _version(value: Any) -> Version | None:
     return from_json(Version, value) if value else None
-
-
-def _step(value: Any) -> Step:
-    return Step(unescaped(value["path"]), _version(value.get("old")), _version(value.get("new")))

@@ -9,7 +9,7 @@ from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import frozen
 from outrider.workspaces.layers.pending import PathChange
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Contents, Version, version_at
+from outrider.workspaces.layers.versions import Contents, Version, is_folder, version_at
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.place import MAX_CONTENT_BYTES
 
@@ -21,8 +21,8 @@ class Step:
     """One path of a landing: what is there, and what will be; None is nothing."""
 
     path: str
-    old: Version | None
-    new: Version | None
+    old: Version | None = None
+    new: Version | None = None
 
 
 @frozen
@@ -53,12 +53,12 @@ class Merger:
         """Leave out folders that would go and have more in them; yield those that have to go."""
         gone = {path for path, one in steps.items() if one.new is None}
         for step in [steps[path] for path in sorted(steps, reverse=True)]:
-            kinds = [one and one.kind for one in (step.old, step.new)]
-            if kinds[0] != "folder" or kinds[1] == "folder":
+            if not is_folder(step.old) or is_folder(step.new):
                 continue
-            if any(
-                f"{step.path}/{name}" not in gone for name in _names_in(self.folder / step.path)
-            ):
+            inside = list[str]()
+            with suppress(OSError):
+                inside = os.listdir(self.folder / step.path)
+            if any(f"{step.path}/{name}" not in gone for name in inside):
                 del steps[step.path]
                 gone.discard(step.path)
                 if step.new:
@@ -74,7 +74,7 @@ class Merger:
             return UNCERTAIN
         if ours == base:
             return theirs
-        if ours and theirs and ours.kind == theirs.kind == "folder":
+        if is_folder(ours) and is_folder(theirs):
             return ours
         if base and ours and theirs and base.kind == ours.kind == theirs.kind == "file":
             return self._merged_files(change.path, base, theirs, ours)
@@ -104,18 +104,12 @@ class Merger:
         return merged if isinstance(merged, str) else self.contents.add(merged, mode)
 
 
-def _names_in(folder: Path) -> list[str]:
-    with suppress(OSError):
-        return os.listdir(folder)
-    return []
-
-
 def ordered(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Return steps so that each can be taken: what goes from the deepest, then what comes."""
     drops, makes = list[Step](), list[Step]()
     for step in steps:
-        kinds = [one.kind == "folder" for one in (step.old, step.new) if one]
-        if kinds in ([True, False], [False, True]):  # the one has to go before the other can come
+        # Of a folder and something else, the one has to go before the other can come.
+        if step.old and step.new and is_folder(step.old) != is_folder(step.new):
             drops.append(Step(step.path, step.old, None))
             makes.append(Step(step.path, None, step.new))
         else:

@@ -7,6 +7,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from outrider.protocol.changes import PathReason
@@ -51,10 +52,12 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     """Return what the child left in its layer, judged by the user's rules."""
     found: list[PathChange] = []
     withheld: dict[str, str] = {}
-    outside, large = _linked_outside(top, ledger.entries), _too_large(ledger, top)
+    files = _plain_files(top, ledger.entries)
+    outside, large = _linked_outside(top, files), {*_too_large(files, ledger.most)}
     for path, entry in sorted(ledger.entries.items()):
-        is_read = path not in large and not guarded_part(path.split("/"))
-        after = version_at(top, path) if is_read else large.get(path)
+        after = Version("large") if path in large else None
+        if after is None and not guarded_part(path.split("/")):
+            after = version_at(top, path)
         change = PathChange(path, entry.before, after, entry.uncertain, tuple(entry.calls))
         if reason := _never(change, top, ledger.folder, outside):
             withheld[path] = reason
@@ -108,25 +111,21 @@ def _never(change: PathChange, top: Path, folder: str, outside: set[str]) -> str
         return None
     if path in outside:
         return "a hard link to a file outside of the folder"
-    link = unescaped(theirs.target) if theirs.kind == "link" else None
-    if link is not None and leads_out(path, link, folder, _links(top, folder)):
+    links = partial(_link_at, (str(top), folder))
+    if theirs.kind == "link" and leads_out(path, unescaped(theirs.target), folder, links):
         return f"a link that leads out of the folder, to {theirs.target}"
     return _NEVER.get(theirs.kind)
 
 
-def _links(top: Path, folder: str) -> Callable[[str], str | None]:
-    """Return what tells where a link in the child's tree leads; None where there is no link."""
-
-    def link_at(path: str) -> str | None:
-        for root in (top, folder):
-            with suppress(FileNotFoundError, NotADirectoryError):
-                os.lstat(f"{root}/{path}")
-                with suppress(OSError):
-                    return os.readlink(f"{root}/{path}")
-                return None
-        return None
-
-    return link_at
+def _link_at(roots: Iterable[str], path: str) -> str | None:
+    """Return where a link leads, in the first root that has the path; None where it is no link."""
+    for root in roots:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.lstat(f"{root}/{path}")
+            with suppress(OSError):
+                return os.readlink(f"{root}/{path}")
+            return None
+    return None
 
 
 def leads_out(path: str, target: str, folder: str, link_at: Callable[[str], str | None]) -> bool:
@@ -154,31 +153,26 @@ def leads_out(path: str, target: str, folder: str, link_at: Callable[[str], str 
     return True
 
 
-def _too_large(ledger: Ledger, top: Path) -> dict[str, Version]:
+def _plain_files(top: Path, paths: Iterable[str]) -> dict[str, os.stat_result]:
+    found = dict[str, os.stat_result]()
+    for path in paths:
+        with suppress(OSError):
+            found[path] = os.lstat(top / path)
+    return {path: status for path, status in found.items() if stat.S_ISREG(status.st_mode)}
+
+
+def _too_large(files: dict[str, os.stat_result], most: int) -> list[str]:
     """Return the largest files, which the layer has no room for.
 
     Nobody reads them: a file of a few blocks can claim to have more bytes than are read in a day.
     """
-    sizes = dict[str, int]()
-    for path in ledger.entries:
-        with suppress(OSError):
-            status = os.lstat(top / path)
-            sizes[path] = status.st_size if stat.S_ISREG(status.st_mode) else 0
-    smallest = sorted(sizes, key=sizes.__getitem__)
-    sums = itertools.accumulate(sizes[path] for path in smallest)
-    fitting = bisect.bisect_right([*sums], ledger.most)
-    return dict.fromkeys(smallest[fitting:], Version("large"))
+    smallest = sorted(files, key=lambda path: files[path].st_size)
+    sums = itertools.accumulate(files[path].st_size for path in smallest)
+    return smallest[bisect.bisect_right([*sums], most) :]
 
 
-def _linked_outside(top: Path, paths: Iterable[str]) -> set[str]:
+def _linked_outside(top: Path, files: dict[str, os.stat_result]) -> set[str]:
     """Return the files that have another name somewhere outside of the layer."""
-    linked: dict[str, tuple[int, int]] = {}
-    for path in paths:
-        with suppress(OSError):
-            status = os.lstat(top / path)
-            if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
-                linked[path] = (status.st_ino, status.st_nlink)
-    if not linked:
-        return set()
-    inside = Counter(status.st_ino for _, status in walk(top))
-    return {path for path, (inode, names) in linked.items() if inside[inode] < names}
+    linked = {path: status for path, status in files.items() if status.st_nlink > 1}
+    inside = Counter(status.st_ino for _, status in (walk(top) if linked else ()))
+    return {path for path, one in linked.items() if inside[one.st_ino] < one.st_nlink}

@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from outrider.protocol.data import frozen
@@ -37,7 +38,7 @@ def version_at(root: str | Path, path: str) -> Version | None:
     return None
 
 
-def version_in(folder: int, name: str) -> Version | None:
+def version_in(folder: int | None, name: str) -> Version | None:
     """Return what has this name in an open folder."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -48,9 +49,10 @@ def version_in(folder: int, name: str) -> Version | None:
             return Version("link", 0, digest, len(target), shown_name(target))
         if stat.S_ISDIR(status.st_mode):  # one that we make has to be open to us
             return Version("folder", mode | 0o700)
+        if is_whiteout(status):
+            return None
         if not stat.S_ISREG(status.st_mode):
-            is_gone = is_whiteout(status)
-            return None if is_gone else Version(_KINDS.get(stat.S_IFMT(status.st_mode), "device"))
+            return Version(_KINDS.get(stat.S_IFMT(status.st_mode), "device"))
         if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
             return Version("setuid", mode)
         with open(os.open(name, READ, dir_fd=folder), "rb") as file:
@@ -62,6 +64,11 @@ def version_in(folder: int, name: str) -> Version | None:
         return None
     except OSError:
         return Version("unreadable")
+
+
+def is_folder(version: Version | None) -> bool:
+    """Whether there is a folder."""
+    return version is not None and version.kind == "folder"
 
 
 def is_whiteout(status: os.stat_result) -> bool:
@@ -102,54 +109,47 @@ class Contents:
             return found
         with open_parent(_place(root, path)) as parent:
             source = os.open(path.rpartition("/")[2], READ, dir_fd=parent)
-        return self._taken(source, found.mode)
+        with open(source, "rb"), self._new() as file:
+            copy_data(source, file.fileno())
+        return self._kept(found.mode)
 
     def add(self, content: bytes, mode: int) -> Version:
         """Keep a content that was made here."""
-        digest = hashlib.sha256(content).hexdigest()
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        with _new(f"{self.folder}/new") as file:
+        with self._new() as file:
             write_all(file.fileno(), content)
-        os.replace(f"{self.folder}/new", self.folder / digest)
-        return Version("file", mode, digest, len(content))
+        return self._kept(mode)
 
-    def _taken(self, source: int, mode: int) -> Version | None:
+    def _new(self) -> FileIO:
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        with open(source, "rb"), _new(f"{self.folder}/new") as file:
-            copy_data(source, file.fileno())
-        copied = version_at(self.folder, "new")  # not what it was copied from: that may change
-        assert copied is not None, "it was just made"
-        os.replace(f"{self.folder}/new", self.path(copied))
-        return Version("file", mode, copied.hash, copied.size)
+        return open_new(f"{self.folder}/new", os.O_TRUNC)
 
-    def put(self, version: Version, folder: int, name: str) -> None:
+    def _kept(self, mode: int) -> Version:
+        kept = version_at(self.folder, "new")  # not what it was copied from: that may change
+        assert kept is not None, "it was just made"
+        os.replace(f"{self.folder}/new", self.path(kept))
+        return Version("file", mode, kept.hash, kept.size)
+
+    def put(self, version: Version, folder: int | None, name: str) -> None:
         """Make a file or a link in an open folder; raises `OSError` where it isn't that."""
         if version.kind == "link":
             os.symlink(unescaped(version.target), name, dir_fd=folder)
         else:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with (
-                open(self.path(version), "rb") as source,
-                open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file,
-            ):
-                copy_data(source.fileno(), file.fileno())
-                os.fchmod(file.fileno(), version.mode)
+            with open(self.path(version), "rb") as source, open_new(name, os.O_EXCL, folder) as new:
+                copy_data(source.fileno(), new.fileno())
+                os.fchmod(new.fileno(), version.mode)
         if version_in(folder, name) != version:
             raise OSError(f"{shown_name(name)} isn't what was kept")
 
     def put_at(self, version: Version, path: Path) -> None:
         """Make a file or a link in a folder of our own, and the folders above it."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self.put(version, folder, path.name)
-        finally:
-            os.close(folder)
+        self.put(version, None, str(path))
 
 
-def _new(path: str):  # noqa: ANN202
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open(os.open(path, flags, 0o600), "wb", 0)
+def open_new(path: str, how: int, folder: int | None = None) -> FileIO:
+    """Return a file of our own, opened for writing; a link isn't followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
+    return open(os.open(path, flags, 0o600, dir_fd=folder), "wb", 0)
 
 
 def copy_data(source: int, target: int) -> None:
