@@ -33,11 +33,9 @@ def paths_in(run: WriterRun, given: Iterable[str]) -> list[str]:
 
 
 def _path_in(project: str, given: str) -> str:
-    path = os.path.normpath(os.path.join(os.getcwd(), unescaped(given)))
-    here = Path(path)
-    if here == Path(project) or here.is_relative_to(project):
-        return os.path.relpath(path, project)
-    return os.path.normpath(unescaped(given))
+    path = os.path.abspath(unescaped(given))
+    is_inside = Path(path).is_relative_to(project)
+    return os.path.relpath(path, project) if is_inside else os.path.normpath(unescaped(given))
 
 
 def say_reasons(title: str, reasons: Iterable[PathReason]) -> None:

@@ -84,11 +84,7 @@ def _lands_by_itself(project: Project, run_id: str) -> bool:
 
 
 async def _ask(
-    request: ClientRequest,
-    action: str,
-    run: WriterRun,
-    chosen: Sequence[FileDiff],
-    only: Sequence[str],
+    request: ClientRequest, action: str, run: WriterRun, chosen: list[FileDiff], only: list[str]
 ) -> None:
     """Return if the person agrees; raises `Refusal` where they don't, or can't be asked."""
     run_id = run.folder.name
@@ -100,8 +96,7 @@ async def _ask(
     names = fit(clean_line(", ".join(one.file.path for one in chosen)), MAX_ASKED_PATHS)
     what, folder = f"{totals(chosen)}: {names}", clean_line(str(run.project))
     message = QUESTIONS[action].format(run=run_id, folder=folder, what=what)
-    form: Json = {"type": "object", "properties": {}}
-    asked = {"message": message, "requestedSchema": form}
+    asked: Json = {"message": message, "requestedSchema": {"type": "object", "properties": {}}}
     answer = await request.ask(f"{action} {run_id} {what}", "elicitation/create", asked)
     if as_object(answer).get("action") != "accept":
         raise Refusal(ErrorCode.SUBAGENT_DISABLED, "The person said no. Nothing was changed.")

@@ -11,7 +11,6 @@ import ctypes
 import errno
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -35,12 +34,13 @@ _CALL = "renameatx_np" if sys.platform == "darwin" else "renameat2"
 class Application:
     """The steps of one landing or undo on a folder, and the stages that they are taken from."""
 
-    def __init__(self, folder: Path, steps: Sequence[Step], stages: Sequence[str]) -> None:
-        self.folder, self.steps, self._stages = folder, steps, stages
+    def __init__(self, folder: Path, steps: Sequence[Step]) -> None:
+        self.folder, self.steps = folder, steps
+        self._stages = dict.fromkeys(step.stage for step in steps)
 
     def stage(self, contents: Contents) -> None:
         """Write all that is new beside where it goes; raises `OSError`."""
-        for stage in dict.fromkeys(self._stages):
+        for stage in self._stages:
             with self._parent(stage) as (parent, name):
                 os.mkdir(name, 0o700, dir_fd=parent)
         for number, step in enumerate(self.steps):
@@ -48,14 +48,13 @@ class Application:
                 with self._stage(number) as stage:
                     contents.put(step.new, stage, str(number))
                     self._keep_owner(step, stage, str(number))
-        for stage in dict.fromkeys(self._stages):
+        for stage in self._stages:
             sync(self.folder / stage)
 
     def _keep_owner(self, step: Step, stage: int, name: str) -> None:
         with suppress(OSError):  # only root may give files away
-            owner = os.lstat(self.folder / step.path)
-            if owner.st_uid != os.geteuid() or owner.st_gid != os.getegid():
-                os.chown(name, owner.st_uid, owner.st_gid, dir_fd=stage, follow_symlinks=False)
+            old = os.lstat(self.folder / step.path)
+            os.chown(name, old.st_uid, old.st_gid, dir_fd=stage, follow_symlinks=False)
 
     def take(self) -> None:
         """Take all steps; raises where one can't be, or somebody else was faster."""
@@ -75,7 +74,7 @@ class Application:
             out = version_in(stage, str(number))
             is_same = out == step.old or (is_folder(step.old) and out is None)
             if is_same and is_folder(out):
-                inside = self._parent(f"{self._stages[number]}/{number}/any")
+                inside = self._parent(f"{step.stage}/{number}/any")
                 with inside as (folder, _), open_listing(folder) as listing:
                     is_same = not os.listdir(listing)
         if not is_same:
@@ -120,7 +119,7 @@ class Application:
 
     def clear(self) -> None:
         """Remove the stages with all that is in them."""
-        for stage in dict.fromkeys(self._stages):
+        for stage in self._stages:
             with suppress(FileNotFoundError), self._parent(stage) as (parent, name):
                 shutil.rmtree(name, dir_fd=parent)
 
@@ -132,7 +131,7 @@ class Application:
 
     @contextmanager
     def _stage(self, number: int) -> Generator[int]:
-        with self._parent(f"{self._stages[number]}/any") as (stage, _):
+        with self._parent(f"{self.steps[number].stage}/any") as (stage, _):
             yield stage
 
     @contextmanager
@@ -155,14 +154,10 @@ def stage_for(folder: Path, path: str, name: str) -> str:
     device, found, way = os.lstat(folder).st_dev, "", ""
     for part in path.split("/")[:-1]:
         way += f"{part}/"
-        try:
-            status = os.lstat(f"{folder}/{way[:-1]}")
-        except OSError:
+        if not os.path.isdir(place := f"{folder}/{way[:-1]}") or os.path.islink(place):
             break
-        if not stat.S_ISDIR(status.st_mode):
-            break
-        if status.st_dev != device:
-            device, found = status.st_dev, way
+        if (inner := os.lstat(place).st_dev) != device:
+            device, found = inner, way
     return f"{found}{STAGE}{name}"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object, from_json, to_json
-from outrider.workspaces.layers.scanning import SIZE, Mark, Scan, scan, top_of, touched
+from outrider.workspaces.layers.scanning import SIZE, Scan, scan, top_of, touched
 from outrider.workspaces.layers.versions import Contents, Version, open_new, version_at, write_all
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.path_guard import guarded_part
@@ -117,11 +117,9 @@ class LayerAudit:
             self._seen = now
             if lines := list(self._lines(call, sorted(set(map(_recorded, found))))):
                 _append(self._layer, lines)
-            return sum(mark[SIZE] for path, mark in now.items() if self._is_own(path, mark))
-
-    def _is_own(self, path: str, mark: Mark) -> bool:
-        """Whether a file was written by the child: of a copy, most were not."""
-        return len(mark) > SIZE and self._before.get(path) != mark
+            # Of a copy, most files are as they were.
+            own = (mark for path, mark in now.items() if self._before.get(path) != mark)
+            return sum(mark[SIZE] for mark in own if len(mark) > SIZE)
 
     def _lines(self, call: str | None, paths: list[str]) -> Iterator[dict[str, Any]]:
         for path in paths:

@@ -13,9 +13,9 @@ from pathlib import Path
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.workspaces.layers.pending import PathChange, is_folder
+from outrider.workspaces.layers.pending import PathChange, is_of_folder
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Contents, Version
+from outrider.workspaces.layers.versions import Contents, Version, is_folder
 from outrider.workspaces.names import shown_name
 
 _STAGED = "you have staged changes in it: commit or unstage them first"
@@ -58,9 +58,9 @@ def prepared_commit(
     """Return a commit of these changes; raises `LandingConflict` and `Refusal`."""
     if git.root is None:
         raise Refusal(ErrorCode.INVALID_INPUT, f"{git.folder} isn't in a git repository.")
-    files = {_in_repository(git, one.path): one for one in changes if not is_folder(one)}
+    files = {_in_repository(git, one.path): one for one in changes if not is_of_folder(one)}
     head = os.fsdecode(git.run("rev-parse", "-q", "--verify", "HEAD^{commit}").stdout).strip()
-    conflicts = [*_staged(git, head, files)] if on_head else []
+    conflicts = _staged(git, head, files) if on_head else []
     with tempfile.TemporaryDirectory(prefix="outrider-commit-") as scratch:
         trees = [_Tree(git, Path(scratch, name), head) for name in ("head", "base", "theirs")]
         for change in files.values():  # what is too large to merge was not kept so far
@@ -81,14 +81,15 @@ def prepared_commit(
             raise LandingConflict(tuple(conflicts))
         lines = (f"{new.get(name, _NOTHING)}\t{name}\0" for name in files)
         entries = os.fsencode("".join(lines))
-        tree = trees[2].written(entries)
+        trees[2].output(*_INDEX, stdin=entries)
+        tree = trees[2].output("write-tree")
     parent = ("-p", head) if head else ()
     made = git.output("commit-tree", tree, *parent, "-F", "-", stdin=message.encode())
     return PreparedCommit(git, made, head, entries)
 
 
 def _goes(change: PathChange) -> bool:
-    return change.theirs is None or change.theirs.kind == "folder"
+    return change.theirs is None or is_folder(change.theirs)
 
 
 def _in_repository(git: UserGit, path: str) -> str:
@@ -116,9 +117,10 @@ class _Tree:
             "GIT_WORK_TREE": str(folder),
             "GIT_INDEX_FILE": f"{folder}.index",
         }
-        self._output("read-tree", *([head] if head else ["--empty"]))
+        self.output("read-tree", *([head] if head else ["--empty"]))
 
-    def _output(self, *arguments: str, stdin: bytes = b"") -> str:
+    def output(self, *arguments: str, stdin: bytes = b"") -> str:
+        """Return what git says about this index and this folder."""
         return self._git.output(*arguments, cwd=str(self._folder), stdin=stdin, **self._env)
 
     def add(self, contents: Contents, versions: dict[str, Version | None]) -> None:
@@ -129,11 +131,11 @@ class _Tree:
         # A folder's files are there under their own names.
         files = (name for name in versions if not (self._folder / name).is_dir())
         names = os.fsencode("\0".join(files))
-        self._output("-c", "core.safecrlf=false", *_ADD, "--stdin", stdin=names)
+        self.output("-c", "core.safecrlf=false", *_ADD, "--stdin", stdin=names)
 
     def entries(self, names: dict[str, PathChange]) -> dict[str, str]:
         """Return mode and object of the paths that the index has."""
-        listed = self._output("ls-files", "-s", "-z").split("\0")
+        listed = self.output("ls-files", "-s", "-z").split("\0")
         found = (line.partition("\t") for line in listed if line)
         # Without the stage, which is 0.
         return {name: about[:-2] for about, _, name in found if name in names}
@@ -148,9 +150,4 @@ class _Tree:
         merged = self._git.merged(*files)
         if isinstance(merged, str):
             return None
-        return f"{new[:7]}{self._output('hash-object', '-w', '--stdin', stdin=merged)}"
-
-    def written(self, entries: bytes) -> str:
-        """Return the tree of the index with these entries."""
-        self._output(*_INDEX, stdin=entries)
-        return self._output("write-tree")
+        return f"{new[:7]}{self.output('hash-object', '-w', '--stdin', stdin=merged)}"

@@ -56,10 +56,6 @@ Check = Callable[[MergedTree], int]
 class CheckFailed(OutriderError):
     """A landing that didn't pass its check; nothing was changed."""
 
-    def __init__(self, exit_code: int) -> None:
-        super().__init__(f"the check failed with exit code {exit_code}")
-        self.exit_code = exit_code
-
 
 class WriterRun:
     """A writer's run: its layer, the user's folder, and what has become of its changes."""
@@ -148,9 +144,8 @@ class WriterRun:
         return tuple(o for o in found if o.path in paths or (o.path in above and o.theirs))
 
     def _refusal(self, why: str) -> Refusal:
-        return Refusal(
-            ErrorCode.INVALID_INPUT, f"Run {self.folder.name} {why}: it is {self.state}."
-        )
+        message = f"Run {self.folder.name} {why}: it is {self.state}."
+        return Refusal(ErrorCode.INVALID_INPUT, message)
 
     def _steps(self, changes: Sequence[PathChange]) -> tuple[Step, ...]:
         """Return what changes do to the user's folder; raises `LandingConflict`."""
@@ -199,9 +194,8 @@ class WriterRun:
                 landed[step.path][0] = step.old
             for step in steps:
                 landed[step.path][1] = step.new
-            state = (
-                "landed" if all(one.path in landed for one in self.pending().changes) else "pending"
-            )
+            is_all = all(one.path in landed for one in self.pending().changes)
+            state = "landed" if is_all else "pending"
             shown = {shown_name(path): to_json(pair) for path, pair in landed.items()}
             then = {"state": state, "landed": {**self.record["landed"], **shown}, CONFLICTS: ()}
             self._perform(steps, then)
@@ -254,7 +248,7 @@ class WriterRun:
                 self._put_upper(upper, step)
             removed = tuple(step.path for step in steps if step.new is None)
             if code := check(MergedTree(self.project, upper, removed)):
-                raise CheckFailed(code)
+                raise CheckFailed(f"the check failed with exit code {code}")
         finally:
             shutil.rmtree(upper, ignore_errors=True)
 
@@ -274,10 +268,10 @@ class WriterRun:
 
     def _perform(self, steps: Sequence[Step], then: Mapping[str, Any]) -> None:
         """Take steps in the user's folder, all or none, and record what is so then."""
-        stages = [stage_for(self.project, step.path, self.folder.name) for step in steps]
-        work = Application(self.project, steps, stages)
-        named = [{**to_json(step), "path": shown_name(step.path)} for step in steps]
-        journal = {"phase": "staging", "steps": named, "stages": [*map(shown_name, stages)]}
+        run, folder = self.folder.name, self.project
+        steps = [replace(step, stage=stage_for(folder, step.path, run)) for step in steps]
+        work = Application(folder, steps)
+        journal = {"phase": "staging", "steps": [to_json(_named(one, shown_name)) for one in steps]}
         sync(self.folder)  # with what was kept
         self._save(journal)
         try:
@@ -298,9 +292,7 @@ class WriterRun:
         """Take back what the journal says was begun, or clear up after what was done."""
         journal = as_object(self.record.get("operation"))
         steps = [from_json(Step, one) for one in as_list(journal.get("steps"))]
-        steps = [replace(one, path=unescaped(one.path)) for one in steps]
-        stages = [unescaped(one) for one in as_list(journal.get("stages"))]
-        work = Application(self.project, steps, stages)
+        work = Application(self.project, [_named(one, unescaped) for one in steps])
         if journal.get("phase") == "taking":
             work.take_back()
         work.clear()
@@ -374,6 +366,10 @@ def _folder_lock(
 def is_in(path: str, folder: str) -> bool:
     """Whether a path is this one or below it."""
     return folder in (".", path) or path.startswith(f"{folder}/")
+
+
+def _named(step: Step, how: Callable[[str], str]) -> Step:
+    return replace(step, path=how(step.path), stage=how(step.stage))
 
 
 def _version(value: Any) -> Version | None:

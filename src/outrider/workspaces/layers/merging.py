@@ -23,6 +23,8 @@ class Step:
     path: str
     old: Version | None = None
     new: Version | None = None
+    stage: str = ""
+    """The folder that it is staged in, once that is known."""
 
 
 @frozen

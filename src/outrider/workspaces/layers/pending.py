@@ -66,7 +66,7 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     ignored = _ignored(found, git)
     landing = [one for one in found if one.path not in ignored]
     # A folder goes where what is in it goes.
-    lands = ancestors(one.path for one in landing if not is_folder(one))
+    lands = ancestors(one.path for one in landing if not is_of_folder(one))
     kept = ancestors([*ignored, *withheld]) - lands
     withheld |= {ignored[path]: IGNORED for path in ignored}
     return Pending(
@@ -76,7 +76,7 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     )
 
 
-def is_folder(change: PathChange) -> bool:
+def is_of_folder(change: PathChange) -> bool:
     """Whether nothing but a folder comes, goes or changes its mode."""
     return all(one is None or one.kind == "folder" for one in (change.base, change.theirs))
 
@@ -93,7 +93,7 @@ def ancestors(paths: Iterable[str]) -> set[str]:
 def _ignored(changes: list[PathChange], git: UserGit) -> dict[str, str]:
     """Return the changes that the user's rules ignore, each with the folder that is ignored."""
     folders = ancestors(one.path for one in changes)
-    folders |= {one.path for one in changes if is_folder(one)}
+    folders |= {one.path for one in changes if is_of_folder(one)}
     # Whether a folder that isn't there is ignored, git tells by what would be in it.
     asked = {one.path: one.path for one in changes} | {f"{one}/any": one for one in folders}
     ignored = {asked[name] for name in git.ignored(asked)}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from outrider.workspaces.layers.versions import is_whiteout
+from outrider.workspaces.layers.versions import attribute, is_whiteout
 
 UPPER, COPY = "upper", "copy"
 _OPAQUE = "user.overlay.opaque"
@@ -47,16 +47,10 @@ def walk(top: Path | str, below: str = "") -> Iterator[tuple[str, os.stat_result
 
 def _mark(top: Path, path: str, status: os.stat_result) -> Mark:
     if stat.S_ISDIR(status.st_mode):  # what is in it has marks of its own
-        return status.st_mode, _is_opaque(f"{top}/{path}")
+        return status.st_mode, attribute(f"{top}/{path}", _OPAQUE) == b"y"
     whole = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     # All removed paths may share one inode, whose times change with each.
     return (status.st_mode,) if is_whiteout(status) else (status.st_mode, *whole)
-
-
-def _is_opaque(path: str) -> bool:
-    with suppress(OSError, AttributeError):
-        return os.getxattr(path, _OPAQUE, follow_symlinks=False) == b"y"
-    return False
 
 
 def touched(lower: Path, before: Scan, now: Scan, *, is_copy: bool) -> Iterator[str]:

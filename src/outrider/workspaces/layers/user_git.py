@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 
 from outrider.protocol.errors import ErrorCode, Refusal
@@ -24,22 +23,15 @@ class UserGit:
         self.folder = folder
         self._repositories: dict[str, str | None] = {}
         self._programs = TrustedPrograms.around(folder, env, trusted=False)
-
-    @cached_property
-    def program(self) -> str | None:
-        """The program; None where git isn't installed."""
-        return self._programs.find("git")
-
-    @cached_property
-    def root(self) -> Path | None:
+        self._program = self._programs.find("git")
+        self.root = git_root(folder)
         """The working tree that the folder is in."""
-        return git_root(self.folder)
 
     def run(
         self, *arguments: str, cwd: Path | str | None = None, stdin: bytes = b"", **env: str
     ) -> subprocess.CompletedProcess[bytes]:
         """Run git in a folder, this one if none is named; raises `Refusal` where there is none."""
-        if self.program is None:
+        if self._program is None:
             message = "git isn't installed, and this folder is a repository: install it"
             raise Refusal(ErrorCode.INVALID_INPUT, f"{message}.")
         given = self._programs.for_started()
@@ -47,7 +39,7 @@ class UserGit:
         kept |= {key: given[key] for key in given if key.startswith(("GIT_AUTHOR", "GIT_COMMIT"))}
         settings = [word for one in _SETTINGS for word in ("-c", one)]
         return subprocess.run(
-            [self.program, *settings, "--no-pager", *arguments],
+            [self._program, *settings, "--no-pager", *arguments],
             cwd=cwd or self.folder,
             env={**kept, "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", **env},
             input=stdin,
@@ -100,7 +92,7 @@ class UserGit:
 
     def merged(self, ours: Path, base: Path, theirs: Path) -> bytes | str:
         """Return three texts merged into one, or why they can't be."""
-        if self.program is None:
+        if self._program is None:
             return "both of you changed it, and git, which merges texts, isn't installed"
         files = map(str, (ours, base, theirs))
         done = self.run("merge-file", "-p", "-q", *files, cwd="/", GIT_CEILING_DIRECTORIES="/")

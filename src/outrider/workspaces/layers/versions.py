@@ -56,7 +56,7 @@ def version_in(folder: int | None, name: str) -> Version | None:
         if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
             return Version("setuid", mode)
         with open(os.open(name, READ, dir_fd=folder), "rb") as file:
-            if not status.st_size and _is_marked(file.fileno()):
+            if not status.st_size and attribute(file.fileno(), WHITEOUT) is not None:
                 return None
             size, digest = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256")
         return Version("file", mode, digest.hexdigest(), size)
@@ -76,11 +76,11 @@ def is_whiteout(status: os.stat_result) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
-def _is_marked(file: int) -> bool:
+def attribute(file: str | int, name: str) -> bytes | None:
+    """Return an extended attribute of what is at a path, or of an open file; None for none."""
     with suppress(OSError, AttributeError):
-        os.getxattr(file, WHITEOUT)
-        return True
-    return False
+        return os.getxattr(file, name, follow_symlinks=isinstance(file, int))
+    return None
 
 
 def _place(root: str | Path, path: str) -> Place:
