@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from outrider.protocol.data import as_object
 from outrider.records.runs import SESSION
@@ -43,12 +44,8 @@ def execute(arguments: Namespace) -> None:
     if only:
         drawn = [one for one in drawn if any(is_in(unescaped(one.file.path), p) for p in only)]
     if arguments.json:
-        paths = {one.file.path: "\n".join(one.lines) for one in drawn}
-        told = changes.to_dict()
-        files = [
-            {**one, "diff": paths[one["path"]]} for one in told["files"] if one["path"] in paths
-        ]
-        return output.write_json({"runId": run.folder.name, **told, "files": files})
+        files = [{**asdict(one.file), "diff": "\n".join(one.lines)} for one in drawn]
+        return output.write_json({"runId": run.folder.name, **changes.to_dict(), "files": files})
     if arguments.by_call:
         lines = _by_call(run, drawn)
     elif arguments.stat:

@@ -39,7 +39,8 @@ QUESTIONS = {
 
 async def call_changes(request: ClientRequest, given: Json, project: Project) -> Json:
     """Return the answer to a call of `subagent_changes`; raises `Refusal`."""
-    run_id, action, only = checked_run_id(given), str(given.get("action")), _paths(given)
+    run_id, action = checked_run_id(given), str(given.get("action"))
+    only = [unescaped(str(one)).rstrip("/") for one in as_list(given.get("paths"))]
     if action not in ACTIONS or (only and action not in ("diff", "land")):
         raise invalid(f"action must be one of {', '.join(ACTIONS)}; the last two take no paths.")
     run, _ = await asyncio.to_thread(writer_run, run_id, project.env)
@@ -65,10 +66,6 @@ async def call_changes(request: ClientRequest, given: Json, project: Project) ->
         raise Refusal(ErrorCode.SUBAGENT_FAILED, f"Nothing was changed: {reason}") from None
     changes = await asyncio.to_thread(changes_of, run.folder, project.env)
     return changes_result(run_id, changes)
-
-
-def _paths(given: Json) -> list[str]:
-    return [unescaped(str(one)).rstrip("/") for one in as_list(given.get("paths"))]
 
 
 def _is_meant(one: FileDiff, run: WriterRun, action: str, only: Sequence[str]) -> bool:

@@ -319,10 +319,8 @@ class WriterRun:
     @contextmanager
     def _locked(self) -> Generator[None]:
         """Hold the user's folder and the run's record, as they are now."""
-        with (
-            _folder_lock(self.folder.parent, self.project, self._env) as (lock, _),
-            open(self.folder / SESSION, "rb") as session,
-        ):
+        held = _folder_lock(self.folder.parent, self.project, self._env)
+        with held as (lock, _), open(self.folder / SESSION, "rb") as session:
             if not self._is_held:
                 fcntl.flock(session, fcntl.LOCK_SH)  # nobody deletes it
             self.record = landing_of(self.folder)
@@ -352,15 +350,13 @@ def _folder_lock(
     name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     lock = os.open(runs / f"{LOCK}{name}", flags, 0o600)
-    try:
+    with open(lock, "r+b", 0):
         fcntl.flock(lock, fcntl.LOCK_EX | how)
         run = os.fsdecode(os.pread(lock, 8, 0))
         is_open = bool(run) and "operation" in landing_of(runs / run)
         if is_open:
             WriterRun(runs / run, env).take_back()
         yield lock, run if is_open else None
-    finally:
-        os.close(lock)
 
 
 def is_in(path: str, folder: str) -> bool:

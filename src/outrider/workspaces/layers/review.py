@@ -49,15 +49,9 @@ def reviewed(run: WriterRun, changes: Sequence[PathChange]) -> list[FileDiff]:
 def review(run: WriterRun) -> tuple[Changes, list[FileDiff]]:
     """Return a run's changes as its result tells them, what would conflict now, and the diffs."""
     pending, drawn = run.pending(), reviewed(run, run.every_change())
-    changes = Changes(
-        run.state,
-        sum(one.added for one in drawn),
-        sum(one.removed for one in drawn),
-        tuple(one.file for one in drawn),
-        pending.withheld,
-        run.conflicts(pending.changes),
-    )
-    return changes, drawn
+    added, removed = sum(one.added for one in drawn), sum(one.removed for one in drawn)
+    files, conflicts = tuple(one.file for one in drawn), run.conflicts(pending.changes)
+    return Changes(run.state, added, removed, files, pending.withheld, conflicts), drawn
 
 
 def _reviewed(run: WriterRun, change: PathChange) -> FileDiff:

@@ -28,7 +28,7 @@ class UserGit:
         """The working tree that the folder is in."""
 
     def run(
-        self, *arguments: str, cwd: Path | str | None = None, stdin: bytes = b"", **env: str
+        self, *arguments: str, cwd: str = "", stdin: bytes = b"", **env: str
     ) -> subprocess.CompletedProcess[bytes]:
         """Run git in a folder, this one if none is named; raises `Refusal` where there is none."""
         if self._program is None:
@@ -37,19 +37,12 @@ class UserGit:
         given = self._programs.for_started()
         kept = {key: given[key] for key in given if not key.startswith("GIT_")}
         kept |= {key: given[key] for key in given if key.startswith(("GIT_AUTHOR", "GIT_COMMIT"))}
+        env = {**kept, "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", **env}
         settings = [word for one in _SETTINGS for word in ("-c", one)]
-        return subprocess.run(
-            [self._program, *settings, "--no-pager", *arguments],
-            cwd=cwd or self.folder,
-            env={**kept, "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", **env},
-            input=stdin,
-            capture_output=True,
-            check=False,
-        )
+        command, here = [self._program, *settings, "--no-pager", *arguments], cwd or self.folder
+        return subprocess.run(command, cwd=here, env=env, input=stdin, capture_output=True)
 
-    def output(
-        self, *arguments: str, cwd: str | None = None, stdin: bytes = b"", **env: str
-    ) -> str:
+    def output(self, *arguments: str, cwd: str = "", stdin: bytes = b"", **env: str) -> str:
         """Return what git writes, without its last line's end; raises `Refusal` where it fails."""
         done = self.run(*arguments, cwd=cwd, stdin=stdin, **env)
         if done.returncode:
