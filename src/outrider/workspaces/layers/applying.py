@@ -137,16 +137,14 @@ class Application:
     @contextmanager
     def _parent(self, path: str) -> Generator[tuple[int, str]]:
         """Hold the folder open that a path is in; no link on the way is followed."""
-        parts = tuple(path.split("/"))
+        place = Place(str(self.folder), tuple(path.split("/")), shown_name(path))
         with ExitStack() as held:
-            place = Place(str(self.folder), parts, shown_name(path))
             try:
                 parent = held.enter_context(open_parent(place))
             except ToolFault as fault:
-                is_missing = fault.code == int(ToolCode.NOT_FOUND)
-                number = errno.ENOENT if is_missing else errno.EACCES
+                number = errno.ENOENT if fault.code == int(ToolCode.NOT_FOUND) else errno.EACCES
                 raise OSError(number, fault.message) from None
-            yield parent, parts[-1]
+            yield parent, place.parts[-1]
 
 
 def stage_for(folder: Path, path: str, name: str) -> str:

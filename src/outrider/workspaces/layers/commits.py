@@ -79,8 +79,7 @@ def prepared_commit(
                 new[name] = merged
         if conflicts:
             raise LandingConflict(tuple(conflicts))
-        lines = (f"{new.get(name, _NOTHING)}\t{name}\0" for name in files)
-        entries = os.fsencode("".join(lines))
+        entries = os.fsencode("".join(f"{new.get(name, _NOTHING)}\t{name}\0" for name in files))
         trees[2].output(*_INDEX, stdin=entries)
         tree = trees[2].output("write-tree")
     parent = ("-p", head) if head else ()
