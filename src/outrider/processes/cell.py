@@ -161,6 +161,7 @@ def enter_described(arguments: Sequence[str]) -> tuple[tuple[str, ...], list[str
 
 def main() -> "NoReturn":
     """Run a program in a cell, and end as it ends."""
+    end_with_parent()
     tell = int(sys.argv[1])
     os.set_inheritable(tell, False)
     missing, program = enter_described(sys.argv[2:])
@@ -176,6 +177,7 @@ def run_below(program: list[str], on_error: Callable[[OSError], object] = print)
     if pid := os.fork():
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))
         os._exit(_exit_code(pid))
+    end_with_parent()
     try:
         os.execv(program[0], program)  # noqa: S606  # it is what was asked for
     except OSError as error:

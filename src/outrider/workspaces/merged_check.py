@@ -3,23 +3,26 @@
 import json
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from outrider.processes.cell_start import Cells, small_python
 from outrider.protocol.brief import Brief
 from outrider.protocol.exit_codes import EXIT_TIMED_OUT
+from outrider.records.runs import remove_folder
+from outrider.workspaces.layers.applying import Application, ordered
 from outrider.workspaces.layers.copying import copy_folder
 from outrider.workspaces.layers.landing import Check, MergedTree
-from outrider.workspaces.layers.scanning import walk
-from outrider.workspaces.layers.versions import is_whiteout
+from outrider.workspaces.layers.versions import is_folder
 from outrider.workspaces.run_walls import walls_for, writable_for_programs
 
 MAX_CHECK_SECONDS = 3_600
-WORK = "checking"
-"""The folder beside the merged tree that the overlay needs for itself."""
+CHECKED, WORK = "checked", "checking"
+"""The folders in a layer that have what would change, and what the overlay needs for itself."""
 
 
 def check_of(
@@ -39,47 +42,58 @@ def check_of(
 
 def _run_mounted(command: str, env: Mapping[str, str], tree: MergedTree, output: int) -> int | None:
     """Run it with the merged tree mounted over the folder; None where the kernel refuses that."""
-    layer, folder = tree.upper.parent, str(tree.folder)
+    folder, layer = str(tree.folder), str(tree.layer)
     brief = Brief(
-        "", "check", "", "", "", folder, ("bash",), isolation="overlay", layer=str(layer),
-        state_folder=str(layer.parents[2]),
+        "", "check", "", "", "", folder, ("bash",), isolation="overlay", layer=layer,
+        state_folder=str(tree.layer.parents[2]),
     )  # fmt: skip
-    walls = {**vars(walls_for(brief, env)), "writable": [str(layer)]}
+    walls = {**vars(walls_for(brief, env)), "writable": [layer]}
     del walls["layered"]  # made of what follows
     told = {
         "walls": walls,
         "folder": folder,
-        "layer": str(layer),
-        "names": [tree.upper.name, WORK],
+        "layer": layer,
+        "names": [CHECKED, WORK],
         "writable": writable_for_programs(brief, env, walled=True),
         "command": command,
     }
-    (layer / WORK).mkdir(exist_ok=True)
     try:
+        (tree.layer / WORK).mkdir(exist_ok=True)
+        _put_upper(tree)
         code, said = _run("confined_command", [json.dumps(told)], env, folder, output)
         return code if said else None
     finally:
-        shutil.rmtree(layer / WORK, ignore_errors=True)
+        for name in (CHECKED, WORK):
+            shutil.rmtree(tree.layer / name, ignore_errors=True)
+
+
+def _put_upper(tree: MergedTree) -> None:
+    """Make the upper folder of an overlay, which has what would change: new files, whiteouts."""
+    shutil.rmtree(upper := tree.layer / CHECKED, ignore_errors=True)
+    upper.mkdir()
+    for step in ordered(tree.steps):
+        path = upper / step.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_folder(path) if path.is_dir() else path.unlink(missing_ok=True)
+        if step.after is None:
+            with suppress(OSError):  # a system without overlays has no whiteouts either
+                os.mknod(path, stat.S_IFCHR)
+        elif is_folder(step.after):
+            path.mkdir(step.after.mode)
+        else:
+            tree.contents.put(step.after, None, str(path))
 
 
 def _run_copied(command: str, env: Mapping[str, str], tree: MergedTree, output: int) -> int:
-    """Run it on a copy of the folder, with what would change put in."""
+    """Run it on a copy of the folder in which the changes have landed."""
     with tempfile.TemporaryDirectory(prefix="outrider-check-") as place:
-        folder = Path(copy_folder(str(tree.folder), place))
-        for path in tree.removed:
-            gone = folder / path
-            shutil.rmtree(gone) if gone.is_dir() and not gone.is_symlink() else gone.unlink()
-        for path, status in walk(tree.upper):
-            if is_whiteout(status):
-                continue
-            new = tree.upper / path
-            if new.is_dir() and not new.is_symlink():
-                (folder / path).mkdir(exist_ok=True)
-            else:
-                (folder / path).unlink(missing_ok=True)
-                shutil.copy2(new, folder / path, follow_symlinks=False)
+        folder = copy_folder(str(tree.folder), place)
+        landing = Application(Path(folder), tree.steps, "check")
+        landing.stage(tree.contents)
+        landing.take()
+        landing.clear()
         arguments = [*Cells((place,)).for_commands(), "/bin/sh", "-c", command]
-        code, lacks = _run("cell", arguments, env, str(folder), output)
+        code, lacks = _run("cell", arguments, env, folder, output)
         if output >= 0:  # a descriptor that somebody reads
             words = "; ".join(lacks.split("\n")).strip("; ")
             os.write(output, f"[the check ran on a copy, without walls: {words}]\n".encode())

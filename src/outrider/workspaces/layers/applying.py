@@ -12,15 +12,15 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from outrider.processes.reaping import libc
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.workspaces.layers.merging import Step
-from outrider.workspaces.layers.versions import Contents, is_folder, version_in
+from outrider.workspaces.layers.versions import Change, Contents, is_folder, version_in
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.opening import open_listing, open_parent
 from outrider.workspaces.place import Place
@@ -34,24 +34,25 @@ _CALL = "renameatx_np" if sys.platform == "darwin" else "renameat2"
 class Application:
     """The steps of one landing or undo on a folder, and the stages that they are taken from."""
 
-    def __init__(self, folder: Path, steps: Sequence[Step]) -> None:
-        self.folder, self.steps = folder, steps
-        self._stages = dict.fromkeys(step.stage for step in steps)
+    def __init__(self, folder: Path, changes: Iterable[Change], name: str) -> None:
+        """`name` is part of the names of the stages, by which they are found again."""
+        self.folder, self.steps = folder, ordered(changes)
+        self._stages = [_stage_for(folder, step.path, name) for step in self.steps]
 
     def stage(self, contents: Contents) -> None:
         """Write all that is new beside where it goes; raises `OSError`."""
-        for stage in self._stages:
+        for stage in dict.fromkeys(self._stages):
             with self._parent(stage) as (parent, name):
                 os.mkdir(name, 0o700, dir_fd=parent)
         for number, step in enumerate(self.steps):
-            if step.new and not is_folder(step.new):
+            if step.after and not is_folder(step.after):
                 with self._stage(number) as stage:
-                    contents.put(step.new, stage, str(number))
+                    contents.put(step.after, stage, str(number))
                     self._keep_owner(step, stage, str(number))
-        for stage in self._stages:
+        for stage in dict.fromkeys(self._stages):
             sync(self.folder / stage)
 
-    def _keep_owner(self, step: Step, stage: int, name: str) -> None:
+    def _keep_owner(self, step: Change, stage: int, name: str) -> None:
         with suppress(OSError):  # only root may give files away
             old = os.lstat(self.folder / step.path)
             os.chown(name, old.st_uid, old.st_gid, dir_fd=stage, follow_symlinks=False)
@@ -65,16 +66,16 @@ class Application:
             except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError):
                 raise changed_meanwhile(step.path) from None
         for number, step in enumerate(self.steps):
-            if step.old and not is_folder(step.new):
+            if step.before and not is_folder(step.after):
                 self._verify(number, step)
 
-    def _verify(self, number: int, step: Step) -> None:
+    def _verify(self, number: int, step: Change) -> None:
         """Raise where what a step moved out isn't what it was meant to replace."""
         with self._stage(number) as stage:
             out = version_in(stage, str(number))
-            is_same = out == step.old or (is_folder(step.old) and out is None)
+            is_same = out == step.before or (is_folder(step.before) and out is None)
             if is_same and is_folder(out):
-                inside = self._parent(f"{step.stage}/{number}/any")
+                inside = self._parent(f"{self._stages[number]}/{number}/any")
                 with inside as (folder, _), open_listing(folder) as listing:
                     is_same = not os.listdir(listing)
         if not is_same:
@@ -91,35 +92,35 @@ class Application:
             except PermissionError:  # a link on the way, say: only bad if the step was taken
                 with self._stage(number) as stage:
                     out = version_in(stage, str(number))
-                if out != step.new and not is_folder(step.new):
+                if out != step.after and not is_folder(step.after):
                     raise
 
-    def _take_back(self, step: Step, parent: int, name: str, stage: int, slot: str) -> None:
+    def _take_back(self, step: Change, parent: int, name: str, stage: int, slot: str) -> None:
         here, out = version_in(parent, name), version_in(stage, slot)
-        if is_folder(step.new):
-            if step.old is None:
+        if is_folder(step.after):
+            if step.before is None:
                 with suppress(OSError):  # somebody else put something in it
                     os.rmdir(name, dir_fd=parent)
-            elif here == step.new:
-                os.chmod(name, step.old.mode, dir_fd=parent)
-        elif here is out is step.new is None and step.old and is_folder(step.old):
-            os.mkdir(name, step.old.mode, dir_fd=parent)
-        elif here is None and out not in (None, step.new) and not (step.old and step.new):
+            elif here == step.after:
+                os.chmod(name, step.before.mode, dir_fd=parent)
+        elif here is out is step.after is None and step.before and is_folder(step.before):
+            os.mkdir(name, step.before.mode, dir_fd=parent)
+        elif here is None and out not in (None, step.after) and not (step.before and step.after):
             _rename(stage, slot, parent, name, _NO_REPLACE)
-        elif step.old is None and out is None and here == step.new:
+        elif step.before is None and out is None and here == step.after:
             _rename(parent, name, stage, slot, _NO_REPLACE)
-            if version_in(stage, slot) != step.new:  # a save of this very moment
+            if version_in(stage, slot) != step.after:  # a save of this very moment
                 _rename(stage, slot, parent, name, _NO_REPLACE)
-        elif out not in (None, step.new) and (
-            here == step.new or (here == step.old and out != step.old)
+        elif out not in (None, step.after) and (
+            here == step.after or (here == step.before and out != step.before)
         ):  # it was exchanged; the second one: for a save, when this was tried before
             _rename(stage, slot, parent, name, _EXCHANGE)
-            if version_in(stage, slot) not in (step.new, step.old):
+            if version_in(stage, slot) not in (step.after, step.before):
                 _rename(stage, slot, parent, name, _EXCHANGE)
 
     def clear(self) -> None:
         """Remove the stages with all that is in them."""
-        for stage in self._stages:
+        for stage in dict.fromkeys(self._stages):
             with suppress(FileNotFoundError), self._parent(stage) as (parent, name):
                 shutil.rmtree(name, dir_fd=parent)
 
@@ -131,7 +132,7 @@ class Application:
 
     @contextmanager
     def _stage(self, number: int) -> Generator[int]:
-        with self._parent(f"{self.steps[number].stage}/any") as (stage, _):
+        with self._parent(f"{self._stages[number]}/any") as (stage, _):
             yield stage
 
     @contextmanager
@@ -147,7 +148,21 @@ class Application:
             yield parent, place.parts[-1]
 
 
-def stage_for(folder: Path, path: str, name: str) -> str:
+def ordered(changes: Iterable[Change]) -> list[Change]:
+    """Return steps so that each can be taken: what goes from the deepest, then what comes."""
+    drops, makes = list[Change](), list[Change]()
+    for change in changes:
+        before, after = change.before, change.after
+        if before and after and is_folder(before) != is_folder(after):
+            drops.append(replace(change, after=None))  # the one has to go before the other comes
+            makes.append(replace(change, before=None))
+        else:
+            (makes if after else drops).append(change)
+    drops.sort(key=lambda one: one.path, reverse=True)
+    return [*drops, *sorted(makes, key=lambda one: one.path)]
+
+
+def _stage_for(folder: Path, path: str, name: str) -> str:
     """Return where a path is staged: in the topmost folder that is on its file system."""
     device, found, way = os.lstat(folder).st_dev, "", ""
     for part in path.split("/")[:-1]:
@@ -165,13 +180,13 @@ def changed_meanwhile(path: str) -> LandingConflict:
     return LandingConflict((PathReason(shown_name(path), why),))
 
 
-def _take(step: Step, parent: int, name: str, stage: int, slot: str) -> None:
-    if step.new and is_folder(step.new):
-        if step.old is None:
+def _take(step: Change, parent: int, name: str, stage: int, slot: str) -> None:
+    if step.after and is_folder(step.after):
+        if step.before is None:
             os.mkdir(name, 0o700, dir_fd=parent)
-        os.chmod(name, step.new.mode, dir_fd=parent)
-    elif step.new:
-        _rename(stage, slot, parent, name, _EXCHANGE if step.old else _NO_REPLACE)
+        os.chmod(name, step.after.mode, dir_fd=parent)
+    elif step.after:
+        _rename(stage, slot, parent, name, _EXCHANGE if step.before else _NO_REPLACE)
     else:
         try:
             _rename(parent, name, stage, slot, _NO_REPLACE)

@@ -10,29 +10,28 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from outrider.protocol import jsonl
-from outrider.protocol.data import as_object, from_json, to_json
+from outrider.protocol.data import as_object
+from outrider.records.runs import write_all
 from outrider.workspaces.layers.scanning import SIZE, Scan, scan, top_of, touched
-from outrider.workspaces.layers.versions import Contents, Version, open_new, version_at, write_all
+from outrider.workspaces.layers.versions import (
+    Change,
+    Contents,
+    is_folder,
+    open_new,
+    read_change,
+    recorded,
+    version_at,
+)
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.path_guard import guarded_part
 from outrider.workspaces.place import MAX_CONTENT_BYTES
 
 LEDGER, FIRST, CONTENTS = "ledger.jsonl", "first.json", "contents"
-
-
-@dataclass(slots=True)
-class LedgerEntry:
-    """One path that was changed: what it was before, and the calls that changed it."""
-
-    before: Version | None
-    uncertain: bool = False
-    """Whether the user wrote it too while the child ran: nobody knows which one the child saw."""
-    calls: list[str] = field(default_factory=list[str])
 
 
 @dataclass(slots=True)
@@ -43,7 +42,13 @@ class Ledger:
     started: int = 0
     most: int = 0
     """How many bytes the layer may hold."""
-    entries: dict[str, LedgerEntry] = field(default_factory=dict[str, LedgerEntry])
+    entries: dict[str, Change] = field(default_factory=dict[str, Change])
+
+    def add(self, change: Change) -> None:
+        """Add what a call did; what was there before the first one counts."""
+        first = self.entries.get(change.path, change)
+        calls = tuple(dict.fromkeys((*first.calls, *change.calls)))
+        self.entries[change.path] = replace(first, calls=calls)
 
 
 def begin_ledger(layer: Path, folder: Path, most: int) -> None:
@@ -58,21 +63,13 @@ def read_ledger(layer: Path) -> Ledger:
     ledger = Ledger()
     for line in (layer / LEDGER).read_bytes().split(b"\n"):
         with suppress(ValueError):
-            _add(ledger, as_object(jsonl.decode(line)))
+            said = as_object(jsonl.decode(line))
+            if "path" in said:
+                ledger.add(read_change(said))
+            elif "folder" in said:
+                ledger.folder = unescaped(said["folder"])
+                ledger.started, ledger.most = said["started"], said["most"]
     return ledger
-
-
-def _add(ledger: Ledger, said: dict[str, Any]) -> None:
-    if "folder" in said:
-        ledger.folder = unescaped(said["folder"])
-        ledger.started, ledger.most = said["started"], said["most"]
-    elif "path" in said:
-        before = said.get("before")
-        version = from_json(Version, before) if before else None
-        first = LedgerEntry(version, said.get("uncertain", False))
-        entry = ledger.entries.setdefault(unescaped(said["path"]), first)
-        if said["call"] is not None and said["call"] not in entry.calls:
-            entry.calls.append(said["call"])
 
 
 def _append(layer: Path, lines: list[dict[str, Any]]) -> None:
@@ -115,49 +112,45 @@ class LayerAudit:
             now = scan(self._top)
             found = touched(self._folder, self._seen, now, is_copy=self._is_copy)
             self._seen = now
-            if lines := list(self._lines(call, sorted(set(map(_recorded, found))))):
-                _append(self._layer, lines)
+            changes = [*self._changes(call, sorted(set(map(_told, found))))]
+            if changes:
+                _append(self._layer, recorded(changes))
             # Of a copy, most files are as they were.
             own = (mark for path, mark in now.items() if self._before.get(path) != mark)
             return sum(mark[SIZE] for mark in own if len(mark) > SIZE)
 
-    def _lines(self, call: str | None, paths: list[str]) -> Iterator[dict[str, Any]]:
+    def _changes(self, call: str | None, paths: list[str]) -> Iterator[Change]:
+        calls = () if call is None else (call,)
         for path in paths:
-            said: dict[str, Any] = {"call": call, "path": shown_name(path)}
-            if path not in self._ledger.entries:
-                entry = self._entry(path)
-                if call is None and self._is_users(path, entry):
-                    continue
-                self._ledger.entries[path] = entry
-                yield {**said, "before": to_json(entry.before), "uncertain": entry.uncertain}
-            elif call is not None:
-                yield said
+            known = self._ledger.entries.get(path)
+            change = replace(known or self._first_change(path), calls=calls)
+            if calls or not (known or self._is_users(change)):
+                self._ledger.add(change)
+                yield change
 
-    def _is_users(self, path: str, entry: LedgerEntry) -> bool:
+    def _is_users(self, change: Change) -> bool:
         """Whether it is the user who made a difference: in a folder that the child has too."""
-        mark = self._seen.get(path)
+        mark = self._seen.get(change.path)
         if mark is None:
-            return entry.uncertain and not self._is_copy
-        is_folder = stat.S_ISDIR(mark[0])
-        return is_folder and entry.before is not None and entry.before.kind == "folder"
+            return change.uncertain and not self._is_copy
+        return stat.S_ISDIR(mark[0]) and is_folder(change.before)
 
-    def _entry(self, path: str) -> LedgerEntry:
+    def _first_change(self, path: str) -> Change:
         """Return what the user has at a path that was changed, and keep what may be merged."""
-        if guarded_part(path.split("/")):
-            return LedgerEntry(None)
-        try:
+        status = None
+        with suppress(OSError):
             status = os.lstat(self._folder / path)
-        except OSError:
-            return LedgerEntry(None)
+        if status is None or guarded_part(path.split("/")):
+            return Change(path)
         is_file = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_CONTENT_BYTES
         is_merged = is_file and os.path.isfile(self._top / path)
         before = (self._contents.keep if is_merged else version_at)(self._folder, path)
         # Of a file that is replaced the child may go on to see the old one.
         is_late = status.st_ctime_ns > self._ledger.started and not stat.S_ISDIR(status.st_mode)
-        return LedgerEntry(before, is_late)
+        return Change(path, before, uncertain=is_late)
 
 
-def _recorded(path: str) -> str:
+def _told(path: str) -> str:
     """Return a path, or the folder that guards it: what changes in there isn't told apart."""
     parts = path.split("/")
     depth = next((n for n, part in enumerate(parts, 1) if guarded_part([part])), len(parts))

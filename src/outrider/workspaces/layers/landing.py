@@ -7,9 +7,7 @@ landing that is under way. Whoever locks the folder next takes back one that was
 import fcntl
 import hashlib
 import os
-import shutil
-import stat
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -18,21 +16,34 @@ from typing import Any
 
 from outrider.protocol import jsonl
 from outrider.protocol.changes import LandingConflict, PathReason
-from outrider.protocol.data import as_list, as_object, from_json, frozen, to_json
+from outrider.protocol.data import as_list, as_object, frozen, to_json
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
-from outrider.records.runs import CONFLICTS, LANDING, LAYER, SESSION, landing_of, remove_folder
-from outrider.workspaces.layers.applying import Application, changed_meanwhile, stage_for, sync
+from outrider.records.runs import (
+    CONFLICTS,
+    LANDING,
+    LAYER,
+    SESSION,
+    landing_of,
+    remove_folder,
+    write_all,
+)
+from outrider.workspaces.layers.applying import Application, changed_meanwhile, sync
 from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, Ledger, read_ledger
 from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
-from outrider.workspaces.layers.merging import Merger, Step
-from outrider.workspaces.layers.pending import PathChange, Pending, ancestors, pending_in
+from outrider.workspaces.layers.merging import Merger
+from outrider.workspaces.layers.pending import Pending, pending_in
 from outrider.workspaces.layers.scanning import COPY, UPPER, top_of
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Contents, Version, open_new, write_all
+from outrider.workspaces.layers.versions import (
+    Change,
+    Contents,
+    ancestors,
+    open_new,
+    read_change,
+    recorded,
+)
 from outrider.workspaces.names import shown_name, unescaped
 
-CHECKED = "checked"
-"""The folder in a layer that has what a landing would make, while its check runs."""
 LOCK = ".landing-"
 """What a folder's lock in the folder of all runs starts with; it names the run that is landing."""
 _MOVED_ON = PathReason(".", "you changed files while the check was running: land again")
@@ -43,10 +54,10 @@ class MergedTree:
     """What the user's folder would be after a landing, for a check to run on."""
 
     folder: Path
-    upper: Path
-    """What would change, as the upper folder of an overlay: new files, and whiteouts."""
-    removed: tuple[str, ...]
-    """The paths that would go, for whoever can't mount it."""
+    layer: Path
+    steps: tuple[Change, ...]
+    contents: Contents
+    """What the steps bring."""
 
 
 Check = Callable[[MergedTree], int]
@@ -72,8 +83,7 @@ class WriterRun:
         self.project = Path(unescaped(self.record.get("folder", "")) or self._ended())
         self.git = UserGit(self.project, env)
         if not self.record:
-            self.record = {"folder": shown_name(str(self.project)), "landed": {}}
-            self.record["state"] = "pending" if self.pending().changes else "none"
+            self._become("pending" if self._found.changes else "none", ())
             self._save()
 
     def _ended(self) -> str:
@@ -97,18 +107,15 @@ class WriterRun:
         return top_of(self.layer)
 
     @property
-    def landed(self) -> dict[str, PathChange]:
-        """What landed, as the changes that would undo it."""
-        found = as_object(self.record["landed"])
-        read = ((unescaped(path), *map(_version, as_list(pair))) for path, pair in found.items())
-        return {path: PathChange(path, new, old) for path, old, new in read}
+    def landed(self) -> dict[str, Change]:
+        """What has landed: what the user's folder had before, and what it has had since."""
+        return {one.path: one for one in map(read_change, self.record["landed"])}
 
-    def every_change(self) -> tuple[PathChange, ...]:
+    def every_change(self) -> list[Change]:
         """Return what landed, as it did, and what is pending."""
-        landed = [replace(one, base=one.theirs, theirs=one.base) for one in self.landed.values()]
-        both = sorted((*landed, *self.pending().changes), key=lambda one: one.path)
-        calls = {path: tuple(entry.calls) for path, entry in self._ledger.entries.items()}
-        return tuple(replace(one, calls=calls.get(one.path, ())) for one in both)
+        both = sorted((*self.landed.values(), *self.pending().changes), key=lambda one: one.path)
+        calls = {path: one.calls for path, one in self._ledger.entries.items()}
+        return [replace(one, calls=calls.get(one.path, ())) for one in both]
 
     @cached_property
     def _ledger(self) -> Ledger:
@@ -130,36 +137,27 @@ class WriterRun:
         ignored = tuple(one for one in found.ignored if one.path not in landed)
         return Pending(changes, ignored, found.withheld)
 
-    def _selected(self, only: Sequence[str], *, ignored: bool) -> tuple[PathChange, ...]:
+    def _selected(self, only: Sequence[str], *, ignored: bool) -> list[Change]:
         """Return what is to land; raises `Refusal` where nothing is."""
         pending = self.pending()
         found = pending.changes + (pending.ignored if ignored else ())
-        wanted = [one for one in found if not only or any(is_in(one.path, path) for path in only)]
+        paths = {one.path for one in found if not only or is_in(one.path, *only)}
         nothing = [path for path in only if not any(is_in(one.path, path) for one in found)]
-        if nothing or not wanted:
+        if nothing or not paths:
             where = f" at {', '.join(map(shown_name, nothing))}" if nothing else ""
             raise self._refusal(f"has nothing to land{where}")
-        paths = {one.path for one in wanted}
         above = ancestors(paths)  # a file needs the folders that are new with it
-        return tuple(o for o in found if o.path in paths or (o.path in above and o.theirs))
+        return [one for one in found if one.path in paths or (one.path in above and one.after)]
 
     def _refusal(self, why: str) -> Refusal:
         message = f"Run {self.folder.name} {why}: it is {self.state}."
         return Refusal(ErrorCode.INVALID_INPUT, message)
 
-    def _steps(self, changes: Sequence[PathChange]) -> tuple[Step, ...]:
+    def _steps(self, changes: Iterable[Change]) -> tuple[Change, ...]:
         """Return what changes do to the user's folder; raises `LandingConflict`."""
         return Merger(self.project, self.top, self.contents, self.git).steps(changes)
 
-    def _keep(self, steps: Sequence[Step]) -> None:
-        """Keep what steps take away and what they bring."""
-        for step in steps:
-            if step.old and self.contents.keep(self.project, step.path) != step.old:
-                raise changed_meanwhile(step.path)
-            if step.new and not self.contents.has(step.new):
-                self.contents.keep(self.top, step.path)
-
-    def conflicts(self, changes: Sequence[PathChange]) -> tuple[PathReason, ...]:
+    def conflicts(self, changes: Iterable[Change]) -> tuple[PathReason, ...]:
         """Return what keeps changes from landing as things are."""
         try:
             self._steps(changes)
@@ -174,7 +172,7 @@ class WriterRun:
         ignored: bool = False,
         check: Check | None = None,
         commit: str | None = None,
-    ) -> tuple[PathChange, ...]:
+    ) -> list[Change]:
         """Put what is pending into the user's folder, all or nothing; return what landed.
 
         Raises `LandingConflict`, `CheckFailed`, `OSError`, and `Refusal` where nothing is to land.
@@ -182,23 +180,17 @@ class WriterRun:
         """
         with self._locked():
             changes = self._selected(only, ignored=ignored)
-            steps = self._steps(changes)
-            self._keep(steps)
+            steps = self._kept_steps(changes)
             if check:
-                self._pass(check, steps)
+                if code := check(MergedTree(self.project, self.layer, steps, self.contents)):
+                    raise CheckFailed(f"the check failed with exit code {code}")
                 if self._steps(changes) != steps:
                     raise LandingConflict((_MOVED_ON,))
             made = None if commit is None else self._commit(changes, commit, on_head=True)
-            landed = {one.path: [one.theirs, one.theirs] for one in changes}  # some are there
-            for step in reversed(steps):  # a path may have two
-                landed[step.path][0] = step.old
-            for step in steps:
-                landed[step.path][1] = step.new
+            there = {one.path: Change(one.path, one.after, one.after) for one in changes}
+            landed = self.landed | there | {step.path: step for step in steps}
             is_all = all(one.path in landed for one in self.pending().changes)
-            state = "landed" if is_all else "pending"
-            shown = {shown_name(path): to_json(pair) for path, pair in landed.items()}
-            then = {"state": state, "landed": {**self.record["landed"], **shown}, CONFLICTS: ()}
-            self._perform(steps, then)
+            self._perform(steps, "landed" if is_all else "pending", landed.values())
             if made:
                 made.put_on_head()
             return changes
@@ -211,9 +203,7 @@ class WriterRun:
                 self.contents.keep(self.top, change.path)
             return self._commit(changes, "", on_head=False).put_on_branch(name)
 
-    def _commit(
-        self, changes: Sequence[PathChange], message: str, *, on_head: bool
-    ) -> PreparedCommit:
+    def _commit(self, changes: Sequence[Change], message: str, *, on_head: bool) -> PreparedCommit:
         words = message or f"Land run {self.folder.name}"
         return prepared_commit(self.git, self.contents, changes, words, on_head=on_head)
 
@@ -222,63 +212,42 @@ class WriterRun:
         with self._locked():
             if not (landed := self.landed):
                 raise self._refusal("has nothing to undo")
-            steps = self._steps([landed[path] for path in sorted(landed)])
-            self._keep(steps)
-            state = "undone" if self.state == "landed" else "pending"
-            self._perform(steps, {"state": state, "landed": {}})
+            steps = self._kept_steps(landed[path].undone for path in sorted(landed))
+            self._perform(steps, "undone" if self.state == "landed" else "pending", ())
 
     def discard(self) -> None:
         """Remove what hasn't landed, for good; what has landed can still be undone."""
         with self._locked():
             if self.state in ("landed", "discarded"):
                 raise self._refusal("has nothing to discard")
-            self.record["state"] = "landed" if self.landed else "discarded"
+            landed = self.landed.values()
+            self._become("landed" if landed else "discarded", landed)
             self._save()
             gone = [self.layer / name for name in (UPPER, COPY, "work")]
-            for path in gone if self.landed else [self.layer]:
+            for path in gone if landed else [self.layer]:
                 remove_folder(path)
 
-    def _pass(self, check: Check, steps: Sequence[Step]) -> None:
-        """Run a check on what the folder would be; raises `CheckFailed`."""
-        upper = self.layer / CHECKED
-        shutil.rmtree(upper, ignore_errors=True)
-        upper.mkdir()
-        try:
-            for step in steps:
-                self._put_upper(upper, step)
-            removed = tuple(step.path for step in steps if step.new is None)
-            if code := check(MergedTree(self.project, upper, removed)):
-                raise CheckFailed(f"the check failed with exit code {code}")
-        finally:
-            shutil.rmtree(upper, ignore_errors=True)
+    def _kept_steps(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        """Return what changes do to the user's folder, when all that goes and comes is kept."""
+        steps = self._steps(changes)
+        for step in steps:
+            if step.before and self.contents.keep(self.project, step.path) != step.before:
+                raise changed_meanwhile(step.path)
+            if step.after and not self.contents.has(step.after):
+                self.contents.keep(self.top, step.path)
+        return steps
 
-    def _put_upper(self, upper: Path, step: Step) -> None:
-        path = upper / step.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            shutil.rmtree(path)
-        path.unlink(missing_ok=True)
-        if step.new is None:
-            with suppress(OSError):  # a system without overlays has no whiteouts either
-                os.mknod(path, stat.S_IFCHR)
-        elif step.new.kind == "folder":
-            path.mkdir(step.new.mode)
-        else:
-            self.contents.put_at(step.new, path)
-
-    def _perform(self, steps: Sequence[Step], then: Mapping[str, Any]) -> None:
+    def _perform(self, steps: Sequence[Change], state: str, landed: Iterable[Change]) -> None:
         """Take steps in the user's folder, all or none, and record what is so then."""
-        run, folder = self.folder.name, self.project
-        steps = [replace(step, stage=stage_for(folder, step.path, run)) for step in steps]
-        work = Application(folder, steps)
-        journal = {"phase": "staging", "steps": [to_json(_named(one, shown_name)) for one in steps]}
+        work = Application(self.project, steps, self.folder.name)
+        journal = {"phase": "staging", "steps": recorded(steps)}
         sync(self.folder)  # with what was kept
         self._save(journal)
         try:
             work.stage(self.contents)
             self._save({**journal, "phase": "taking"})
             work.take()
-            self.record |= then
+            self._become(state, landed)
             self._save({**journal, "phase": "clearing"})
         except BaseException:
             self.record = landing_of(self.folder)
@@ -291,8 +260,8 @@ class WriterRun:
     def take_back(self) -> None:
         """Take back what the journal says was begun, or clear up after what was done."""
         journal = as_object(self.record.get("operation"))
-        steps = [from_json(Step, one) for one in as_list(journal.get("steps"))]
-        work = Application(self.project, [_named(one, unescaped) for one in steps])
+        steps = map(read_change, as_list(journal.get("steps")))
+        work = Application(self.project, steps, self.folder.name)
         if journal.get("phase") == "taking":
             work.take_back()
         work.clear()
@@ -303,11 +272,13 @@ class WriterRun:
         self.record[CONFLICTS] = to_json(tuple(conflicts))
         self._save()
 
+    def _become(self, state: str, landed: Iterable[Change]) -> None:
+        folder = shown_name(str(self.project))
+        self.record = {"folder": folder, "state": state, "landed": recorded(landed)}
+
     def _save(self, operation: Mapping[str, Any] | None = None) -> None:
         """Write the record, with the journal of what is under way, in one step."""
-        record = {name: self.record[name] for name in ("state", "folder", "landed")}
-        if self.state == "pending" and self.record.get(CONFLICTS):
-            record[CONFLICTS] = self.record[CONFLICTS]
+        record = {name: one for name, one in self.record.items() if name != "operation"}
         record |= {"operation": operation} if operation else {}
         new = f"{self.folder}/{LANDING}.new"
         with open_new(new, os.O_TRUNC) as file:
@@ -359,14 +330,6 @@ def _folder_lock(
         yield lock, run if is_open else None
 
 
-def is_in(path: str, folder: str) -> bool:
-    """Whether a path is this one or below it."""
-    return folder in (".", path) or path.startswith(f"{folder}/")
-
-
-def _named(step: Step, how: Callable[[str], str]) -> Step:
-    return replace(step, path=how(step.path), stage=how(step.stage))
-
-
-def _version(value: Any) -> Version | None:
-    return from_json(Version, value) if value else None
+def is_in(path: str, *folders: str) -> bool:
+    """Whether a path is one of these or below it."""
+    return any(one in (".", path) or path.startswith(f"{one}/") for one in folders)

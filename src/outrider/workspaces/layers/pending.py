@@ -7,6 +7,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from outrider.protocol.data import frozen
 from outrider.workspaces.layers.audit import Ledger
 from outrider.workspaces.layers.scanning import walk
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Version, version_at
+from outrider.workspaces.layers.versions import Change, Version, ancestors, version_at
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.path_guard import guarded_part
 
@@ -29,28 +30,17 @@ _NEVER = {
 
 
 @frozen
-class PathChange:
-    """One path that a layer changes: what was there before, and what the child made of it."""
-
-    path: str
-    base: Version | None
-    theirs: Version | None
-    uncertain: bool = False
-    calls: tuple[str, ...] = ()
-
-
-@frozen
 class Pending:
     """What a layer changes: what can land, and the reason for each path that can't."""
 
-    changes: tuple[PathChange, ...]
-    ignored: tuple[PathChange, ...]
+    changes: tuple[Change, ...]
+    ignored: tuple[Change, ...]
     withheld: tuple[PathReason, ...]
 
 
 def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     """Return what the child left in its layer, judged by the user's rules."""
-    found: list[PathChange] = []
+    found: list[Change] = []
     withheld: dict[str, str] = {}
     files = _plain_files(top, ledger.entries)
     outside, large = _linked_outside(top, files), {*_too_large(files, ledger.most)}
@@ -58,15 +48,15 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
         after = Version("large") if path in large else None
         if after is None and not guarded_part(path.split("/")):
             after = version_at(top, path)
-        change = PathChange(path, entry.before, after, entry.uncertain, tuple(entry.calls))
+        change = replace(entry, after=after)
         if reason := _never(change, top, ledger.folder, outside):
             withheld[path] = reason
-        elif change.base != change.theirs:
+        elif change.before != change.after:
             found.append(change)
     ignored = _ignored(found, git)
     landing = [one for one in found if one.path not in ignored]
     # A folder goes where what is in it goes.
-    lands = ancestors(one.path for one in landing if not is_of_folder(one))
+    lands = ancestors(one.path for one in landing if not one.is_of_folder)
     kept = ancestors([*ignored, *withheld]) - lands
     withheld |= {ignored[path]: IGNORED for path in ignored}
     return Pending(
@@ -76,24 +66,10 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     )
 
 
-def is_of_folder(change: PathChange) -> bool:
-    """Whether nothing but a folder comes, goes or changes its mode."""
-    return all(one is None or one.kind == "folder" for one in (change.base, change.theirs))
-
-
-def ancestors(paths: Iterable[str]) -> set[str]:
-    """Return all folders that these paths are in."""
-    found = set[str]()
-    for path in paths:
-        while (path := path.rpartition("/")[0]) and path not in found:
-            found.add(path)
-    return found
-
-
-def _ignored(changes: list[PathChange], git: UserGit) -> dict[str, str]:
+def _ignored(changes: list[Change], git: UserGit) -> dict[str, str]:
     """Return the changes that the user's rules ignore, each with the folder that is ignored."""
     folders = ancestors(one.path for one in changes)
-    folders |= {one.path for one in changes if is_of_folder(one)}
+    folders |= {one.path for one in changes if one.is_of_folder}
     # Whether a folder that isn't there is ignored, git tells by what would be in it.
     asked = {one.path: one.path for one in changes} | {f"{one}/any": one for one in folders}
     ignored = {asked[name] for name in git.ignored(asked)}
@@ -102,9 +78,9 @@ def _ignored(changes: list[PathChange], git: UserGit) -> dict[str, str]:
     return {path: next(one for one in way if one in ignored) for path, way in ways.items()}
 
 
-def _never(change: PathChange, top: Path, folder: str, outside: set[str]) -> str | None:
+def _never(change: Change, top: Path, folder: str, outside: set[str]) -> str | None:
     """Return why a path never lands, or None where it may."""
-    path, theirs = change.path, change.theirs
+    path, theirs = change.path, change.after
     if what := guarded_part(path.split("/")):
         return f"in {what}"
     if theirs is None:

@@ -1,21 +1,30 @@
-"""What is at a path at one moment, found without following a link, and kept to be put back."""
+"""What is at a path at one moment, found without following a link, and kept to be put back.
+
+A `Change` is one path with two versions of it. What a child did, what a landing does and what an
+undo takes back are all told in changes, and recorded in one form.
+"""
 
 import hashlib
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
-from outrider.protocol.data import frozen
+from outrider.protocol.changes import PathReason
+from outrider.protocol.data import from_json, frozen, to_json
 from outrider.protocol.envelope import ToolFault
+from outrider.records.runs import write_all
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.opening import READ, open_parent
 from outrider.workspaces.place import Place
 
 WHITEOUT = "user.overlay.whiteout"
 _KINDS = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 
 
 @frozen
@@ -29,6 +38,53 @@ class Version:
     size: int = 0
     target: str = ""
     """Where a link leads, as `shown_name` writes it."""
+
+
+@frozen
+class Change:
+    """One path with what is there before and after; None is nothing."""
+
+    path: str
+    before: Version | None = None
+    after: Version | None = None
+    uncertain: bool = False
+    """Whether the user wrote it too while the child ran: nobody knows which one the child saw."""
+    calls: tuple[str, ...] = ()
+    """The tool calls that made it."""
+
+    @property
+    def is_of_folder(self) -> bool:
+        """Whether nothing but a folder comes, goes or changes its mode."""
+        return all(one is None or is_folder(one) for one in (self.before, self.after))
+
+    @property
+    def undone(self) -> "Change":
+        """The change that takes this one back."""
+        return Change(self.path, self.after, self.before)
+
+    def conflict(self, why: str) -> PathReason:
+        """Return why it can't be made."""
+        return PathReason(shown_name(self.path), why)
+
+
+def recorded(changes: Iterable[Change]) -> list[dict[str, Any]]:
+    """Return changes as JSON."""
+    return [to_json(replace(one, path=shown_name(one.path))) for one in changes]
+
+
+def read_change(data: Any) -> Change:
+    """Return a change that was recorded; raises `ValueError`."""
+    read = from_json(Change, data)
+    return replace(read, path=unescaped(read.path))
+
+
+def ancestors(paths: Iterable[str]) -> set[str]:
+    """Return all folders that these paths are in."""
+    found = set[str]()
+    for path in paths:
+        while (path := path.rpartition("/")[0]) and path not in found:
+            found.add(path)
+    return found
 
 
 def version_at(root: str | Path, path: str) -> Version | None:
@@ -153,25 +209,10 @@ def open_new(path: str, how: int, folder: int | None = None) -> FileIO:
 
 
 def copy_data(source: int, target: int) -> None:
-    """Copy a file's content; its holes stay holes."""
-    size, at = os.fstat(source).st_size, 0
-    while at < size:
-        try:
-            at = os.lseek(source, at, os.SEEK_DATA)
-            end = os.lseek(source, at, os.SEEK_HOLE)
-        except OSError:  # only a hole is left
-            break
-        os.lseek(source, at, os.SEEK_SET)
-        os.lseek(target, at, os.SEEK_SET)
-        while at < end and (chunk := os.read(source, min(_CHUNK, end - at))):
+    """Copy a file's content; what is only zeros becomes a hole."""
+    while chunk := os.read(source, _CHUNK):
+        if chunk.strip(b"\0"):
             write_all(target, chunk)
-            at += len(chunk)
-        if at < end:
-            break  # it has become shorter
-    os.ftruncate(target, size)
-
-
-def write_all(file: int, content: bytes) -> None:
-    """Write all of it; raises `OSError` where a disk is full."""
-    while content:
-        content = content[os.write(file, content) :]
+        else:
+            os.lseek(target, len(chunk), os.SEEK_CUR)
+    os.ftruncate(target, os.lseek(target, 0, os.SEEK_CUR))
