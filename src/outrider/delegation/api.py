@@ -24,7 +24,7 @@ from outrider.records.runs import find_run
 from outrider.settings.places import runs_folder
 
 if TYPE_CHECKING:
-    from outrider.workspaces.layers.landing import WriterRun
+    pass
 
 T = TypeVar("T")
 
@@ -194,30 +194,24 @@ class Delegation(Generic[T]):
         `only` names paths in the folder; `check` is a command that has to succeed on the merged
         files. Raises `LandingConflict`, and `OutriderError` for any other reason not to land.
         """
-        from outrider.delegation.landing import landing_check
-
-        def land(run: "WriterRun") -> None:
-            run.land(only=only, check=landing_check(run, os.environ, self.config, check))
-
-        return await self._settled(land)
+        return await self._settled("land", only=only, check=check)
 
     async def undo(self) -> Changes:
         """Take what has landed out of the folder again; raises `LandingConflict`."""
-        return await self._settled(lambda run: run.undo())
+        return await self._settled("undo")
 
     async def discard(self) -> Changes:
         """Remove the changes that haven't landed, for good."""
-        return await self._settled(lambda run: run.discard())
+        return await self._settled("discard")
 
-    async def _settled(self, act: "Callable[[WriterRun], None]") -> Changes:
-        from outrider.delegation.landing import changes_of, writer_run
+    async def _settled(self, action: str, **how: Any) -> Changes:
+        from outrider.delegation.landing import settle, writer_run
 
-        def settle() -> Changes:
+        def work() -> Changes:
             run, _ = writer_run(self.run_id, os.environ)
-            act(run)
-            return changes_of(run.folder, os.environ)
+            return settle(run, action, os.environ, self.config, **how)
 
-        return await finish(asyncio.to_thread(settle))
+        return await finish(asyncio.to_thread(work))
 
 
 @overload

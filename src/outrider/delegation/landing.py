@@ -1,6 +1,6 @@
 """What becomes of a writer's changes when its run has ended: reviewed later, or landed at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -96,3 +96,24 @@ def landing_check(
     commands = (project.config.subagents.land_check, command)
     both = " && ".join(f"({one})" for one in commands if one)
     return check_of(both, project.plain_env, output)
+
+
+def settle(
+    run: WriterRun,
+    action: str,
+    env: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+    *,
+    only: Sequence[str] = (),
+    check: str | None = None,
+    output: int | None = None,
+) -> Changes:
+    """Land, undo or discard a run's changes, and return them as they are then.
+
+    Raises what the methods of `WriterRun` do.
+    """
+    if action == "land":
+        run.land(only=only, check=landing_check(run, env, flags, check, output))
+    else:
+        {"undo": run.undo, "discard": run.discard}[action]()
+    return changes_of(run.folder, env)

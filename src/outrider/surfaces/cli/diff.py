@@ -42,17 +42,12 @@ def execute(arguments: Namespace) -> None:
     only = writers.paths_in(run, arguments.path)
     changes, drawn = review(run)
     if only:
-        drawn = [one for one in drawn if any(is_in(unescaped(one.file.path), p) for p in only)]
+        drawn = [one for one in drawn if is_in(unescaped(one.file.path), *only)]
     if arguments.json:
         files = [{**asdict(one.file), "diff": "\n".join(one.lines)} for one in drawn]
         return output.write_json({"runId": run.folder.name, **changes.to_dict(), "files": files})
-    if arguments.by_call:
-        lines = _by_call(run, drawn)
-    elif arguments.stat:
-        lines = iter(stat_lines(drawn))
-    else:
-        lines = diff_lines(drawn)
-    for line in lines:
+    drawing = stat_lines if arguments.stat else diff_lines
+    for line in _by_call(run, drawn) if arguments.by_call else drawing(drawn):
         output.write_clean(f"{line}\n")
     output.flush()
     writers.say_reasons("these don't land:", changes.withheld)

@@ -3,14 +3,15 @@
 import os
 import sys
 from argparse import Namespace
+from functools import partial
+from typing import Any
 
 from outrider.delegation.landing import landing_check
-from outrider.protocol.changes import LandingConflict
 from outrider.protocol.data import to_json
 from outrider.surfaces.cli import writers
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal.changes import stat_lines
-from outrider.workspaces.layers.landing import CheckFailed
+from outrider.workspaces.layers.landing import WriterRun
 from outrider.workspaces.layers.review import reviewed
 
 EXAMPLES = """\
@@ -38,23 +39,23 @@ ARGUMENTS = (
 
 def execute(arguments: Namespace) -> int:
     """Land the run; return 3 where it conflicts."""
-    name, commit = arguments.branch, arguments.commit
-    if name and (commit is not None or arguments.check):
+    if arguments.branch and (arguments.commit is not None or arguments.check):
         raise bad_call("--branch goes with neither --commit nor --check", "land")
-    run = writers.named_run(arguments.run)
-    only = writers.paths_in(run, arguments.only)
-    try:
-        if name:
-            made = run.branch(name, only=only, ignored=arguments.ignored)
-            words = f"branch {name} has commit {made[:12]}; your files are as they were."
-            more = {"branch": name, "commit": made}
-        else:
-            check = landing_check(run, os.environ, None, arguments.check, sys.stderr.fileno())
-            landed = run.land(only=only, ignored=arguments.ignored, check=check, commit=commit)
-            drawn = reviewed(run, landed)
-            words = "\n".join(stat_lines(drawn))
-            words += f" landed. Take it back with: outrider undo {run.folder.name}"
-            more = {"landed": to_json([one.file for one in drawn])}
-    except (LandingConflict, CheckFailed, OSError) as error:
-        return writers.failed(error, run, arguments)
-    return writers.tell(run, arguments, words, **more)
+    return writers.settle(arguments, partial(_branch if arguments.branch else _land, arguments))
+
+
+def _branch(arguments: Namespace, run: WriterRun) -> tuple[str, dict[str, Any]]:
+    name, only = arguments.branch, writers.paths_in(run, arguments.only)
+    made = run.branch(name, only=only, ignored=arguments.ignored)
+    words = f"branch {name} has commit {made[:12]}; your files are as they were."
+    return words, {"branch": name, "commit": made}
+
+
+def _land(arguments: Namespace, run: WriterRun) -> tuple[str, dict[str, Any]]:
+    check = landing_check(run, os.environ, None, arguments.check, sys.stderr.fileno())
+    only, commit = writers.paths_in(run, arguments.only), arguments.commit
+    landed = run.land(only=only, ignored=arguments.ignored, check=check, commit=commit)
+    drawn = reviewed(run, landed)
+    words = f"landed. Take it back with: outrider undo {run.folder.name}"
+    files = to_json([one.file for one in drawn])
+    return "\n".join(stat_lines(drawn)) + f" {words}", {"landed": files}

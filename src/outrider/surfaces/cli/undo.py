@@ -1,10 +1,11 @@
 """`outrider undo`: takes what a writer's run has landed out of the user's files again."""
 
 from argparse import Namespace
+from typing import Any
 
-from outrider.protocol.changes import LandingConflict
 from outrider.surfaces.cli import writers
 from outrider.surfaces.text import count
+from outrider.workspaces.layers.landing import WriterRun
 
 EXAMPLES = """\
 What you have changed since then stays: text is merged. Where that can't be
@@ -18,11 +19,10 @@ ARGUMENTS = (writers.RUN,)
 
 def execute(arguments: Namespace) -> int:
     """Undo the landing; return 3 where it conflicts."""
-    run = writers.named_run(arguments.run)
-    paths = len(run.landed)
-    try:
-        run.undo()
-    except (LandingConflict, OSError) as error:
-        return writers.failed(error, run, arguments)
-    again = f"The run can land again: outrider land {run.folder.name}"
-    return writers.tell(run, arguments, f"{count(paths, 'path')} undone. {again}")
+    return writers.settle(arguments, _undo)
+
+
+def _undo(run: WriterRun) -> tuple[str, dict[str, Any]]:
+    paths = count(len(run.landed), "path")
+    run.undo()
+    return f"{paths} undone. The run can land again: outrider land {run.folder.name}", {}

@@ -2,18 +2,17 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from outrider.delegation.landing import writer_run
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import to_json
-from outrider.protocol.errors import OutriderError
 from outrider.protocol.exit_codes import EXIT_CONFLICT, EXIT_FAILED
 from outrider.surfaces.parser import argument
 from outrider.surfaces.terminal import output
-from outrider.workspaces.layers.landing import WriterRun
+from outrider.workspaces.layers.landing import CheckFailed, WriterRun
 from outrider.workspaces.names import shown_name, unescaped
 
 RUN = argument("run", metavar="RUN", help="a run id, the start of one, or last")
@@ -46,20 +45,24 @@ def say_reasons(title: str, reasons: Iterable[PathReason]) -> None:
         output.say(f"  {one.path}: {one.reason}")
 
 
-def tell(run: WriterRun, arguments: Namespace, words: str, **more: Any) -> int:
-    """Print what was done, and return the exit code."""
-    told = {"runId": run.folder.name, "state": run.state, **more}
-    output.write_json(told) if arguments.json else output.write_clean(f"{words}\n")
-    return 0
+def settle(arguments: Namespace, act: Callable[[WriterRun], tuple[str, dict[str, Any]]]) -> int:
+    """Do something about a run's changes, say what, and return the exit code.
 
-
-def failed(error: OSError | OutriderError, run: WriterRun, arguments: Namespace) -> int:
-    """Say why nothing was changed, and return the exit code."""
-    conflicts = error.conflicts if isinstance(error, LandingConflict) else ()
+    `act` returns words for a person, and what the JSON has beside the run and its state.
+    """
+    run = named_run(arguments.run)
+    code, conflicts = 0, ()
+    try:
+        words, more = act(run)
+    except (LandingConflict, CheckFailed, OSError) as error:
+        conflicts = error.conflicts if isinstance(error, LandingConflict) else ()
+        code = EXIT_CONFLICT if conflicts else EXIT_FAILED
+        words = f"nothing was changed: {shown_name(str(error))}."
+        more = {"conflicts": to_json(conflicts), "error": str(error)}
     if arguments.json:
-        tell(run, arguments, "", conflicts=to_json(conflicts), error=str(error))
+        output.write_json({"runId": run.folder.name, "state": run.state, **more})
     elif conflicts:
         say_reasons("nothing was changed, because of conflicts:", conflicts)
     else:
-        output.say(f"nothing was changed: {shown_name(str(error))}.")
-    return EXIT_CONFLICT if conflicts else EXIT_FAILED
+        output.say(words) if code else output.write_clean(f"{words}\n")
+    return code

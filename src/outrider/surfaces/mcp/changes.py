@@ -8,7 +8,7 @@ import asyncio
 import shlex
 from collections.abc import Sequence
 
-from outrider.delegation.landing import changes_of, check_may_land, landing_check, writer_run
+from outrider.delegation.landing import check_may_land, settle, writer_run
 from outrider.delegation.project import Project
 from outrider.delegation.request import invalid
 from outrider.processes.shielding import finish
@@ -58,20 +58,19 @@ async def call_changes(request: ClientRequest, given: Json, project: Project) ->
     if not (action == "land" and _lands_by_itself(project, run_id)):
         await _ask(request, action, run, chosen, only)
     try:
-        await finish(asyncio.to_thread(_act, run, action, project, only))
+        work = asyncio.to_thread(settle, run, action, project.env, only=only)
+        return changes_result(run_id, await finish(work))
     except Refusal:
         raise
     except (OSError, OutriderError) as error:
         reason = harmless_line(str(error), MAX_REASON)
         raise Refusal(ErrorCode.SUBAGENT_FAILED, f"Nothing was changed: {reason}") from None
-    changes = await asyncio.to_thread(changes_of, run.folder, project.env)
-    return changes_result(run_id, changes)
 
 
 def _is_meant(one: FileDiff, run: WriterRun, action: str, only: Sequence[str]) -> bool:
     path = unescaped(one.file.path)
     is_left = action == "diff" or (path in run.landed) == (action == "undo")
-    return is_left and (not only or any(is_in(path, above) for above in only))
+    return is_left and (not only or is_in(path, *only))
 
 
 def _lands_by_itself(project: Project, run_id: str) -> bool:
@@ -97,10 +96,3 @@ async def _ask(
     answer = await request.ask(f"{action} {run_id} {what}", "elicitation/create", asked)
     if as_object(answer).get("action") != "accept":
         raise Refusal(ErrorCode.SUBAGENT_DISABLED, "The person said no. Nothing was changed.")
-
-
-def _act(run: WriterRun, action: str, project: Project, only: Sequence[str]) -> None:
-    if action == "land":
-        run.land(only=only, check=landing_check(run, project.env))
-    else:
-        {"undo": run.undo, "discard": run.discard}[action]()
