@@ -18,7 +18,7 @@ from outrider.records.pruning import prune
 from outrider.records.runs import delete_run, find_run, landing_of
 from outrider.settings.keys import RunsConfig
 from outrider.workspaces import merged_check
-from outrider.workspaces.layers.landing import CheckFailed, MergedTree, WriterRun
+from outrider.workspaces.layers.landing import CheckFailed, WriterRun
 from outrider.workspaces.merged_check import check_of
 
 LINES = "".join(f"line {number}\n" for number in range(30))
@@ -306,7 +306,7 @@ def test_a_check_runs_on_the_merged_tree_before_anything_changes(
     merged = "grep three a.txt && grep mine a.txt && test ! -e b.txt -a -f package"
     for mounts in (True, False):
         if not mounts:
-            monkeypatch.setattr(merged_check, "_run_mounted", lambda *_: None)
+            monkeypatch.setattr(merged_check._MergedCheck, "_run_mounted", lambda *_: None)
         for command in (f"! ({merged})", "echo bad > a.txt; touch new; false"):
             with pytest.raises(CheckFailed):
                 writer.end().land(check=check_of(command, os.environ))
@@ -319,7 +319,7 @@ def test_a_check_runs_on_the_merged_tree_before_anything_changes(
 def test_what_changes_while_the_check_runs_is_a_conflict(writes: Callable[..., Writer]) -> None:
     writer = writes("sed -i 's/line 3$/three/' a.txt")
 
-    def check(merged: MergedTree) -> int:
+    def check(*_: object) -> int:
         (writer.project / "a.txt").write_text(LINES + "mine\n")
         return 0
 

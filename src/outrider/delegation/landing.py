@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from subprocess import DEVNULL
 
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.project import open_project
@@ -30,21 +31,17 @@ def changes_of(run: Path, env: Mapping[str, str]) -> Changes:
         return Changes("pending", withheld=(reason,))
 
 
-def lands_by_itself(prepared: Prepared, result: ToolResult) -> bool:
-    """Whether the user's settings say that a run lands without a review."""
-    run = result.result
-    changes = run.changes if run else None
-    is_pending = changes is not None and changes.state == "pending" and not changes.conflicts
-    return result.completed and is_pending and prepared.config.subagents.land == "auto"
-
-
-def land_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolResult:
-    """Land a run if that merges and passes the user's check; return the result that says so."""
-    command, one = prepared.config.subagents.land_check, result.details.results[0]
-    changes = one.changes or Changes()
+def landed_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolResult:
+    """Return a run's result, after it has landed if the user wants no review, and it can."""
+    config, one = prepared.config.subagents, result.result
+    changes = one and one.changes
+    if one is None or changes is None or changes.state != "pending" or changes.conflicts:
+        return result
+    if not result.completed or config.land != "auto":
+        return result
     try:
         writer = WriterRun(run, prepared.project.env, is_held=True)
-        writer.land(check=check_of(command, prepared.project.plain_env))
+        writer.land(check=check_of(config.land_check, prepared.project.plain_env))
         changes = review(writer)[0]
     except LandingConflict as conflict:  # the user was faster
         changes = replace(changes, conflicts=conflict.conflicts)
@@ -84,7 +81,7 @@ def landing_check(
     env: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
     command: str | None = None,
-    output: int | None = None,
+    output: int = DEVNULL,
 ) -> Check | None:
     """Return what a landing has to pass: `subagents.landCheck`, and then `command`.
 
@@ -106,7 +103,7 @@ def settle(
     *,
     only: Sequence[str] = (),
     check: str | None = None,
-    output: int | None = None,
+    output: int = DEVNULL,
 ) -> Changes:
     """Land, undo or discard a run's changes, and return them as they are then.
 

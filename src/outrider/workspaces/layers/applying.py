@@ -13,17 +13,21 @@ import os
 import shutil
 import sys
 from collections.abc import Generator, Iterable
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from outrider.processes.reaping import libc
 from outrider.protocol.changes import LandingConflict, PathReason
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.workspaces.layers.versions import Change, Contents, is_folder, version_in
+from outrider.workspaces.layers.versions import (
+    Contents,
+    PathChange,
+    is_folder,
+    parent_of,
+    version_in,
+)
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.opening import open_listing, open_parent
-from outrider.workspaces.place import Place
+from outrider.workspaces.opening import open_listing
 
 STAGE = ".outrider-landing-"
 _EXCHANGE = 2
@@ -34,15 +38,15 @@ _CALL = "renameatx_np" if sys.platform == "darwin" else "renameat2"
 class Application:
     """The steps of one landing or undo on a folder, and the stages that they are taken from."""
 
-    def __init__(self, folder: Path, changes: Iterable[Change], name: str) -> None:
+    def __init__(self, folder: Path, changes: Iterable[PathChange], name: str) -> None:
         """`name` is part of the names of the stages, by which they are found again."""
-        self.folder, self.steps = folder, ordered(changes)
+        self.folder, self._root, self.steps = folder, str(folder), ordered(changes)
         self._stages = [_stage_for(folder, step.path, name) for step in self.steps]
 
     def stage(self, contents: Contents) -> None:
         """Write all that is new beside where it goes; raises `OSError`."""
         for stage in dict.fromkeys(self._stages):
-            with self._parent(stage) as (parent, name):
+            with parent_of(self._root, stage) as (parent, name):
                 os.mkdir(name, 0o700, dir_fd=parent)
         for number, step in enumerate(self.steps):
             if step.after and not is_folder(step.after):
@@ -52,7 +56,7 @@ class Application:
         for stage in dict.fromkeys(self._stages):
             sync(self.folder / stage)
 
-    def _keep_owner(self, step: Change, stage: int, name: str) -> None:
+    def _keep_owner(self, step: PathChange, stage: int, name: str) -> None:
         with suppress(OSError):  # only root may give files away
             old = os.lstat(self.folder / step.path)
             os.chown(name, old.st_uid, old.st_gid, dir_fd=stage, follow_symlinks=False)
@@ -69,13 +73,13 @@ class Application:
             if step.before and not is_folder(step.after):
                 self._verify(number, step)
 
-    def _verify(self, number: int, step: Change) -> None:
+    def _verify(self, number: int, step: PathChange) -> None:
         """Raise where what a step moved out isn't what it was meant to replace."""
         with self._stage(number) as stage:
             out = version_in(stage, str(number))
             is_same = out == step.before or (is_folder(step.before) and out is None)
             if is_same and is_folder(out):
-                inside = self._parent(f"{self._stages[number]}/{number}/any")
+                inside = parent_of(self._root, f"{self._stages[number]}/{number}/any")
                 with inside as (folder, _), open_listing(folder) as listing:
                     is_same = not os.listdir(listing)
         if not is_same:
@@ -95,7 +99,7 @@ class Application:
                 if out != step.after and not is_folder(step.after):
                     raise
 
-    def _take_back(self, step: Change, parent: int, name: str, stage: int, slot: str) -> None:
+    def _take_back(self, step: PathChange, parent: int, name: str, stage: int, slot: str) -> None:
         here, out = version_in(parent, name), version_in(stage, slot)
         if is_folder(step.after):
             if step.before is None:
@@ -121,36 +125,24 @@ class Application:
     def clear(self) -> None:
         """Remove the stages with all that is in them."""
         for stage in dict.fromkeys(self._stages):
-            with suppress(FileNotFoundError), self._parent(stage) as (parent, name):
+            with suppress(FileNotFoundError), parent_of(self._root, stage) as (parent, name):
                 shutil.rmtree(name, dir_fd=parent)
 
     @contextmanager
     def _place(self, number: int) -> Generator[tuple[int, str, int, str]]:
         path = self.steps[number].path
-        with self._parent(path) as (parent, name), self._stage(number) as stage:
+        with parent_of(self._root, path) as (parent, name), self._stage(number) as stage:
             yield parent, name, stage, str(number)
 
     @contextmanager
     def _stage(self, number: int) -> Generator[int]:
-        with self._parent(f"{self._stages[number]}/any") as (stage, _):
+        with parent_of(self._root, f"{self._stages[number]}/any") as (stage, _):
             yield stage
 
-    @contextmanager
-    def _parent(self, path: str) -> Generator[tuple[int, str]]:
-        """Hold the folder open that a path is in; no link on the way is followed."""
-        place = Place(str(self.folder), tuple(path.split("/")), shown_name(path))
-        with ExitStack() as held:
-            try:
-                parent = held.enter_context(open_parent(place))
-            except ToolFault as fault:
-                number = errno.ENOENT if fault.code == int(ToolCode.NOT_FOUND) else errno.EACCES
-                raise OSError(number, fault.message) from None
-            yield parent, place.parts[-1]
 
-
-def ordered(changes: Iterable[Change]) -> list[Change]:
+def ordered(changes: Iterable[PathChange]) -> list[PathChange]:
     """Return steps so that each can be taken: what goes from the deepest, then what comes."""
-    drops, makes = list[Change](), list[Change]()
+    drops, makes = list[PathChange](), list[PathChange]()
     for change in changes:
         before, after = change.before, change.after
         if before and after and is_folder(before) != is_folder(after):
@@ -180,7 +172,7 @@ def changed_meanwhile(path: str) -> LandingConflict:
     return LandingConflict((PathReason(shown_name(path), why),))
 
 
-def _take(step: Change, parent: int, name: str, stage: int, slot: str) -> None:
+def _take(step: PathChange, parent: int, name: str, stage: int, slot: str) -> None:
     if step.after and is_folder(step.after):
         if step.before is None:
             os.mkdir(name, 0o700, dir_fd=parent)

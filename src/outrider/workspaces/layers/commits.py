@@ -14,7 +14,7 @@ from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Change, Contents, Version, is_folder
+from outrider.workspaces.layers.versions import Contents, PathChange, Version, is_folder
 from outrider.workspaces.names import shown_name
 
 _STAGED = "you have staged changes in it: commit or unstage them first"
@@ -52,7 +52,7 @@ class PreparedCommit:
 
 
 def prepared_commit(
-    git: UserGit, contents: Contents, changes: Sequence[Change], message: str, *, on_head: bool
+    git: UserGit, contents: Contents, changes: Sequence[PathChange], message: str, *, on_head: bool
 ) -> PreparedCommit:
     """Return a commit of these changes; raises `LandingConflict` and `Refusal`."""
     if git.root is None:
@@ -90,7 +90,7 @@ def _in_repository(git: UserGit, path: str) -> str:
     return os.path.relpath(git.folder / path, str(git.root))
 
 
-def _staged(git: UserGit, head: str, files: dict[str, Change]) -> list[PathReason]:
+def _staged(git: UserGit, head: str, files: dict[str, PathChange]) -> list[PathReason]:
     """Return the paths that the user has staged."""
     how = ("diff-index", "--cached", "--name-only", "-z", head) if head else ("ls-files", "-z")
     names = set(git.output(*how, cwd=str(git.root)).split("\0"))
@@ -124,7 +124,9 @@ class _Index:
         """Add versions, through the filters that the user has set up; return all entries."""
         for name, version in versions.items():
             if version and contents.has(version):
-                contents.put_at(version, self._folder / name)
+                path = self._folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                contents.put(version, None, str(path))
         # A folder's files are there under their own names.
         files = (name for name in versions if not (self._folder / name).is_dir())
         names = os.fsencode("\0".join(files))

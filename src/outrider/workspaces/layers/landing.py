@@ -16,7 +16,7 @@ from typing import Any
 
 from outrider.protocol import jsonl
 from outrider.protocol.changes import LandingConflict, PathReason
-from outrider.protocol.data import as_list, as_object, frozen, to_json
+from outrider.protocol.data import as_list, as_object, to_json
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.records.runs import (
     CONFLICTS,
@@ -28,15 +28,15 @@ from outrider.records.runs import (
     write_all,
 )
 from outrider.workspaces.layers.applying import Application, changed_meanwhile, sync
-from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, Ledger, read_ledger
+from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, read_ledger
 from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
+from outrider.workspaces.layers.copying import COPY, UPPER, top_of
 from outrider.workspaces.layers.merging import Merger
 from outrider.workspaces.layers.pending import Pending, pending_in
-from outrider.workspaces.layers.scanning import COPY, UPPER, top_of
 from outrider.workspaces.layers.user_git import UserGit
 from outrider.workspaces.layers.versions import (
-    Change,
     Contents,
+    PathChange,
     ancestors,
     open_new,
     read_change,
@@ -49,19 +49,8 @@ LOCK = ".landing-"
 _MOVED_ON = PathReason(".", "you changed files while the check was running: land again")
 
 
-@frozen
-class MergedTree:
-    """What the user's folder would be after a landing, for a check to run on."""
-
-    folder: Path
-    layer: Path
-    steps: tuple[Change, ...]
-    contents: Contents
-    """What the steps bring."""
-
-
-Check = Callable[[MergedTree], int]
-"""Runs a command on a merged tree, and returns its exit code."""
+Check = Callable[["WriterRun", Sequence[PathChange]], int]
+"""Runs a command on the folder of a run as these steps would make it; returns its exit code."""
 
 
 class CheckFailed(OutriderError):
@@ -107,28 +96,20 @@ class WriterRun:
         return top_of(self.layer)
 
     @property
-    def landed(self) -> dict[str, Change]:
+    def landed(self) -> dict[str, PathChange]:
         """What has landed: what the user's folder had before, and what it has had since."""
         return {one.path: one for one in map(read_change, self.record["landed"])}
 
-    def every_change(self) -> list[Change]:
+    def every_change(self) -> list[PathChange]:
         """Return what landed, as it did, and what is pending."""
-        both = sorted((*self.landed.values(), *self.pending().changes), key=lambda one: one.path)
-        calls = {path: one.calls for path, one in self._ledger.entries.items()}
-        return [replace(one, calls=calls.get(one.path, ())) for one in both]
-
-    @cached_property
-    def _ledger(self) -> Ledger:
-        with suppress(FileNotFoundError):
-            return read_ledger(self.layer)
-        return Ledger()
+        return sorted((*self.landed.values(), *self.pending().changes), key=lambda one: one.path)
 
     @cached_property
     def _found(self) -> Pending:
         """What the child left, which doesn't change any more."""
         if not os.path.isdir(self.top):
             return Pending((), (), ())
-        return pending_in(self._ledger, self.top, self.git)
+        return pending_in(read_ledger(self.layer), self.top, self.git)
 
     def pending(self) -> Pending:
         """Return what the layer has that hasn't landed."""
@@ -137,7 +118,7 @@ class WriterRun:
         ignored = tuple(one for one in found.ignored if one.path not in landed)
         return Pending(changes, ignored, found.withheld)
 
-    def _selected(self, only: Sequence[str], *, ignored: bool) -> list[Change]:
+    def _selected(self, only: Sequence[str], *, ignored: bool) -> list[PathChange]:
         """Return what is to land; raises `Refusal` where nothing is."""
         pending = self.pending()
         found = pending.changes + (pending.ignored if ignored else ())
@@ -153,11 +134,11 @@ class WriterRun:
         message = f"Run {self.folder.name} {why}: it is {self.state}."
         return Refusal(ErrorCode.INVALID_INPUT, message)
 
-    def _steps(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+    def _steps(self, changes: Iterable[PathChange]) -> tuple[PathChange, ...]:
         """Return what changes do to the user's folder; raises `LandingConflict`."""
         return Merger(self.project, self.top, self.contents, self.git).steps(changes)
 
-    def conflicts(self, changes: Iterable[Change]) -> tuple[PathReason, ...]:
+    def conflicts(self, changes: Iterable[PathChange]) -> tuple[PathReason, ...]:
         """Return what keeps changes from landing as things are."""
         try:
             self._steps(changes)
@@ -172,7 +153,7 @@ class WriterRun:
         ignored: bool = False,
         check: Check | None = None,
         commit: str | None = None,
-    ) -> list[Change]:
+    ) -> list[PathChange]:
         """Put what is pending into the user's folder, all or nothing; return what landed.
 
         Raises `LandingConflict`, `CheckFailed`, `OSError`, and `Refusal` where nothing is to land.
@@ -182,12 +163,12 @@ class WriterRun:
             changes = self._selected(only, ignored=ignored)
             steps = self._kept_steps(changes)
             if check:
-                if code := check(MergedTree(self.project, self.layer, steps, self.contents)):
+                if code := check(self, steps):
                     raise CheckFailed(f"the check failed with exit code {code}")
                 if self._steps(changes) != steps:
                     raise LandingConflict((_MOVED_ON,))
             made = None if commit is None else self._commit(changes, commit, on_head=True)
-            there = {one.path: Change(one.path, one.after, one.after) for one in changes}
+            there = {one.path: replace(one, before=one.after) for one in changes}
             landed = self.landed | there | {step.path: step for step in steps}
             is_all = all(one.path in landed for one in self.pending().changes)
             self._perform(steps, "landed" if is_all else "pending", landed.values())
@@ -203,7 +184,9 @@ class WriterRun:
                 self.contents.keep(self.top, change.path)
             return self._commit(changes, "", on_head=False).put_on_branch(name)
 
-    def _commit(self, changes: Sequence[Change], message: str, *, on_head: bool) -> PreparedCommit:
+    def _commit(
+        self, changes: Sequence[PathChange], message: str, *, on_head: bool
+    ) -> PreparedCommit:
         words = message or f"Land run {self.folder.name}"
         return prepared_commit(self.git, self.contents, changes, words, on_head=on_head)
 
@@ -227,7 +210,7 @@ class WriterRun:
             for path in gone if landed else [self.layer]:
                 remove_folder(path)
 
-    def _kept_steps(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+    def _kept_steps(self, changes: Iterable[PathChange]) -> tuple[PathChange, ...]:
         """Return what changes do to the user's folder, when all that goes and comes is kept."""
         steps = self._steps(changes)
         for step in steps:
@@ -237,7 +220,9 @@ class WriterRun:
                 self.contents.keep(self.top, step.path)
         return steps
 
-    def _perform(self, steps: Sequence[Change], state: str, landed: Iterable[Change]) -> None:
+    def _perform(
+        self, steps: Sequence[PathChange], state: str, landed: Iterable[PathChange]
+    ) -> None:
         """Take steps in the user's folder, all or none, and record what is so then."""
         work = Application(self.project, steps, self.folder.name)
         journal = {"phase": "staging", "steps": recorded(steps)}
@@ -272,7 +257,7 @@ class WriterRun:
         self.record[CONFLICTS] = to_json(tuple(conflicts))
         self._save()
 
-    def _become(self, state: str, landed: Iterable[Change]) -> None:
+    def _become(self, state: str, landed: Iterable[PathChange]) -> None:
         folder = shown_name(str(self.project))
         self.record = {"folder": folder, "state": state, "landed": recorded(landed)}
 

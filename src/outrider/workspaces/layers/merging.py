@@ -3,12 +3,13 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import frozen
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Change, Contents, Version, is_folder, version_at
+from outrider.workspaces.layers.versions import Contents, PathChange, Version, is_folder, version_at
 from outrider.workspaces.place import MAX_CONTENT_BYTES
 
 UNCERTAIN = "you changed it while the run was under way, and it isn't known which one it saw"
@@ -23,22 +24,22 @@ class Merger:
     contents: Contents
     git: UserGit
 
-    def steps(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+    def steps(self, changes: Iterable[PathChange]) -> tuple[PathChange, ...]:
         """Return what the user's folder has and will have; raises `LandingConflict` with all."""
-        steps, conflicts = dict[str, Change](), list[PathReason]()
+        steps, conflicts = dict[str, PathChange](), list[PathReason]()
         for change in changes:
             ours = version_at(self.folder, change.path)
             new = self.merged(change, ours)
             if isinstance(new, str):
                 conflicts.append(change.conflict(new))
             elif new != ours:
-                steps[change.path] = Change(change.path, ours, new)
+                steps[change.path] = replace(change, before=ours, after=new, uncertain=False)
         conflicts += self._in_use(steps)
         if conflicts:
             raise LandingConflict(tuple(conflicts))
         return tuple(steps.values())
 
-    def _in_use(self, steps: dict[str, Change]) -> Iterator[PathReason]:
+    def _in_use(self, steps: dict[str, PathChange]) -> Iterator[PathReason]:
         """Leave out folders that would go and have more in them; yield those that have to go."""
         gone = {path for path, one in steps.items() if one.after is None}
         for step in [steps[path] for path in sorted(steps, reverse=True)]:
@@ -54,7 +55,7 @@ class Merger:
                     reason = "it is no folder any more, and you have something in it"
                     yield step.conflict(reason)
 
-    def merged(self, change: Change, ours: Version | None) -> Version | str | None:
+    def merged(self, change: PathChange, ours: Version | None) -> Version | str | None:
         """Return what a path becomes, or why that can't be told."""
         base, theirs = change.before, change.after
         if ours == theirs or theirs == base:

@@ -14,9 +14,9 @@ from pathlib import Path
 from outrider.protocol.changes import PathReason
 from outrider.protocol.data import frozen
 from outrider.workspaces.layers.audit import Ledger
-from outrider.workspaces.layers.scanning import walk
+from outrider.workspaces.layers.copying import walk
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Change, Version, ancestors, version_at
+from outrider.workspaces.layers.versions import PathChange, Version, ancestors, version_at
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.path_guard import guarded_part
 
@@ -33,14 +33,14 @@ _NEVER = {
 class Pending:
     """What a layer changes: what can land, and the reason for each path that can't."""
 
-    changes: tuple[Change, ...]
-    ignored: tuple[Change, ...]
+    changes: tuple[PathChange, ...]
+    ignored: tuple[PathChange, ...]
     withheld: tuple[PathReason, ...]
 
 
 def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     """Return what the child left in its layer, judged by the user's rules."""
-    found: list[Change] = []
+    found: list[PathChange] = []
     withheld: dict[str, str] = {}
     files = _plain_files(top, ledger.entries)
     outside, large = _linked_outside(top, files), {*_too_large(files, ledger.most)}
@@ -66,7 +66,7 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     )
 
 
-def _ignored(changes: list[Change], git: UserGit) -> dict[str, str]:
+def _ignored(changes: list[PathChange], git: UserGit) -> dict[str, str]:
     """Return the changes that the user's rules ignore, each with the folder that is ignored."""
     folders = ancestors(one.path for one in changes)
     folders |= {one.path for one in changes if one.is_of_folder}
@@ -78,7 +78,7 @@ def _ignored(changes: list[Change], git: UserGit) -> dict[str, str]:
     return {path: next(one for one in way if one in ignored) for path, way in ways.items()}
 
 
-def _never(change: Change, top: Path, folder: str, outside: set[str]) -> str | None:
+def _never(change: PathChange, top: Path, folder: str, outside: set[str]) -> str | None:
     """Return why a path never lands, or None where it may."""
     path, theirs = change.path, change.after
     if what := guarded_part(path.split("/")):

@@ -15,7 +15,7 @@ from outrider.protocol.changes import ChangedFile, Changes, Hunk
 from outrider.protocol.data import frozen
 from outrider.protocol.text import is_visible
 from outrider.workspaces.layers.landing import WriterRun
-from outrider.workspaces.layers.versions import Change, Version, ancestors, is_folder
+from outrider.workspaces.layers.versions import PathChange, Version, ancestors, is_folder
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.opening import READ
 
@@ -38,7 +38,7 @@ class FileDiff:
     lines: tuple[str, ...]
 
 
-def reviewed(run: WriterRun, changes: Sequence[Change]) -> list[FileDiff]:
+def reviewed(run: WriterRun, changes: Sequence[PathChange]) -> list[FileDiff]:
     """Return the diff of each change; a folder is named only where nothing in it is."""
     implied = ancestors(one.path for one in changes)
     named = (one for one in changes if one.path not in implied or not one.is_of_folder)
@@ -53,7 +53,7 @@ def review(run: WriterRun) -> tuple[Changes, list[FileDiff]]:
     return Changes(run.state, added, removed, files, pending.withheld, conflicts), drawn
 
 
-def _reviewed(run: WriterRun, change: Change) -> FileDiff:
+def _reviewed(run: WriterRun, change: PathChange) -> FileDiff:
     sides, shown, hunks = (change.before, change.after), shown_name(change.path), list[Hunk]()
     contents = [_content(run, change.path, one) for one in sides]
     old, new = (shown if one else "/dev/null" for one in sides)

@@ -21,7 +21,6 @@ class UserGit:
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self.folder = folder
-        self._repositories: dict[str, str | None] = {}
         self._programs = TrustedPrograms.around(folder, env, trusted=False)
         self._program = self._programs.find("git")
         self.root = git_root(folder)
@@ -52,15 +51,10 @@ class UserGit:
 
     def repository_of(self, path: str) -> str | None:
         """Return the innermost working tree that a path below the folder is in."""
-        known, way = self._repositories, list[str]()
-        while (path := path.rpartition("/")[0]) and path not in known:
-            way.append(path)
+        while path := path.rpartition("/")[0]:
             if os.path.lexists(f"{self.folder}/{path}/.git"):
-                known[path] = f"{self.folder}/{path}"
-                break
-        found = known[path] if path else str(self.root) if self.root else None
-        known.update(dict.fromkeys(way, found))
-        return found
+                return f"{self.folder}/{path}"
+        return str(self.root) if self.root else None
 
     def ignored(self, paths: Iterable[str]) -> set[str]:
         """Return which of these paths the user's own rules ignore; none without a repository."""

@@ -1,14 +1,15 @@
 """What is at a path at one moment, found without following a link, and kept to be put back.
 
-A `Change` is one path with two versions of it. What a child did, what a landing does and what an
-undo takes back are all told in changes, and recorded in one form.
+A `PathChange` is a path with two of its versions. What a child did, what a landing does and what
+an undo takes back are all told in these, and recorded in one form.
 """
 
+import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from outrider.protocol.changes import PathReason
 from outrider.protocol.data import from_json, frozen, to_json
-from outrider.protocol.envelope import ToolFault
+from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.records.runs import write_all
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.opening import READ, open_parent
@@ -41,7 +42,7 @@ class Version:
 
 
 @frozen
-class Change:
+class PathChange:
     """One path with what is there before and after; None is nothing."""
 
     path: str
@@ -58,23 +59,23 @@ class Change:
         return all(one is None or is_folder(one) for one in (self.before, self.after))
 
     @property
-    def undone(self) -> "Change":
+    def undone(self) -> "PathChange":
         """The change that takes this one back."""
-        return Change(self.path, self.after, self.before)
+        return PathChange(self.path, self.after, self.before)
 
     def conflict(self, why: str) -> PathReason:
         """Return why it can't be made."""
         return PathReason(shown_name(self.path), why)
 
 
-def recorded(changes: Iterable[Change]) -> list[dict[str, Any]]:
+def recorded(changes: Iterable[PathChange]) -> list[dict[str, Any]]:
     """Return changes as JSON."""
     return [to_json(replace(one, path=shown_name(one.path))) for one in changes]
 
 
-def read_change(data: Any) -> Change:
+def read_change(data: Any) -> PathChange:
     """Return a change that was recorded; raises `ValueError`."""
-    read = from_json(Change, data)
+    read = from_json(PathChange, data)
     return replace(read, path=unescaped(read.path))
 
 
@@ -89,8 +90,9 @@ def ancestors(paths: Iterable[str]) -> set[str]:
 
 def version_at(root: str | Path, path: str) -> Version | None:
     """Return what is at a path below a folder, None where there is nothing, as behind a link."""
-    with suppress(ToolFault), open_parent(_place(root, path)) as parent:
-        return version_in(parent, path.rpartition("/")[2])
+    # A folder that is held open may be named by a link to it.
+    with suppress(OSError), parent_of(f"{root}/.", path) as (parent, name):
+        return version_in(parent, name)
     return None
 
 
@@ -139,9 +141,17 @@ def attribute(file: str | int, name: str) -> bytes | None:
     return None
 
 
-def _place(root: str | Path, path: str) -> Place:
-    # A folder that is held open may be named by a link to it.
-    return Place(f"{root}/.", tuple(path.split("/")), shown_name(path))
+@contextmanager
+def parent_of(root: str, path: str) -> Generator[tuple[int, str]]:
+    """Hold the folder open that a path is in; raises `OSError`. No link on the way is followed."""
+    place = Place(root, tuple(path.split("/")), shown_name(path))
+    with ExitStack() as held:
+        try:
+            parent = held.enter_context(open_parent(place))
+        except ToolFault as fault:
+            number = errno.ENOENT if fault.code == int(ToolCode.NOT_FOUND) else errno.EACCES
+            raise OSError(number, fault.message) from None
+        yield parent, place.parts[-1]
 
 
 @frozen
@@ -163,8 +173,8 @@ class Contents:
         found = version_at(root, path)
         if found is None or found.kind != "file" or self.has(found):
             return found
-        with open_parent(_place(root, path)) as parent:
-            source = os.open(path.rpartition("/")[2], READ, dir_fd=parent)
+        with parent_of(f"{root}/.", path) as (parent, name):
+            source = os.open(name, READ, dir_fd=parent)
         with open(source, "rb"), self._new() as file:
             copy_data(source, file.fileno())
         return self._kept(found.mode)
@@ -195,11 +205,6 @@ class Contents:
                 os.fchmod(new.fileno(), version.mode)
         if version_in(folder, name) != version:
             raise OSError(f"{shown_name(name)} isn't what was kept")
-
-    def put_at(self, version: Version, path: Path) -> None:
-        """Make a file or a link in a folder of our own, and the folders above it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.put(version, None, str(path))
 
 
 def open_new(path: str, how: int, folder: int | None = None) -> FileIO:
