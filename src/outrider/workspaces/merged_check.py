@@ -87,17 +87,18 @@ class _MergedCheck:
     def _run(self, cwd: str, module: str, *arguments: str) -> tuple[int, str]:
         """Run a module of ours; return its exit code, and what it says to a descriptor."""
         heard, tell = os.pipe()
-        with open(heard) as said:
+        # In a session of its own: what is checked has no business with the terminal.
+        with open(heard) as said, subprocess.Popen(
+            [*small_python(module), str(tell), *arguments], env=self.env, cwd=cwd,
+            stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output,
+            pass_fds=[tell], start_new_session=True,
+        ) as process:  # fmt: skip
             try:
-                # In a session of its own: what is checked has no business with the terminal.
-                code = subprocess.run(
-                    [*small_python(module), str(tell), *arguments], env=self.env, cwd=cwd,
-                    stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output,
-                    pass_fds=[tell], start_new_session=True, timeout=MAX_CHECK_SECONDS,
-                ).returncode  # fmt: skip
+                code = process.wait(MAX_CHECK_SECONDS)
             except subprocess.TimeoutExpired:
                 code = EXIT_TIMED_OUT
             finally:
+                process.terminate()
                 os.close(tell)
             return code, said.read()
 
