@@ -205,11 +205,12 @@ class Delegation(Generic[T]):
         return await self._settled("discard")
 
     async def _settled(self, action: str, **how: Any) -> Changes:
-        from outrider.delegation.landing import settle, writer_run
+        from outrider.delegation.landing import changes_of, settle, writer_run
 
         def work() -> Changes:
             run, _ = writer_run(self.run_id, os.environ)
-            return settle(run, action, os.environ, self.config, **how)
+            settle(run, action, os.environ, self.config, **how)
+            return changes_of(run.folder, os.environ)
 
         return await finish(asyncio.to_thread(work))
 

@@ -1,10 +1,11 @@
 """What becomes of a writer's changes when its run has ended: reviewed later, or landed at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL
+from typing import Any
 
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.project import open_project
@@ -15,8 +16,9 @@ from outrider.protocol.results import ToolResult
 from outrider.records.runs import find_run
 from outrider.settings.keys import Config
 from outrider.settings.places import runs_folder
-from outrider.workspaces.layers.landing import Check, WriterRun, recover_landing
+from outrider.workspaces.layers.landing import WriterRun, recover_landing
 from outrider.workspaces.layers.review import review
+from outrider.workspaces.layers.versions import PathChange
 from outrider.workspaces.merged_check import check_of
 
 NOT_LANDED = "not landed by itself"
@@ -76,41 +78,26 @@ def check_may_land(config: Config, run_id: str) -> None:
         raise Refusal(ErrorCode.SUBAGENT_DISABLED, f"{message} {where}")
 
 
-def landing_check(
-    run: WriterRun,
-    env: Mapping[str, str],
-    flags: Mapping[str, object] | None = None,
-    command: str | None = None,
-    output: int = DEVNULL,
-) -> Check | None:
-    """Return what a landing has to pass: `subagents.landCheck`, and then `command`.
-
-    What they print goes to `output`. Raises `Refusal` where the settings of the run's folder rule
-    out every landing.
-    """
-    project = open_project(run.project, env, flags)
-    check_may_land(project.config, run.folder.name)
-    commands = (project.config.subagents.land_check, command)
-    both = " && ".join(f"({one})" for one in commands if one)
-    return check_of(both, project.plain_env, output)
-
-
 def settle(
     run: WriterRun,
     action: str,
     env: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
     *,
-    only: Sequence[str] = (),
     check: str | None = None,
     output: int = DEVNULL,
-) -> Changes:
-    """Land, undo or discard a run's changes, and return them as they are then.
+    **how: Any,
+) -> list[PathChange]:
+    """Land, undo or discard a run's changes as the settings of its folder allow; return what lands.
 
-    Raises what the methods of `WriterRun` do.
+    A landing has to pass `subagents.landCheck` and then `check`, and what they print goes to
+    `output`. The rest is for `WriterRun.land`. Raises what the methods of `WriterRun` do.
     """
-    if action == "land":
-        run.land(only=only, check=landing_check(run, env, flags, check, output))
-    else:
+    if action != "land":
         {"undo": run.undo, "discard": run.discard}[action]()
-    return changes_of(run.folder, env)
+        return []
+    project = open_project(run.project, env, flags)
+    check_may_land(project.config, run.folder.name)
+    commands = (project.config.subagents.land_check, check)
+    both = " && ".join(f"({one})" for one in commands if one)
+    return run.land(check=check_of(both, project.plain_env, output), **how)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from outrider.delegation.landing import landing_check, writer_run
+from outrider.delegation.landing import settle, writer_run
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import as_object, frozen, to_json
 from outrider.protocol.exit_codes import EXIT_CONFLICT, EXIT_FAILED
@@ -73,8 +73,9 @@ def _land(run: WriterRun, arguments: Namespace) -> Told:
         made = run.branch(name, only=only, ignored=ignored)
         words = f"branch {name} has commit {made[:12]}; your files are as they were."
         return words, {"branch": name, "commit": made}
-    check = landing_check(run, os.environ, None, arguments.check, sys.stderr.fileno())
-    drawn = reviewed(run, run.land(only=only, ignored=ignored, check=check, commit=commit))
+    checks = {"check": arguments.check, "output": sys.stderr.fileno()}
+    how = {"only": only, "ignored": ignored, "commit": commit, **checks}
+    drawn = reviewed(run, settle(run, "land", os.environ, **how))
     words = f"landed. Take it back with: outrider undo {run.folder.name}"
     files = to_json([one.file for one in drawn])
     return "\n".join(stat_lines(drawn)) + f" {words}", {"landed": files}

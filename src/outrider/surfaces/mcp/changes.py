@@ -8,7 +8,7 @@ import asyncio
 import shlex
 from collections.abc import Sequence
 
-from outrider.delegation.landing import check_may_land, settle, writer_run
+from outrider.delegation.landing import changes_of, check_may_land, settle, writer_run
 from outrider.delegation.project import Project
 from outrider.delegation.request import invalid
 from outrider.processes.shielding import finish
@@ -58,13 +58,14 @@ async def call_changes(request: ClientRequest, given: Json, project: Project) ->
     if not (action == "land" and _lands_by_itself(project, run_id)):
         await _ask(request, action, run, chosen, only)
     try:
-        work = asyncio.to_thread(settle, run, action, project.env, only=only)
-        return changes_result(run_id, await finish(work))
+        await finish(asyncio.to_thread(settle, run, action, project.env, only=only))
     except Refusal:
         raise
     except (OSError, OutriderError) as error:
         reason = harmless_line(str(error), MAX_REASON)
         raise Refusal(ErrorCode.SUBAGENT_FAILED, f"Nothing was changed: {reason}") from None
+    changes = await asyncio.to_thread(changes_of, run.folder, project.env)
+    return changes_result(run_id, changes)
 
 
 def _is_meant(one: FileDiff, run: WriterRun, action: str, only: Sequence[str]) -> bool:

@@ -30,18 +30,18 @@ async def ask_landing(view: View, flags: Mapping[str, object] | None, run_id: st
             if said in ("d", "diff"):
                 _show(diff_lines(drawn))
             elif action := ACTIONS.get(said):
-                changes = await finish(asyncio.to_thread(_settled, run, action, flags))
+                await finish(asyncio.to_thread(_settle, run, action, flags))
+                changes = await asyncio.to_thread(changes_of, run.folder, os.environ)
     view.say(changes.words(run_id))
     return changes
 
 
-def _settled(run: WriterRun, action: str, flags: Mapping[str, object] | None) -> Changes:
+def _settle(run: WriterRun, action: str, flags: Mapping[str, object] | None) -> None:
     """Do what the person says; what can't be done is said, and changes nothing."""
     try:
-        return settle(run, action, os.environ, flags, output=sys.stderr.fileno())
+        settle(run, action, os.environ, flags, output=sys.stderr.fileno())
     except (OSError, OutriderError) as error:
         _show([f"nothing was changed: {clean_line(str(error))}"])
-        return changes_of(run.folder, os.environ)
 
 
 def _show(lines: Iterable[str]) -> None:

@@ -25,6 +25,7 @@ from outrider.records.runs import (
     SESSION,
     landing_of,
     remove_folder,
+    run_folders,
     write_all,
 )
 from outrider.workspaces.layers.applying import Application, changed_meanwhile, sync
@@ -45,10 +46,8 @@ from outrider.workspaces.layers.versions import (
 from outrider.workspaces.names import shown_name, unescaped
 
 LOCK = ".landing-"
-"""What a folder's lock in the folder of all runs starts with; it names the run that is landing."""
+"""What a folder's lock in the folder of all runs starts with."""
 _MOVED_ON = PathReason(".", "you changed files while the check was running: land again")
-
-
 Check = Callable[["WriterRun", Sequence[PathChange]], int]
 """Runs a command on the folder of a run as these steps would make it; returns its exit code."""
 
@@ -276,16 +275,11 @@ class WriterRun:
     def _locked(self) -> Generator[None]:
         """Hold the user's folder and the run's record, as they are now."""
         held = _folder_lock(self.folder.parent, self.project, self._env)
-        with held as (lock, _), open(self.folder / SESSION, "rb") as session:
+        with held, open(self.folder / SESSION, "rb") as session:
             if not self._is_held:
                 fcntl.flock(session, fcntl.LOCK_SH)  # nobody deletes it
             self.record = landing_of(self.folder)
-            os.pwrite(lock, os.fsencode(self.folder.name), 0)
-            try:
-                yield
-            finally:
-                if "operation" not in self.record:
-                    os.ftruncate(lock, 0)
+            yield
 
 
 def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> str | None:
@@ -293,7 +287,7 @@ def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> str | 
 
     One that is under way in another process is left alone.
     """
-    with suppress(BlockingIOError), _folder_lock(runs, project, env, fcntl.LOCK_NB) as (_, run):
+    with suppress(BlockingIOError), _folder_lock(runs, project, env, fcntl.LOCK_NB) as run:
         return run
     return None
 
@@ -301,18 +295,18 @@ def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> str | 
 @contextmanager
 def _folder_lock(
     runs: Path, project: Path, env: Mapping[str, str], how: int = 0
-) -> Generator[tuple[int, str | None]]:
+) -> Generator[str | None]:
     """Hold a user's folder, after taking back a landing that was interrupted in it; say which."""
     name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(runs / f"{LOCK}{name}", flags, 0o600)
-    with open(lock, "r+b", 0):
+    with open_new(f"{runs}/{LOCK}{name}", os.O_APPEND) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | how)
-        run = os.fsdecode(os.pread(lock, 8, 0))
-        is_open = bool(run) and "operation" in landing_of(runs / run)
-        if is_open:
-            WriterRun(runs / run, env).take_back()
-        yield lock, run if is_open else None
+        interrupted = None
+        for folder in run_folders(runs):
+            record = landing_of(folder)
+            if "operation" in record and record["folder"] == shown_name(str(project)):
+                WriterRun(folder, env).take_back()
+                interrupted = folder.name
+        yield interrupted
 
 
 def is_in(path: str, *folders: str) -> bool:
