@@ -23,7 +23,7 @@ from outrider.protocol.usage import Usage
 from outrider.settings.places import runs_folder
 
 if TYPE_CHECKING:
-    from outrider.workspaces.layers.landing import WriterRun
+    pass
 
 T = TypeVar("T")
 
@@ -186,30 +186,25 @@ class Delegation(Generic[T]):
         `only` names paths in the folder; `check` is a command that has to succeed on the merged
         files. Raises `LandingConflict`, and `OutriderError` for any other reason not to land.
         """
-        from outrider.delegation.landing import land_run
-
-        def land(run: "WriterRun") -> None:
-            land_run(run, os.environ, self.config, only=only, check=check)
-
-        return await self._settled(land)
+        return await self._settled("land", only=only, check=check)
 
     async def undo(self) -> Changes:
         """Take what has landed out of the folder again; raises `LandingConflict`."""
-        return await self._settled(lambda run: run.undo())
+        return await self._settled("undo")
 
     async def discard(self) -> Changes:
         """Remove the changes that haven't landed, for good."""
-        return await self._settled(lambda run: run.discard())
+        return await self._settled("discard")
 
-    async def _settled(self, act: "Callable[[WriterRun], None]") -> Changes:
-        from outrider.delegation.landing import changes_of, writer_run
+    async def _settled(self, action: str, **how: Any) -> Changes:
+        from outrider.delegation.landing import changes_of, settle, writer_run
 
-        def settle() -> Changes:
+        def work() -> Changes:
             run, _ = writer_run(self.run_id, os.environ)
-            act(run)
+            settle(run, action, os.environ, self.config, **how)
             return changes_of(run.folder, os.environ)
 
-        return await finish(asyncio.to_thread(settle))
+        return await finish(asyncio.to_thread(work))
 
 
 @overload

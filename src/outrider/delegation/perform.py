@@ -101,11 +101,10 @@ async def _landed(prepared: Prepared, run: Path, result: ToolResult) -> ToolResu
     """Return a result, that of a writer landed where the user wants no review."""
     if not prepared.is_layered:
         return result
-    from outrider.delegation.landing import land_by_itself, lands_by_itself
+    from outrider.delegation.landing import landed_by_itself
 
-    if lands_by_itself(prepared, result):
-        result = await finish(asyncio.to_thread(land_by_itself, prepared, run, result))
-    return with_changes(result)
+    landed = asyncio.to_thread(landed_by_itself, prepared, run, result)
+    return with_changes(await finish(landed))
 
 
 @contextmanager

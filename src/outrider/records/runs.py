@@ -120,7 +120,7 @@ class RunRecorder:
         """Append one event to the transcript."""
         lead, self._line_end = self._line_end, b"\n"  # of a line that may get cut
         with self._noting(SESSION):
-            _write(self._session, lead + jsonl.encode(event) + b"\n")
+            write_all(self._session, lead + jsonl.encode(event) + b"\n")
             self._line_end = b""
 
     def add_output(self, text: str) -> None:
@@ -128,7 +128,7 @@ class RunRecorder:
         with self._noting(OUTPUT):
             if self._output is None:
                 self._output = _create(self.output_file, self._descriptors)
-            _write(self._output, text.encode())
+            write_all(self._output, text.encode())
 
     def restart_output(self) -> None:
         """Empty the output: each turn's text replaces that of the turn before."""
@@ -152,7 +152,7 @@ class RunRecorder:
                 return False
         with self._noting(RESULT):
             os.lseek(self._reserved, 0, os.SEEK_SET)
-            _write(self._reserved, data)
+            write_all(self._reserved, data)
             if RESULT in self._missing:  # a longer one was tried before
                 os.ftruncate(self._reserved, len(data))
             os.replace(f"{self.folder}/{RESERVED}", f"{self.folder}/{RESULT}")
@@ -186,7 +186,8 @@ def _create(path: str, descriptors: ExitStack, flags: int = 0) -> int:
     return descriptor
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it; raises `OSError` where a disk is full."""
     while data:
         data = data[os.write(descriptor, data) :]
 

@@ -49,10 +49,8 @@ def new_layer(brief: Brief, *, may_copy: bool = True) -> LayeredFolder | None:
         return None
     folder, layer = map(os.path.realpath, (brief.cwd, brief.layer))
     if f"{layer}/".startswith(f"{folder}/"):
-        why = "a layer can't lie in the folder that it is put over"
-        raise OSError(
-            f"{layer} is in {folder}: {why}. Work in another folder, or set OUTRIDER_HOME"
-        )
+        why = f"{layer} is in {folder}: a layer can't lie in the folder that it is put over"
+        raise OSError(f"{why}. Work in another folder, or set OUTRIDER_HOME")
     begin_ledger(Path(layer), Path(folder), brief.layer_bytes)
     if brief.isolation != "copy":
         for name in ("upper", "work"):
