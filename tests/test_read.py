@@ -1,13 +1,11 @@
 """What keeps `read` true to the file, and small, whatever the file is."""
 
-import json
 import os
 import subprocess
 import sys
 import threading
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -120,39 +118,6 @@ async def test_what_is_not_text_is_named_and_not_dumped(tmp_path: Path, content:
     (tmp_path / "a.bin").write_bytes(content)
     text = await FileTools(tmp_path).text("read", path="a.bin")
     assert said in text and "not shown" in text and len(text) < 100
-
-
-def notebook(*cells: dict[str, Any]) -> str:
-    return json.dumps({"cells": list(cells), "nbformat": 4})
-
-
-async def test_a_notebook_is_read_as_its_cells(tmp_path: Path):
-    printed = {"output_type": "stream", "text": ["4\n"]}
-    picture = {"output_type": "display_data", "data": {"image/png": "iVBO" * 100_000}}
-    (tmp_path / "a.ipynb").write_text(
-        notebook(
-            {"cell_type": "markdown", "source": ["# Title\n", "text"]},
-            {"cell_type": "code", "source": "print(2 + 2)", "outputs": [printed, picture]},
-        )
-    )
-    text = await FileTools(tmp_path).text("read", path="a.ipynb")
-    assert "cell 1 (markdown)" in text and "# Title" in text
-    assert "print(2 + 2)" in text and "\t4\n" in text
-    assert "also as image/png" in text and "iVBO" not in text
-
-
-@pytest.mark.parametrize(
-    "content", ['{"cells": 3}', "not JSON", '{"cells": [null]}', "[" * 50_000, '{"cells": [{}]}']
-)
-async def test_a_broken_notebook_is_read_as_the_text_it_is(tmp_path: Path, content: str):
-    (tmp_path / "a.ipynb").write_text(content)
-    text = await FileTools(tmp_path).text("read", path="a.ipynb")
-    assert content[:20] in text
-
-
-async def test_a_notebook_with_half_a_character_can_be_sent(tmp_path: Path):
-    (tmp_path / "a.ipynb").write_text('{"cells": [{"cell_type": "code", "source": "x \\ud800 y"}]}')
-    assert "x ? y" in await FileTools(tmp_path).text("read", path="a.ipynb")
 
 
 @pytest.mark.parametrize("offset", [1, 3, 60, 190])

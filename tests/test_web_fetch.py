@@ -171,6 +171,7 @@ SOURCE = "def f():\n\tif x:\n\t    return  1   \n\n\n# end\r\n"
         ("text/markdown", "# T\n\n    code\n"),
         ("text/plain", "<!doctype html><p>source of a page</p>"),
         ("application/xml", "<a>\n  <b/>\n</a>"),
+        ("application/rss+xml", "<rss><channel><title>One</title></channel></rss>"),
         ("image/svg+xml", "<svg><text>hi</text></svg>"),
         ("application/octet-stream", "key = value\n"),
         ("", "no type at all\n"),
@@ -182,12 +183,6 @@ async def test_text_and_data_come_as_they_are(web, kind, body):
 
 async def test_a_page_is_recognised_without_a_type(web):
     assert "nobody" in await web.text("/p", f"\n<!DOCTYPE html><nav>x</nav>{PROSE}", "")
-
-
-async def test_a_feed_is_read_as_entries_and_other_xml_as_it_is(web):
-    feed = "<?xml version='1.0'?><rss><channel><item><title>One</title></item></channel></rss>"
-    assert "## One" in await web.text("/r", feed, "application/rss+xml")
-    assert "## One" in await web.text("/x", feed, "text/xml")
 
 
 @pytest.mark.parametrize(

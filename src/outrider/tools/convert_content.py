@@ -40,8 +40,7 @@ async def convert_content(
     offset: Annotated[int, {"minimum": 0}] = 0,
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_CHARACTERS}] = DEFAULT_CHARACTERS,
 ) -> dict[str, Any]:
-    """Read a document as Markdown: PDF, DOCX, PPTX, XLSX, EPUB, HTML, CSV, a notebook, or what an
-    image says of itself.
+    """Read a document as Markdown: PDF, DOCX, PPTX, XLSX, EPUB, HTML, CSV or a notebook.
 
     Args:
         path: The file, relative to the working tree.

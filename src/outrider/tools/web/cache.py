@@ -14,9 +14,6 @@ from pathlib import Path
 
 import orjson
 
-UNCOUNTED_SHARE = 1 / 32
-"""How much is written before the folder is counted again: others may write as well."""
-_KEPT_SHARE = 0.9
 _DROPPED = {"content-encoding", "content-length", "transfer-encoding", "connection", "set-cookie"}
 _VALIDATORS = {"etag": "If-None-Match", "last-modified": "If-Modified-Since"}
 
@@ -35,7 +32,6 @@ class WebCache:
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
         self._most = most
-        self._room = 0.0
 
     def find(self, key: str) -> tuple[dict[str, str], bytes] | None:
         """Return the headers and the body that are kept; None where there are none, or damaged."""
@@ -55,6 +51,7 @@ class WebCache:
             if not validators(headers):
                 self._path(key).unlink()
             elif len(whole) <= self._most:
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._make_room(len(whole))
                 self._write(self._path(key), whole)
 
@@ -71,21 +68,14 @@ class WebCache:
             partial.unlink(missing_ok=True)
 
     def _make_room(self, size: int) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._room -= size
-        if self._room >= 0:
-            return
         found: list[tuple[float, int, str]] = []
         for entry in os.scandir(self._folder):
             with suppress(OSError):  # removed by another process meanwhile
                 status = entry.stat(follow_symlinks=False)
                 found.append((status.st_mtime, status.st_size, entry.path))
         total = size + sum(one[1] for one in found)
-        least = self._most * _KEPT_SHARE if total > self._most else total
         for _, freed, path in sorted(found):
-            if total <= least:
-                break
-            with suppress(OSError):
-                os.unlink(path)
-            total -= freed
-        self._room = min(self._most - total, self._most * UNCOUNTED_SHARE)
+            if total > self._most:
+                total -= freed
+                with suppress(OSError):
+                    os.unlink(path)

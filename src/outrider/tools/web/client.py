@@ -1,20 +1,17 @@
 """The client of all web tools: every request is guarded, bounded in time and size, and polite.
 
 A body that grows beyond its limit, compressed or not, is given up; so is a server that is too
-slow. One host gets a few requests at once, and is asked again when it says so.
+slow. One host gets a few requests at once.
 """
 
 import asyncio
 import gzip
 import io
-import random
 import ssl
-import time
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
-from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -28,15 +25,11 @@ from outrider.tools.web.cache import WebCache, validators
 from outrider.tools.web.network_guard import GuardedBackend, WebAddress, web_address
 
 MAX_REDIRECTS = 10
-MAX_ATTEMPTS = 3
-MAX_RETRY_SECONDS = 10.0
-"""How long a server may ask us to wait; a longer wait is told instead."""
 MAX_RULES_BYTES = 512 << 10
 ROBOT = "Outrider"
 AGENT = f"Mozilla/5.0 (compatible; {ROBOT})"
 ACCEPT = "text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8"
 _REDIRECTS = {301, 302, 303, 307, 308}
-_BUSY = {429, 503}
 _MEANINGS = {
     **dict.fromkeys((401, 403), ToolCode.NOT_AUTHORISED),
     **dict.fromkeys((404, 410), ToolCode.NOT_FOUND),
@@ -159,37 +152,28 @@ class WebClient:
         """Return a response, or the kept one where its server says that it is still good."""
         named = {name.lower() for name in request.headers}  # what is asked with a key isn't kept
         if self._cache is None or request.method != "GET" or not named <= {"accept"}:
-            return await self._ask_patiently(request, deadline)
+            return await self._exchange(request, deadline)
         key = f"GET {request.address.url} {request.headers.get('Accept', ACCEPT)}"
         headers, body = await asyncio.to_thread(self._cache.find, key) or ({}, b"")
         asked = request
         if len(body) <= (request.max_bytes or self._config.max_bytes):
             asked = replace(request, headers={**request.headers, **validators(headers)})
-        response = await self._ask_patiently(asked, deadline)
+        response = await self._exchange(asked, deadline)
         if response.status == 304 and asked.headers != request.headers:
             response = Response(request.address, 200, {**headers, **response.headers}, body)
         if response.status == 200 and (headers or validators(response.headers)):
             await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
         return response
 
-    async def _ask_patiently(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
-        """Return a response; a server that is busy is asked again, while there is time."""
-        for attempt in range(1, MAX_ATTEMPTS):
-            response = await self._exchange(request, deadline)
-            wait = _seconds_to_wait(response, attempt) if response.status in _BUSY else None
-            if wait is None or wait >= _seconds_left(deadline):
-                return response
-            await asyncio.sleep(wait)
-        return await self._exchange(request, deadline)
-
     async def _exchange(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         address = request.address
         places = self._config.max_concurrent_per_host
         host = self._hosts.setdefault(address.host, asyncio.Semaphore(places))
-        left = _seconds_left(deadline)
+        now = asyncio.get_running_loop().time
+        left = (deadline.when() or 0.0) - now()
         deadline.reschedule(None)  # waiting for a place is not the server's time
         async with host, self._all:
-            deadline.reschedule(asyncio.get_running_loop().time() + left)
+            deadline.reschedule(now() + left)
             try:
                 return await self._send(request, await self._pool_for(address))
             except httpcore2.LocalProtocolError:  # its text may repeat a header, and so a key
@@ -237,7 +221,7 @@ class WebClient:
             "Host": request.address.origin.partition("://")[2],
             "User-Agent": AGENT,
             "Accept": ACCEPT,
-            "Accept-Encoding": "gzip, deflate",
+            "Accept-Encoding": "gzip",
             **request.headers,
         }
         if body is not None:
@@ -251,7 +235,7 @@ class WebClient:
 
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
     encoding = headers.get("content-encoding", "").strip().lower().removeprefix("x-")
-    if encoding not in ("", "identity", "gzip", "deflate"):
+    if encoding not in ("", "identity", "gzip"):
         message = f"The server sent encoding {encoding[:60]!r}, which wasn't requested"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
     length = headers.get("content-length", "")
@@ -262,9 +246,10 @@ async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: 
             body += chunk
             if (size := len(body)) > most:
                 break
-    if body and size <= most and encoding in ("gzip", "deflate"):
+    if body and size <= most and encoding == "gzip":
         try:
-            body = await asyncio.to_thread(_inflated, encoding, bytes(body), most + 1)
+            packed = gzip.GzipFile(fileobj=io.BytesIO(body))
+            body = await asyncio.to_thread(packed.read, most + 1)
             size = len(body)
         except (zlib.error, OSError, EOFError) as error:
             message = f"The compressed body is damaged or incomplete: {error}"
@@ -273,21 +258,6 @@ async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: 
         message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
         raise ToolFault(ToolCode.TOO_LARGE, message)
     return bytes(body)
-
-
-def _inflated(encoding: str, data: bytes, most: int) -> bytes:
-    """Return what was compressed, no more than so many bytes of it."""
-    if encoding == "gzip":
-        return gzip.GzipFile(fileobj=io.BytesIO(data)).read(most)
-    try:
-        inflate = zlib.decompressobj()
-        body = inflate.decompress(data, most)
-    except zlib.error:  # many servers mean a raw stream by `deflate`
-        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-        body = inflate.decompress(data, most)
-    if not inflate.eof and len(body) < most:
-        raise EOFError("it ended too early")
-    return body
 
 
 def _failed(request: WebRequest, words: str) -> ToolFault:
@@ -322,23 +292,6 @@ def _redirected(request: WebRequest, response: Response, location: str) -> WebRe
     if response.status in (301, 302, 303) and request.method != "GET":
         return WebRequest(address, max_bytes=request.max_bytes)
     return replace(request, address=address)
-
-
-def _seconds_left(deadline: asyncio.Timeout) -> float:
-    return (deadline.when() or 0.0) - asyncio.get_running_loop().time()
-
-
-def _seconds_to_wait(response: Response, attempt: int) -> float | None:
-    """Return how long to wait before asking again; None where that is too long."""
-    asked = response.headers.get("retry-after", "").strip()
-    if not asked:
-        return 0.25 * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311
-    try:
-        date = None if asked.isdecimal() else parsedate_to_datetime(asked)
-        seconds = float(asked) if date is None else date.timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, seconds) if seconds <= MAX_RETRY_SECONDS else None
 
 
 def _proxy(url: str) -> httpcore2.Proxy:

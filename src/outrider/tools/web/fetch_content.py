@@ -61,8 +61,9 @@ _AS_BROWSERS_READ = {
     **dict.fromkeys(("shift_jis", "x-sjis"), "cp932"),
     **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
 }
-_HTML_START = re.compile(rb"(?:\xef\xbb\xbf|\s)*<(?:!doctype html|html|head|body)", re.I)
-_ROOTS = {"rss": "feed", "feed": "feed", "rdf": "feed", "html": "html"}
+_HTML_START = re.compile(
+    rb"(?:\xef\xbb\xbf|\s|<\?xml[^>]*>)*<(?:!doctype html|html|head|body)", re.I
+)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _VAGUE = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown"})
 _TEXTUAL = re.compile(
@@ -206,19 +207,16 @@ async def extract(context: ToolContext, response: "Response") -> dict[str, str]:
     if kind == "document":
         return {"text": await convert_bytes(context, response.body, document_name(response))}
     text = await in_thread(body_text)(response)
-    if kind == "xml":
-        root = re.search(r"<(?![?!])(?:\w+:)?(\w+)", text[:_SNIFFED_BYTES])
-        kind = _ROOTS.get(root[1].lower() if root else "", "text")
-    if kind in ("html", "feed"):
-        found = await web_of(context).reader.read(kind, text, response.address.url)
-        if not found["text"]:
-            raise ToolFault(ToolCode.TOO_LARGE, harmless_line(found["note"], 1_200))
-        return found
-    return {"text": text}
+    if kind == "text":
+        return {"text": text}
+    found = await web_of(context).reader.read(text, response.address.url)
+    if not found["text"]:
+        raise ToolFault(ToolCode.TOO_LARGE, harmless_line(found["note"], 1_200))
+    return found
 
 
 def response_kind(response: "Response") -> str:
-    """Return what a body is: html, xml, text or document; raises `ToolFault` for others."""
+    """Return what a body is: html, text or document; raises `ToolFault` for others."""
     declared, body = response.content_type, response.body
     name = response.address.target.partition("?")[0]
     if _OFFICE.fullmatch(declared) or body.startswith(b"%PDF-"):
@@ -233,8 +231,7 @@ def response_kind(response: "Response") -> str:
     if not (vague or _TEXTUAL.fullmatch(declared)) or (b"\0" in start and not wide):
         what = declared[:100] or "binary data"
         raise ToolFault(ToolCode.TOO_LARGE, f"The URL returned {what}, which has no text form")
-    is_xml = declared.endswith(("/xml", "+xml")) or (vague and start[:5] == b"<?xml")
-    return "xml" if is_xml else "text"
+    return "text"
 
 
 def document_name(response: "Response") -> str:

@@ -5,10 +5,10 @@ those before it didn't. Everything found stays readable with `get_search_content
 """
 
 import asyncio
+import re
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from outrider.protocol.quoting import untrusted
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
@@ -26,7 +26,6 @@ MAX_RESULTS = 20
 MAX_FETCHED = 20
 MAX_SHOWN = 2_000
 """How many characters of a page that was fetched too; `get_search_content` has the rest."""
-_TRACKING = ("utm_", "fbclid", "gclid", "mc_cid", "mc_eid")
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -163,28 +162,11 @@ async def _answer(
 
 
 def pages_by_identity(found: list[StoredPage]) -> dict[str, StoredPage]:
-    """Return each page once by its identity, in the first place, with all that is known of it."""
+    """Return each page once, by what its addresses share: not the scheme, `www` or a last slash."""
     pages: dict[str, StoredPage] = {}
     for one in found:
-        known = pages.setdefault(page_identity(one.url), one)
-        known.url = max((known.url, one.url), key=lambda url: url.lower().startswith("https:"))
-        known.title, known.held = known.title or one.title, known.held or one.held
-        known.about = {key: value or one.about[key] for key, value in known.about.items()}
+        pages.setdefault(re.sub(r"(?i)^https?://(www\.)?|/?(#.*)?$", "", one.url), one)
     return pages
-
-
-def page_identity(url: str) -> str:
-    """Return what all addresses of a page share: scheme, `www` and tracking don't count."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return url
-    host = (parts.hostname or "").rstrip(".").removeprefix("www.")
-    host += f":{port}" if port not in (None, 80, 443) else ""
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    query = urlencode([pair for pair in pairs if not pair[0].lower().startswith(_TRACKING)])
-    return f"{host}{parts.path.rstrip('/')}?{query}"
 
 
 async def _fetch(context: ToolContext, pages: list[StoredPage]) -> None:
