@@ -5,11 +5,12 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
+from mimetypes import guess_type
 from typing import Annotated, Any, BinaryIO, TextIO
 
 from outrider.processes.threads import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
-from outrider.tools.files.text import LINES_ABOVE, SAMPLE_BYTES, detect, media_type, shown_size
+from outrider.tools.files.text import LINES_ABOVE, SAMPLE_BYTES, detect, shown_size
 
 DEFAULT_LINES = 2_000
 MAX_LINES = 20_000
@@ -68,7 +69,8 @@ def read(
         about = {"path": shown, "size": size}
         encoding = None if sample.startswith(b"%PDF-") else detect(sample, size)
         if encoding is None:
-            return about | {"kind": "binary", "mediaType": media_type(shown, sample)}
+            kind = guess_type(shown)[0] or "application/octet-stream"
+            return about | {"kind": "binary", "mediaType": kind}
         file.seek(len(encoding.mark))
         text = TextIOWrapper(file, encoding.codec, "replace", newline="\n")
         lines, end = window(text, offset, limit, context)

@@ -1,7 +1,6 @@
 """What the bytes of a file are: text in some encoding, or something else."""
 
 import codecs
-from mimetypes import guess_type
 
 from outrider.protocol.data import frozen
 
@@ -18,16 +17,6 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CONTROLS = bytes({*range(9), *range(14, 27), *range(28, 32), 127})
-# The kinds that are met most; the name of a file tells all others.
-_SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"%PDF-": "application/pdf",
-    b"PK\3\4": "application/zip",
-    b"\x1f\x8b": "application/gzip",
-    b"\x7fELF": "application/x-executable",
-}
 
 
 @frozen
@@ -106,12 +95,6 @@ def _eight_bit_codec(sample: bytes) -> str:
     if not any(0x80 <= byte < 0xA0 for byte in sample):
         return "latin-1"
     return "cp1252" if _is_valid(sample, "cp1252", whole=True) else "utf-8"
-
-
-def media_type(name: str, sample: bytes) -> str:
-    """Return the media type of a file that isn't text, by its first bytes or else by its name."""
-    known = (kind for start, kind in _SIGNATURES.items() if sample.startswith(start))
-    return next(known, None) or guess_type(name)[0] or "application/octet-stream"
 
 
 def shown_size(size: int) -> str:
