@@ -104,19 +104,19 @@ async def test_bytes_that_are_not_utf8_are_replaced_and_said_to_be(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("name", "content", "said"),
     [
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80" + b"\0" * 50, "image/png"),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + b"\1" * 50, "image/jpeg"),
-        (b"%PDF-1.7\nplain looking\n", "application/pdf"),
-        (b"PK\3\4\0\0" + b"\0" * 50, "application/zip"),
-        (b"\0\1\2\3" * 100, "application/octet-stream"),
-        (bytes(range(1, 32)) * 10, "application/octet-stream"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80" + b"\0" * 50, "image/png"),
+        ("a.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF\0" + b"\1" * 50, "image/jpeg"),
+        ("a.pdf", b"%PDF-1.7\nplain looking\n", "application/pdf"),
+        ("a.zip", b"PK\3\4\0\0" + b"\0" * 50, "application/zip"),
+        ("a", b"\0\1\2\3" * 100, "application/octet-stream"),
+        ("a.bin", bytes(range(1, 32)) * 10, "application/octet-stream"),
     ],
 )
-async def test_what_is_not_text_is_named_and_not_dumped(tmp_path: Path, content: bytes, said: str):
-    (tmp_path / "a.bin").write_bytes(content)
-    text = await FileTools(tmp_path).text("read", path="a.bin")
+async def test_what_is_not_text_is_named_and_not_dumped(tmp_path: Path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    text = await FileTools(tmp_path).text("read", path=name)
     assert said in text and "not shown" in text and len(text) < 100
 
 
