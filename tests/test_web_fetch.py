@@ -494,17 +494,7 @@ async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
             "https://raw.githubusercontent.com/o/r/refs/heads/x/a.py",
         ),
         ("http://www.github.com/o/r/blame/v1/a", "https://raw.githubusercontent.com/o/r/v1/a"),
-        ("https://gist.github.com/u/0123abcd", "https://gist.githubusercontent.com/u/0123abcd/raw"),
-        (
-            f"https://gist.github.com/u/0123abcd/{'a' * 40}#file-x",
-            f"https://gist.githubusercontent.com/u/0123abcd/raw/{'a' * 40}",
-        ),
         ("https://gitlab.com/g/s/r/-/blob/main/a.c", "https://gitlab.com/g/s/r/-/raw/main/a.c"),
-        ("https://bitbucket.org/o/r/src/main/a.c", "https://bitbucket.org/o/r/raw/main/a.c"),
-        (
-            "https://codeberg.org/o/r/src/branch/main/a.c",
-            "https://codeberg.org/o/r/raw/branch/main/a.c",
-        ),
         ("https://raw.githubusercontent.com/o/r/main/a.py", None),
         ("https://github.com/o/r", None),
         ("https://github.com/o/r/tree/main/src", None),

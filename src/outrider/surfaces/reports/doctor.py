@@ -18,7 +18,7 @@ from outrider.delegation.project import Project, project_with
 from outrider.delegation.request import working_directory
 from outrider.delegation.trial import try_delegation
 from outrider.models.known_providers import EMBEDDED
-from outrider.models.local_servers import ask_server
+from outrider.models.local_servers import ask_own_server
 from outrider.models.resolution import ModelChoice, is_embedded, needs
 from outrider.processes.confinement import advice_on_namespaces, missing_in_cells
 from outrider.processes.reaping import command_line
@@ -225,7 +225,7 @@ def _try_service(subject: modules.Subject, project: Project, online: bool) -> st
             return f"did a small task in {duration(try_delegation(model, **variables)[0])}"
         case ModelChoice(model=model):
             key = "its key is set" if needs(model) else "no key is needed"
-            return ask_server(subject.environment(os.environ)) or f"{key}, {NOT_ASKED}"
+            return ask_own_server(subject.environment(os.environ)) or f"{key}, {NOT_ASKED}"
         case ServerDescription():
             around = TrustedPrograms.around
             env = around(project.folder, project.plain_env, trusted=project.trusted).for_started()

@@ -28,17 +28,12 @@ MAX_ALL_SHOWN_BYTES = 36_000
 MAX_EXCERPT_CHARACTERS = 300
 PAGE_SECONDS = 100.0
 """How long one page may take in all: less than the call, so that it can't end the others."""
-_FILE = r"([^/?#]+/[^?#]+)"
-_REPOSITORY = "[^/?#]+/[^/?#]+"
+_FILE = "(?:blob|raw|blame)/([^/]+/.+)"
 _SOURCES = {
-    rf"https?://(?:www\.)?github\.com/({_REPOSITORY})/(?:blob|raw|blame)/{_FILE}": (
+    rf"https?://(?:www\.)?github\.com/([^/]+/[^/]+)/{_FILE}": (
         r"https://raw.githubusercontent.com/\1/\2"
     ),
-    r"https?://gist\.github\.com/([^/?#]+/[0-9a-f]{5,40})(/[0-9a-f]{40})?/?": (
-        r"https://gist.githubusercontent.com/\1/raw\2"
-    ),
-    rf"(https?://gitlab\.[^/?#]+/[^?#]+)/-/(?:blob|blame)/{_FILE}": r"\1/-/raw/\2",
-    rf"(https?://(?:bitbucket|codeberg)\.org/{_REPOSITORY})/src/{_FILE}": r"\1/raw/\2",
+    rf"(https?://gitlab\.[^/]+/.+)/-/{_FILE}": r"\1/-/raw/\2",
 }
 """Pages that show a file of a repository, and the address of the file itself."""
 _SNIFFED_BYTES = 4_096
