@@ -10,8 +10,7 @@ from typing import Any
 from outrider.protocol.data import frozen
 
 _DEADLINE_SECONDS = 0.15
-OWN_SECONDS = 3.0
-"""How long a server that the user named may take."""
+OWN_SECONDS = 3.0  # how long a server that the user named may take
 _MAX_BYTES = 1 << 20
 _LOOPBACK = re.compile(r"http://(localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::(\d{1,5}))?(/[^?#]*)?")
 
@@ -25,8 +24,7 @@ class ServerKind:
     path: str
     provider: str
     host: str = "127.0.0.1"
-    is_own: bool = False
-    """Whether the user's environment leads there already."""
+    is_own: bool = False  # whether the user's environment leads there already
 
 
 @frozen
@@ -35,10 +33,8 @@ class LocalServer:
 
     title: str
     address: str
-    model: str
-    """Without a name where the server still loads its model."""
-    variables: dict[str, str]
-    """What the child's environment needs to reach it."""
+    model: str  # without a name where the server still loads its model
+    variables: dict[str, str]  # what the child's environment needs to reach it
 
     @property
     def is_loading(self) -> bool:

@@ -13,8 +13,7 @@ from outrider.protocol.text import one_line
 MAX_SHORT_CHARACTERS = 160
 _STEPS = 12
 
-Keep = Literal["head", "ends"]
-"""What stays of a result that is too long."""
+Keep = Literal["head", "ends"]  # what stays of a result that is too long
 Arguments = Mapping[str, Any]
 Form = Callable[[Any, Arguments], str]
 """A text made of an envelope's data and the arguments of the call."""

@@ -36,8 +36,7 @@ _CODE = (
     "*.{c,cc,cpp,cs,go,java,js,jsx,kt,lua,mjs,php,pl,py,rb,rs,scala,sh,sql,swift,ts,tsx,vue,zig}"
 )
 
-Said = str | list[PlannedCall]
-"""A report, or the tool calls that come before it."""
+Said = str | list[PlannedCall]  # a report, or the tool calls that come before it
 
 
 def respond(messages: Sequence[Message], tools: Sequence[OfferedTool], agent: str = "") -> Said:

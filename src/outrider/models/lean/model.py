@@ -20,8 +20,7 @@ from outrider.protocol.outcomes import FailureKind
 
 MAX_BODY_BYTES = 32 << 20
 MAX_ERROR_BYTES = 64 << 10
-REST_SECONDS = 0.5
-"""How long the end of a stream is waited for that has said it is done."""
+REST_SECONDS = 0.5  # how long the end of a stream is waited for that has said it is done
 _DONE = b"[DONE]"
 _REFUSALS = (400, 422)
 

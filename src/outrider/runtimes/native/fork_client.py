@@ -46,8 +46,7 @@ PLAIN_VARIABLES = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH",
     "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "USER",
 )  # fmt: skip
-MAX_MODEL = 200
-"""How much of a model's name a fork server is told: a packet has little room."""
+MAX_MODEL = 200  # how much of a model's name a fork server is told: a packet has little room
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 
@@ -188,8 +187,7 @@ class UserForkServer:
     """
 
     def __init__(self, env: Mapping[str, str], minutes: int) -> None:
-        self.pid: int | None = None
-        """The process id of the fork server that was last met."""
+        self.pid: int | None = None  # the process id of the fork server that was last met
         self._env = env
         self._here = surroundings()
         self._code = f"warm-{code_identity()}-"

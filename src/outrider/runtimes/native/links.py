@@ -44,13 +44,11 @@ class Links:
         self, ours: list[int], unsent: bytes, process: "subprocess.Popen[bytes] | None"
     ) -> None:
         lifeline, *self._readable = ours
-        self.is_stuck = False
-        """Whether a fork server took the task and never forked."""
+        self.is_stuck = False  # whether a fork server took the task and never forked
         self._lifeline = socket.socket(fileno=lifeline)
         self._unsent = memoryview(unsent)
         """What the child hasn't taken yet: first the brief, later answers to its requests."""
-        self._awaited: set[int] = set()
-        """The descriptors that the loop watches for us."""
+        self._awaited: set[int] = set()  # the descriptors that the loop watches for us
         self._process = process
         """The guardian, where it is ours to wait for; that of a forked child isn't."""
         self._status = b""

@@ -46,13 +46,11 @@ class Matches:
 
     limit: int
     context: int
-    max_bytes: int
-    """How much is looked at in files that match, only to count what isn't kept."""
+    max_bytes: int  # how much is looked at in files that match, only to count what isn't kept
     total: int = 0
     files: int = 0
     shown: int = 0
-    complete: bool = True
-    """Whether all hits were taken."""
+    complete: bool = True  # whether all hits were taken
     kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """The files, each with its path and its lines."""
     _path: str = ""

@@ -56,11 +56,9 @@ class WebRequest:
 class Response:
     """What came back, whole."""
 
-    address: WebAddress
-    """Where it came from, after all redirects."""
+    address: WebAddress  # where it came from, after all redirects
     status: int
-    headers: Mapping[str, str]
-    """By their names in lower case."""
+    headers: Mapping[str, str]  # by their names in lower case
     body: bytes
 
     @property

@@ -37,8 +37,7 @@ _SOURCES = {
 }
 """Pages that show a file of a repository, and the address of the file itself."""
 _SNIFFED_BYTES = 4_096
-MAX_DAMAGE = 0.01
-"""How much of a text may be damaged before its charset is taken for wrong."""
+MAX_DAMAGE = 0.01  # how much of a text may be damaged before its charset is taken for wrong
 _CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.I)
 _IN_PAGE = re.compile(
     rb"(?:<meta[^>]{0,300}?charset|^\s*<\?xml[^>]{0,200}?encoding)\s*=\s*[\"']?\s*([\w.:-]{2,40})",

@@ -18,14 +18,12 @@ etree: Any = untyped_etree  # pyright: ignore
 lxml_html: Any = untyped_html
 MIN_SHARE = 0.35
 """How little of a page's text the main text may be before the whole body is taken instead."""
-MAX_SHELL_CHARACTERS = 300
-"""How little text a page has that only a script can fill."""
+MAX_SHELL_CHARACTERS = 300  # how little text a page has that only a script can fill
 MAX_PRUNED_SHARE = 0.5
 """How much of a page's text may be cut out because of what its element is or is called."""
 MAX_NAMED_CHARACTERS = 300
 """How much text that isn't links an element may have to be cut out for its name alone."""
-MIN_ASIDE_LINKS = 3
-"""How many links an aside that is mostly links must have to be navigation."""
+MIN_ASIDE_LINKS = 3  # how many links an aside that is mostly links must have to be navigation
 MIN_PARAGRAPH_CHARACTERS = 80
 """How much text that isn't links a block has that is certainly main text."""
 

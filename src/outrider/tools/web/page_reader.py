@@ -18,8 +18,7 @@ from outrider.protocol.jsonl import decode, encode
 
 MAX_READERS = 2
 MAX_CPU_SECONDS = 5
-READ_SECONDS = 40.0
-"""How long to wait for so much work, on a machine that is busy."""
+READ_SECONDS = 40.0  # how long to wait for so much work, on a machine that is busy
 MAX_MEMORY_BYTES = 1 << 30
 MAX_ANSWER_BYTES = 64 << 20
 _MAIN = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"

@@ -31,8 +31,7 @@ class StoredPage:
 
     url: str
     title: str
-    held: str | Path = ""
-    """The text, or the file that it was moved to."""
+    held: str | Path = ""  # the text, or the file that it was moved to
     about: dict[str, Any] = field(default_factory=dict[str, Any])
     """What else is known: the address asked for, the fault that kept it from being fetched."""
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 MAX_QUERIES = 10
 MAX_QUERY_CHARACTERS = 2_000
 DEFAULT_RESULTS = 8
-MAX_RESULTS = 20
-"""The most that all providers give at once."""
+MAX_RESULTS = 20  # the most that all providers give at once
 MAX_FETCHED = 20
 MAX_SHOWN = 2_000
 """How many characters of a page that was fetched too; `get_search_content` has the rest."""
