@@ -42,8 +42,7 @@ def check(key: Key, value: object) -> Any:
         if not isinstance(text, str) or not text.strip():
             raise SettingError(f"expected a non-empty string, got {text!r}")
         if key.choices and text not in key.choices:
-            renamed = devkit_pi.advice_on_value(text)
-            raise SettingError(f"expected one of {', '.join(key.choices)}; got {text!r}{renamed}")
+            raise SettingError(f"expected one of {', '.join(key.choices)}; got {text!r}")
     return value
 
 
