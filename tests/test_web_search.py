@@ -146,7 +146,7 @@ class Tools:
     def __init__(self, cwd: Path, keys: dict[str, str], **config: Any) -> None:
         settings = WebConfig(**{"timeout_ms": 10_000, "allow_private_network": True, **config})
         mask = Masker(secrets=(KEY,), only_secrets=True)
-        self.session = WebSession(settings, keys=keys, mask=mask, state=cwd / "state")
+        self.session = WebSession(settings, keys=keys, mask=mask)
         tools = [tool for tool in builtin_tools() if tool.entry.network or tool.name == "read"]
         self.executor = ToolExecutor(tools, ToolContext(cwd=cwd, web=self.session))
 

@@ -183,7 +183,6 @@ def _web(
         from_json(WebConfig, brief.web),
         keys=keys,
         mask=Masker(secrets=secrets, only_secrets=True),
-        state=Path(brief.state_folder) if brief.state_folder else None,
         cells=cells,
     )
 

@@ -7,6 +7,7 @@ slow. One host gets a few requests at once.
 import asyncio
 import gzip
 import io
+import re
 import ssl
 import zlib
 from collections.abc import Callable, Mapping
@@ -21,7 +22,6 @@ import httpcore2
 from outrider.protocol.data import frozen
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.cache import WebCache, validators
 from outrider.tools.web.network_guard import GuardedBackend, WebAddress, web_address
 
 MAX_REDIRECTS = 10
@@ -29,6 +29,7 @@ MAX_RULES_BYTES = 512 << 10
 ROBOT = "Outrider"
 AGENT = f"Mozilla/5.0 (compatible; {ROBOT})"
 ACCEPT = "text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8"
+_VALIDATORS = {"etag": "If-None-Match", "last-modified": "If-Modified-Since"}
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MEANINGS = {
     **dict.fromkeys((401, 403), ToolCode.NOT_AUTHORISED),
@@ -81,12 +82,11 @@ class WebClient:
         *,
         guarded: Callable[..., GuardedBackend] = GuardedBackend,
         trusted: ssl.SSLContext | None = None,
-        cache: WebCache | None = None,
         proxies: Mapping[str, str] | None = None,
     ) -> None:
         """`proxies` are addresses by scheme, as the environment names them."""
         self._config = config
-        self._cache = cache
+        self._kept: dict[str, Response] = {}  # what a server can be asked whether it has changed
         self._rules: dict[str, Any] = {}
         self._asking: dict[str, asyncio.Lock] = {}
         self._all = asyncio.Semaphore(config.max_concurrent)
@@ -149,19 +149,26 @@ class WebClient:
     async def _ask_or_recall(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         """Return a response, or the kept one where its server says that it is still good."""
         named = {name.lower() for name in request.headers}  # what is asked with a key isn't kept
-        if self._cache is None or request.method != "GET" or not named <= {"accept"}:
+        if request.method != "GET" or not named <= {"accept"}:
             return await self._exchange(request, deadline)
-        key = f"GET {request.address.url} {request.headers.get('Accept', ACCEPT)}"
-        headers, body = await asyncio.to_thread(self._cache.find, key) or ({}, b"")
-        asked = request
-        if len(body) <= (request.max_bytes or self._config.max_bytes):
-            asked = replace(request, headers={**request.headers, **validators(headers)})
-        response = await self._exchange(asked, deadline)
-        if response.status == 304 and asked.headers != request.headers:
-            response = Response(request.address, 200, {**headers, **response.headers}, body)
-        if response.status == 200 and (headers or validators(response.headers)):
-            await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
+        key = f"{request.address.url} {request.headers.get('Accept', ACCEPT)}"
+        kept = self._kept.get(key)
+        if kept is None or len(kept.body) > (request.max_bytes or self._config.max_bytes):
+            response = await self._exchange(request, deadline)
+        else:
+            headers = {**request.headers, **_validators(kept.headers)}
+            response = await self._exchange(replace(request, headers=headers), deadline)
+            response = kept if response.status == 304 else response
+        if response.status == 200:
+            self._keep(key, response)
         return response
+
+    def _keep(self, key: str, response: Response) -> None:
+        """Keep a response while there is room, if it may be kept."""
+        self._kept.pop(key, None)
+        used = sum(len(one.body) for one in self._kept.values())
+        if _validators(response.headers) and used + len(response.body) <= self._config.cache_bytes:
+            self._kept[key] = response
 
     async def _exchange(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         address = request.address
@@ -229,6 +236,14 @@ class WebClient:
             given = _readable(response.headers)
             answer = await _body(response, given, request.max_bytes or self._config.max_bytes)
         return Response(request.address, response.status, given, answer)
+
+
+def _validators(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that ask whether a response has changed; none if it may not be kept."""
+    forbidden = re.search("no-store|private", headers.get("cache-control", "").lower())
+    if forbidden or headers.get("vary") == "*":
+        return {}
+    return {sent: headers[name] for name, sent in _VALIDATORS.items() if name in headers}
 
 
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:

@@ -11,7 +11,6 @@ from uuid import uuid4
 from outrider.masking import Masker
 from outrider.protocol.tool_catalogue import SEARCH_KEYS
 from outrider.settings.keys import WebConfig
-from outrider.settings.places import WEB_CACHE
 from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.web.leaks import OutgoingGuard
 from outrider.workspaces.opening import keep_new, read_kept
@@ -60,13 +59,11 @@ class WebSession:
         *,
         keys: Mapping[str, str],
         mask: Masker,
-        state: Path | None = None,
         cells: "Cells | None" = None,
     ) -> None:
-        """`keys` are the values of `SEARCH_KEYS`; `state` is the folder of cache and activity."""
+        """`keys` are the values of `SEARCH_KEYS`."""
         self.config = config
         self.keys = {name: keys[name] for name in SEARCH_KEYS if keys.get(name)}
-        self.state = state
         self._cells = cells
         self.responses: dict[str, list[StoredPage]] = {}
         """The pages that each call brought, whole, by the id that the model is told."""
@@ -88,18 +85,15 @@ class WebSession:
 
     @cached_property
     def client(self) -> "WebClient":
-        """The guarded client, with the cache of all runs."""
-        from outrider.tools.web.cache import WebCache
+        """The guarded client."""
         from outrider.tools.web.client import WebClient
 
-        folder, most = self.state and self.state / WEB_CACHE, self.config.cache_bytes
-        cache = WebCache(folder, most) if folder and most else None
         proxies: dict[str, str] = {}
         if self.config.use_proxy:
             from urllib.request import getproxies_environment
 
             proxies = getproxies_environment()
-        return WebClient(self.config, cache=cache, proxies=proxies)
+        return WebClient(self.config, proxies=proxies)
 
     @cached_property
     def reader(self) -> "PageReader":
