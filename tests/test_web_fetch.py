@@ -2,7 +2,6 @@
 
 import json
 import os
-import stat
 import threading
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from outrider.tools.web import (
     fetch_content as fetch,
     get_search_content as stored,
     page_reader,
-    session,
 )
 from outrider.tools.web.client import WebClient
 from outrider.tools.web.network_guard import GuardedBackend
@@ -464,22 +462,13 @@ async def test_a_page_that_failed_gives_its_fault_again(web):
     assert again.envelope["code"] == 1003
 
 
-async def test_long_texts_are_kept_on_the_disk_and_read_the_same(web):
+async def test_long_texts_are_kept_and_read_the_same(web):
     whole = "é line of text\n" * 150_000
     response_id = await kept(web, whole)
     assert len(await kept(web, "short")) == 8
-    files = list(web.spill.glob("page-*.txt"))
-    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600]
-    page = web.session.responses[response_id][0]
-    assert page.text == whole and not isinstance(page.held, str)
+    assert web.session.responses[response_id][0].text == whole
     data = (await web.stored(response_id, offset=len(whole) - 5)).envelope["data"]
     assert data["text"] == whole[-5:] and data["next"] is None
-
-
-async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
-    page = session.StoredPage("u", "t", "x" * (2 << 20))
-    page.spill(tmp_path / "missing" / "folder")
-    assert len(page.text) == 2 << 20
 
 
 @pytest.mark.parametrize(

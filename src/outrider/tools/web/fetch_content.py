@@ -146,9 +146,7 @@ async def _fetch(context: ToolContext, url: str) -> StoredPage:
     found = await extract(context, response)
     about = {"asked": url, "note": f"{note} {harmless_line(found.get('note', ''), 1_200)}".strip()}
     text = await in_thread(cleaned)(found["text"])
-    page = StoredPage(response.address.url, cleaned(found.get("title", "")), text, about)
-    await in_thread(page.spill)(context.spill_folder())
-    return page
+    return StoredPage(response.address.url, cleaned(found.get("title", "")), text, about)
 
 
 def source_address(url: str) -> str | None:

@@ -175,7 +175,7 @@ async def _fetch(context: ToolContext, pages: list[StoredPage]) -> None:
         if "error" in content.about:
             page.about["contentError"] = content.about["error"]
         else:
-            page.url, page.title, page.held = content.url, content.title or page.title, content.held
+            page.url, page.title, page.text = content.url, content.title or page.title, content.text
             page.about |= {**content.about, "fetched": True}
 
 
