@@ -28,10 +28,7 @@ OVERLAP = 100
     "document:convert",
     name="convert_content",
     timeout_ms=TIMEOUT_MS,
-    format=Formatter(
-        lambda data, _: page_shown(data["source"], data),
-        lambda data, _: f"converted {data['source']} → {data['characters']:,} characters",
-    ),
+    format=Formatter(lambda data, _: page_shown(data["source"], data)),
 )
 async def convert_content(
     context: ToolContext,

@@ -144,11 +144,7 @@ def _notes(data: Any) -> Iterator[str]:
         yield f"[{data['unreadable']} entries could not be read]"
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    return f"grep {arguments.get('pattern')!r} → {data['matches']} lines in {data['files']} files"
-
-
-@tool("file:grep", name="grep", format=Formatter(_format_long, _format_short))
+@tool("file:grep", name="grep", format=Formatter(_format_long))
 def grep(
     tool_context: ToolContext,
     pattern: Annotated[str, {"minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}],

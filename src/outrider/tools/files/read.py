@@ -43,12 +43,7 @@ def _notes(data: Any) -> Iterator[str]:
         yield f"[lines {first}-{following - 1} of {of}; read on with offset={following}]"
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    what = f"{len(data['lines'])} lines" if "lines" in data else data["mediaType"]
-    return f"read {data['path']} → {what}"
-
-
-@tool("file:read", name="read", format=Formatter(_format_long, _format_short))
+@tool("file:read", name="read", format=Formatter(_format_long))
 def read(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}],

@@ -87,12 +87,7 @@ def _shown(page: Any, response_id: str) -> str:
     return "\n".join(parts)
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    failed = sum(1 for page in data["pages"] if "error" in page)
-    return f"fetched {len(data['pages']) - failed} pages" + (f", {failed} failed" if failed else "")
-
-
-@tool("web:fetch", name="fetch_content", format=Formatter(_format_long, _format_short))
+@tool("web:fetch", name="fetch_content", format=Formatter(_format_long))
 async def fetch_content(
     context: ToolContext,
     url: Annotated[str | None, {"minLength": 1}] = None,

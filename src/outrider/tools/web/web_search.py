@@ -62,13 +62,7 @@ def _entry(result: Any) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    found = sum(len(outcome.get("results", ())) for outcome in data["searches"])
-    failed = sum(1 for outcome in data["searches"] if outcome.get("error"))
-    return f"found {found} results" + (f", {failed} searches failed" if failed else "")
-
-
-@tool("web:search", name="web_search", format=Formatter(_format_long, _format_short))
+@tool("web:search", name="web_search", format=Formatter(_format_long))
 async def web_search(
     context: ToolContext,
     query: Annotated[str | None, {"minLength": 1}] = None,
