@@ -95,7 +95,7 @@ async def test_each_address_has_its_own_outcome(web):
     assert [page.get("code") for page in pages] == [None, 1003, 1002, 1004, 1002]
     assert pages[0]["title"] == "Good" and "nobody would take it" in pages[0]["text"]
     assert "It is gone." in pages[1]["error"]
-    assert outcome.summary == "fetched 1 pages, 4 failed"
+    assert outcome.summary.startswith(f'fetch_content "{good[:50]}') and "→" in outcome.summary
 
 
 async def test_when_all_fail_the_call_fails_and_tells_each(web):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, cast
 
-from outrider.protocol.data import frozen
+from outrider.protocol.data import as_list, frozen
 from outrider.protocol.envelope import is_success, meaning_of
 from outrider.protocol.jsonl import encode
 from outrider.protocol.text import one_line
@@ -82,8 +82,8 @@ def default_long(data: Any) -> str:
 
 def default_short(name: str, whole: str, arguments: Arguments) -> str:
     """Return the call, and the size of what the model sees of its answer."""
-    first = next((value for value in arguments.values() if isinstance(value, str)), "")
-    first = f' "{one_line(first, 60)}"' if first else ""
+    given = ((as_list(one) or [one])[0] for one in arguments.values())
+    first = next((f' "{one_line(one, 60)}"' for one in given if isinstance(one, str) and one), "")
     lines = whole.count("\n") + 1
     return f"{name}{first} → {lines:,} line{'' if lines == 1 else 's'}"
 
