@@ -2,14 +2,12 @@
 
 import os
 import sys
-from contextlib import suppress
 
 from outrider.delegation.preparation import Prepared, system_prompt
 from outrider.protocol.brief import Brief, BudgetLimits
 from outrider.protocol.data import to_json
 from outrider.protocol.tool_catalogue import reach_network
 from outrider.records.runs import LAYER, RunRecorder
-from outrider.settings.places import WEB_CACHE
 
 MAX_TURN_MS = 86_400_000
 """The guardian's deadline for a main agent's turn. Its parent's is `subagents.timeoutMs`, in which
@@ -20,10 +18,7 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
     """Return all that the child is told."""
     config, permit, budget = prepared.config, prepared.permit, prepared.config.subagents.budget
     retry, masks = config.subagents.retry, config.subagents.mask_tool_results
-    on_the_web, state = reach_network(permit.tools), str(run.folder.parents[1])
-    if on_the_web:
-        with suppress(OSError):  # without it, nothing is cached
-            os.makedirs(f"{state}/{WEB_CACHE}", mode=0o700, exist_ok=True)
+    on_the_web = reach_network(permit.tools)
     return Brief(
         run_id=run.id,
         agent=prepared.definition.name,
@@ -58,7 +53,7 @@ def brief_for(prepared: Prepared, run: RunRecorder) -> Brief:
         convert=to_json(config.convert) if on_the_web and config.convert.enabled else None,
         lsp=to_json(config.lsp) if permit.lsp_actions else None,
         trusted=prepared.project.trusted,
-        state_folder=state,
+        state_folder=str(run.folder.parents[1]),
         history=prepared.history,
         main_turn=prepared.main_turn,
     )

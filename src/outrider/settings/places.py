@@ -13,7 +13,6 @@ from pathlib import Path
 
 _PROJECT_CONFIG = ".outrider/config.json"
 _PROJECT_AGENTS = (".outrider/agents", ".pi/agents", ".agents", ".claude/agents")
-WEB_CACHE = "web-cache"
 AGENT_FILES = (".md", ".markdown")
 
 

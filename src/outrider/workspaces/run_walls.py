@@ -10,7 +10,7 @@ from outrider.models.known_providers import NETWORK_VARIABLES, PROVIDERS, ModelP
 from outrider.processes.walls import SHARED, LayeredFolder, Walls
 from outrider.protocol.brief import Brief
 from outrider.protocol.tool_catalogue import run_commands
-from outrider.settings.places import WEB_CACHE, home
+from outrider.settings.places import home
 from outrider.workspaces.credentials import credentials_below
 from outrider.workspaces.layers.audit import begin_ledger
 from outrider.workspaces.layers.copying import copy_folder
@@ -29,7 +29,7 @@ def walls_for(
     user, state = _real_home(env), os.path.realpath(brief.state_folder or os.devnull)
     hides = not brief.allow_credential_files and not needs_credentials(brief)
     return Walls(
-        writable=(*_kept(brief, state), *own, *_in_place(brief), *_layer(layered)),
+        writable=(*_spill(brief), *own, *_in_place(brief), *_layer(layered)),
         seen=(user, *_seen(brief, env)),
         private=(f"{state}/runs", f"{state}/warm"),
         hidden=tuple(credentials_below(user)) if hides else (),
@@ -79,12 +79,9 @@ def _real_home(env: Mapping[str, str]) -> str:
     return os.path.realpath(home(env))
 
 
-def _kept(brief: Brief, state: str) -> Iterator[str]:
-    """Yield the folders for what was cut from results, and for pages; its parent makes them."""
-    if brief.spill_folder is not None:
-        yield os.path.realpath(brief.spill_folder)
-    if brief.web:
-        yield f"{state}/{WEB_CACHE}"
+def _spill(brief: Brief) -> tuple[str, ...]:
+    """Return the folder for what was cut from results, which its parent makes."""
+    return (os.path.realpath(brief.spill_folder),) if brief.spill_folder else ()
 
 
 def _layer(layered: LayeredFolder | None) -> tuple[str, ...]:

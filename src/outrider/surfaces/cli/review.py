@@ -73,8 +73,8 @@ def _land(run: WriterRun, arguments: Namespace) -> Told:
         made = run.branch(name, only=only, ignored=ignored)
         words = f"branch {name} has commit {made[:12]}; your files are as they were."
         return words, {"branch": name, "commit": made}
-    checks = {"check": arguments.check, "output": sys.stderr.fileno()}
-    how = {"only": only, "ignored": ignored, "commit": commit, **checks}
+    how: dict[str, Any] = {"only": only, "ignored": ignored, "commit": commit}
+    how |= {"check": arguments.check, "output": sys.stderr.fileno()}
     drawn = reviewed(run, settle(run, "land", os.environ, **how))
     words = f"landed. Take it back with: outrider undo {run.folder.name}"
     files = to_json([one.file for one in drawn])
