@@ -51,10 +51,11 @@ import outrider.runtimes.native.fork_client
 """
 NOT_FOR_A_RUN = """
 anthropic concurrent.futures.process concurrent.futures.thread difflib email graphlib http httpcore2
-httpx2 importlib.metadata jsonschema_rs lzma markdown_it multiprocessing openai pydantic pydantic_ai
-rich shutil ssl tempfile urllib.request zipfile outrider.child outrider.runtimes.pi
-outrider.schemas.output_schema outrider.surfaces.chat outrider.surfaces.mcp outrider.surfaces.table
-outrider.tools outrider.workspaces
+httpx2 importlib.metadata jsonschema_rs lzma markdown_it multiprocessing openai opentelemetry
+pydantic pydantic_ai rich shutil ssl tempfile urllib.request zipfile outrider.child
+outrider.delegation.telemetry outrider.runtimes.pi outrider.schemas.output_schema
+outrider.surfaces.chat outrider.surfaces.mcp outrider.surfaces.table outrider.tools
+outrider.workspaces
 """
 """What the process of a plain `outrider run` needn't load: it would add to the time of each."""
 

@@ -19,6 +19,7 @@ from outrider.delegation.depth import current_depth
 from outrider.delegation.perform import Caller, perform
 from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.request import Request, invalid
+from outrider.delegation.telemetry import headers_above
 from outrider.delegation.user_admission import user_place
 from outrider.protocol.brief import NOTIFY_VARIABLES
 from outrider.protocol.data import to_json
@@ -68,13 +69,14 @@ async def start_background(request: Request, caller: Caller, notify: str | None 
 
 async def _spawn(order: dict[str, Any], caller: Caller) -> Any:
     """Return what the detached process says of the run."""
+    above = {name.upper(): value for name, value in headers_above(caller.above, {}).items()}
     try:
         process = await asyncio.create_subprocess_exec(
             *(*PYTHON, "outrider.delegation.background"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=caller.env,
+            env={**caller.env, **above},
             start_new_session=True,
         )
     except OSError as error:

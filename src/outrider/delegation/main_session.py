@@ -231,6 +231,7 @@ class MainSession:
             on_start=started,
             on_event=watch,
             cancelled=self._stop_children,
+            above={"run": self.folder.name} if self.folder else None,
         )
         manager = profiles.SubAgentManager(Path(self.cwd) if self.cwd else None, caller)
         child = asyncio.ensure_future(profiles.SubAgentTool(profile, manager).call(event.args))

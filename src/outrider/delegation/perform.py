@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from outrider.delegation.admission import max_children, process_admission
 from outrider.delegation.briefing import brief_for
@@ -18,7 +18,7 @@ from outrider.delegation.collecting import Collector
 from outrider.delegation.concluding import conclude
 from outrider.delegation.confirmation import Confirm
 from outrider.delegation.control import ControlSocket, Json
-from outrider.delegation.event_masking import EventMasker
+from outrider.delegation.event_masking import EventMasker, MaskedEvent
 from outrider.delegation.preparation import Prepared, prepare, system_prompt
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request
@@ -42,6 +42,7 @@ log = logging.getLogger("outrider")
 
 T = TypeVar("T")
 OnUpdate = Callable[[ToolResult], object]
+Trace = Callable[[MaskedEvent | ToolResult], object]
 
 
 @frozen
@@ -62,6 +63,8 @@ class Caller:
     """What a child waits for when its run is recorded already: one of so many places."""
     one_shot: bool = False
     """A command that ends with its result, and shares the user's fork server with the next."""
+    above: Mapping[str, str] | None = None
+    """What its trace is part of: W3C's headers of a span, or the id of a `run` of this process."""
 
     def __post_init__(self) -> None:
         # Copied: it may change later, and `os.environ` decodes a variable at each look.
@@ -141,14 +144,38 @@ async def perform_recorded(prepared: Prepared, caller: Caller, run: RunRecorder)
         caller.on_start(prepared, run.id)
     start = time.monotonic()
     ending = Ending("cancelled")
+    trace = _tracing(prepared, caller, run)
     try:
-        ending = await _supervise(prepared, caller, collector)
+        ending = await _supervise(prepared, caller, collector, trace)
     finally:
         duration_ms = round((time.monotonic() - start) * 1000)
         result = conclude(prepared, ending, collector, duration_ms)
         collector.record_unanswered()
         activity.add(of_run(result.details.results[0], run.id))
+        trace(result)
     return result
+
+
+def _tracing(prepared: Prepared, caller: Caller, run: RunRecorder) -> Trace:
+    """Return what is told of a run, to make spans of it where telemetry is on."""
+    if not prepared.config.telemetry.is_on(caller.env):
+        return lambda _news: None
+    from outrider.delegation.telemetry import headers_above, telemetry_doubt
+
+    above, begun = headers_above(caller.above, caller.env), time.time_ns()
+    is_lost = bool(telemetry_doubt())
+
+    @cache
+    def spans() -> Any:  # from the first event on, when the child is at work
+        from outrider.delegation.spans import RunSpans
+
+        return RunSpans(prepared, run.id, above, begun)
+
+    def take(news: MaskedEvent | ToolResult) -> None:
+        nonlocal is_lost
+        is_lost = is_lost or not _tell(lambda one: spans().take(one, time.time_ns()), news)
+
+    return take
 
 
 def _opening(prepared: Prepared, run: RunRecorder) -> dict[str, object]:
@@ -188,10 +215,14 @@ def _prompt(prepared: Prepared) -> dict[str, object]:
     }
 
 
-async def _supervise(prepared: Prepared, caller: Caller, collector: Collector) -> Ending:
+async def _supervise(
+    prepared: Prepared, caller: Caller, collector: Collector, trace: Trace
+) -> Ending:
     updates = _Updates(caller, collector)
 
-    def changed(event: Event) -> None:
+    def changed(masked: MaskedEvent) -> None:
+        event = masked.event
+        trace(masked)
         if isinstance(event, RetryEvent) and event.kind in PROVIDER_IS_BUSY:
             process_admission().pause(prepared.provider, event.delay_ms / 1000)
         updates.changed(event)
@@ -258,10 +289,10 @@ class _Updates:
 
 
 def _tell(tell: Callable[[T], object], news: T) -> bool:
-    """Tell a caller; a fault of theirs in showing progress is no reason to lose the run."""
+    """Tell whoever wants to know; a fault of theirs is no reason to lose the run."""
     try:
         tell(news)
     except Exception:
-        log.exception("on_event or on_update raised; it isn't called again for this run")
+        log.exception("on_event, on_update or a trace failed; it isn't told of this run again")
         return False
     return True

@@ -193,6 +193,10 @@ def assemble(
         _check_price(choice, project)
     check, distrust = _check_command(request, project, definition)
     told = (name_doubt(definition.name), _record_doubt(project.env), distrust)
+    if project.config.telemetry.is_on(project.env):
+        from outrider.delegation.telemetry import telemetry_doubt
+
+        told += (telemetry_doubt(),)
     notes = project.discovery.diagnostics
     doubts = [*filter(None, told)]
     doubts += [str(one) for one in notes if one.concerns_run and one.path == definition.path]

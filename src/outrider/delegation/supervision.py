@@ -17,7 +17,7 @@ from outrider.processes.shielding import wait_for_all
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
 from outrider.protocol.data import frozen
-from outrider.protocol.events import Event, ParentRequestEvent, SessionEvent
+from outrider.protocol.events import ParentRequestEvent, SessionEvent
 from outrider.protocol.outcomes import TimeoutReason
 from outrider.runtimes.runtime import ChildExit, Runtime
 from outrider.settings.keys import Config
@@ -51,7 +51,7 @@ class Supervisor:
         masker: EventMasker,
         collector: Collector,
         config: Config,
-        changed: Callable[[Event], None],
+        changed: Callable[[MaskedEvent], None],
         on_request: OnRequest | None = None,
     ) -> None:
         limits = config.limits
@@ -165,7 +165,7 @@ class Supervisor:
             answer = asyncio.ensure_future(self._answer(event, self._on_request))
             self._answers.add(answer)
             answer.add_done_callback(self._on_answered)
-        self._changed(event)
+        self._changed(masked)
 
     async def _answer(self, event: ParentRequestEvent, on_request: OnRequest) -> None:
         answer = await on_request(event)

@@ -34,6 +34,7 @@ def try_delegation(model: str, **variables: str) -> tuple[float, tuple[str, ...]
         moved = {"HOME": place, "XDG_CONFIG_HOME": f"{place}/config", "OUTRIDER_HOME": place}
         # With another HOME, Python wouldn't find what was installed for this user only.
         env = {**kept, **variables, **moved, "PYTHONUSERBASE": site.getuserbase()}
+        env["OTEL_SDK_DISABLED"] = "true"
         flags = {"subagents.timeoutMs": TIMEOUT_MS, "warm.keepMinutes": 0}
         request = Request("explorer", task, model=model, cwd=work, definition=asked)
         result = asyncio.run(perform(request, Caller(env, flags=flags)))

@@ -116,6 +116,8 @@ def _promise_of(name: str, spelled_as_environment: bool) -> Promise:
         return Promise.SECRET if last != "pass" and spelled_as_environment else Promise.TOKEN
     if last in _CREDENTIALS and before != "o":  # OAuth is no secret
         return Promise.TOKEN
+    if last == "headers" and "otlp" in words:  # OTEL_EXPORTER_OTLP_HEADERS has a vendor's key
+        return Promise.TOKEN
     hints = any(word == "secret" or word.endswith(_PASSWORDS) for word in words)
     return Promise.HINT if hints else Promise.NONE
 

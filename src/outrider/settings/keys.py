@@ -1,6 +1,6 @@
 """Every setting: its key, default, type, documentation, and what a repository may do to it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from enum import StrEnum
 from functools import reduce
@@ -32,6 +32,7 @@ READ_ONLY_LSP_ACTIONS = (
     "incoming-calls", "outgoing-calls",
 )  # fmt: skip
 PRIVILEGED_LSP_ACTIONS = ("rename", "codeAction", "restart")  # never open to a child
+OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 @frozen
@@ -249,6 +250,19 @@ class CommandsConfig:
 
 
 @frozen
+class TelemetryConfig:
+    """Traces. Not a repository's to switch off: they show what its agents do."""
+
+    enabled: bool = _key(False, "Send traces, by OpenTelemetry.", project=ProjectRule.NEVER)
+
+    def is_on(self, env: Mapping[str, str]) -> bool:
+        """Return whether runs are traced in an environment."""
+        if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+            return False
+        return self.enabled or any(map(env.get, OTLP_ENDPOINTS))
+
+
+@frozen
 class Config:
     """Every setting, at its effective value."""
 
@@ -265,6 +279,7 @@ class Config:
     warm: WarmConfig = field(default_factory=WarmConfig)
     commands: CommandsConfig = field(default_factory=CommandsConfig)
     mcp: McpConfig = field(default_factory=McpConfig)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
 
 
 @frozen

@@ -9,7 +9,7 @@ joins that run. A run that nobody has a handle for is never joined: two equal ca
 import asyncio
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from outrider.delegation.profiles import SubAgentManager, SubAgentTool, sub_agen
 from outrider.delegation.project import Project
 from outrider.delegation.request import Request, invalid
 from outrider.delegation.run_handle import RunHandle
+from outrider.delegation.telemetry import headers_in
 from outrider.processes.reaping import libc
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
@@ -48,6 +49,7 @@ class Run:
     """A delegation under way."""
 
     key: Key  # the request that joins it
+    above: Mapping[str, str]  # the client's span
     id: str = ""  # empty while it waits for its turn
     doing: str = "waiting for other subagents to end"
     has_handle: bool = False  # a client was told that it goes on, and may ask for it again
@@ -79,7 +81,8 @@ class Run:
 
     async def perform(self, prepared: Prepared) -> Details | None:
         """Do it, and return the details of its result; with a handle, only its record has them."""
-        caller = Caller(prepared.project.env, on_start=self.on_start, on_event=self.on_event)
+        env, above = prepared.project.env, self.above
+        caller = Caller(env, on_start=self.on_start, on_event=self.on_event, above=above)
         try:
             result = await perform_prepared(prepared, caller)
         except asyncio.CancelledError:
@@ -141,14 +144,16 @@ class Runs:
         else:
             tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(project.folder))
             asked = tool.request(arguments)
+        above = headers_in(request.params.get("_meta"))
         if alone:
-            run_id = await start_background(asked, Caller(project.env, confirm=confirm))
+            caller = Caller(project.env, confirm=confirm, above=above)
+            run_id = await start_background(asked, caller)
             return handle(run_id, DETACHED)
         key = (project.folder, name, arguments)
         run = next((one for one in self._runs if one.has_handle and one.key == key), None)
         if run is None:
             prepared = await prepare(asked, env=project.env, confirm=confirm, project=project)
-            run = self._begin(Run(key), prepared)
+            run = self._begin(Run(key, above), prepared)
         return await self._result(run, request, project.config)
 
     async def _result(self, run: Run, request: ClientRequest, config: Config) -> Json:

@@ -16,6 +16,7 @@ from pathlib import Path
 from outrider import __version__
 from outrider.delegation.project import Project, project_with
 from outrider.delegation.request import working_directory
+from outrider.delegation.telemetry import telemetry_state
 from outrider.delegation.trial import try_delegation
 from outrider.models.known_providers import EMBEDDED
 from outrider.models.local_servers import ask_own_server
@@ -142,6 +143,7 @@ def _checks(folder: Path, *, online: bool) -> Iterator[tuple[str, str, Check]]:
     yield "setup", "permissions", partial(_permissions, project)
     yield "setup", "tools", partial(_tools, project)
     yield "setup", "hosts", partial(_hosts, project)
+    yield "setup", "telemetry", lambda: [telemetry_state(project.config.telemetry, project.env)]
     for row, subject in modules.services(project):
         yield row["kind"], row["name"], partial(_service, row, subject, project, online)
     yield "system", "ripgrep", lambda: _program(ripgrep([str(folder)]))
@@ -237,9 +239,7 @@ def _try_service(subject: modules.Subject, project: Project, online: bool) -> st
             return try_converter(project.config.convert)
 
 
-def _program(
-    path: str | None, lack: str = "Outrider works without it", so: str = "off"
-) -> Findings:
+def _program(path: str | None, lack: str = "it isn't required", so: str = "off") -> Findings:
     if path is None:
         return [(so, f"not installed; {lack}")]
     version = _printed(path, "--version").partition(os.linesep)[0]
