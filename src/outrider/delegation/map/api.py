@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.delegation.api import schema_of_type, value_of_type
-from outrider.delegation.map.engine import Engine, LocalEngine, MapRow
+from outrider.delegation.map.engine import Engine, MapRow
 from outrider.delegation.map.items import given_values, items_of
 from outrider.delegation.map.journal import journal_path
 from outrider.delegation.map.mapping import Map, Plan
@@ -88,7 +88,7 @@ def map(  # noqa: A001 - the word for it
             items_of(given_values(items), task),
             Path(journal) if journal else journal_path(caller.env),
             caller,
-            engine or LocalEngine(caller),
+            engine,
             about={"agent": agent, "task": task},
         ),
         output_type,

@@ -1,20 +1,18 @@
-"""What runs the items of a map, behind an interface of three calls.
+"""What runs the items of a map, behind three calls: `start`, `wait` and `cancel`.
 
-All that crosses it is frozen data that can be pickled: an `Order` goes in, `News` come out. The
-map decides what runs and when; an engine only runs it. It never repeats an order by itself: the
-attempt is a fencing token, and the map drops what it hears of any attempt but the last.
+All that crosses is frozen data that can be pickled: an `Order` goes in, `News` come out. The map
+decides what runs and when. An engine never repeats an order by itself: the attempt is a fencing
+token, and the map ignores what it hears of any attempt but the last.
 """
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import field, replace
-from functools import partial
 from typing import Any, Protocol
 
 from outrider.delegation.perform import PROVIDER_IS_BUSY, Caller, perform
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.request import Request
-from outrider.processes.shielding import wait_for_all
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import Event, RetryEvent, TaskFinishEvent
@@ -30,7 +28,7 @@ MAX_OUTPUT, MAX_TASK = 100_000, 200
 
 @frozen
 class Order:
-    """One attempt at one item: a request, with the settings and limits that count for it."""
+    """One attempt at one item: the request, and its settings with what it may use at most."""
 
     key: str
     attempt: int
@@ -41,16 +39,14 @@ class Order:
     cwd: str | None = None
     check: str | None = None
     flags: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Settings by their dotted names, its share of the purse among them."""
 
 
 @frozen
 class MapRow:
-    """The result of one item."""
+    """The result of one item; its outcome is a run's, or `refused`, `unfinished` or `not_run`."""
 
     id: str
     outcome: str
-    """As a run's; or `refused`, `unfinished` or `not_run`."""
     task: str = ""
     output: Any = None
     """The answer; where `output_type` was given, a value of it."""
@@ -69,54 +65,36 @@ class MapRow:
 
 
 @frozen
-class Began:
-    """The attempt has a run with a record."""
+class News:
+    """What has happened to an attempt: it has a run, its provider is busy, or it has ended."""
 
     key: str
     attempt: int
-    run_id: str
-
-
-@frozen
-class Busy:
-    """The provider is overloaded or limits the rate, and the child waits for so long."""
-
-    key: str
-    seconds: float
-
-
-@frozen
-class Ended:
-    """The attempt is over. One that the provider's rate limit has ended can be made again."""
-
-    key: str
-    attempt: int
-    row: MapRow
-    rate_limited: bool = False
-    retry_after: float = 0.0
-    tool_calls: int = 0
-
-
-News = Began | Busy | Ended
+    run_id: str | None = None
+    wait_seconds: float | None = None
+    """How long the busy provider is waited for. With a row: its rate limit has ended the task."""
+    row: MapRow | None = None
+    has_effects: bool = False
+    """With a row: whether a tool was called, so that to do it again may be to do it twice."""
 
 
 class Engine(Protocol):
-    """Runs orders, as many at once as it is given."""
+    """Runs as many orders at once as it is given."""
 
     async def start(self, order: Order) -> None:
-        """Begin with an order, and return without waiting for it. What goes wrong is a row."""
+        """Begin with an order without waiting for it. What goes wrong with it is a row."""
         ...
 
     async def wait(self) -> list[News]:
-        """Return what has happened since the last call, at least one thing; may be cancelled.
+        """Return what has happened since the last call, when there is something.
 
-        Each order that was started leads to one `Ended`, whatever becomes of it. `Began` comes
-        before that where there is a run. `Busy` can be left out: then only failures slow the map.
+        Each order leads to one row, whatever becomes of it, and to its run's id before that if
+        there is a run. That a provider is busy may be left out: then only failures slow the map.
         """
         ...
 
     async def cancel(self, key: str) -> None:
-        """End an order that was started; its `Ended` still comes, when nothing of it is left."""
+        """End an order; its row still comes, when nothing of it is left."""
         ...
 
 
@@ -125,65 +103,52 @@ class LocalEngine:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._news: list[News] = []
-        self._changed = asyncio.Event()
-        self._stops: dict[str, asyncio.Event] = {}
+        self._news: asyncio.Queue[News] = asyncio.Queue()
+        self._orders: dict[str, tuple[asyncio.Event, asyncio.Task[None]]] = {}
 
     async def start(self, order: Order) -> None:
         """Begin with an order."""
-        self._stops[order.key] = stop = asyncio.Event()
-        work = asyncio.create_task(self._perform(order, stop))
-        work.add_done_callback(partial(self._end, order))
+        stop = asyncio.Event()
+        self._orders[order.key] = stop, asyncio.create_task(self._run(order, stop))
 
     async def wait(self) -> list[News]:
         """Return what has happened."""
-        await self._changed.wait()
-        self._changed.clear()
-        news, self._news = self._news, []
+        news = [await self._news.get()]
+        while not self._news.empty():
+            news.append(self._news.get_nowait())
         return news
 
     async def cancel(self, key: str) -> None:
         """End an order."""
-        if stop := self._stops.get(key):
-            stop.set()
+        if key in self._orders:
+            self._orders[key][0].set()
 
-    def _tell(self, news: News) -> None:
-        self._news.append(news)
-        self._changed.set()
-
-    async def _perform(self, order: Order, stop: asyncio.Event) -> Ended:
-        finish = TaskFinishEvent()
+    async def _run(self, order: Order, stop: asyncio.Event) -> None:
+        finish, tell = TaskFinishEvent(), self._news.put_nowait
 
         def on_event(event: Event) -> None:
             nonlocal finish
             if isinstance(event, RetryEvent) and event.kind in PROVIDER_IS_BUSY:
-                self._tell(Busy(order.key, event.delay_ms / 1000))
+                tell(News(order.key, order.attempt, wait_seconds=event.delay_ms / 1000))
             elif isinstance(event, TaskFinishEvent):
                 finish = event
 
         def on_start(_prepared: Prepared, run_id: str) -> None:
-            self._tell(Began(order.key, order.attempt, run_id))
+            tell(News(order.key, order.attempt, run_id))
 
-        asked = (order.agent, order.task, order.schema, order.model, order.cwd)
-        caller = replace(self._caller, flags=order.flags, cancelled=stop)
-        caller = replace(caller, on_event=on_event, on_start=on_start)
-        result = await perform(Request(*asked, check=order.check), caller)
-        return Ended(
-            order.key,
-            order.attempt,
-            row_of(order, result),
-            rate_limited=finish.failure_kind == FailureKind.RATE_LIMIT,
-            retry_after=finish.retry_after or 0.0,
-            tool_calls=result.result.receipt.get("toolCalls", 0) if result.result else 0,
-        )
-
-    def _end(self, order: Order, work: "asyncio.Task[Ended]") -> None:
-        del self._stops[order.key]
-        if work.cancelled() or work.exception():
-            error = ErrorInfo(ErrorCode.SUBAGENT_FAILED, f"It broke off: {work!r}")
-            self._tell(Ended(order.key, order.attempt, MapRow(order.key, "failed", error=error)))
-        else:
-            self._tell(work.result())
+        row = MapRow(order.key, "failed", error=ErrorInfo(ErrorCode.SUBAGENT_FAILED, "It broke."))
+        calls, wait = 0, None
+        try:
+            asked = (order.agent, order.task, order.schema, order.model, order.cwd)
+            caller = replace(self._caller, flags=order.flags, cancelled=stop, on_event=on_event)
+            request = Request(*asked, check=order.check)
+            result = await perform(request, replace(caller, on_start=on_start))
+            row, calls = row_of(order, result), result.result and result.result.receipt["toolCalls"]
+            if finish.failure_kind == FailureKind.RATE_LIMIT:
+                wait = finish.retry_after or 0.0
+        finally:
+            del self._orders[order.key]
+            tell(News(order.key, order.attempt, None, wait, row, bool(calls)))
 
 
 def row_of(order: Order, result: ToolResult) -> MapRow:

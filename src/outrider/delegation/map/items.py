@@ -97,7 +97,7 @@ def _hashed(content: Any) -> str:
 
 def _item(key: str, template: Template, fields: Fields | str) -> Item:
     if isinstance(fields, str):
-        raise ValueError(fields)  # noqa: TRY004 - what is wrong with the item, in words
+        raise ValueError(fields)
     texts = {name: fields.get(name) or None for name in _TEXTS}
     for name, value in texts.items():
         if not isinstance(value, str | None):

@@ -6,13 +6,13 @@ A row is recorded before anybody gets it.
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from outrider.delegation.map.engine import REFUSED, Began, Busy, Ended, Engine, MapRow, News, Order
+from outrider.delegation.map.engine import REFUSED, Engine, LocalEngine, MapRow, News, Order
 from outrider.delegation.map.items import Item
 from outrider.delegation.map.journal import Journal, JournalLost
 from outrider.delegation.map.purse import UNLIMITED, Money, Pace, Purse, added
@@ -39,6 +39,8 @@ _UNSURE = (
     "It was running when the map ended, and may have changed files. --rerun-unfinished "
     "(rerun_unfinished=True) runs it again."
 )
+_NO_ROOM = ErrorCode.SUBAGENT_FAILED
+"""Why a run was refused that couldn't be recorded: no other one will do better."""
 _END = object()
 
 
@@ -101,7 +103,7 @@ class Map:
         items: Iterator[Item | None],
         journal: Path,
         caller: Caller,
-        engine: Engine,
+        engine: Engine | None = None,
         *,
         about: Mapping[str, Any],
         slow: bool = False,
@@ -114,13 +116,15 @@ class Map:
         """The orders at work, each with the number of its item."""
         self.fills_gaps = False
         """Whether items that it doesn't get to have rows too."""
-        self._items, self._caller, self._engine, self._slow = items, caller, engine, slow
-        self._journal_path, self._about = journal, about
+        self._items, self._caller, self.slow = items, caller, slow
+        self._engine = engine or LocalEngine(caller)
+        self._path, self.about = journal, about
         self._back: deque[tuple[Order, int]] = deque()
         self._ready: deque[MapRow | str] = deque()
         self._held: dict[int, MapRow | str | None] = {}
-        self._taken = self._given = self._failures = 0
-        self._at_end = self._is_over = self._is_ending = False
+        self._taken = self._failures = 0
+        self._given = 1  # the number of the item whose row is next
+        self._is_open = self._at_end = self._is_over = self._is_ending = False
         self._repeatable: dict[tuple[str, str | None], bool] = {}
         self._halt = asyncio.Event()
         self._pulling: asyncio.Future[Any] | None = None
@@ -131,7 +135,7 @@ class Map:
         self.stopped = self.stopped or reason
         self._halt.set()
 
-    async def prepared(self) -> Prepared:
+    async def _prepare(self) -> Prepared:
         """Return what each item is run with by default; raises `Refusal` where none could be."""
         plan, caller = self.plan, self._caller
         flags = {**plan.flags, **_budget((plan.max_cost or UNLIMITED[0], UNLIMITED[1]))}
@@ -140,9 +144,7 @@ class Map:
 
     async def rows(self) -> AsyncGenerator[MapRow]:
         """Yield the rows, those that are recorded included; raises `Refusal`, `JournalLost`."""
-        await self.prepared()
-        with Journal(self._journal_path, self._about) as self.journal:
-            self._set_limits()
+        with await self.open():
             try:
                 while await self._step():
                     while self._ready:
@@ -150,6 +152,14 @@ class Map:
                         yield self.journal.row(row) if isinstance(row, str) else row
             finally:
                 await self._end()
+
+    async def open(self) -> Journal:
+        """Return the journal, once it is clear that items can be run; raises `Refusal`."""
+        if not self._is_open:
+            self.prepared = await self._prepare()
+            self.journal, self._is_open = Journal(self._path, self.about), True
+            self._set_limits()
+        return self.journal
 
     def _set_limits(self) -> None:
         """Work out how many run at once, and how much money each may use."""
@@ -190,13 +200,14 @@ class Map:
                 return
             if self._back:
                 order, number = self._back.popleft()
-            elif self.stopped and self._slow:
+            elif self.stopped and self.slow:
                 self._is_over = True
                 return
             elif (item := await self._next()) is None:
                 return
             else:
-                number, self._taken = self._taken, self._taken + 1
+                self._taken += 1
+                number = self._taken
                 if (order := self._order(item, number)) is None:
                     continue
             if not await self._begin(order, number):
@@ -207,7 +218,7 @@ class Map:
         if self._is_over or (self._at_end and self.running):  # it may have grown when these end
             return None
         item: Any = _END
-        if not self._slow:
+        if not self.slow:
             item = next(self._items, _END)
         else:
             if self._pulling is None:
@@ -292,43 +303,41 @@ class Map:
 
     async def _take(self, news: list[News]) -> None:
         """Take in what the engine says; rows are given when they are on the disk."""
-        ended: list[tuple[Order, int, Ended]] = []
+        ended: list[tuple[Order, int, News, MapRow]] = []
         for one in news:
             order, number = self.running.get(one.key, (None, 0))
-            if order is None or (not isinstance(one, Busy) and one.attempt != order.attempt):
+            if order is None or one.attempt != order.attempt:
                 continue  # of an attempt that doesn't count any more
-            match one:
-                case Ended():
-                    del self.running[one.key]
-                    self.purse.settle(one.key, one.row.usage)
-                    ended.append((order, number, one))
-                case Busy():
-                    self.pace.slow_down(time.monotonic(), one.seconds)
-                case Began():
-                    self.journal.add_run(one.key, one.run_id)
-        for order, number, one in ended:
-            self._conclude(order, number, one)
+            if one.row is not None:
+                del self.running[one.key]
+                self.purse.settle(one.key, one.row.usage)
+                ended.append((order, number, one, one.row))
+            elif one.wait_seconds is not None:
+                self.pace.slow_down(time.monotonic(), one.wait_seconds)
+            elif one.run_id:
+                self.journal.add_run(one.key, one.run_id)
+        given = [(number, row) for *ends, row in ended if (number := self._conclude(*ends, row))]
         if ended:
             await self.journal.sync()
-        for order, number, one in ended:
-            if self.journal.outcome(order.key) is not None:
-                self._give(number, one.row, is_kept=True)
-                error = one.row.error
-                if one.row.outcome == REFUSED and error and error.code == ErrorCode.SUBAGENT_FAILED:
-                    self.stop(error.message)  # there is no room for records: none will do better
+        for number, row in given:
+            self._give(number, row, is_kept=True)
 
-    def _conclude(self, order: Order, number: int, ended: Ended) -> None:
-        """Record how an attempt ended, or that it will be made again."""
-        if self._is_ending and ended.row.outcome == Outcome.CANCELLED:
+    def _conclude(self, order: Order, number: int, news: News, row: MapRow) -> int:
+        """Record how an attempt ended; return the number of its item, 0 where it isn't over."""
+        if self._is_ending and row.outcome == Outcome.CANCELLED:
             self._leave_out(order, number)
-        elif ended.rate_limited and (not ended.tool_calls or self._is_repeatable(order)):
-            self.pace.slow_down(time.monotonic(), max(1.0, ended.retry_after))
-            self.journal.add_back(order.key, ended.row.usage)
+        elif news.wait_seconds is not None and (not news.has_effects or self._is_repeatable(order)):
+            self.pace.slow_down(time.monotonic(), max(1.0, news.wait_seconds))
+            self.journal.add_back(order.key, row.usage)
             self._back.append((order, number))
         else:
-            self.journal.add_end(order.key, ended.row)
-            if ended.row.completed:
+            self.journal.add_end(order.key, row)
+            if row.completed:
                 self.pace.speed_up()
+            if row.outcome == REFUSED and row.error and row.error.code == _NO_ROOM:
+                self.stop(row.error.message)
+            return number
+        return 0
 
     def _leave_out(self, order: Order, number: int) -> None:
         """Count an item that this call of the map doesn't get to."""
