@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         subagent_sync as subagent_sync,
     )
     from outrider.delegation.delegation_policy import delegation_policy as delegation_policy
-    from outrider.delegation.map.api import MapRows as MapRows, map as map
     from outrider.delegation.map.engine import MapRow as MapRow
+    from outrider.delegation.map.mapping import Map as Map, map as map  # noqa: A004
     from outrider.delegation.perform import Caller as Caller
     from outrider.delegation.profiles import (
         SubAgentManager as SubAgentManager,
@@ -82,8 +82,8 @@ _MODULES = {
     "child.turn": "TurnResult",
     "delegation.api": "Delegation DelegationError attach delegate start subagent subagent_sync",
     "delegation.delegation_policy": "delegation_policy",
-    "delegation.map.api": "MapRows map",
     "delegation.map.engine": "MapRow",
+    "delegation.map.mapping": "Map map",
     "delegation.perform": "Caller",
     "delegation.profiles": (
         "SubAgentManager SubAgentProfile SubAgentResult SubAgentState SubAgentTool "

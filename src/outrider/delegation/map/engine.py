@@ -47,7 +47,7 @@ class MapRow:
 
     id: str
     outcome: str
-    task: str = ""
+    task: str | None = None
     output: Any = None
     """The answer; where `output_type` was given, a value of it."""
     structured_output: Any = None

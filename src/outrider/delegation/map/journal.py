@@ -1,14 +1,16 @@
-"""The journal of a map: what was started and how it ended, in one file that only grows.
+"""The journal of a map: a file that only grows, with a JSON object on each line.
 
-A line that says how an item ended is on the disk before anybody is told. A line that a crash has
-cut is dropped. The kernel's lock on the file keeps a second map away, and goes with its holder.
+`start` says that an attempt at an item begins, and whether it may be made `again` if its end isn't
+known; `run` which run it is; `back` that it will be made again; `end` how the item ended. Nobody
+gets a row before it is on the disk. A last line that was cut is dropped. The lock on the file
+keeps a second map away, and goes with its holder.
 """
 
 import fcntl
 import hashlib
 import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,19 +20,19 @@ from outrider.delegation.map.purse import Money, added
 from outrider.delegation.request import invalid
 from outrider.processes.threads import in_thread
 from outrider.protocol import jsonl
-from outrider.protocol.data import as_object, from_json, member, to_json
+from outrider.protocol.data import as_object, from_json, member
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.usage import Usage
 from outrider.settings.places import state_home
 
-MARK = "outriderMap"
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_MARK = b'{"outriderMap":1'
 
 
 def journal_path(env: Mapping[str, str], identity: Any = None) -> Path:
-    """Return where the journal of a map is that names none; a new one without an identity."""
-    name = hashlib.sha256(jsonl.encode(identity)).hexdigest()[:16] if identity else ""
-    return state_home(env) / "maps" / f"{name or os.urandom(8).hex()}.jsonl"
+    """Return the journal of the map with this identity; a new one for a map without."""
+    name = hashlib.sha256(jsonl.encode(identity)).digest() if identity else os.urandom(8)
+    return state_home(env) / "maps" / f"{name.hex()[:16]}.jsonl"
 
 
 class JournalLost(OutriderError):
@@ -39,127 +41,102 @@ class JournalLost(OutriderError):
 
 @dataclass(slots=True)
 class Entry:
-    """What is known of an item: its last attempt, and where its result stands."""
+    """What is known of an item: its last attempt, how that ended, and where the row stands."""
 
     attempt: int = 0
     again: bool = True
-    """Whether that attempt may be repeated, where its end isn't known."""
     run_id: str | None = None
     outcome: str | None = None
     place: tuple[int, int] = (0, 0)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether there is a result; to have been refused is none."""
+        return self.outcome not in (None, REFUSED)
+
 
 class Journal:
-    """The journal in a file, held open and locked."""
+    """An open journal."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         """`about` says what the map is; raises `Refusal` where the file can't be its journal."""
-        self.path = path
-        self.entries: dict[str, Entry] = {}
+        self.path, self._size = path, 0
         self.spent: Money = (0.0, 0.0)
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = os.open(path, _OPEN, 0o600)
-        except OSError as error:
-            raise invalid(f"The journal {path} can't be opened: {error.strerror}.") from None
-        try:
-            self._lock()
-            self.about = self._read()
-            self._size = os.fstat(self._file).st_size
+        self.about: Mapping[str, Any] = {}
+        self.entries: dict[str, Entry] = {}
+        with ExitStack() as held:
+            try:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._file = os.open(path, _OPEN, 0o600)
+                held.callback(os.close, self._file)
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._read()
+            except BlockingIOError:
+                advice = "Wait for it, or name another journal."
+                raise invalid(f"Another map is at work on the journal {path}. {advice}") from None
+            except OSError as error:
+                raise invalid(f"The journal {path} can't be used: {error.strerror}.") from None
             if not self.about:
-                self.about = {MARK: 1, **about}
-                self._add(self.about)
-        except BaseException:
-            os.close(self._file)
-            raise
+                self.add({"outriderMap": 1, **about})
+            self._held = held.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._file)
+        self._held.close()
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            advice = "Wait for it to end, or give this one another with --journal."
-            raise invalid(f"Another map is at work on the journal {self.path}. {advice}") from None
-
-    def _read(self) -> dict[str, Any]:
-        """Take in all that the file says, drop a last line that was cut, and return the first."""
-        about: dict[str, Any] = {}
-        with os.fdopen(os.dup(self._file), "rb") as lines:
-            lines.seek(end := 0)
+    def _read(self) -> None:
+        """Take in all lines that are whole, and cut off the rest."""
+        with open(self.path, "rb") as lines:
             for line in lines:
-                data: dict[str, Any] = {}
-                with suppress(ValueError, RecursionError):
-                    data = as_object(jsonl.decode(line)) if line.endswith(b"\n") else {}
-                if end == 0 and MARK not in data:
-                    if line.endswith(b"\n") or not line.startswith(b'{"' + MARK.encode()[:9]):
-                        raise invalid(f"{self.path} isn't the journal of a map; it was left alone.")
-                    break
-                if not line.endswith(b"\n"):
-                    break
-                about = about or data
-                with suppress(ValueError, TypeError, KeyError):
-                    self._take(data, (end, len(line)))
-                end += len(line)
-        os.ftruncate(self._file, end)
-        return about
+                if not self._size and not (_MARK.startswith(line) or line.startswith(_MARK)):
+                    raise invalid(f"{self.path} isn't the journal of a map, and was left alone.")
+                if line.endswith(b"\n"):
+                    self._take(line)
+        os.ftruncate(self._file, self._size)
 
-    def _take(self, data: dict[str, Any], place: tuple[int, int]) -> None:
+    def _take(self, line: bytes) -> None:
+        data, place = dict[str, Any](), (self._size, len(line))
+        self._size += len(line)
+        with suppress(ValueError, RecursionError):  # of a disk that lost what it had taken
+            data = as_object(jsonl.decode(line))
         match data:
+            case {"outriderMap": _}:
+                self.about = data
             case {"start": str(key), "attempt": int(attempt), "again": bool(again)}:
                 self.entries[key] = Entry(attempt, again)
-            case {"run": str(key), "runId": str(run_id)}:
+            case {"run": str(key), "runId": str(run_id)} if key in self.entries:
                 self.entries[key].run_id = run_id
-            case {"back": str(key), "usage": usage}:
-                self.entries[key].again = True
-                self.entries[key].run_id = None
-                self.spent = added(self.spent, from_json(Usage, usage))
-            case {"end": str(key), "row": {"outcome": str(outcome)} as row}:
+            case {"back": str(key), "usage": dict()} if key in self.entries:
+                self.entries[key] = Entry(self.entries[key].attempt)
+                self.spent = _with(self.spent, data)
+            case {"end": str(key), "row": {"outcome": str(outcome)} as row} if key in self.entries:
                 self.entries[key].outcome, self.entries[key].place = outcome, place
-                self.spent = added(self.spent, from_json(Usage, row.get("usage", {})))
+                self.spent = _with(self.spent, row)
             case _:
                 pass
 
-    def result(self, key: str) -> str | None:
-        """Return the recorded outcome of an item; None where it has to be run, or run again."""
-        outcome = self.outcome(key)
-        return None if outcome == REFUSED else outcome
-
-    def outcome(self, key: str) -> str | None:
-        """Return how the last attempt at an item ended; None for none, or one at work."""
-        return self.entries[key].outcome if key in self.entries else None
-
-    def may_run(self, key: str) -> bool:
-        """Whether an item can be started, without doing twice what must not be done twice."""
-        entry = self.entries.get(key, Entry())
-        return entry.again or entry.outcome is not None
+    def entry(self, key: str) -> Entry:
+        """Return what is known of an item."""
+        return self.entries.get(key) or Entry()
 
     def row(self, key: str) -> MapRow:
         """Return the recorded row of an item."""
         start, size = self.entries[key].place
         return from_json(MapRow, member(jsonl.decode(os.pread(self._file, size, start)), "row"))
 
-    def add_start(self, key: str, *, again: bool) -> int:
-        """Record that an item is started, and return which attempt that is."""
-        attempt = self.entries.get(key, Entry()).attempt + 1
-        self._add({"start": key, "attempt": attempt, "again": again})
-        return attempt
-
-    def add_run(self, key: str, run_id: str) -> None:
-        """Record which run an item has."""
-        self._add({"run": key, "runId": run_id})
-
-    def add_back(self, key: str, usage: Usage) -> None:
-        """Record that an attempt has brought nothing, and will be made again."""
-        self._add({"back": key, "usage": to_json(usage)})
-
-    def add_end(self, key: str, row: MapRow) -> None:
-        """Record how an item ended; it counts when `sync` has returned."""
-        self._add({"end": key, "attempt": self.entries[key].attempt, "row": to_json(row)})
+    def add(self, data: Mapping[str, Any]) -> None:
+        """Add a line; it counts when `sync` has returned. Raises `JournalLost`."""
+        rest = line = jsonl.encode(data) + b"\n"
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            with suppress(OSError):  # half a line would spoil the next one
+                os.ftruncate(self._file, self._size)
+            raise self._lost(error) from error
+        self._take(line)
 
     async def sync(self) -> None:
         """Return when all that was added is on the disk; raises `JournalLost`."""
@@ -168,19 +145,11 @@ class Journal:
         except OSError as error:
             raise self._lost(error) from error
 
-    def _add(self, data: dict[str, Any]) -> None:
-        line = jsonl.encode(data) + b"\n"
-        try:
-            written = 0
-            while written < len(line):
-                written += os.write(self._file, line[written:])
-        except OSError as error:
-            with suppress(OSError):  # half a line would spoil the next one
-                os.ftruncate(self._file, self._size)
-            raise self._lost(error) from error
-        self._take(data, (self._size, len(line)))
-        self._size += len(line)
-
     def _lost(self, error: OSError) -> JournalLost:
-        advice = "What it has is kept: free some space, and give the same command again."
-        return JournalLost(f"The journal {self.path} can't be written: {error.strerror}. {advice}")
+        return JournalLost(f"the journal {self.path} can't be written: {error.strerror}")
+
+
+def _with(spent: Money, data: Mapping[str, Any]) -> Money:
+    with suppress(ValueError):
+        return added(spent, from_json(Usage, data.get("usage")))
+    return spent

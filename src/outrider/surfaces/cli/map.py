@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import glob
+import math
 import os
 import sys
 from argparse import ArgumentTypeError, Namespace
@@ -11,13 +12,13 @@ from contextlib import ExitStack, aclosing
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.map.engine import MapRow
 from outrider.delegation.map.items import Item, items_of, read_csv, read_lines
 from outrider.delegation.map.journal import JournalLost, journal_path
-from outrider.delegation.map.mapping import Map, Plan
+from outrider.delegation.map.mapping import Map, MapOptions
 from outrider.delegation.perform import Caller
 from outrider.delegation.request import invalid, working_directory
 from outrider.protocol import jsonl
@@ -45,7 +46,19 @@ An item is a line of text, a JSON object, or a row of a CSV file. The same
 command goes on where an earlier one was interrupted. The exit code is 0 only
 if every item completed.
 """
-INTERRUPTED = "interrupted"
+INTERRUPTED, _END = "it was interrupted", object()
+_SAME = ("model", "cwd", "check", "concurrency", "max_cost", "max_tokens", "rerun_unfinished",
+         "stop_after", "ordered")  # fmt: skip
+CELLS: tuple[str, ...] = (
+    "id",
+    "outcome",
+    "output",
+    "structuredOutput",
+    "error",
+    "tokens",
+    "cost",
+    "runId",
+)
 FAILED = frozenset(map(str, Outcome)) - {str(Outcome.COMPLETED)}
 
 
@@ -76,7 +89,7 @@ ARGUMENTS = (
     argument("--limit", metavar="N", type=number, help="only the first N items"),
     argument("--concurrency", metavar="N", type=number, help="how many run at once"),
     argument("--max-cost", metavar="USD", type=_amount, help="for all items together"),
-    argument("--max-tokens", metavar="N", type=_amount, help="for all items together"),
+    argument("--max-tokens", metavar="N", type=number, help="for all items together"),
     argument("--deadline", metavar="TIME", type=time_span, help="for all items together"),
     argument("--stop-after", metavar="N", type=number, help="start no more after N failures"),
     argument("--journal", metavar="FILE", help="where the results are recorded"),
@@ -91,52 +104,42 @@ ARGUMENTS = (
 
 def execute(arguments: Namespace) -> int:
     """Run the map, and return its exit code."""
-    folder, given = working_directory(arguments.cwd), arguments.file
-    if given is None and arguments.files is None and not sys.stdin.isatty():
+    folder, given = working_directory(arguments.cwd), arguments.file or ""
+    if not given and arguments.files is None and not sys.stdin.isatty():
         given = arguments.file = "-"
-    if (given is None) == (arguments.files is None):
+    if bool(given) == (arguments.files is not None):
         raise bad_call("map needs either FILE, - for stdin, or --files", "map")
     if arguments.files is not None and arguments.task is None:
         raise bad_call('--files needs a task for each, as --task "Review {path}"', "map")
-    schema = None if arguments.schema is None else schema_from(arguments.schema)
-    source = arguments.files or (given if given == "-" else os.path.realpath(given))
+    items = partial(_items, arguments, folder)
+    if arguments.dry_run:
+        return _show(items(), arguments.agent)
     about = {"agent": arguments.agent, "folder": str(folder), "task": arguments.task}
-    about |= {"input": source}
+    about["input"] = arguments.files or (given if given == "-" else os.path.realpath(given))
+    path = Path(arguments.journal or journal_path(os.environ, about if given != "-" else None))
     if given == "-" and not arguments.journal:
         output.say("stdin can't be read again: to go on after an interruption, use --journal FILE.")
-    path = Path(arguments.journal) if arguments.journal else None
-    path = path or journal_path(os.environ, None if given == "-" else about)
-    about |= {"model": arguments.model, "schema": schema, "check": arguments.check}
+    options = _options(arguments)
+    about |= {name: options.get(name) for name in ("model", "output_schema", "check")}
     caller = Caller(os.environ, confirm=_asked_once(arguments.agent) if can_ask() else None)
-    with ExitStack() as files:
-        items = partial(_items, arguments, folder, files)
-        if arguments.dry_run:
-            return _show(items(), arguments.agent)
-        plan = _plan(arguments, schema)
-        work = Map(plan, items(), path, caller, about=about, slow=not _is_plain_file(given))
-        return asyncio.run(_run(work, arguments, None if work.slow else items))
+    slow = bool(given) and not os.path.isfile(given)
+    work = Map(arguments.agent, items(), path, caller, options, about=about, slow=slow)
+    return asyncio.run(_run(work, arguments, None if slow else items))
 
 
-def _plan(arguments: Namespace, schema: Any) -> Plan:
+def _options(arguments: Namespace) -> MapOptions:
     flags = option_flags(Namespace(**{**vars(arguments), "max_cost": None}))
-    if arguments.write:
-        flags["subagents.allowWrite"] = True
-    seconds = arguments.deadline and milliseconds(arguments.deadline, "s") / 1000
-    retry = FAILED if arguments.retry_failed else arguments.retry or frozenset[str]()
-    tokens = arguments.max_tokens and int(arguments.max_tokens)
-    return Plan(
-        arguments.agent, schema, arguments.model, arguments.cwd, arguments.check, flags,
-        arguments.concurrency, arguments.max_cost, tokens, seconds, retry,
-        arguments.rerun_unfinished, arguments.stop_after, arguments.ordered,
-    )  # fmt: skip
-
-
-def _is_plain_file(given: str | None) -> bool:
-    return given is None or os.path.isfile(given)
+    return MapOptions(
+        output_schema=None if arguments.schema is None else schema_from(arguments.schema),
+        config=flags | ({"subagents.allowWrite": True} if arguments.write else {}),
+        deadline=arguments.deadline and milliseconds(arguments.deadline, "s") / 1000,
+        retry=FAILED if arguments.retry_failed else arguments.retry or (),
+        **{name: getattr(arguments, name) for name in _SAME},  # pyright: ignore
+    )
 
 
 def _asked_once(agent: str) -> Callable[[AgentDefinition, str], Any]:
-    """Return what asks about the map's own agent, once; others can't interrupt it."""
+    """Return what asks about the map's own agent, once; no other one can interrupt it."""
     answers: dict[str, bool] = {}
 
     async def confirm(definition: AgentDefinition, reason: str) -> bool:
@@ -147,8 +150,9 @@ def _asked_once(agent: str) -> Callable[[AgentDefinition, str], Any]:
     return confirm
 
 
-def _items(arguments: Namespace, folder: Path, files: ExitStack) -> Iterator[Item | None]:
-    """Yield the items that are asked for, from the start; raises `Refusal`."""
+def _items(arguments: Namespace, folder: Path) -> Iterator[Item | None]:
+    """Return the items that are asked for, from the first on; raises `Refusal`."""
+    name = "stdin" if arguments.file == "-" else arguments.file or ""
     if arguments.files is not None:
         found = sorted(glob.glob(arguments.files, root_dir=folder, recursive=True))
         paths = [path for path in found if (folder / path).is_file()]
@@ -157,30 +161,30 @@ def _items(arguments: Namespace, folder: Path, files: ExitStack) -> Iterator[Ite
         given = ((path, {"id": path, "path": path}) for path in paths)
     else:
         try:
-            name = "stdin" if arguments.file == "-" else arguments.file
-            file = sys.stdin.buffer if arguments.file == "-" else open(name, "rb")  # noqa: SIM115
-            files.enter_context(file)
+            file = sys.stdin.buffer if name == "stdin" else open(name, "rb")  # noqa: SIM115
         except OSError as error:
             raise invalid(f"The items can't be read from {name!r}: {error.strerror}.") from None
         is_csv = arguments.csv or name.lower().endswith(".csv")
         given = (read_csv if is_csv else read_lines)(file, name)
-    left = float("inf") if arguments.limit is None else arguments.limit
-    for item in items_of(given, arguments.task):
-        if left <= 0:
-            return
+    return _first(items_of(given, arguments.task), arguments.limit)
+
+
+def _first(items: Iterator[Item | None], limit: int | None) -> Iterator[Item | None]:
+    left = math.inf if limit is None else limit
+    while left > 0 and (item := next(items, _END)) is not _END:
         left -= item is not None
-        yield item
+        yield cast("Item | None", item)
 
 
 def _show(items: Iterator[Item | None], agent: str) -> int:
     """Print what would be asked for each item."""
-    is_bad = False
+    code = 0
     for item in filter(None, items):
         shown = {"id": item.key, "agent": item.agent or agent, "task": item.task}
-        shown = {"id": item.key, "error": item.problem} if item.problem else shown
+        if item.problem:
+            shown, code = {"id": item.key, "error": item.problem}, EXIT_FAILED
         output.write_json_text(jsonl.encode(shown).decode())
-        is_bad |= item.problem is not None
-    return EXIT_FAILED if is_bad else 0
+    return code
 
 
 async def _run(
@@ -188,14 +192,12 @@ async def _run(
 ) -> int:
     """Run a map, print its rows, and return the exit code; `again` yields its items once more."""
     journal = await work.open()
-    if journal.about | work.about != journal.about:
-        output.say(
-            f"{journal.path} has results of other options, as of another --schema: remove it."
-        )
+    if other := [name for name, value in work.about.items() if journal.about.get(name) != value]:
+        output.say(f"{journal.path} has results of another {', '.join(other)}; remove it to redo.")
     keys = [item.key for item in again() if item] if again and sys.stderr.isatty() else None
-    done = sum(journal.result(key) is not None for key in keys or ())
     if keys and can_ask() and not arguments.yes:
-        output.say(_forecast(work, len(keys), done))
+        done = sum(journal.entry(key).is_done for key in keys)
+        output.say(_forecast(work, len(keys) - done, done))
         if await read_answer("Start? [y/N] ") not in ("y", "yes"):
             return EXIT_CANCELLED
     bar = MapBar(work, None if keys is None else len(keys))
@@ -203,11 +205,11 @@ async def _run(
         asyncio.get_running_loop().add_signal_handler(one, work.stop, INTERRUPTED)
     output.watch_reader(partial(work.stop, INTERRUPTED))
     with ExitStack() as closing:
-        write = _writer(arguments.output, arguments.file, bar, closing)
+        write = _writer(arguments, bar, closing)
         closing.callback(bar.close)
         bar.tick()
         try:
-            async with aclosing(work.rows()) as rows:
+            async with aclosing(aiter(work)) as rows:
                 async for row in rows:
                     write(row)
         except (JournalLost, OSError) as error:
@@ -215,80 +217,72 @@ async def _run(
     return _conclude(work, arguments)
 
 
-def _writer(
-    path: str | None, source: str | None, bar: MapBar, closing: ExitStack
-) -> Callable[[MapRow], object]:
+def _writer(arguments: Namespace, bar: MapBar, closing: ExitStack) -> Callable[[MapRow], object]:
     """Return what writes a row: to stdout, or to a file that is written anew; raises `Refusal`."""
-
-    def write_line(row: MapRow) -> None:
-        if sys.stdout.isatty():
-            bar.clear()
-        output.write_json_text(jsonl.encode(to_json(row)).decode())
-
+    path = arguments.output
     if path is None:
-        return write_line
+        return partial(_print, bar if sys.stdout.isatty() else None)
     try:
-        if source and os.path.exists(path) and os.path.samefile(path, source):
-            raise invalid(f"--output {path!r} is the file of the items. Choose another name.")
-        file = closing.enter_context(open(path, "w", newline="", buffering=1))
+        if arguments.file and os.path.exists(path) and os.path.samefile(path, arguments.file):
+            raise invalid(f"--output {path!r} is the file with the items. Choose another name.")
+        file = closing.enter_context(open(path, "w", newline="", buffering=1))  # noqa: SIM115
     except OSError as error:
         raise invalid(f"--output {path!r} can't be written: {error.strerror}.") from None
     if not path.lower().endswith(".csv"):
         return lambda row: file.write(jsonl.encode(to_json(row)).decode() + "\n")
-    table = csv.writer(file)
-    table.writerow(("id", "outcome", "output", "error", "tokens", "cost", "runId"))
-
-    def write_cells(row: MapRow) -> None:
-        report = jsonl.encode(row.structured_output).decode() if row.has_structured_output else ""
-        error = f"{row.error.code}: {row.error.message}" if row.error else ""
-        cost = row.usage.cost if row.usage.cost_known else ""
-        cells = (row.output or report, error, row.usage.tokens, cost, row.run_id)
-        table.writerow((row.id, row.outcome, *cells))
-
-    return write_cells
+    table = csv.DictWriter(file, CELLS, extrasaction="ignore", restval="")
+    table.writeheader()
+    return lambda row: table.writerow(_cells(row))
 
 
-def _forecast(work: Map, total: int, done: int) -> str:
+def _print(bar: MapBar | None, row: MapRow) -> None:
+    if bar is not None:
+        bar.clear()
+    output.write_json_text(jsonl.encode(to_json(row)).decode())
+
+
+def _cells(row: MapRow) -> dict[str, Any]:
+    cells: dict[str, Any] = {**to_json(row), "tokens": row.usage.tokens}
+    if row.has_structured_output:
+        cells["structuredOutput"] = jsonl.encode(row.structured_output).decode()
+    if row.error:
+        cells["error"] = f"{row.error.code}: {row.error.message}"
+    return cells | ({"cost": row.usage.cost} if row.usage.cost_known else {})
+
+
+def _forecast(work: Map, left: int, done: int) -> str:
     """Return what the map will probably use, going by past runs, and what it may use at most."""
-    agent, model = work.prepared.definition.name, work.prepared.choice.shown
-    runs = (one.known for one in recorded_runs(runs_folder(os.environ)))
-    past = [
-        one["usage"]
-        for one in runs
-        if (one.get("agent"), one.get("model")) == (agent, model) and "usage" in one
-    ]
-    words = f"{count(total, 'item')} for {agent} on {model}, {done} of them done already."
-    guess = "There are no past runs to estimate from"
+    asked = work.prepared.definition.name, work.prepared.choice.shown
+    known = [one.known for one in recorded_runs(runs_folder(os.environ))]
+    past = [one.get("usage", {}) for one in known if (one.get("agent"), one.get("model")) == asked]
+    guess = "no past runs to estimate from"
     if past:
-        tokens = mean(one.get("input", 0) + one.get("output", 0) for one in past)
-        cost = mean(one.get("cost", 0.0) for one in past)
-        left = total - done
-        guess = f"About {tokens * left:,.0f} tokens, ${cost * left:.2f}, by {len(past)} past runs"
-    plan, each = work.plan, work.prepared.config.subagents.budget
-    most = [f"${plan.max_cost:g}"] if plan.max_cost else []
-    most += [f"{plan.max_tokens:,} tokens"] if plan.max_tokens else []
-    if not most and each.max_tokens:
-        most = [f"{each.max_tokens * (total - done):,} tokens"]
-    limit = f"at most {' and '.join(most)}" if most else "without a limit (see --max-cost)"
-    return f"{words} {guess}; {limit}."
+        tokens = mean(one.get("input", 0) + one.get("output", 0) for one in past) * left
+        cost = mean(one.get("cost", 0.0) for one in past) * left
+        guess = f"about {tokens:,.0f} tokens and ${cost:.2f}, going by {count(len(past), 'run')}"
+    limits = zip(work.purse.most, work.purse.spent, work.purse.each, strict=True)
+    most, most_tokens = (min(most - spent, each * left) for most, spent, each in limits)
+    worst = [f"${most:.2f}"] if most < math.inf else []
+    worst += [f"{most_tokens:,.0f} tokens"] if most_tokens < math.inf else []
+    at_most = f"at most {' or '.join(worst)}" if worst else "no limit, as --max-cost 5 would be"
+    to_do = f"{count(left, 'item')} for {asked[0]} on {asked[1]}, {done} done already"
+    return f"{to_do}: {guess}; {at_most}."
 
 
 def _conclude(work: Map, arguments: Namespace) -> int:
     """Say how a map ended, and return the exit code."""
     tally = work.tally
     if arguments.summary:
-        rows = [
-            {"outcome": outcome, "error": code, "items": number}
-            for (outcome, code), number in tally.rows.most_common()
-        ]
+        found = tally.rows.most_common()
+        rows = [{"items": n, "outcome": outcome, "error": code} for (outcome, code), n in found]
         table = Table((Column("items"), Column("outcome"), Column("error")), rows)
         for line in Report({}, (table,)).drawn():
             print(line, file=sys.stdout if arguments.output else sys.stderr)
-    words = [f"{tally.done - tally.failed} completed", f"{tally.failed} not", spent_words(work)]
     if work.stopped:
-        left = f"{tally.not_run} not run" if tally.not_run else "the same command goes on"
-        output.say(f"stopped: {work.stopped} · {left}")
-    output.say(" · ".join(words))
+        left = f" {count(tally.not_run, 'item')} not run." if tally.not_run else ""
+        output.say(f"stopped: {work.stopped}.{left} The same command goes on.")
+    words = (f"{tally.done - tally.failed} completed", f"{tally.failed} not", spent_words(work))
+    output.say(" · ".join(words) if tally.done else "there were no items.")
     if work.stopped == INTERRUPTED:
         return EXIT_CANCELLED
     return EXIT_FAILED if work.stopped or tally.failed else 0
