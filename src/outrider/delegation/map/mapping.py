@@ -373,7 +373,7 @@ class Map:
         self.tally.used = added(self.tally.used, row.usage)
         self._failures += not (is_recorded or row.completed)
         if self._failures >= (self.options.get("stop_after") or inf) and not self.stopped:
-            self.stopped = f"{self._failures} items failed"
+            self.stopped = f"{self._failures} item{'s' * (self._failures > 1)} failed"
         self._emit(number, row.id if is_kept or is_recorded else row)
 
     def _emit(self, number: int, row: MapRow | str | None) -> None:
