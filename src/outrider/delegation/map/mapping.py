@@ -398,8 +398,7 @@ class Map:
 
     async def _end(self) -> None:
         """End what still runs, where nobody wants more rows or the journal takes none."""
-        if self.running:
-            self.stop("nobody takes its rows")
+        self._cancels = True
         await self._cancel_all()
         while self.running:
             with suppress(JournalLost):

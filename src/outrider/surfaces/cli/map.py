@@ -282,7 +282,7 @@ def _conclude(work: Map, arguments: Namespace) -> int:
         left = f" {count(tally.not_run, 'item')} not run." if tally.not_run else ""
         output.say(f"stopped: {work.stopped}.{left} The same command goes on.")
     words = (f"{tally.done - tally.failed} completed", f"{tally.failed} not", spent_words(work))
-    output.say(" · ".join(words) if tally.done else "there were no items.")
+    output.say(" · ".join(words) if tally.done or work.stopped else "there were no items.")
     if work.stopped == INTERRUPTED:
         return EXIT_CANCELLED
     return EXIT_FAILED if work.stopped or tally.failed else 0
