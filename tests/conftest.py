@@ -71,7 +71,7 @@ SLOW = (
     "pi_host", "recipes", "report_back_verdicts", "surroundings", "tools_handed_over", "web_fetch",
     "wires_answers", "wires_broken", "wires_captured", "wires_parts", "wires_statuses",
     "writer_surfaces", "writers",
-    "background", "background_writers", "dev", "mcp_background", "newcomer_names", "resume",
+    "background", "background_writers", "map", "map_faults", "model_tools", "dev", "mcp_background", "newcomer_names", "resume",
     "run_handles", "tell", "watch",
 )  # fmt: skip
 """What `--tier quick` leaves out: files whose tests start one command, host or server after the

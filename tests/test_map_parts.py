@@ -73,7 +73,9 @@ def test_the_same_line_twice_is_two_items_and_the_same_id_twice_a_fault():
 
 
 def test_a_csv_row_is_an_item_with_the_fields_of_the_first_row():
-    found = rows(b'\xef\xbb\xbfid,path,why\r\n1,a.py,"bugs, ""odd"" ones\nand more"\r\n', "{path}: {why}")
+    found = rows(
+        b'\xef\xbb\xbfid,path,why\r\n1,a.py,"bugs, ""odd"" ones\nand more"\r\n', "{path}: {why}"
+    )
     assert [(one.key, one.task) for one in found] == [("1", 'a.py: bugs, "odd" ones\nand more')]
 
 

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from outrider.delegation.delegation_policy import delegation_policy as delegation_policy
     from outrider.delegation.map.engine import MapRow as MapRow
     from outrider.delegation.map.mapping import Map as Map, map as map  # noqa: A004
+    from outrider.delegation.model_tools import (
+        ModelTool as ModelTool,
+        anthropic_tool as anthropic_tool,
+        openai_tool as openai_tool,
+        toolset as toolset,
+    )
     from outrider.delegation.perform import Caller as Caller
     from outrider.delegation.profiles import (
         SubAgentManager as SubAgentManager,
@@ -84,6 +90,7 @@ _MODULES = {
     "delegation.delegation_policy": "delegation_policy",
     "delegation.map.engine": "MapRow",
     "delegation.map.mapping": "Map map",
+    "delegation.model_tools": "ModelTool anthropic_tool openai_tool toolset",
     "delegation.perform": "Caller",
     "delegation.profiles": (
         "SubAgentManager SubAgentProfile SubAgentResult SubAgentState SubAgentTool "
