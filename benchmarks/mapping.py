@@ -137,7 +137,9 @@ def main(arguments: list[str] | None = None) -> int:
                 [measured(kind, count, options.at_once, server) for kind in ("bare", "map")]
                 for _ in range(rounds)
             ]
-            best = [min(one, key=lambda found: found["seconds"]) for one in zip(*pairs, strict=True)]
+            best = [
+                min(one, key=lambda found: found["seconds"]) for one in zip(*pairs, strict=True)
+            ]
             ratio = {key: best[1][key] / best[0][key] for key in ("seconds", "cpuMs")}
             report[name] = {"items": count, "bare": best[0], "map": best[1], "ratio": ratio}
             print(json.dumps({name: report[name]}), flush=True)

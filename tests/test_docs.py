@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-
 from benchmarks.messages_wire import TwoWires
+
 from conftest import COLD, needs, unmeasured_environment
 from outrider.testing import ModelRequest, Reply, ScriptedModel, answer, tool_call
 

@@ -8,7 +8,8 @@ import pytest
 
 from outrider.delegation.map.engine import MapRow
 from outrider.delegation.map.items import (
-    Template,
+    check_template,
+    filled,
     given_values,
     items_of,
     read_csv,
@@ -95,14 +96,14 @@ def test_items_of_a_program_are_texts_and_mappings():
 @pytest.mark.parametrize("text", ['Return {"a": 1}', "{", "}", "{}", "a {b", "{ x }"])
 def test_a_template_with_a_lone_brace_is_refused(text):
     with pytest.raises(Refusal, match=r"\{\{ and \}\} for braces"):
-        Template(text)
+        check_template(text)
 
 
 def test_a_template_fills_fields_and_names_the_nearest_to_a_missing_one():
-    template = Template("{{{path}}} {Issue Title}")
-    assert template.filled({"path": "a{path}", "Issue Title": "x"}) == "{a{path}} x"
+    template = check_template("{{{path}}} {Issue Title}")
+    assert filled(template, {"path": "a{path}", "Issue Title": "x"}) == "{a{path}} x"
     with pytest.raises(ValueError, match=r"Did you mean \{paths\}\?"):
-        template.filled({"paths": 1, "Issue Title": ""})
+        filled(template, {"paths": 1, "Issue Title": ""})
 
 
 def test_a_last_line_without_an_end_is_read_again_before_it_counts(tmp_path):

@@ -4,13 +4,13 @@ import os
 
 import pytest
 from anthropic import AsyncAnthropic
+from benchmarks.messages_wire import TwoWires
 from openai import AsyncOpenAI
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 import outrider
-from benchmarks.messages_wire import TwoWires
 from outrider.testing import answer, tool_call
 
 TASK = {"agent": "explorer", "task": "Where is main?"}

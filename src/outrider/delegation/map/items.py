@@ -4,8 +4,9 @@ import csv
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from outrider.delegation.request import MAX_TASK_BYTES, invalid
 from outrider.protocol import jsonl
@@ -14,7 +15,6 @@ from outrider.protocol.text import most_alike
 
 MAX_ID = 200
 _MARKS = re.compile(r"\{\{|\}\}|\{(\w[\w .-]*)\}|[{}]")
-_TEXTS = ("agent", "model", "cwd")
 Fields = Mapping[str, Any]
 Given = tuple[str, Fields | str | None]
 """Where an item stands, and its fields, or what is wrong with it; None where no more is there yet.
@@ -34,60 +34,52 @@ class Item:
     problem: str | None = None
 
 
-class Template:
-    """A task with `{field}` where a field of the item goes; `{{` and `}}` are braces."""
+def check_template(text: str) -> str:
+    """Return a task with `{field}` in it, and `{{` for a brace; raises `Refusal` for another."""
+    if lone := [one[0] for one in _MARKS.finditer(text) if one[0] in "{}"]:
+        advice = "A field is written {name}; write {{ and }} for braces."
+        raise invalid(f"The task {text!r} has a lone {lone[0]!r}. {advice}")
+    return text
 
-    def __init__(self, text: str) -> None:
-        """Raises `Refusal` for a text that can't be a template."""
-        if lone := [one[0] for one in _MARKS.finditer(text) if one[0] in "{}"]:
-            advice = "A field is written {name}; write {{ and }} for braces."
-            raise invalid(f"The task {text!r} has a lone {lone[0]!r}. {advice}")
-        self._text = text
 
-    def filled(self, fields: Fields) -> str:
-        """Return the task for an item; raises `ValueError` where it lacks a field."""
+def filled(template: str, fields: Fields) -> str:
+    """Return the task for an item; raises `ValueError` where it lacks a field."""
 
-        def value(mark: "re.Match[str]") -> str:
-            name = mark[1]
-            if name is None:
-                return mark[0][0]
-            if name not in fields:
-                near = [f" Did you mean {{{one}}}?" for one in most_alike(name, fields)[:1]]
-                has = f"The item has {', '.join(fields) or 'none'}."
-                raise ValueError(f"The task needs {{{name}}}. {has}{''.join(near)}")
-            found = fields[name]
-            return found if isinstance(found, str) else jsonl.encode(found).decode()
+    def value(mark: "re.Match[str]") -> str:
+        name = mark[1]
+        if name is not None and name not in fields:
+            near = "".join(f" Did you mean {{{one}}}?" for one in most_alike(name, fields)[:1])
+            raise ValueError(f"The task needs {{{name}}}. The item has {', '.join(fields)}.{near}")
+        found = mark[0][0] if name is None else fields[name]
+        return found if isinstance(found, str) else jsonl.encode(found).decode()
 
-        return _MARKS.sub(value, self._text)
+    return _MARKS.sub(value, template)
 
 
 def items_of(given: Iterable[Given], template: str | None) -> Iterator[Item | None]:
-    """Yield each item with a key of its own; None where there are no more for now."""
-    task, seen = Template("{task}" if template is None else template), dict[str, int]()
+    """Return each item with a key of its own; None where there are no more for now."""
+    return _items(given, check_template("{task}" if template is None else template))
+
+
+def _items(given: Iterable[Given], template: str) -> Iterator[Item | None]:
+    seen: Counter[str] = Counter()
     for where, fields in given:
         if fields is None:
             yield None
             continue
         name = fields.get("id") if isinstance(fields, Mapping) else None
+        key = str(name)[:MAX_ID] if isinstance(name, str | int) and name != "" else ""
+        is_named = bool(key)
+        key = key or _hashed(fields if isinstance(fields, Mapping) else where)
+        seen[key] += 1
+        if seen[key] > 1 and not is_named:
+            key = f"{key}-{seen[key]}"
         try:
-            key = _key(name, where, fields)
-            seen[key] = times = seen.get(key, 0) + 1
-            if times > 1 and name not in (None, ""):
+            if is_named and seen[key] > 1:
                 raise ValueError(f"The id {key!r} is in use by an earlier item.")
-            yield _item(f"{key}-{times}" if times > 1 else key, task, fields)
+            yield _item(key, template, fields)
         except ValueError as error:
-            shown = str(name)[:MAX_ID] if isinstance(name, str | int) else _hashed(where)
-            yield Item(shown, problem=f"{where}: {error}")
-
-
-def _key(name: Any, where: str, fields: Fields | str) -> str:
-    if name in (None, ""):
-        return _hashed(fields if isinstance(fields, Mapping) else f"{where} {fields}")
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise ValueError(f"id must be a string or a number, not {json_kind(name)}.")
-    if len(str(name)) > MAX_ID:
-        raise ValueError(f"The id is longer than {MAX_ID} characters.")
-    return str(name)
+            yield Item(key, problem=f"{where}: {error}")
 
 
 def _hashed(content: Any) -> str:
@@ -95,20 +87,22 @@ def _hashed(content: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _item(key: str, template: Template, fields: Fields | str) -> Item:
+def _item(key: str, template: str, fields: Fields | str) -> Item:
+    """Return the item with these fields; raises `ValueError` where it can't be one."""
     if isinstance(fields, str):
-        raise ValueError(fields)
-    texts = {name: fields.get(name) or None for name in _TEXTS}
+        raise ValueError(fields)  # what is wrong with it, in words
+    if isinstance(name := fields.get("id"), bool) or not isinstance(name, str | int | None):
+        raise ValueError(f"id must be a string or a number, not {json_kind(name)}.")
+    texts = {name: fields.get(name) or None for name in ("agent", "model", "cwd")}
     for name, value in texts.items():
         if not isinstance(value, str | None):
             raise ValueError(f"{name} must be a string, not {json_kind(value)}.")
-    schema = fields.get("schema")
-    if isinstance(schema, str):
-        try:
-            schema = json.loads(schema) if schema.strip() else None
-        except (ValueError, RecursionError):
-            raise ValueError("schema isn't JSON.") from None
-    return Item(key, template.filled(fields), schema=schema, **texts)
+    schema = None if fields.get("schema") == "" else fields.get("schema")
+    try:
+        schema = json.loads(schema) if isinstance(schema, str) else schema
+    except (ValueError, RecursionError):
+        raise ValueError("schema isn't JSON.") from None
+    return Item(key, filled(template, fields), schema=schema, **texts)
 
 
 def read_lines(file: BinaryIO, name: str) -> Iterator[Given]:
@@ -174,13 +168,6 @@ def _lines(file: BinaryIO) -> Iterator[bytes | str | None]:
 def given_values(values: Iterable[Any]) -> Iterator[Given]:
     """Yield items that a program has: texts, or mappings of fields."""
     for number, value in enumerate(values, 1):
-        yield f"item {number}", given_value(value)
-
-
-def given_value(value: Any) -> Fields | str:
-    """Return the fields of an item that a program has, or what is wrong with it."""
-    if isinstance(value, str):
-        return {"task": value}
-    if isinstance(value, Mapping):
-        return cast("Fields", value)
-    return f"An item is a text or a mapping of fields, not {json_kind(value)}."
+        fault = f"An item is a text or a mapping of fields, not {json_kind(value)}."
+        fields = {"task": value} if isinstance(value, str) else value
+        yield f"item {number}", fields if isinstance(fields, Mapping) else fault

@@ -6,6 +6,7 @@ gets a row before it is on the disk. A last line that was cut is dropped. The lo
 keeps a second map away, and goes with its holder.
 """
 
+import asyncio
 import fcntl
 import hashlib
 import os
@@ -18,7 +19,6 @@ from typing import Any, Self
 from outrider.delegation.map.engine import REFUSED, MapRow
 from outrider.delegation.map.purse import Money, added
 from outrider.delegation.request import invalid
-from outrider.processes.threads import in_thread
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object, from_json, member
 from outrider.protocol.errors import OutriderError
@@ -141,7 +141,7 @@ class Journal:
     async def sync(self) -> None:
         """Return when all that was added is on the disk; raises `JournalLost`."""
         try:
-            await in_thread(os.fdatasync)(self._file)
+            await asyncio.get_running_loop().run_in_executor(None, os.fdatasync, self._file)
         except OSError as error:
             raise self._lost(error) from error
 

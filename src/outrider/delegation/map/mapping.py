@@ -374,7 +374,8 @@ class Map:
         self._failures += not (is_recorded or row.completed)
         if self._failures >= (self.options.get("stop_after") or inf) and not self.stopped:
             self.stopped = f"{self._failures} item{'s' * (self._failures > 1)} failed"
-        self._emit(number, row.id if is_kept or is_recorded else row)
+        in_journal = self.options.get("ordered") and (is_kept or is_recorded)
+        self._emit(number, row.id if in_journal else row)  # where it may have to wait for long
 
     def _emit(self, number: int, row: MapRow | str | None) -> None:
         self._held[number if self.options.get("ordered") else self._given] = row

@@ -10,9 +10,10 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, aclosing
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from statistics import mean
-from typing import Any, cast
+from typing import Any
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.map.engine import MapRow
@@ -46,7 +47,7 @@ An item is a line of text, a JSON object, or a row of a CSV file. The same
 command goes on where an earlier one was interrupted. The exit code is 0 only
 if every item completed.
 """
-INTERRUPTED, _END = "it was interrupted", object()
+INTERRUPTED = "it was interrupted"
 _SAME = ("model", "cwd", "check", "concurrency", "max_cost", "max_tokens", "rerun_unfinished",
          "stop_after", "ordered")  # fmt: skip
 CELLS: tuple[str, ...] = (
@@ -166,14 +167,8 @@ def _items(arguments: Namespace, folder: Path) -> Iterator[Item | None]:
             raise invalid(f"The items can't be read from {name!r}: {error.strerror}.") from None
         is_csv = arguments.csv or name.lower().endswith(".csv")
         given = (read_csv if is_csv else read_lines)(file, name)
-    return _first(items_of(given, arguments.task), arguments.limit)
-
-
-def _first(items: Iterator[Item | None], limit: int | None) -> Iterator[Item | None]:
-    left = math.inf if limit is None else limit
-    while left > 0 and (item := next(items, _END)) is not _END:
-        left -= item is not None
-        yield cast("Item | None", item)
+    items, limit = items_of(given, arguments.task), arguments.limit
+    return items if limit is None else islice(filter(None, items), limit)
 
 
 def _show(items: Iterator[Item | None], agent: str) -> int:
