@@ -276,7 +276,7 @@ def test_a_terminal_shows_what_it_will_cost_and_asks_and_draws_a_bar(door):
         assert terminal.end() == 130 and len(server.requests) == 1
         words = (*words, "--max-tokens", "5000")
         terminal = door.terminal(*words, env=server.environment)
-        terminal.see("at most 1,250 tokens")
+        terminal.see(r"at most 1,250 tokens\.\s+Start\? ")
         terminal.type("y\n")
         terminal.see(r"\[#+ *\] \d of 3 · \d running · 0 failed · ")
         assert terminal.end() == 0
@@ -495,3 +495,15 @@ async def test_what_is_said_of_another_attempt_does_not_count(model):
     rows = await outrider.map("explorer", ["a", "b"], engine=engine).gather()
     assert [row.outcome for row in rows] == ["completed", "completed"]
     assert [order.attempt for order in engine.started] == [1, 1]
+
+
+def test_strange_bytes_in_a_row_spoil_no_other_row(door):
+    (door.project / "items.csv").write_bytes(b"id,task\ncaf\xe9,One\nb,caf\xe9\nc,Three\n")
+    with ScriptedModel(lambda _: answer("Dönê\x1b[31m\r\n=1+1")) as server:
+        words = ("items.csv", "--ordered", "--output", "out.csv")
+        run_map(door, server, *words, code=1)
+        rows, _ = run_map(door, server, "items.csv", "--ordered", code=1)
+    assert [row["outcome"] for row in rows.values()] == ["completed", "refused", "completed"]
+    assert "isn't valid Unicode" in rows["b"]["error"]["message"]
+    with open(door.project / "out.csv", newline="", encoding="utf-8") as file:
+        assert [row["outcome"] for row in csv.DictReader(file)][1] == "refused"

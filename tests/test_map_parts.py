@@ -3,6 +3,8 @@
 import io
 import json
 import math
+import os
+import time
 
 import pytest
 
@@ -15,7 +17,7 @@ from outrider.delegation.map.items import (
     read_csv,
     read_lines,
 )
-from outrider.delegation.map.journal import Journal, JournalLost
+from outrider.delegation.map.journal import Journal, JournalLost, journal_path
 from outrider.delegation.map.purse import Pace, Purse
 from outrider.delegation.request import MAX_TASK_BYTES
 from outrider.protocol.data import to_json
@@ -198,6 +200,17 @@ def test_a_second_map_on_one_journal_is_refused_by_name(tmp_path):
         Journal(path, {})
     with Journal(path, {}):
         pass
+
+
+def test_journals_that_nobody_named_are_removed_when_they_are_old(tmp_path):
+    env = {"OUTRIDER_HOME": str(tmp_path)}
+    path = journal_path(env, {"agent": "a"})
+    assert path == journal_path(env, {"agent": "a"}) != journal_path(env, {"agent": "b"})
+    for age in (1, 40):
+        with Journal(path, {}):
+            os.utime(path, (0, time.time() - age * 86_400))
+        journal_path(env)
+        assert path.exists() == (age == 1)
 
 
 async def test_a_line_that_does_not_fit_on_the_disk_leaves_no_half(tmp_path, monkeypatch):

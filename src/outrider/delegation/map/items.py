@@ -68,7 +68,7 @@ def _items(given: Iterable[Given], template: str) -> Iterator[Item | None]:
             yield None
             continue
         name = fields.get("id") if isinstance(fields, Mapping) else None
-        key = str(name)[:MAX_ID] if isinstance(name, str | int) and name != "" else ""
+        key = jsonl.without_surrogates(str(name)[:MAX_ID]) if isinstance(name, str | int) else ""
         is_named = bool(key)
         key = key or _hashed(fields if isinstance(fields, Mapping) else where)
         seen[key] += 1

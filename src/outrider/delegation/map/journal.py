@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -25,14 +26,21 @@ from outrider.protocol.errors import OutriderError
 from outrider.protocol.usage import Usage
 from outrider.settings.places import state_home
 
+KEPT_SECONDS = 30 * 86_400
+"""How long a journal is kept that nobody named, after its last line."""
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _MARK = b'{"outriderMap":1'
 
 
 def journal_path(env: Mapping[str, str], identity: Any = None) -> Path:
-    """Return the journal of the map with this identity; a new one for a map without."""
+    """Return the journal of the map with this identity, a new one without; old ones are removed."""
     name = hashlib.sha256(jsonl.encode(identity)).digest() if identity else os.urandom(8)
-    return state_home(env) / "maps" / f"{name.hex()[:16]}.jsonl"
+    folder = state_home(env) / "maps"
+    for path in folder.glob("*.jsonl"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                path.unlink()
+    return folder / f"{name.hex()[:16]}.jsonl"
 
 
 class JournalLost(OutriderError):

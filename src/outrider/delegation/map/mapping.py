@@ -146,7 +146,7 @@ class Map:
         self._is_open = self._is_over = self._at_end = self._cancels = self._fills_gaps = False
         self._repeatable: dict[tuple[str, str | None], bool] = {}
         self._news: asyncio.Queue[list[News]] = asyncio.Queue()
-        self._pulling: asyncio.Task[Any] | None = None
+        self._pulling: asyncio.Future[Any] | None = None
 
     def stop(self, reason: str) -> None:
         """End the map and its children, which are run again when it goes on."""
@@ -255,7 +255,8 @@ class Map:
         if not self.slow:
             item = next(self._items, _END)
         elif self._pulling is None:
-            self._pulling = asyncio.create_task(self._pull())
+            self._pulling = asyncio.ensure_future(in_thread(next)(self._items, _END))
+            self._pulling.add_done_callback(lambda _: self._news.put_nowait([]))
             return None
         elif not self._pulling.done():
             return None
@@ -263,11 +264,6 @@ class Map:
             item, self._pulling = self._pulling.result(), None
         self._is_over, self._at_end = item is _END, item is None
         return await self._next() if item in (None, _END) else item
-
-    async def _pull(self) -> Any:
-        item = await in_thread(next)(self._items, _END)
-        self._news.put_nowait([])
-        return item
 
     def _order(self, item: Item, number: int) -> Order | None:
         """Return what is to be run of an item; None where its row is known already."""

@@ -216,11 +216,12 @@ def _writer(arguments: Namespace, bar: MapBar, closing: ExitStack) -> Callable[[
     """Return what writes a row: to stdout, or to a file that is written anew; raises `Refusal`."""
     path = arguments.output
     if path is None:
-        return partial(_print, bar if sys.stdout.isatty() else None)
+        return partial(_print, bar)
     try:
         if arguments.file and os.path.exists(path) and os.path.samefile(path, arguments.file):
             raise invalid(f"--output {path!r} is the file with the items. Choose another name.")
-        file = closing.enter_context(open(path, "w", newline="", buffering=1))  # noqa: SIM115
+        file = open(path, "w", 1, "utf-8", "replace", "")  # noqa: SIM115
+        closing.enter_context(file)
     except OSError as error:
         raise invalid(f"--output {path!r} can't be written: {error.strerror}.") from None
     if not path.lower().endswith(".csv"):
@@ -230,8 +231,8 @@ def _writer(arguments: Namespace, bar: MapBar, closing: ExitStack) -> Callable[[
     return lambda row: table.writerow(_cells(row))
 
 
-def _print(bar: MapBar | None, row: MapRow) -> None:
-    if bar is not None:
+def _print(bar: MapBar, row: MapRow) -> None:
+    if sys.stdout.isatty():
         bar.clear()
     output.write_json_text(jsonl.encode(to_json(row)).decode())
 
