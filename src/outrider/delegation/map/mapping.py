@@ -162,6 +162,8 @@ class Map:
         """Yield the rows, recorded ones included; raises `Refusal` and `JournalLost`."""
         with await self.open() as journal:
             listening = asyncio.create_task(self._listen())
+            self.tally.begun = time.monotonic()
+            self._deadline = self.tally.begun + (self.options.get("deadline") or inf)
             try:
                 while await self._step():
                     while self._ready:
@@ -198,7 +200,6 @@ class Map:
         self._flags = config | {"subagents.maxConcurrent": at_once}
         if "subagents.retry.maxAttempts" not in project.settings.origins:
             self._flags["subagents.retry.maxAttempts"] = PATIENT_ATTEMPTS
-        self._deadline = self.tally.begun + (get("deadline") or inf)
         self.purse.spent = self.journal.spent
         broken_off = (one.run_id for one in self.journal.entries.values() if not one.outcome)
         for run_id in filter(None, broken_off):

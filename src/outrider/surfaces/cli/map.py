@@ -48,18 +48,8 @@ command goes on where an earlier one was interrupted. The exit code is 0 only
 if every item completed.
 """
 INTERRUPTED = "it was interrupted"
-_SAME = ("model", "cwd", "check", "concurrency", "max_cost", "max_tokens", "rerun_unfinished",
-         "stop_after", "ordered")  # fmt: skip
-CELLS: tuple[str, ...] = (
-    "id",
-    "outcome",
-    "output",
-    "structuredOutput",
-    "error",
-    "tokens",
-    "cost",
-    "runId",
-)
+_SAME = "model cwd check concurrency max_cost max_tokens rerun_unfinished stop_after ordered"
+CELLS = ["id", "outcome", "output", "structuredOutput", "error", "tokens", "cost", "runId"]
 FAILED = frozenset(map(str, Outcome)) - {str(Outcome.COMPLETED)}
 
 
@@ -135,7 +125,7 @@ def _options(arguments: Namespace) -> MapOptions:
         config=flags | ({"subagents.allowWrite": True} if arguments.write else {}),
         deadline=arguments.deadline and milliseconds(arguments.deadline, "s") / 1000,
         retry=FAILED if arguments.retry_failed else arguments.retry or (),
-        **{name: getattr(arguments, name) for name in _SAME},  # pyright: ignore
+        **{name: getattr(arguments, name) for name in _SAME.split()},  # pyright: ignore
     )
 
 
