@@ -30,10 +30,10 @@ def model(world):
 
 
 async def test_pydantic_ai_delegates_with_the_toolset(model):
-    provider = OpenAIProvider(base_url=model.base_url, api_key="any")
-    chat = OpenAIChatModel("scripted", provider=provider)
-    agent = Agent(chat, toolsets=[outrider.toolset(config=CONFIG)])
-    result = await agent.run("Where is main?")
+    async with AsyncOpenAI(base_url=model.base_url, api_key="any") as client:
+        chat = OpenAIChatModel("scripted", provider=OpenAIProvider(openai_client=client))
+        agent = Agent(chat, toolsets=[outrider.toolset(config=CONFIG)])
+        result = await agent.run("Where is main?")
     assert result.output == "It is there."
     [told] = [one for one in model.requests[1].messages if one["role"] == "tool"]
     assert "app.py" in told["content"]
@@ -41,26 +41,27 @@ async def test_pydantic_ai_delegates_with_the_toolset(model):
 
 
 async def test_openai_delegates_with_the_tool(model):
-    client = AsyncOpenAI(base_url=model.base_url, api_key="any")
     tool = outrider.openai_tool(config=CONFIG)
     messages = [{"role": "user", "content": "Where is main?"}]
     asked = {"model": "scripted", "tools": [tool.schema], "messages": messages}
-    said = (await client.chat.completions.create(**asked)).choices[0].message
-    messages += [said, *[await tool.answer(call) for call in said.tool_calls]]
-    said = (await client.chat.completions.create(**asked)).choices[0].message
+    async with AsyncOpenAI(base_url=model.base_url, api_key="any") as client:
+        said = (await client.chat.completions.create(**asked)).choices[0].message
+        messages += [said, *[await tool.answer(call) for call in said.tool_calls]]
+        said = (await client.chat.completions.create(**asked)).choices[0].message
     assert said.content == "It is there." and "app.py" in messages[-1]["content"]
 
 
 async def test_anthropic_delegates_with_the_tool(model):
-    client = AsyncAnthropic(base_url=model.base_url.removesuffix("/v1"), api_key="any")
     tool = outrider.anthropic_tool(config=CONFIG)
     messages = [{"role": "user", "content": "Where is main?"}]
     asked = {"model": "scripted", "max_tokens": 500, "tools": [tool.schema], "messages": messages}
-    async with client.messages.stream(**asked) as stream:
-        said = await stream.get_final_message()
-    messages += [{"role": "assistant", "content": said.content}, await tool.answer(said)]
-    async with client.messages.stream(**asked) as stream:
-        said = await stream.get_final_message()
+    address = model.base_url.removesuffix("/v1")
+    async with AsyncAnthropic(base_url=address, api_key="any") as client:
+        async with client.messages.stream(**asked) as stream:
+            said = await stream.get_final_message()
+        messages += [{"role": "assistant", "content": said.content}, await tool.answer(said)]
+        async with client.messages.stream(**asked) as stream:
+            said = await stream.get_final_message()
     assert said.content[0].text == "It is there."
     [result] = messages[-1]["content"]
     assert "app.py" in result["content"] and not result["is_error"]
