@@ -71,8 +71,8 @@ SLOW = (
     "pi_host", "recipes", "report_back_verdicts", "surroundings", "tools_handed_over", "web_fetch",
     "wires_answers", "wires_broken", "wires_captured", "wires_parts", "wires_statuses",
     "writer_surfaces", "writers",
-    "background", "background_writers", "dev", "mcp_background", "newcomer_names", "resume",
-    "run_handles", "telemetry", "tell", "watch",
+    "background", "background_writers", "dev", "map", "map_faults", "mcp_background",
+    "model_tools", "newcomer_names", "resume", "run_handles", "telemetry", "tell", "watch",
 )  # fmt: skip
 """What `--tier quick` leaves out: files whose tests start one command, host or server after the
 other, or try many examples. What is left runs in this process, but for three doors: the command

@@ -11,9 +11,10 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from benchmarks.messages_wire import TwoWires
 
 from conftest import COLD, needs, unmeasured_environment
-from outrider.testing import ScriptedModel, answer
+from outrider.testing import ModelRequest, Reply, ScriptedModel, answer, tool_call
 
 ROOT = Path(__file__).resolve().parent.parent
 README, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
@@ -67,7 +68,14 @@ def fences() -> list:
 
 @pytest.fixture
 def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel([answer("Nothing to report.")], repeat=True) as server:
+    """A server for OpenAI's and Anthropic's clients that delegates once, where it can."""
+
+    def step(request: ModelRequest) -> Reply:
+        if "subagent" in request.tool_names and not request.turn:
+            return tool_call("subagent", {"agent": "explorer", "task": "Where is main?"})
+        return answer("Nothing to report.")
+
+    with TwoWires(step) as server:
         yield server
 
 
@@ -90,7 +98,7 @@ def test_every_fenced_example_works(
         needs("jq")
     # A server of the reader's own, as the example names it, is the scripted one here; the host
     # that an example registers with agrees to everything, and `test_mcp_install.py` says to what.
-    code = code.replace("http://127.0.0.1:8080/v1", model.base_url)
+    code = code.replace("http://127.0.0.1:8080", model.base_url.removesuffix("/v1"))
     host = world.parent / "bin" / "claude"
     host.parent.mkdir()
     host.write_text("#!/bin/sh\n")

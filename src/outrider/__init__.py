@@ -26,6 +26,14 @@ if TYPE_CHECKING:
         subagent_sync as subagent_sync,
     )
     from outrider.delegation.delegation_policy import delegation_policy as delegation_policy
+    from outrider.delegation.map.engine import MapRow as MapRow
+    from outrider.delegation.map.mapping import Map as Map, map as map  # noqa: A004
+    from outrider.delegation.model_tools import (
+        ModelTool as ModelTool,
+        anthropic_tool as anthropic_tool,
+        openai_tool as openai_tool,
+        toolset as toolset,
+    )
     from outrider.delegation.perform import Caller as Caller
     from outrider.delegation.profiles import (
         SubAgentManager as SubAgentManager,
@@ -80,6 +88,9 @@ _MODULES = {
     "child.turn": "TurnResult",
     "delegation.api": "Delegation DelegationError attach delegate start subagent subagent_sync",
     "delegation.delegation_policy": "delegation_policy",
+    "delegation.map.engine": "MapRow",
+    "delegation.map.mapping": "Map map",
+    "delegation.model_tools": "ModelTool anthropic_tool openai_tool toolset",
     "delegation.perform": "Caller",
     "delegation.profiles": (
         "SubAgentManager SubAgentProfile SubAgentResult SubAgentState SubAgentTool "

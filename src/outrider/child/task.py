@@ -68,7 +68,8 @@ class TaskExecutor:
                 self._refused, self._reminded = result.failure, True
                 return None
             failure = self._refused or result.failure
-            return self._finished(Outcome.FAILED, result.text, failure.message)
+            failed = self._finished(Outcome.FAILED, result.text, failure.message)
+            return replace(failed, failure_kind=failure.kind, retry_after=failure.retry_after)
         if self.turns.layer_bytes > self.max_layer_bytes:
             error = f"It has written more than {self.max_layer_bytes:,} bytes (runs.keepBytes)."
             return self._finished(Outcome.OVER_BUDGET, error=error)

@@ -232,25 +232,33 @@ async def delegate(
 
     With `output_type`, a pydantic model, dataclass or any type, the answer is a value of it.
     """
-    schema = None if output_type is None else _schema_of(output_type)
+    schema = None if output_type is None else schema_of_type(output_type)
     result = await subagent(agent, task, schema, **options)
     single = result.result
     if single is None or not result.completed:
         raise _raised(result)
     if output_type is None:
         return Delegation(single.output, result, options.get("config"))
-    from pydantic import TypeAdapter
-
     try:
-        # Read as JSON, which it was: a tuple, a date or an enum then counts even in strict models.
-        value = TypeAdapter(output_type).validate_json(jsonl.encode(single.structured_output))
+        value = value_of_type(output_type, single.structured_output)
     except ValueError as error:
-        # The schema can't say all that a type checks; and masking may have changed the value.
         raise DelegationError(ErrorCode.SUBAGENT_OUTPUT_INVALID, str(error), result) from error
     return Delegation(value, result, options.get("config"))
 
 
-def _schema_of(output_type: Any) -> Any:
+def value_of_type(output_type: Any, reported: Any) -> Any:
+    """Return what a child reported as a value of a type.
+
+    Raises `ValueError`: the schema can't say all that a type checks, and masking may have changed
+    the value.
+    """
+    from pydantic import TypeAdapter
+
+    # Read as JSON, which it was: a tuple, a date or an enum then counts even in strict models.
+    return TypeAdapter(output_type).validate_json(jsonl.encode(reported))
+
+
+def schema_of_type(output_type: Any) -> Any:
     """Return the JSON Schema of a type; raises `DelegationError` for one that has none."""
     from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 

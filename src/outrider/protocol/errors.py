@@ -5,6 +5,7 @@ OutriderError
 ├── DelegationError       a delegation that did not complete, from `delegate`
 ├── LandingConflict       a landing or an undo that would overwrite somebody's work
 ├── CheckFailed           a landing that didn't pass its check
+├── JournalLost           a map's journal that takes no more
 ├── SchemaError           an output schema that can't be used
 ├── SettingError          a setting's value that its key can't take
 ├── StartFailed           a child that could not be started

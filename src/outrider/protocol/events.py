@@ -169,6 +169,10 @@ class TaskFinishEvent:
     check: Any = None
     """The check of the answer: its command, its last exit code, and how often it was run."""
     usage: Usage = field(default_factory=Usage)
+    failure_kind: str | None = None
+    """What went wrong with the request to the model that ended the task."""
+    retry_after: float | None = None
+    """How many seconds the provider said to wait then."""
 
 
 Event = (

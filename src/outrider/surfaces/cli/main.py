@@ -17,6 +17,7 @@ from outrider.surfaces.terminal import output
 
 _OWN = {
     "run": "Delegate a task to an agent and print its answer.",
+    "map": "Run an agent on many items, and go on after an interruption.",
     "resume": "Go on with a run that has ended.",
     "ask": "Ask the main agent one question; it delegates larger jobs.",
     "chat": "Chat with the main agent in this terminal.",
@@ -39,7 +40,7 @@ _OWN = {
 }
 _ALL = {**REPORTS, **_OWN}
 _GROUPS = {
-    "Delegate": ("run", "resume", "ask", "chat"),
+    "Delegate": ("run", "map", "resume", "ask", "chat"),
     "Runs that go on": ("watch", "tell", "wait", "stop"),
     "Review": ("diff", "land", "undo", "discard"),
     "Look back": ("runs", "show", "logs", "activity"),

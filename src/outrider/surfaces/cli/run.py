@@ -81,7 +81,7 @@ def _leave(request: Request, flags: dict[str, object], arguments: Namespace) -> 
     """Start a run that goes on by itself, and print its id."""
     from outrider.delegation.background import start_background
 
-    caller = Caller(os.environ, flags, confirm=_confirm if _can_ask() else None)
+    caller = Caller(os.environ, flags, confirm=confirm_agent if can_ask() else None)
     run_id = asyncio.run(start_background(request, caller, arguments.notify))
     if arguments.json:
         output.write_json(text_result(run_id, Details(run_id=run_id)).to_dict())
@@ -130,7 +130,7 @@ async def _perform(
     caller = Caller(
         env=os.environ,
         flags=flags,
-        confirm=_confirm if _can_ask() else None,
+        confirm=confirm_agent if can_ask() else None,
         on_event=partial(view.watch, ""),
         on_update=on_update if "updates" in arguments and arguments.updates else None,
         on_start=on_start,
@@ -142,11 +142,12 @@ async def _perform(
     return await perform(request, caller)
 
 
-def _can_ask() -> bool:
+def can_ask() -> bool:
+    """Whether there is a person who could answer."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-async def _confirm(_agent: AgentDefinition, reason: str) -> bool:
+async def confirm_agent(_agent: AgentDefinition, reason: str) -> bool:
     """Ask whether an agent may run, and return whether the answer is yes."""
     print(f"{clean_line(reason)}. Run it? [y/N] ", end="", file=sys.stderr, flush=True)
     said = sys.stdin.readline()

@@ -1,0 +1,1 @@
+"""One agent over many items: in one command that can be interrupted anywhere."""

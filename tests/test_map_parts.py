@@ -1,0 +1,234 @@
+"""The parts of a map, without a child: items, templates, the purse, the pace, the journal."""
+
+import io
+import json
+import math
+import os
+import time
+
+import pytest
+
+from outrider.delegation.map.engine import MapRow
+from outrider.delegation.map.items import (
+    check_template,
+    filled,
+    given_values,
+    items_of,
+    read_csv,
+    read_lines,
+)
+from outrider.delegation.map.journal import Journal, JournalLost, journal_path
+from outrider.delegation.map.purse import Pace, Purse
+from outrider.delegation.request import MAX_TASK_BYTES
+from outrider.protocol.data import to_json
+from outrider.protocol.errors import Refusal
+from outrider.protocol.usage import Usage
+
+
+def lines(data: bytes, template=None):
+    return [one for one in items_of(read_lines(io.BytesIO(data), "x"), template) if one]
+
+
+def rows(data: bytes, template=None):
+    return [one for one in items_of(read_csv(io.BytesIO(data), "x"), template) if one]
+
+
+def test_a_line_is_a_task_or_a_json_object():
+    found = lines(b'Where?\n{"id": 7, "task": "Why?", "agent": "tester", "schema": {}}\n')
+    assert [(one.task, one.agent, one.schema) for one in found] == [
+        ("Where?", None, None),
+        ("Why?", "tester", {}),
+    ]
+    assert found[1].key == "7"
+
+
+def test_marks_line_ends_and_empty_lines_are_no_part_of_an_item():
+    plain = lines(b"One\nTwo\n")
+    assert lines(b"\xef\xbb\xbfOne\r\n\r\n  \nTwo") == plain
+
+
+def test_a_bad_line_is_one_bad_item():
+    huge = b"x" * (MAX_TASK_BYTES + 5)
+    found = lines(b'{"task": \n' + huge + b'\n{"id": [], "task": "a"}\n{"path": "b"}\nGood\n')
+    problems = [one.problem for one in found]
+    assert "line 1: It isn't JSON" in problems[0]
+    assert "line 2: It is longer than 4,194,304 bytes" in problems[1]
+    assert "id must be a string or a number, not a list" in problems[2]
+    assert "The task needs {task}. The item has path." in problems[3]
+    assert problems[4] is None and found[4].task == "Good"
+
+
+def test_a_line_that_is_not_utf_8_is_refused_later_and_does_not_stop_the_rest():
+    assert [one.problem for one in lines(b"caf\xe9\nGood\n")] == [None, None]
+
+
+def test_items_are_known_by_their_content_wherever_they_stand():
+    first, second = (one.key for one in lines(b"One\nTwo\n"))
+    assert [one.key for one in lines(b"New\nTwo\nOne\n")][1:] == [second, first]
+
+
+def test_the_same_line_twice_is_two_items_and_the_same_id_twice_a_fault():
+    keys = [one.key for one in lines(b"One\nOne\nOne\n")]
+    assert keys == [keys[0], f"{keys[0]}-2", f"{keys[0]}-3"]
+    found = lines(b'{"id": "a", "task": "1"}\n{"id": "a", "task": "2"}\n')
+    assert found[0].problem is None
+    assert "line 2: The id 'a' is in use by an earlier item." in found[1].problem
+
+
+def test_a_csv_row_is_an_item_with_the_fields_of_the_first_row():
+    found = rows(
+        b'\xef\xbb\xbfid,path,why\r\n1,a.py,"bugs, ""odd"" ones\nand more"\r\n', "{path}: {why}"
+    )
+    assert [(one.key, one.task) for one in found] == [("1", 'a.py: bugs, "odd" ones\nand more')]
+
+
+def test_a_csv_row_with_other_cells_is_one_bad_item():
+    found = rows(b"task,model\nOne,m\nTwo\nThree,m,x\nFour,\n")
+    assert [one.task for one in found if not one.problem] == ["One", "Four"]
+    assert "row 3: It has 1 cells, and the first row has 2." in found[1].problem
+
+
+def test_items_of_a_program_are_texts_and_mappings():
+    found = list(items_of(given_values(["One", {"n": 3}, 4, {"n": None}]), "{n}"))
+    assert "The task needs {n}" in found[0].problem
+    assert found[1].task == "3" and found[3].task == "null"
+    assert "not a number" in found[2].problem
+
+
+@pytest.mark.parametrize("text", ['Return {"a": 1}', "{", "}", "{}", "a {b", "{ x }"])
+def test_a_template_with_a_lone_brace_is_refused(text):
+    with pytest.raises(Refusal, match=r"\{\{ and \}\} for braces"):
+        check_template(text)
+
+
+def test_a_template_fills_fields_and_names_the_nearest_to_a_missing_one():
+    template = check_template("{{{path}}} {Issue Title}")
+    assert filled(template, {"path": "a{path}", "Issue Title": "x"}) == "{a{path}} x"
+    with pytest.raises(ValueError, match=r"Did you mean \{paths\}\?"):
+        filled(template, {"paths": 1, "Issue Title": ""})
+
+
+def test_a_last_line_without_an_end_is_read_again_before_it_counts(tmp_path):
+    path = tmp_path / "items"
+    path.write_bytes(b"One\nTw")
+    with open(path, "rb") as file:
+        found = items_of(read_lines(file, "x"), None)
+        assert next(found).task == "One"
+        assert next(found) is None
+        with open(path, "ab") as more:
+            more.write(b"o\nThree")
+        assert next(found).task == "Two"
+        assert next(found) is None
+        assert [one.task for one in found if one] == ["Three"]
+
+
+def test_the_purse_gives_no_more_than_it_has_and_takes_back_what_is_left():
+    purse = Purse((1.0, math.inf), (0.4, math.inf))
+    assert purse.reserve("a") == purse.reserve("b") == (0.4, math.inf)
+    assert purse.reserve("c") is None
+    purse.settle("a", Usage(input=1, cost=0.1))
+    assert purse.reserve("c") == (0.4, math.inf)
+    purse.settle("b", Usage(input=1, cost=0.5))  # passed by its last request
+    purse.settle("c", Usage(input=1, cost=0.3))
+    assert purse.reserve("d") == (pytest.approx(0.1), math.inf)
+    purse.settle("d", Usage(input=9, cost_known=False))  # as if it had used all of it
+    assert purse.reserve("e") is None
+
+
+def test_a_purse_without_limits_gives_without_end():
+    purse = Purse()
+    assert {purse.reserve(str(number)) for number in range(100)} == {(math.inf, math.inf)}
+
+
+def test_the_pace_halves_once_for_a_limit_that_many_run_into_and_comes_back():
+    pace = Pace(16)
+    assert pace.allowed(0) == 16
+    for _ in range(16):
+        pace.slow_down(10, 5)
+    assert pace.allowed(14) == 0 and pace.allowed(15) == 8
+    pace.slow_down(20, 1)
+    assert pace.allowed(21) == 4
+    for _ in range(5):
+        pace.speed_up()
+    assert pace.allowed(21) == 5
+    for _ in range(500):
+        pace.speed_up()
+    assert pace.allowed(21) == 16
+
+
+def test_a_journal_that_was_cut_anywhere_keeps_what_is_whole(tmp_path):
+    path = tmp_path / "j.jsonl"
+    with Journal(path, {"agent": "a"}) as journal:
+        for key in "xy":
+            journal.add({"start": key, "attempt": 1, "again": True})
+            row = to_json(MapRow(key, "completed", output="ü" * 5))
+            journal.add({"end": key, "attempt": 1, "row": row})
+    whole = path.read_bytes()
+    ends = [index + 1 for index, byte in enumerate(whole) if byte == 10]
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with Journal(path, {"agent": "a"}) as journal:
+            done = [key for key in "xy" if journal.entry(key).is_done]
+            assert done == list("xy")[: sum(size >= ends[index] for index in (2, 4))]
+            assert [journal.row(key).output for key in done] == ["ü" * 5] * len(done)
+            journal.add({"start": "z", "attempt": 1, "again": True})
+        assert all(map(json.loads, path.read_bytes().splitlines()))
+
+
+def test_a_line_that_the_disk_has_lost_is_passed_over(tmp_path):
+    path = tmp_path / "j.jsonl"
+    with Journal(path, {}) as journal:
+        journal.add({"start": "x", "attempt": 1, "again": False})
+    with open(path, "ab") as file:
+        file.write(b"\0" * 50 + b"\n" + b'{"end":"x","attempt":1,"row":{"outcome":"failed"}}\n')
+    with Journal(path, {}) as journal:
+        assert journal.entry("x").outcome == "failed"
+
+
+@pytest.mark.parametrize("content", [b"Where is a?\n", b'{"task": "x"}\n', b"x", b"\n"])
+def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path, content):
+    (tmp_path / "items").write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(Refusal, match="isn't the journal of a map"):
+            Journal(tmp_path / "items", {})
+    assert (tmp_path / "items").read_bytes() == content
+
+
+def test_a_second_map_on_one_journal_is_refused_by_name(tmp_path):
+    path = tmp_path / "j.jsonl"
+    with Journal(path, {}), pytest.raises(Refusal, match=f"at work on the journal {path}"):
+        Journal(path, {})
+    with Journal(path, {}):
+        pass
+
+
+def test_journals_that_nobody_named_are_removed_when_they_are_old(tmp_path):
+    env = {"OUTRIDER_HOME": str(tmp_path)}
+    path = journal_path(env, {"agent": "a"})
+    assert path == journal_path(env, {"agent": "a"}) != journal_path(env, {"agent": "b"})
+    for age in (1, 40):
+        with Journal(path, {}):
+            os.utime(path, (0, time.time() - age * 86_400))
+        journal_path(env)
+        assert path.exists() == (age == 1)
+
+
+async def test_a_line_that_does_not_fit_on_the_disk_leaves_no_half(tmp_path, monkeypatch):
+    path = tmp_path / "j.jsonl"
+    with Journal(path, {}) as journal:
+        journal.add({"start": "x", "attempt": 1, "again": True})
+        whole = path.read_bytes()
+        import outrider.delegation.map.journal as module
+
+        write = module.os.write
+
+        def full(file, data):
+            if len(data) < 10:
+                raise OSError(28, "No space left on device")
+            return write(file, data[: len(data) // 2])
+
+        monkeypatch.setattr(module.os, "write", full)
+        with pytest.raises(JournalLost, match="No space left"):
+            journal.add({"start": "y", "attempt": 1, "again": True})
+        monkeypatch.undo()
+        assert path.read_bytes() == whole
