@@ -10,7 +10,7 @@ from outrider.delegation.control import ask_run
 from outrider.delegation.request import Request, check_input, invalid
 from outrider.delegation.result_text import with_changes
 from outrider.protocol import jsonl
-from outrider.protocol.data import as_object, from_json
+from outrider.protocol.data import as_object, from_json, frozen
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import Event, event_from_json, is_event
 from outrider.protocol.exit_codes import EXIT_FAILED
@@ -19,7 +19,18 @@ from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResu
 from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run, is_running
 
 LOOK_EVERY_SECONDS = 0.05
+MAX_PART_BYTES = 1 << 20
+"""How much of a transcript is read at once."""
 INTERRUPTED = "The run was interrupted: the process that supervised it ended before it did."
+
+
+@frozen
+class TranscriptLine:
+    """One line of a transcript: its bytes, and what it says."""
+
+    begin: int
+    end: int
+    data: dict[str, Any]
 
 
 class RunHandle:
@@ -48,10 +59,11 @@ class RunHandle:
 
         They are read from its transcript, so what it is doing doesn't wait for whoever watches.
         """
-        async for line in followed(self.folder):
-            if is_event(line):
-                with suppress(ValueError):
-                    yield event_from_json(line)
+        async for lines in followed(self.folder):
+            for line in lines:
+                if is_event(line.data):
+                    with suppress(ValueError):
+                        yield event_from_json(line.data)
 
     async def tell(self, text: str) -> int | None:
         """Tell the child something, and return in which turn the model has read it.
@@ -74,17 +86,26 @@ def _transcript(folder: Path) -> BinaryIO:
     return open(folder / SESSION, "rb")
 
 
-async def followed(folder: Path) -> AsyncIterator[dict[str, Any]]:
-    """Yield the lines of a run's transcript, those that are there and those that come."""
-    held, is_over = b"", False
+async def followed(folder: Path, start: int = 0) -> AsyncIterator[list[TranscriptLine]]:
+    """Yield the lines of a run's transcript from a byte on, those that are there and then those
+    that come: some at a time, and none each time that there is nothing new.
+    """
+    held, at, is_over = b"", start, False
     with _transcript(folder) as session:
+        session.seek(start)
         while not is_over:
-            is_over = not is_running(folder)  # first: what it wrote before its end is read below
-            *lines, held = (held + session.read()).split(b"\n")
+            has_ended = not is_running(folder)  # first: what it wrote before its end is read below
+            part = session.read(MAX_PART_BYTES)
+            *lines, held = (held + part).split(b"\n")
+            found = list[TranscriptLine]()
             for line in lines:
                 with suppress(ValueError, RecursionError):  # one that was cut by a full disk
-                    yield as_object(jsonl.decode(line))
-            if not is_over:
+                    data = as_object(jsonl.decode(line))
+                    found.append(TranscriptLine(at, at + len(line) + 1, data))
+                at += len(line) + 1
+            yield found
+            is_over = has_ended and not part
+            if not (part or is_over):
                 await asyncio.sleep(LOOK_EVERY_SECONDS)
 
 

@@ -249,6 +249,18 @@ class CommandsConfig:
 
 
 @frozen
+class ViewConfig:
+    """The page of runs."""
+
+    port: int = _key(
+        0, "Port of `outrider view`; 0 takes any that is free.", project=ProjectRule.NEVER
+    )
+    editor: str | None = _key(
+        None, "Command that opens a file from the page, such as `code -g {path}:{line}`."
+    )
+
+
+@frozen
 class Config:
     """Every setting, at its effective value."""
 
@@ -265,6 +277,7 @@ class Config:
     warm: WarmConfig = field(default_factory=WarmConfig)
     commands: CommandsConfig = field(default_factory=CommandsConfig)
     mcp: McpConfig = field(default_factory=McpConfig)
+    view: ViewConfig = field(default_factory=ViewConfig)
 
 
 @frozen

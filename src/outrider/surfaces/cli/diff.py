@@ -13,7 +13,7 @@ from outrider.surfaces.terminal.changes import diff_lines, stat_lines, totals
 from outrider.surfaces.text import clean_line, fit
 from outrider.surfaces.transcript import event_words, numbered_lines
 from outrider.workspaces.layers.landing import WriterRun, is_in
-from outrider.workspaces.layers.review import FileDiff, review
+from outrider.workspaces.layers.review import FileDiff, review, with_diffs
 from outrider.workspaces.names import unescaped
 
 EXAMPLES = """\
@@ -43,12 +43,7 @@ def execute(arguments: Namespace) -> None:
     if only:
         drawn = [one for one in drawn if any(is_in(unescaped(one.file.path), p) for p in only)]
     if arguments.json:
-        paths = {one.file.path: "\n".join(one.lines) for one in drawn}
-        told = changes.to_dict()
-        files = [
-            {**one, "diff": paths[one["path"]]} for one in told["files"] if one["path"] in paths
-        ]
-        return output.write_json({"runId": run.folder.name, **told, "files": files})
+        return output.write_json({"runId": run.folder.name, **with_diffs(changes, drawn)})
     if arguments.by_call:
         lines = _by_call(run, drawn)
     elif arguments.stat:

@@ -19,6 +19,7 @@ from outrider.settings.places import runs_folder
 from outrider.surfaces.cli.run import print_ended
 from outrider.surfaces.parser import argument
 from outrider.surfaces.terminal.progress import Row, View, progressed
+from outrider.surfaces.transcript import new_text
 
 EXAMPLES = """\
 examples:
@@ -94,19 +95,8 @@ async def _follow_text(output: Path, view: View) -> None:
     """Show the text of a message as it comes: the file has it first, and each message anew."""
     shown = 0
     while True:
-        text, size = _new_text(output, shown)
+        text, size = new_text(output, shown)
         if size < shown or text:
             view.watch("", TurnStartEvent(0) if size < shown else MessageUpdateEvent(0, text))
             shown = 0 if size < shown else size
         await asyncio.sleep(LOOK_EVERY_SECONDS)
-
-
-def _new_text(output: Path, shown: int) -> tuple[str, int]:
-    """Return what a file has behind the part that is shown, and how long it is."""
-    try:
-        with open(output, "rb") as file:
-            file.seek(shown)
-            text = file.read().decode(errors="ignore")
-            return text, os.fstat(file.fileno()).st_size
-    except FileNotFoundError:
-        return "", 0

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from outrider.protocol.changes import ChangedFile, Changes, Hunk
 from outrider.protocol.data import frozen
@@ -57,6 +58,13 @@ def review(run: WriterRun) -> tuple[Changes, list[FileDiff]]:
         run.conflicts(pending.changes),
     )
     return changes, drawn
+
+
+def with_diffs(changes: Changes, drawn: Sequence[FileDiff]) -> dict[str, Any]:
+    """Return changes as JSON, of their files those that are drawn, each with its diff."""
+    diffs, told = {one.file.path: "\n".join(one.lines) for one in drawn}, changes.to_dict()
+    files = ({**one, "diff": diffs[one["path"]]} for one in told["files"] if one["path"] in diffs)
+    return {**told, "files": list(files)}
 
 
 def _reviewed(run: WriterRun, change: PathChange) -> FileDiff:
