@@ -12,23 +12,19 @@ export function notice(text) {
   if (text && text !== LOST) notice.timer = setTimeout(() => notice(""), 6000);
 }
 
-export async function get(path) {
-  return answered(fetch(path));
-}
+export const get = (path) => answered(fetch(path));
 
 /** Have something done; throws an error with what the server says. */
 export async function act(id, action, more = {}) {
-  const body = JSON.stringify({ action, ...more });
-  const headers = { "Content-Type": "application/json" };
-  return answered(fetch(`/api/runs/${id}`, { method: "POST", headers, body }));
+  return answered(fetch(`/api/runs/${id}`, { method: "POST", body: JSON.stringify({ action, ...more }) }));
 }
 
 async function answered(request) {
   const answer = await request.catch(() => { throw new Error(LOST); });
-  const said = await answer.text();
-  const data = (answer.headers.get("content-type") ?? "").includes("json") ? JSON.parse(said) : { error: said };
-  if (!answer.ok) throw Object.assign(new Error(data.error), { conflicts: data.conflicts ?? [] });
-  return data;
+  const isOurs = answer.headers.get("content-type") === "application/json";
+  const data = isOurs ? await answer.json() : { error: await answer.text() };
+  if (answer.ok) return data;
+  throw new Error([data.error, ...(data.conflicts ?? []).map((one) => `${one.path}: ${one.reason}.`)].join(" "));
 }
 
 /** Follow a stream of news until it is closed; a tab that nobody sees doesn't hold a connection. */

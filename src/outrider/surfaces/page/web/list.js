@@ -1,7 +1,7 @@
 // The list of all runs: those that need somebody first, then those at work, then the others.
 
 import { act, get, listen, notice } from "./api.js";
-import { arrange, count, duration, h, money, short, tokens, when } from "./dom.js";
+import { arrange, button, count, duration, h, money, short, tokens, when } from "./dom.js";
 import { ask } from "./dialog.js";
 
 const GROUPS = [["needs", "Needs you"], ["running", "Running"], ["ended", "Ended"]];
@@ -52,6 +52,12 @@ function element(row) {
 function pick(event) {
   const id = event.target.closest("li").dataset.id;
   event.target.checked ? picked.add(id) : picked.delete(id);
+  draw();
+}
+
+function unpick() {
+  picked.clear();
+  for (const box of document.querySelectorAll(".run input:checked")) box.checked = false;
   draw();
 }
 
@@ -150,9 +156,9 @@ export function showList(main) {
       select("state", "Outcome"), select("agent", "Agent"), select("project", "Project"),
       h("select", { name: "since", "aria-label": "Time", change }, since), h("span", { class: "sum dim" })),
     h("p", { class: "picked", hidden: true }, h("span"),
-      h("button", { type: "button", class: "compare", click: compare }, "Compare"),
-      h("button", { type: "button", class: "danger", click: remove }, "Delete…"),
-      h("button", { type: "button", class: "plain", click: () => { picked.clear(); view.querySelectorAll("input:checked").forEach((box) => { box.checked = false; }); draw(); } }, "Clear")),
+      button("Compare", compare, "compare"),
+      button("Delete…", remove, "danger"),
+      button("Clear", unpick, "plain")),
     GROUPS.map(([name]) => h("section", { "data-group": name, hidden: true, "aria-labelledby": `group-${name}` }, h("h2", { id: `group-${name}` }), h("ol"))),
     h("p", { class: "empty dim" }, "Reading runs …"), h("div", { class: "more", "aria-hidden": "true" }));
   main.replaceChildren(view);

@@ -2,7 +2,7 @@
 
 import { act, exported, get, listen, notice } from "./api.js";
 import { ask } from "./dialog.js";
-import { count, duration, h, long, money, nodes, rich, tokens } from "./dom.js";
+import { button, count, duration, h, long, money, nodes, rich, tokens } from "./dom.js";
 import { facts, state } from "./list.js";
 import { markdown } from "./markdown.js";
 import { Steps } from "./steps.js";
@@ -18,13 +18,7 @@ const QUESTIONS = {
 /** Do something to a run after the person's yes; return whether it was done. */
 async function perform(id, action) {
   if (!(await ask(...QUESTIONS[action]))) return false;
-  try {
-    await act(id, action);
-    return true;
-  } catch (error) {
-    notice([error.message, ...(error.conflicts ?? []).map((one) => `${one.path}: ${one.reason}`)].join(" "));
-    return false;
-  }
+  return act(id, action).then(() => true, (error) => notice(error.message));
 }
 
 class RunView {
@@ -92,10 +86,9 @@ class RunView {
     const about = [["Agent", data.agent], ["Model", [data.model, result.askedModel && ` (asked for ${result.askedModel})`]], ["Project", data.project],
       ["Resumes", opening.resumes && h("a", { href: `#/run/${opening.resumes}` }, opening.resumes)], ["Run", h("button", { class: "copy", type: "button", "data-copy": data.runId, title: "Copy" }, data.runId)]];
     const reason = [result.error ?? data.error, result.timeoutReason && `(${result.timeoutReason})`, data.recordProblem];
-    const button = (action, label) => h("button", { type: "button", class: action === "stop" ? "danger" : "plain", click: () => this.do(action) }, label);
     const file = exported && `Exported from Outrider. ${exported.leftOut.length ? `Left out: ${exported.leftOut.join("; ")}.` : "Nothing was left out."} Secrets are masked.`;
     this.head.replaceChildren(...nodes(file ? h("p", { class: "dim" }, file) : null),
-      h("div", { class: "line" }, state(data), facts(data), h("span", { class: "buttons" }, exported ? null : running ? button("stop", "Stop") : button("delete", "Delete…"))),
+      h("div", { class: "line" }, state(data), facts(data), h("span", { class: "buttons" }, exported ? null : running ? button("Stop…", () => this.do("stop"), "danger") : button("Delete…", () => this.do("delete"), "plain"))),
       h("h1", { class: task.length > 300 || task.includes("\n") ? "long" : "" }, rich(task || "(no task)")),
       ...nodes(reason.some(Boolean) ? h("p", { class: "reason" }, rich(reason.filter(Boolean).join(" "))) : null),
       h("dl", { class: "facts" }, about.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
@@ -114,10 +107,10 @@ class RunView {
   }
 
   answer() {
-    const { data } = this, { result } = data, left = data.answerBytes - new TextEncoder().encode(data.answer).length;
+    const { data } = this, { result } = data;
     if (result.structuredOutput !== undefined) return [h("h2", {}, "Structured output"), long(JSON.stringify(result.structuredOutput, null, 2))];
     if (!data.answer) return h("p", { class: "dim" }, data.state === "running" ? "It hasn't answered yet." : "It gave no answer.");
-    return [markdown(data.answer), left > 8 ? h("p", { class: "dim" }, `${count(left)} more bytes: outrider show ${this.id}`) : null];
+    return [markdown(data.answer), data.answer.length >= 1 << 20 ? h("p", { class: "dim" }, `There is more: outrider show ${this.id}`) : null];
   }
 
   stepsTab() {
@@ -159,7 +152,6 @@ class RunView {
 
   drawChanges(changes) {
     const offered = { pending: ["land", "discard"], undone: ["land", "discard"], landed: ["undo"] }[changes.state] ?? [];
-    const both = changes.state === "pending" && changes.files.length ? offered : offered;
     const files = h("div"), call = (id) => this.steps.calls.get(id)?.node.querySelector("summary .args")?.textContent ?? "";
     const reasons = (title, some) => some.length ? [h("h3", {}, title), h("ul", {}, some.map((one) => h("li", {}, h("code", {}, one.path), `: ${one.reason}`)))] : null;
     const byFile = () => files.replaceChildren(...changes.files.map((file) => diff(file, changes.files.length < 20)));
@@ -179,7 +171,7 @@ class RunView {
       h("div", { class: "line" }, h("span", { class: `state ${changes.state === "pending" ? "asks" : ""}` }, changes.state),
         h("span", {}, `${count(changes.files.length)} files, `, h("ins", {}, `+${count(changes.added)}`), " ", h("del", {}, `−${count(changes.removed)}`)),
         h("fieldset", {}, h("legend", { class: "hidden" }, "Order"), choice("by file", byFile, true), choice("by call", byCall, false)),
-        h("span", { class: "buttons" }, exported ? null : both.map((action) => h("button", { type: "button", class: action === "discard" ? "danger" : "", click: () => this.do(action) }, words[action])))),
+        h("span", { class: "buttons" }, exported ? null : offered.map((action) => button(words[action], () => this.do(action), action === "discard" ? "danger" : "")))),
       reasons("These conflict with your files", changes.conflicts), reasons("These don't land", changes.withheld), files);
   }
 
@@ -200,7 +192,8 @@ class RunView {
 
   async loadTree() {
     const ids = this.steps.children.filter((id) => /^[0-9a-f]{8}$/.test(id));
-    if (ids.length) this.drawTree(await get(`/api/rows?ids=${ids}`).catch(() => []));
+    const found = await Promise.allSettled(ids.map((id) => get(`/api/runs/${id}`)));
+    this.drawTree(found.map((one) => one.value).filter(Boolean));
   }
 
   drawTree(rows) {

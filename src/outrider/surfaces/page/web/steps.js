@@ -1,7 +1,7 @@
 // The steps of a run: each turn with its text and its calls, and a timeline above them.
 
 import { exported, get } from "./api.js";
-import { count, duration, h, long, money, rich, svg } from "./dom.js";
+import { button, count, duration, h, long, money, rich } from "./dom.js";
 import { markdown } from "./markdown.js";
 
 const NOTES = {
@@ -10,16 +10,7 @@ const NOTES = {
   fault: (event) => event.message,
   unconfined: (event) => `Less confined than it should be; this machine lacks: ${(event.missing ?? []).join(", ")}.`,
 };
-const MAIN = ["pattern", "about", "command", "agent", "query", "url", "path"];
 const WIDTH = 1000;
-
-/** What a call is about, in one line. */
-function callWords(args) {
-  if (typeof args !== "object" || args === null) return String(args ?? "");
-  const key = MAIN.find((name) => name in args);
-  return (key ? asText(args[key]) : Object.keys(args).length ? asText(args) : "").slice(0, 300);
-}
-
 const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
 
 /** All that is known of a run's steps, drawn as it comes. */
@@ -108,20 +99,20 @@ export class Steps {
     if (!event.text) return;
     const text = markdown(event.text);
     this.turn.body.append(text);
-    if (event.isCut) text.append(h("button", { type: "button", click: async () => text.replaceWith(markdown((await this.whole(event)).text)) }, "Show all"));
+    if (event.isCut) text.append(button("Show all", async () => text.replaceWith(markdown((await this.whole(event)).text))));
   }
 
   on_tool_start(event) {
     const result = h("span", { class: "result dim" }, " …");
-    const title = [h("b", {}, event.name), " ", h("span", { class: "args" }, callWords(event.args)), result];
+    const title = [h("b", {}, event.name), " ", h("span", { class: "args" }, event.words), result];
     const node = this.folded(title, () => this.opened(event));
     node.id = `call-${event.begin}`;
     (this.turn?.body ?? this.list).append(node);
-    this.calls.set(event.id, { event, result, node, span: this.span("tool", `${event.name} ${callWords(event.args)}`, node) });
+    this.calls.set(event.id, { event, result, node, span: this.span("tool", `${event.name} ${event.words}`, node) });
   }
 
   on_tool_result_end(event) {
-    const call = this.calls.get(event.id) ?? (this.on_tool_start({ ...event, args: {} }), this.calls.get(event.id));
+    const call = this.calls.get(event.id) ?? (this.on_tool_start({ ...event, words: "" }), this.calls.get(event.id));
     const code = event.envelope?.code, failed = code !== 0, child = event.envelope?.data?.runId;
     const said = failed ? `${code}: ${event.envelope?.message}` : String(event.summary ?? "").split("→").pop();
     call.end = event;
@@ -144,7 +135,7 @@ export class Steps {
   }
 
   async whole(event) {
-    return event.isCut && !exported ? get(`/api/runs/${this.id}/event?at=${event.begin}`).catch((error) => ({ ...event, text: error.message })) : event;
+    return event.isCut && !exported ? get(`/api/runs/${this.id}/events/${event.begin}`).catch((error) => ({ ...event, text: error.message })) : event;
   }
 
   /** What a call was given, and what it gave back. */
@@ -170,8 +161,8 @@ export class Steps {
     const bars = this.spans.map((span) => {
       const begin = x(span.begin), wide = Math.max(x(span.end ?? this.now) - begin, 1.5);
       const took = duration((span.end ?? this.now) - span.begin);
-      const bar = svg("rect", { x: begin, y: lanes[span.lane], width: wide, height: 16, rx: 1, class: `${span.lane}${span.failed ? " failed" : ""}${span.end === null ? " open" : ""}` },
-        svg("title", {}, `${span.title} · ${took}`));
+      const bar = h("rect", { x: begin, y: lanes[span.lane], width: wide, height: 16, rx: 1, class: `${span.lane}${span.failed ? " failed" : ""}${span.end === null ? " open" : ""}` },
+        h("title", {}, `${span.title} · ${took}`));
       bar.addEventListener("click", () => this.lead(span.node));
       return bar;
     });
@@ -179,7 +170,7 @@ export class Steps {
     const words = `Model ${duration(sums("model"))}, tools ${duration(sums("tool"))}, waiting for retries ${duration(sums("retry"))}, of ${duration(this.now)}.`;
     this.timeline.replaceChildren(
       h("span", { class: "lane" }, "Model"), h("span", { class: "lane" }, "Tools"),
-      svg("svg", { viewBox: `0 0 ${WIDTH} 42`, preserveAspectRatio: "none", role: "img", "aria-label": `Timeline. ${words}` }, bars),
+      h("svg", { viewBox: `0 0 ${WIDTH} 42`, preserveAspectRatio: "none", role: "img", "aria-label": `Timeline. ${words}` }, bars),
       h("p", { class: "dim" }, words));
   }
 
