@@ -33,7 +33,7 @@ export class Steps {
   take(events) {
     for (const event of events) {
       if (event.type === "run" && event.begin > 0) this.base = this.now; // a later turn of a chat
-      this.at = this.base + (event.at ?? 0);
+      this.at = this.base + (Number(event.at) || 0);
       this.now = Math.max(this.now, this.at);
       this[`on_${event.type}`]?.(event);
       if (event.type in NOTES) this.note(event.type, NOTES[event.type](event));
@@ -85,7 +85,7 @@ export class Steps {
 
   on_retry(event) {
     const wait = this.span("retry", "Waits to try again", this.turn?.node ?? this.list);
-    wait.end = wait.begin + (event.delayMs ?? 0);
+    wait.end = wait.begin + (Number(event.delayMs) || 0);
   }
 
   on_message_end(event) {
