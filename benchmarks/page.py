@@ -30,11 +30,12 @@ The first run installs the other runtimes: those in Python with pip or uv, those
 npm. Every figure on this page is generated. Times are medians unless a table says otherwise; "best"
 is the best round. Times depend on the machine, so look at the ratios.
 
-Two commands of their own check promises instead of comparing runtimes:
+Three commands of their own check promises instead of comparing runtimes:
 
 ```
 python3 -m benchmarks.faults                   # 2,000 delegations under random faults, on Linux
 python3 -m benchmarks.run_listing              # the CPU time of `outrider runs` with 10,000 runs
+python3 -m benchmarks.viewing                  # `outrider view` with 5,000 runs, and a long one
 ```
 
 `faults` prints how the delegations ended for each fault: errors, streams cut at any byte, stalls,

@@ -87,7 +87,7 @@ class Served:
         """End the server, as Ctrl-C does."""
         with suppress(ProcessLookupError):
             self.process.terminate()
-        self.process.wait(30)
+        self.process.communicate(timeout=30)
 
 
 def record(

@@ -127,7 +127,7 @@ def test_five_thousand_runs_are_filtered_and_searched(many, chromium, tmp_path):
         page.keyboard.press("End")
         before = page.locator("li.run").count()
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
-        page.wait_for_function(f"document.querySelectorAll('li.run').length > {before}")
+        page.wait_for_function(f"() => document.querySelectorAll('li.run').length > {before}")
 
 
 def test_those_that_need_somebody_come_first(door, look):
@@ -204,7 +204,7 @@ def test_a_live_run_appears_follows_and_ends(door, look):
         expect(row.locator(".about")).to_contain_text("ls")
         row.locator("a").click()
         expect(page.locator(".turn").first).to_contain_text("Paragraph 1.")
-        at_end = "innerHeight + scrollY >= document.documentElement.scrollHeight - 40"
+        at_end = "() => innerHeight + scrollY >= document.documentElement.scrollHeight - 40"
         page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
         page.wait_for_function(at_end)
         model.go.release()
@@ -249,7 +249,7 @@ def test_a_long_result_opens_in_place(door, look):
     call.locator("summary").click()
     expect(call.locator("pre").last).to_contain_text("first line")
     call.get_by_role("button", name=re.compile("Show more")).click()
-    page.wait_for_function("document.querySelector('.inside').textContent.length > 120000")
+    page.wait_for_function("() => document.querySelector('.inside').textContent.length > 120000")
 
 
 def test_the_timeline_leads_to_the_step(door, look):
@@ -422,7 +422,7 @@ HOSTILE = [
     "![pixel](http://evil.example/pixel.png) <link rel=stylesheet href=//evil.example>",
     "</script></style></title></textarea><script>window.hacked = 1</script>",
     "`<b onmouseover=window.hacked=1>` **<i onclick=window.hacked=1>x</i>**",
-    "# <img src=x onerror=window.hacked=1>\n\n| <img src=x onerror=window.hacked=1> | b |\n|-|-|\n| ] | y |",
+    "# <img src=x onerror=hacked=1>\n\n| <img src=x onerror=hacked=1> | b |\n|-|-|\n| ] | y |",
     "safe\u202egnp.exe\u2066\u200f \x1b[31mred\x1b]0;title\x07\x1b[2J \x00\x7f",
     "[masked:\"><script>window.hacked = 1</script>] a.py:1\" onclick=\"window.hacked=1",
     "W" * 20_000,
