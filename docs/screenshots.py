@@ -70,7 +70,7 @@ def draw(browser: Browser, link: str, path: str, wanted: str, file: Path, **sche
     """Draw one view, when it shows what is wanted."""
     page = browser.new_page(viewport=SIZE, **scheme)
     page.goto(f"{link}#/{path}")
-    page.wait_for_selector(wanted)
+    page.wait_for_selector(wanted, timeout=90_000)
     page.wait_for_timeout(300)
     page.screenshot(path=file)
     page.close()
@@ -96,7 +96,7 @@ def main(folder: Path) -> None:
             record(runs, number)
         task = "Raise the retry limit to five"
         start(home, writer, "run", "coder", "--write", task, "-m", writer.model).communicate()
-        changed = max(runs.iterdir(), key=lambda one: one.stat().st_mtime).name
+        changed = next(runs.glob("*/landing.json")).parent.name
         explorer = ("run", "explorer", "Where are requests sent again?", "-m", busy.model)
         working, view = start(home, busy, *explorer), start(home, busy, "view", "--no-open")
         try:

@@ -57,7 +57,10 @@ class Listing:
         """
         self._version += 1
         with records.reading(self._runs), os.scandir(self._runs) as entries:
-            found = {one.name: one.stat().st_mtime_ns for one in entries if len(one.name) == 8}
+            folders = (
+                one for one in entries if len(one.name) == 8 and one.is_dir(follow_symlinks=False)
+            )
+            found = {one.name: one.stat().st_mtime_ns for one in folders}
         for name in self._rows.keys() - found.keys():
             self._note(name, 0, {"runId": name, "state": "gone"})
         stale = [name for name, stamp in found.items() if self._is_stale(name, stamp)]
