@@ -5,7 +5,7 @@ import { button, count, duration, h, long, money, rich } from "./dom.js";
 import { markdown } from "./markdown.js";
 
 const NOTES = {
-  retry: (event) => `Attempt ${event.attempt} failed: ${event.message} Sent again after ${duration(event.delayMs)}.`,
+  retry: (event) => `${event.message} Attempt ${event.attempt} after ${duration(event.delayMs)}.`,
   dropped: (event) => `${count(event.ids?.length)} older results were left out, to fit the model's window.`,
   fault: (event) => event.message,
   unconfined: (event) => `Less confined than it should be; this machine lacks: ${(event.missing ?? []).join(", ")}.`,
