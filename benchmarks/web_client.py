@@ -10,17 +10,14 @@ guarded client resolves and checks, keeps limits and deadlines, and has its cach
 import asyncio
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import httpx2
 
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.cache import WebCache
 from outrider.tools.web.client import WebClient
 
 AIM = 2.0
@@ -59,10 +56,9 @@ async def seconds(fetch: Fetch, url: str, requests: int, at_once: int) -> float:
     return (time.perf_counter() - begin) / requests
 
 
-async def measure(base: str, requests: int, folder: Path) -> list[tuple[str, float, float]]:
+async def measure(base: str, requests: int) -> list[tuple[str, float, float]]:
     """Return for each way of asking the milliseconds of a request, guarded and plain."""
-    cache = WebCache(folder, 1 << 24)
-    guarded = WebClient(WebConfig(allow_private_network=True), cache=cache)
+    guarded = WebClient(WebConfig(allow_private_network=True))
     rows: list[tuple[str, float, float]] = []
     async with httpx2.AsyncClient(trust_env=False) as plain:
 
@@ -91,9 +87,8 @@ def main() -> None:
     requests = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory() as folder:
-        base = f"http://127.0.0.1:{server.server_address[1]}"
-        rows = asyncio.run(measure(base, requests, Path(folder)))
+    base = f"http://127.0.0.1:{server.server_address[1]}"
+    rows = asyncio.run(measure(base, requests))
     print(f"{'':22}{'guarded':>10}{'httpx2':>10}{'ratio':>8}")
     for name, ours, theirs in rows:
         print(f"{name:22}{ours:8.2f}ms{theirs:8.2f}ms{ours / theirs:8.2f}")

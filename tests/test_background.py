@@ -15,7 +15,7 @@ from outrider.delegation.background import start_background
 from outrider.delegation.perform import Caller
 from outrider.delegation.request import Request
 from outrider.delegation.run_handle import RunHandle
-from outrider.testing import ScriptedModel, answer
+from outrider.testing import ScriptedModel, answer, tool_call
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -232,9 +232,9 @@ async def test_a_hundred_at_once_never_exceed_their_places_and_all_end(tmp_path,
 
         def kill_some():
             for number, process in enumerate(door.processes()):
-                if number % 10 == 9 and "outrider.delegation.background" in process.cmdline():
-                    process.kill()
-                    with lock:
+                with suppress(psutil.NoSuchProcess), lock:
+                    if number % 10 == 9 and "outrider.delegation.background" in process.cmdline():
+                        process.kill()
                         at_work.clear()  # it isn't known whose it was
 
         async def start(number):
@@ -251,6 +251,35 @@ async def test_a_hundred_at_once_never_exceed_their_places_and_all_end(tmp_path,
     assert max(most) <= 3
     assert 0 < len(killed) < 20 and outcomes.count("completed") == 100 - len(killed)
     assert all("interrupted" in one.result.error for one in killed)
+
+
+@pytest.mark.parametrize("isolation", ["auto", "none"])
+def test_a_run_below_a_run_needs_no_place_and_ends_with_that(door, isolation):
+    """There is one place, and whoever has it waits for the run below."""
+    door.write_agent("doer", "tools: bash")
+    inner = []
+
+    def script(request):
+        if request.messages[1]["content"] == "Inner":
+            inner.append(request)
+            return look_around(request, 0.02)
+        if request.turn == 0:
+            env = " ".join(f"{name}='{value}'" for name, value in server.environment.items())
+            run = f"{sys.executable} -m outrider run explorer Inner -m {server.model} --bg"
+            return tool_call("bash", {"command": f"env {env} {run}"})
+        if len(inner) < 3:
+            return tool_call("bash", {"command": f"sleep 0.1; echo {request.turn}"})
+        return answer("Done.")
+
+    options = {
+        "allowWrite": True, "trustedProjects": "/", "network": "host", "isolation": isolation,
+        "maxDepth": 2, "maxConcurrent": 1,
+    }  # fmt: skip
+    given = [word for name in options for word in ("--set", f"subagents.{name}={options[name]}")]
+    with ScriptedModel(script) as server:
+        run_id = background(door, server, *given, agent="doer")
+        assert door.run("wait", run_id).out == "Done.\n"
+        door.assert_nothing_left()
 
 
 def test_a_home_of_any_length_has_room_for_the_socket(tmp_path, model):

@@ -5,7 +5,10 @@ from contextlib import closing
 import pytest
 
 from cli_door import Door
+from conftest import wait_until
+from outrider.surfaces.reports import report, runs
 from outrider.testing import ScriptedModel, answer, tool_call
+from test_background import supervisor_of
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 AUTO = ("--write", "--set", "subagents.land=auto")
@@ -50,6 +53,23 @@ def test_whoever_waits_for_it_sees_what_has_landed(door):
     assert f"landed: outrider undo {run_id} takes it back" in ended.err
 
 
+def test_a_run_that_lands_is_listed_without_waiting_for_an_answer(door, monkeypatch):
+    """Nobody answers then, and here nobody would give up waiting."""
+    check = "subagents.landCheck=sleep 600"
+    with ScriptedModel(writing("echo y = 2 >> a.py")) as server:
+        words = ("run", "coder", "Go.", "--model", server.model, "--bg", *AUTO, "--set", check)
+        run_id = door.run(*words, env=server.environment).out.strip()
+        folder = door.runs / run_id
+        wait_until((folder / "landing.json").exists, "the end of the child")
+        wait_until(lambda: not (folder / "control.sock").exists(), "the landing")
+        monkeypatch.setattr(runs, "MAX_ANSWER_SECONDS", None)
+        monkeypatch.setenv("OUTRIDER_HOME", str(door.runs.parent))
+        listed = report("runs", []).lines(200)
+        supervisor_of(door, run_id).kill()
+        door.assert_nothing_left()
+    assert [line for line in listed if run_id in line and "landing" in line]
+
+
 def test_whoever_waits_for_it_is_told_why_it_did_not_land(door):
     check = ("--set", "subagents.landCheck=exit 7")
     ended, run_id = in_background(door, writing("echo y = 2 >> a.py"), *AUTO, *check)
@@ -83,6 +103,19 @@ def test_a_resumed_writer_and_its_model_are_told_what_is_not_in_the_files(door):
         asked == f"Go on.\n\n[what run {second} changed isn't in the files now: it was discarded]"
     )
     assert not [one for one in run["warnings"] if first in one and "landed" in one]
+
+
+def test_a_resumed_run_has_no_option_of_the_earlier_command(door):
+    """Its check, its limits and its leave to write are for one task, and are given anew."""
+    options = ("--check", "test -f b.py", "--write", "--max-turns", "2", "--timeout", "1m")
+    _, first = in_background(door, writing("echo z > b.py"), *options)
+    run, _ = resumed(door, first, [*writing("ls", "cat b.py", "ls -a")], "--write")
+    assert run["outcome"] == "completed" and "check" not in run, "b.py isn't in the files"
+    assert run["usage"]["turns"] == 4
+    run, _ = resumed(door, first, writing("ls"), "--write", "--check", "test -f a.py")
+    assert run["check"]["command"] == "test -f a.py"
+    refused = door.run("resume", first, "Go on.")
+    assert refused.code == 2 and "subagents.allowWrite" in refused.err
 
 
 def test_a_run_that_only_read_is_not_resumed_as_a_writer(door):

@@ -273,9 +273,7 @@ def test_a_setting_is_set_and_unset_by_command(door: Door) -> None:
         (("set", "subagents.allowWrit", "true"), "did you mean subagents.allowWrite?"),
         (("set", "subagents.allowWrite", "maybe"), "subagents.allowWrite: expected true or false"),
         (("set", "subagents.timeoutMs", "soon"), "write 90s"),
-        (("set", "web.provider", "ddgs"), "ddgs is called duckduckgo here"),
         (("set", "web.maxResponseBytes", "1"), "it is called web.maxBytes here"),
-        (("set", "web.brave", "1"), "nothing takes its place"),
         (("unset", "nonsense"), "unknown key nonsense"),
         (("set", "model"), "set KEY VALUE"),
         (("import",), "nothing to import"),
@@ -300,7 +298,7 @@ def test_a_child_cannot_change_the_settings(door: Door) -> None:
 def test_the_settings_of_devkit_pi_are_taken_over_and_the_rest_is_named(door: Door) -> None:
     old = door.home / ".pi/agent/extensions/devkit-pi/config.json"
     old.parent.mkdir(parents=True)
-    web = {"provider": "ddgs", "providerPriority": ["tavily", "openserp", "ddgs"], "timeoutMs": 9}
+    web = {"provider": "ddgs", "providerPriority": ["tavily", "brave"], "timeoutMs": 9}
     web |= {"maxResponseBytes": 2048, "maxResults": 8, "searxng": {"baseUrl": "http://s.example"}}
     subagents = {"timeoutMs": 120_000, "maxDepth": 1, "allowWrite": "yes"}
     more = {"lsp": {"tool": {"enabled": False}, "hook": {"mode": "disabled"}}}
@@ -309,14 +307,14 @@ def test_the_settings_of_devkit_pi_are_taken_over_and_the_rest_is_named(door: Do
     taken = {row["key"]: row["value"] for row in said["changed"]}
     assert taken == {
         "subagents.timeoutMs": 120_000,
-        "web.provider": "duckduckgo",
-        "web.providerPriority": ["tavily", "duckduckgo"],
+        "web.providerPriority": ["tavily", "brave"],
         "web.timeoutMs": 9,
         "web.maxBytes": 2048,
         "web.endpoints": {"searxng": "http://s.example"},
         "lsp.enabled": False,
     }
     left = {row["key"]: row["why"] for row in said["notTaken"]}
-    assert set(left) == {"subagents.allowWrite", "web.maxResults", "lsp.hook.mode"}
+    refused = {"subagents.allowWrite", "web.provider"}
+    assert set(left) == {*refused, "web.maxResults", "lsp.hook.mode"}
     assert "expected true or false" in left["subagents.allowWrite"]
     assert "warning" not in door.run("config").err

@@ -615,32 +615,6 @@ async def test_callers_of_what_a_diff_changes_are_found_as_text_where_no_server_
     assert "## Callers and uses\n\n- `a.py:6` `delay(3)`" in run.text
 
 
-FOLLOWED = {
-    "And who calls it?": "And who calls render_lines?",
-    "Is it tested?": "Is render_lines tested?",
-    "Where is Console.print?": "Where is Console.print?",
-    "How does the exporter write a file and where does it keep them?": None,
-}
-
-
-@pytest.mark.parametrize("prompt", FOLLOWED)
-def test_it_is_what_the_last_answer_was_about(prompt: str):
-    report = (
-        "Its report:\n\nThe best match is `a.py:1`: `x`\n\n1. `a.py:1` in `render_lines`: `x`\n"
-    )
-    agents = {"properties": {"agent": {"description": "Who does it: explorer."}}}
-    tools = [ToolSchema("subagent", "function", "", agents), ToolSchema("find", "function", "", {})]
-    looked = ModelCall("1", "find", {"pattern": "*"})
-    envelope = {"code": 0, "message": "success", "data": {"files": ["a.py"]}}
-    now = [UserPrompt(prompt), ModelAnswer(calls=[looked]), result_of(looked, envelope)]
-    before = [UserPrompt("Where is render_lines?"), ModelAnswer(text=report)]
-    [call] = respond([*before, *now], tools)
-    assert call.arguments["task"] == (FOLLOWED[prompt] or prompt)
-    if FOLLOWED[prompt] not in (None, prompt):
-        told = respond([UserPrompt("Hello."), ModelAnswer(text="No."), *now], tools)
-        assert isinstance(told, str) and "can't tell what you mean" in told
-
-
 def test_what_was_added_to_a_task_is_no_part_of_the_question():
     added = '<untrusted-content source="stdin">\nsome file\n</untrusted-content>'
     assert understand(f"Where is it?\n\n{added}", "explorer").about.strip() == "Where is it?"

@@ -71,20 +71,11 @@ async def test_git_itself_is_neither_searched_nor_found(tree: Path):
     assert ".git/config" not in await tools.text("find", pattern="config")
 
 
-async def test_context_counts_case_type_and_literal(tree: Path):
+async def test_context_case_and_literal(tree: Path):
     tools = FileTools(tree)
     around = await tools.text("grep", pattern="needle", path="src/one.py", context=1)
     assert around.splitlines()[1:] == ["1- import os", "2: print('needle')", "3- # end"]
-    counts = await tools.text("grep", pattern="needle", path="src", count=True)
-    assert counts.splitlines() == [
-        "src/deep/three.ts: 1",
-        "src/one.py: 1",
-        "src/two.py: 2",
-        "[4 matching lines in 3 files]",
-    ]
     assert "four.md" in await tools.text("grep", pattern="NEEDLE", ignoreCase=True)
-    assert "three.ts" not in await tools.text("grep", pattern="needle", type="py")
-    assert "No matches" in await tools.text("grep", pattern="needle", type="py", glob="*.ts")
     assert "one.py" in await tools.text("grep", pattern="print('", literal=True)
 
 
@@ -114,12 +105,10 @@ async def test_a_pattern_that_looks_like_an_option_is_a_pattern(tmp_path: Path, 
         assert f"2: {pattern}" in text
 
 
-async def test_an_option_smuggled_in_as_glob_or_type_stays_a_glob_or_type(tree: Path):
+async def test_an_option_smuggled_in_as_a_glob_stays_a_glob(tree: Path):
     tools = FileTools(tree)
     for glob in ("--pre=./evil", "-uuu", "include:py", "[", "a:b"):
         assert "needle" not in await tools.text("grep", pattern="needle", glob=glob), glob
-    for kind in ("py --no-ignore", "-u", "all\n"):
-        assert await tools.code("grep", pattern="needle", type=kind) == 1002
 
 
 async def test_a_search_of_many_matches_says_how_many_more_there_are(tmp_path: Path):
@@ -131,8 +120,6 @@ async def test_a_search_of_many_matches_says_how_many_more_there_are(tmp_path: P
     assert (data["shown"], data["matches"], data["files"]) == (25, 300, 30)
     text = await tools.text("grep", pattern="hit", limit=25)
     assert "[25 of 300 matching lines in 30 files shown" in text
-    counted = await tools.data("grep", pattern="hit", limit=2, count=True)
-    assert [found["path"] for found in counted["counts"]] == ["f00.txt", "f01.txt"]
 
 
 async def test_a_search_without_end_is_stopped_and_said_to_be(
@@ -335,7 +322,7 @@ GUESSES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", [{"count": True}, {"context": 2, "ignoreCase": True}])
+@pytest.mark.parametrize("arguments", [{}, {"context": 2, "ignoreCase": True}])
 async def test_no_guess_at_a_secret_changes_the_answer(tmp_path: Path, arguments: dict[str, Any]):
     told = {guess: await differing(tmp_path, guess, **arguments) for guess in GUESSES}
     assert {guess: answers for guess, answers in told.items() if answers} == {}
@@ -391,8 +378,7 @@ async def test_limits_do_not_tell_what_is_hidden(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(grep, "MAX_BYTES_MASKED", 600)
     monkeypatch.setattr(grep, "MAX_COUNTED", 9)
     for guess in ("hunter2x|anna", "hunter2x|and", "M1bC|wait|plain"):
-        for count in (False, True):
-            assert await differing(tmp_path, guess, limit=2, count=count) is None
+        assert await differing(tmp_path, guess, limit=2) is None
     data = await with_secret_kept(tmp_path, 0).data("grep", pattern="anna|e", limit=2)
     assert not data["exact"] and data["shown"] == 2
 
@@ -405,8 +391,8 @@ async def test_the_limit_of_what_is_counted_takes_nothing_from_what_is_shown(
         (tmp_path / f"{number:02}.txt").write_text("hit\n" + "x" * 200)
     data = await FileTools(tmp_path).data("grep", pattern="hit", limit=20)
     assert (data["shown"], data["matches"], data["exact"]) == (20, 20, False)
-    data = await FileTools(tmp_path).data("grep", pattern="hit", limit=30, count=True)
-    assert (len(data["counts"]), data["matches"], data["exact"]) == (30, 30, True)
+    data = await FileTools(tmp_path).data("grep", pattern="hit", limit=30)
+    assert (data["shown"], data["matches"], data["exact"]) == (30, 30, True)
 
 
 async def test_a_line_with_a_secret_is_found_by_what_is_not_secret_in_it(tmp_path: Path):
@@ -422,7 +408,7 @@ async def test_a_line_with_a_secret_is_found_by_what_is_not_secret_in_it(tmp_pat
     ):
         text = await tools.text("grep", pattern=pattern, path="settings.py")
         assert '2: password = "[masked:' in text and "# change me" in text, pattern
-    data = await tools.data("grep", pattern="password", count=True)
+    data = await tools.data("grep", pattern="password")
     assert (data["matches"], data["files"]) == (8, 6)
     text = await tools.text("grep", pattern='"z"', path="long.json")
     assert "[masked:" in text and '"z": 1' in text and "cut:" in text

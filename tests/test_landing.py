@@ -17,7 +17,9 @@ from outrider.protocol.errors import Refusal
 from outrider.records.pruning import prune
 from outrider.records.runs import delete_run, find_run, landing_of
 from outrider.settings.keys import RunsConfig
-from outrider.workspaces.layers.landing import CheckFailed, MergedTree, WriterRun
+from outrider.workspaces import merged_check
+from outrider.workspaces.layers.landing import CheckFailed, WriterRun
+from outrider.workspaces.merged_check import check_of
 
 LINES = "".join(f"line {number}\n" for number in range(30))
 
@@ -289,40 +291,35 @@ def test_without_git_text_that_both_changed_is_a_conflict_with_a_reason(
     writer = writes("sed -i 's/line 3$/three/' a.txt; echo new > new")
     (writer.project / "a.txt").write_text(LINES + "mine\n")
     run = WriterRun(writer.folder, {"PATH": "/nowhere", "HOME": "/nowhere"})
-    run.git.__dict__["program"] = None
+    run.git._program = None
     assert "git, which merges texts, isn't installed" in conflicts(run.land)["a.txt"]
     run.land(only=["new"])
     assert (writer.project / "new").exists()
 
 
 def test_a_check_runs_on_the_merged_tree_before_anything_changes(
-    writes: Callable[..., Writer],
+    writes: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = writes("sed -i 's/line 3$/three/' a.txt; rm b.txt; rm -r package; echo > package")
     (writer.project / "a.txt").write_text(LINES + "mine\n")
-    before, seen = tree(writer.project), list[MergedTree]()
-
-    def check(merged: MergedTree) -> int:
-        assert tree(writer.project) == before
-        text = (merged.upper / "a.txt").read_text()
-        assert "three\n" in text and text.endswith("mine\n")
-        whiteout = (merged.upper / "b.txt").lstat()
-        assert whiteout.st_rdev == 0 and (merged.upper / "package").is_file()
-        assert set(merged.removed) == {"b.txt", "package/c.txt", "package"}
-        seen.append(merged)
-        return 1 if len(seen) == 1 else 0
-
-    with pytest.raises(CheckFailed):
-        writer.end().land(check=check)
-    assert tree(writer.project) == before and not seen[0].upper.exists()
-    writer.end().land(check=check)
+    before = tree(writer.project)
+    merged = "grep three a.txt && grep mine a.txt && test ! -e b.txt -a -f package"
+    for mounts in (True, False):
+        if not mounts:
+            monkeypatch.setattr(merged_check._MergedCheck, "_run_mounted", lambda *_: None)
+        for command in (f"! ({merged})", "echo bad > a.txt; touch new; false"):
+            with pytest.raises(CheckFailed):
+                writer.end().land(check=check_of(command, os.environ))
+            assert tree(writer.project) == before
+        assert {one.name for one in writer.layer.iterdir()}.isdisjoint({"checked", "checking"})
+    writer.end().land(check=check_of(merged, os.environ))
     assert not (writer.project / "b.txt").exists()
 
 
 def test_what_changes_while_the_check_runs_is_a_conflict(writes: Callable[..., Writer]) -> None:
     writer = writes("sed -i 's/line 3$/three/' a.txt")
 
-    def check(merged: MergedTree) -> int:
+    def check(*_: object) -> int:
         (writer.project / "a.txt").write_text(LINES + "mine\n")
         return 0
 
@@ -498,6 +495,27 @@ def test_doctor_names_what_waits_and_what_was_interrupted(tmp_path: Path) -> Non
     told = {one["message"].split()[1]: one for one in checks}
     assert f"outrider land {waits.id}" in told[waits.id]["message"]
     assert told[broken.id]["status"] == "warn" and "interrupted" in told[broken.id]["message"]
+
+
+def test_doctor_does_not_call_a_landing_interrupted_while_it_is_under_way(tmp_path: Path) -> None:
+    door = Door(tmp_path)
+    (door.project / "a.txt").write_text(LINES)
+    writer = Writer(door.runs, door.project).do("echo x >> a.txt")
+    code = f"""
+import os, sys
+from pathlib import Path
+from outrider.workspaces.layers import applying, landing
+applying.Application._verify = lambda *_: print("landing", flush=True) or sys.stdin.read()
+landing.WriterRun(Path({str(writer.folder)!r}), os.environ).land()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as lander:
+        assert lander.stdout.readline() == b"landing\n"
+        under_way = door.run("doctor", "--json").json["checks"]
+        lander.kill()
+    interrupted = door.run("doctor", "--json").json["checks"]
+    assert not [one for one in under_way if writer.id in one["message"]]
+    assert [one["status"] for one in interrupted if writer.id in one["message"]] == ["warn"]
 
 
 def test_the_next_command_takes_back_what_was_interrupted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from outrider.models.lean.connection import MAX_UNREAD_BYTES, Connection, words_of
-from outrider.models.tls import trusted_certificates
+from outrider.models.wires import trusted_certificates
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 

@@ -14,6 +14,7 @@ from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import SingleResult
 from outrider.runtimes.pi import spawning
 from outrider.runtimes.pi.choices import INSTALL
+from outrider.settings.places import runs_folder
 from outrider.surfaces.reports import REPORTS
 from pi_door import VERSIONS, write_agent
 
@@ -172,7 +173,9 @@ def test_every_report_can_be_had_in_pi() -> None:
 SPOILING = """#!{python} -S
 import json, os, sys
 said = []
-for path in ({project!r} + "/spoilt", os.path.expanduser("~") + "/spoilt", {own!r} + "/kept"):
+compiled = os.environ["NODE_COMPILE_CACHE"] + "/kept"
+home = os.path.expanduser("~")
+for path in ({project!r} + "/spoilt", home + "/spoilt", {own!r} + "/kept", compiled):
     try:
         open(path, "w").close()
         said.append("written")
@@ -198,11 +201,13 @@ async def test_pi_writes_to_its_own_folder_only(world: Path, tmp_path: Path) -> 
     program = SPOILING.format(python=sys.executable, project=str(world), own=str(pi.folder))
     (pi.folder / "pi").write_text(program)
     ended = await run("Find it.")
-    assert ended.output == "Read-only file system, Read-only file system, written"
+    assert ended.output == "Read-only file system, Read-only file system, written, written"
     assert ended.isolation is not None
     held = ended.isolation
     assert (held.kind, held.network, held.missing) == ("readonly", "host", ())
     assert (pi.folder / "kept").exists() and not (world / "spoilt").exists()
+    # Else Node would compile pi in each run again.
+    assert (runs_folder(os.environ).parent / "pi-compiled/kept").exists()
 
 
 async def test_where_there_are_no_walls_an_agent_in_pi_counts_as_a_writer(
@@ -237,7 +242,7 @@ async def test_what_pi_writes_goes_into_a_layer(world: Path, tmp_path: Path) -> 
     config = {"subagents.allowWrite": True}
     result = await subagent("finder", "Find it.", model="mine:scripted", config=config)
     ended = result.details.results[0]
-    assert ended.output == "written, Read-only file system, written"
+    assert ended.output == "written, Read-only file system, written, written"
     assert ended.isolation is not None and ended.isolation.kind == "overlay"
     assert ended.changes is not None and ended.changes.state == "pending"
     assert [one.path for one in ended.changes.files] == ["spoilt"]

@@ -1,13 +1,11 @@
 """What keeps `read` true to the file, and small, whatever the file is."""
 
-import json
 import os
 import subprocess
 import sys
 import threading
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -106,53 +104,20 @@ async def test_bytes_that_are_not_utf8_are_replaced_and_said_to_be(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("name", "content", "said"),
     [
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80" + b"\0" * 50, "image/png"),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + b"\1" * 50, "image/jpeg"),
-        (b"%PDF-1.7\nplain looking\n", "application/pdf"),
-        (b"PK\3\4\0\0" + b"\0" * 50, "application/zip"),
-        (b"\0\1\2\3" * 100, "application/octet-stream"),
-        (bytes(range(1, 32)) * 10, "application/octet-stream"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80" + b"\0" * 50, "image/png"),
+        ("a.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF\0" + b"\1" * 50, "image/jpeg"),
+        ("a.pdf", b"%PDF-1.7\nplain looking\n", "application/pdf"),
+        ("a.zip", b"PK\3\4\0\0" + b"\0" * 50, "application/zip"),
+        ("a", b"\0\1\2\3" * 100, "application/octet-stream"),
+        ("a.bin", bytes(range(1, 32)) * 10, "application/octet-stream"),
     ],
 )
-async def test_what_is_not_text_is_named_and_not_dumped(tmp_path: Path, content: bytes, said: str):
-    (tmp_path / "a.bin").write_bytes(content)
-    text = await FileTools(tmp_path).text("read", path="a.bin")
+async def test_what_is_not_text_is_named_and_not_dumped(tmp_path: Path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    text = await FileTools(tmp_path).text("read", path=name)
     assert said in text and "not shown" in text and len(text) < 100
-
-
-def notebook(*cells: dict[str, Any]) -> str:
-    return json.dumps({"cells": list(cells), "nbformat": 4})
-
-
-async def test_a_notebook_is_read_as_its_cells(tmp_path: Path):
-    printed = {"output_type": "stream", "text": ["4\n"]}
-    picture = {"output_type": "display_data", "data": {"image/png": "iVBO" * 100_000}}
-    (tmp_path / "a.ipynb").write_text(
-        notebook(
-            {"cell_type": "markdown", "source": ["# Title\n", "text"]},
-            {"cell_type": "code", "source": "print(2 + 2)", "outputs": [printed, picture]},
-        )
-    )
-    text = await FileTools(tmp_path).text("read", path="a.ipynb")
-    assert "cell 1 (markdown)" in text and "# Title" in text
-    assert "print(2 + 2)" in text and "\t4\n" in text
-    assert "also as image/png" in text and "iVBO" not in text
-
-
-@pytest.mark.parametrize(
-    "content", ['{"cells": 3}', "not JSON", '{"cells": [null]}', "[" * 50_000, '{"cells": [{}]}']
-)
-async def test_a_broken_notebook_is_read_as_the_text_it_is(tmp_path: Path, content: str):
-    (tmp_path / "a.ipynb").write_text(content)
-    text = await FileTools(tmp_path).text("read", path="a.ipynb")
-    assert content[:20] in text
-
-
-async def test_a_notebook_with_half_a_character_can_be_sent(tmp_path: Path):
-    (tmp_path / "a.ipynb").write_text('{"cells": [{"cell_type": "code", "source": "x \\ud800 y"}]}')
-    assert "x ? y" in await FileTools(tmp_path).text("read", path="a.ipynb")
 
 
 @pytest.mark.parametrize("offset", [1, 3, 60, 190])

@@ -494,9 +494,9 @@ LONG = 1_200_000
     [
         ({"items": {"type": "integer"}}, [1234] * LONG, 0),
         ({"items": {"type": "integer"}}, [1234] * LONG + ["x"], 2),
-        ({"items": {"type": "integer"}}, ["x"] * LONG, 21),
+        ({"items": {"type": "integer"}}, ["x"] * LONG, 2),
         ({"maxLength": 5}, "x" * 5_000_000, 1),
-        (FINDINGS, {"findings": [{"line": "1", "file": "x" * 60}] * 60_000}, 21),
+        (FINDINGS, {"findings": [{"line": "1", "file": "x" * 60}] * 60_000}, 2),
     ],
 )
 def test_five_megabytes_are_judged_and_few_faults_told(schema: Any, value: Any, faults: int):

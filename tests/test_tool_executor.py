@@ -517,7 +517,7 @@ async def test_a_formatter_that_fails_gives_way_to_the_default():
 
     outcome = await returned({"a": 1}, format=Formatter(broken, broken))
     assert json.loads(outcome.text) == {"a": 1}
-    assert outcome.summary == "some_thing → 1 fields"
+    assert outcome.summary == "some_thing → 3 lines"
 
 
 async def test_a_tools_own_formatter_has_both_forms():

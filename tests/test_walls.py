@@ -236,7 +236,7 @@ def test_what_a_provider_signs_in_with_is_left_to_it_and_told(
     assert walls_for(of("openai:gpt", allow_credential_files=True), env).hidden == ()
     assert walls_for(of("bedrock:claude"), env).hidden == ()
     assert str(tmp_path / "key.json") in walls_for(of("google-cloud:gemini"), env).seen
-    monkeypatch.setattr(walls, "enter", lambda _: ())
+    monkeypatch.setattr(walls, "enter", lambda *_: ())
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # which is put back afterwards
     (lack,) = confine(of("bedrock:claude")).isolation.missing
     assert lack == "credential files: bedrock signs in with them"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import stat
 import threading
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from outrider.tools.web import (
     fetch_content as fetch,
     get_search_content as stored,
     page_reader,
-    session,
 )
 from outrider.tools.web.client import WebClient
 from outrider.tools.web.network_guard import GuardedBackend
@@ -97,7 +95,7 @@ async def test_each_address_has_its_own_outcome(web):
     assert [page.get("code") for page in pages] == [None, 1003, 1002, 1004, 1002]
     assert pages[0]["title"] == "Good" and "nobody would take it" in pages[0]["text"]
     assert "It is gone." in pages[1]["error"]
-    assert outcome.summary == "fetched 1 pages, 4 failed"
+    assert outcome.summary.startswith(f'fetch_content "{good[:50]}') and "→" in outcome.summary
 
 
 async def test_when_all_fail_the_call_fails_and_tells_each(web):
@@ -171,6 +169,7 @@ SOURCE = "def f():\n\tif x:\n\t    return  1   \n\n\n# end\r\n"
         ("text/markdown", "# T\n\n    code\n"),
         ("text/plain", "<!doctype html><p>source of a page</p>"),
         ("application/xml", "<a>\n  <b/>\n</a>"),
+        ("application/rss+xml", "<rss><channel><title>One</title></channel></rss>"),
         ("image/svg+xml", "<svg><text>hi</text></svg>"),
         ("application/octet-stream", "key = value\n"),
         ("", "no type at all\n"),
@@ -182,12 +181,6 @@ async def test_text_and_data_come_as_they_are(web, kind, body):
 
 async def test_a_page_is_recognised_without_a_type(web):
     assert "nobody" in await web.text("/p", f"\n<!DOCTYPE html><nav>x</nav>{PROSE}", "")
-
-
-async def test_a_feed_is_read_as_entries_and_other_xml_as_it_is(web):
-    feed = "<?xml version='1.0'?><rss><channel><item><title>One</title></item></channel></rss>"
-    assert "## One" in await web.text("/r", feed, "application/rss+xml")
-    assert "## One" in await web.text("/x", feed, "text/xml")
 
 
 @pytest.mark.parametrize(
@@ -423,13 +416,6 @@ async def test_found_places_are_offsets_that_can_be_read_from(web, text, wanted,
         assert read[:3].split() == wanted.casefold()[:3].split()
 
 
-async def test_words_are_found_together_where_the_phrase_is_not_there(web):
-    text = f"red{' .' * 400} the red\nfox and the lazy dog {'. ' * 400} fox {'. ' * 400}dog"
-    data = (await web.stored(await kept(web, text), find="dog red fox")).envelope["data"]
-    assert data["total"] == 1 and data["matched"].startswith("3 of the words")
-    assert text[data["matches"][0]["offset"] :].startswith("red\nfox")
-
-
 async def test_more_places_than_are_shown_can_be_asked_for(web):
     response_id = await kept(web, "needle hay\n" * 50)
     places, offset = [], 0
@@ -469,22 +455,13 @@ async def test_a_page_that_failed_gives_its_fault_again(web):
     assert again.envelope["code"] == 1003
 
 
-async def test_long_texts_are_kept_on_the_disk_and_read_the_same(web):
+async def test_long_texts_are_kept_and_read_the_same(web):
     whole = "é line of text\n" * 150_000
     response_id = await kept(web, whole)
     assert len(await kept(web, "short")) == 8
-    files = list(web.spill.glob("page-*.txt"))
-    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600]
-    page = web.session.responses[response_id][0]
-    assert page.text == whole and not isinstance(page.held, str)
+    assert web.session.responses[response_id][0].text == whole
     data = (await web.stored(response_id, offset=len(whole) - 5)).envelope["data"]
     assert data["text"] == whole[-5:] and data["next"] is None
-
-
-async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
-    page = session.StoredPage("u", "t", "x" * (2 << 20))
-    page.spill(tmp_path / "missing" / "folder")
-    assert len(page.text) == 2 << 20
 
 
 @pytest.mark.parametrize(
@@ -499,17 +476,7 @@ async def test_a_full_disk_keeps_texts_in_memory(tmp_path):
             "https://raw.githubusercontent.com/o/r/refs/heads/x/a.py",
         ),
         ("http://www.github.com/o/r/blame/v1/a", "https://raw.githubusercontent.com/o/r/v1/a"),
-        ("https://gist.github.com/u/0123abcd", "https://gist.githubusercontent.com/u/0123abcd/raw"),
-        (
-            f"https://gist.github.com/u/0123abcd/{'a' * 40}#file-x",
-            f"https://gist.githubusercontent.com/u/0123abcd/raw/{'a' * 40}",
-        ),
         ("https://gitlab.com/g/s/r/-/blob/main/a.c", "https://gitlab.com/g/s/r/-/raw/main/a.c"),
-        ("https://bitbucket.org/o/r/src/main/a.c", "https://bitbucket.org/o/r/raw/main/a.c"),
-        (
-            "https://codeberg.org/o/r/src/branch/main/a.c",
-            "https://codeberg.org/o/r/raw/branch/main/a.c",
-        ),
         ("https://raw.githubusercontent.com/o/r/main/a.py", None),
         ("https://github.com/o/r", None),
         ("https://github.com/o/r/tree/main/src", None),

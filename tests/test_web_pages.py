@@ -3,7 +3,7 @@
 import pytest
 from benchmarks.pages import READERS, Page, pages, score, totals
 
-from outrider.tools.web.main_text import feed_text, fragment_text, main_text
+from outrider.tools.web.main_text import main_text
 
 URL = "https://pages.test/a/index.html"
 ALL = pages()
@@ -336,62 +336,8 @@ def test_wide_tables_end():
 @pytest.mark.parametrize("odd", ["\x01", "&#1;", "&#0;", "&#xD800;", "&#x00000dfff;", "&#55296;"])
 def test_characters_that_no_parser_takes_are_left_out(odd):
     assert "a <b> c" in text_of(f"{PROSE}<p>{odd}a{odd} &lt;b&#62; {odd}c</p><pre>{odd}<br></pre>")
-    assert "## ac" in feed_text(f"<rss><item><title>a{odd}c</title></item></rss>", URL)["text"]
 
 
 def test_nested_definitions_are_told_once():
     text = text_of(PROSE + "<dl><dt>a</dt><dd>b<dl><dt>inner</dt><dd>c</dd></dl></dd></dl>")
     assert text.count("inner") == 1
-
-
-RSS = """<?xml version="1.0" encoding="utf-8"?>
-<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/"><channel>
-<title>Harbour news</title><link>https://h.test/</link>
-<item><title>Ferry &amp; fog</title><link>https://h.test/1</link>
-<pubDate>Mon, 02 Mar 2026 08:00:00 GMT</pubDate>
-<content:encoded><![CDATA[<p>The ferry waits for the <a href="/fog">fog</a>.</p><script>x
-</script>]]>
-</content:encoded></item>
-<item><title>Second</title><description>Plain words.</description></item></channel></rss>"""
-
-ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>Releases</title>
-<entry><title>v2</title><link href="https://r.test/2"/><updated>2026-01-02T00:00:00Z</updated>
-<author><name>Ada</name></author>
-<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>New <b>parser</b>.</p></div>
-</content>
-</entry></feed>"""
-
-
-def test_an_rss_feed_reads_as_entries():
-    feed = feed_text(RSS, URL)
-    assert feed["title"] == "Harbour news"
-    assert "## Ferry & fog\n\nMon, 02 Mar 2026 08:00:00 GMT · https://h.test/1" in feed["text"]
-    assert "The ferry waits for the [fog](https://h.test/fog)." in feed["text"]
-    assert "## Second\n\nPlain words." in feed["text"] and "script" not in feed["text"]
-
-
-def test_an_atom_feed_reads_as_entries():
-    text = feed_text(ATOM, URL)["text"]
-    assert "## v2\n\n2026-01-02T00:00:00Z · Ada · https://r.test/2\n\nNew **parser**." in text
-
-
-def test_no_entity_is_expanded_and_no_file_is_loaded(tmp_path):
-    (tmp_path / "secret").write_text("the-secret")
-    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
-    feed = (
-        f'<!DOCTYPE rss [<!ENTITY l0 "ha">{laughs}<!ENTITY f SYSTEM "file://{tmp_path}/secret">]>'
-        "<rss><channel><title>t</title><item><title>A &l11; B &f;</title>"
-        "<description>Still here.</description></item></channel></rss>"
-    )
-    text = feed_text(feed, URL)["text"]
-    assert "Still here." in text and "haha" not in text and "the-secret" not in text
-
-
-@pytest.mark.parametrize("source", ["", "not xml", "<rss", "<rss></rss>", "\0<feed/>"])
-def test_a_broken_feed_is_an_answer(source):
-    assert isinstance(feed_text(source, URL)["text"], str)
-
-
-def test_a_fragment_is_read_whole():
-    assert fragment_text("<b>Hi</b> there", URL) == "**Hi** there"
-    assert fragment_text("", URL) == ""

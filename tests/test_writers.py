@@ -453,13 +453,20 @@ def _swapped(edit: dict[str, str]) -> dict[str, str]:
     return {"oldText": edit["newText"], "newText": edit["oldText"]}
 
 
+LIMITED = "for one in pid mnt; do echo 0 > /proc/sys/user/max_${one}_namespaces; done"
+
+
+@pytest.mark.parametrize(
+    "before", [(), ("unshare", "-Ur", "sh", "-c", f'{LIMITED}; exec "$@"', "sh")]
+)
 async def test_a_check_of_a_landing_ends_with_whoever_lands_or_when_it_takes_too_long(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[str, ...]
 ) -> None:
+    """Also on a copy, without the namespaces that end with their first process."""
     result, _ = await performed(project, [*shell("echo 2 >> a.py"), answer("Done.")])
     run, seconds = result.details.run_id or "", str(300_000 + os.getpid())
-    line = [sys.executable, "-m", "outrider", "land", run, "--check", f"sleep {seconds}"]
-    landing = await asyncio.create_subprocess_exec(*line, cwd=project)
+    line = [sys.executable, "-m", "outrider", "land", run, "--check", f"sleep {seconds}; true"]
+    landing = await asyncio.create_subprocess_exec(*before, *line, cwd=project)
     while not (found := _sleepers(seconds)):
         await asyncio.sleep(0.02)
     landing.kill()

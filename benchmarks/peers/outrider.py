@@ -3,17 +3,16 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import outrider
 from benchmarks.peers.pi import write_models
 from benchmarks.peers.protocol import MODEL, output_of, serve
-from outrider.delegation import perform
 from outrider.delegation.api import subagent
-from outrider.delegation.briefing import brief_for
 from outrider.models.wires import Wire
+from outrider.runtimes.native import fork_client
 
 AGENT = "explorer"
 PI_AGENT = "in-pi"
@@ -70,16 +69,15 @@ class Library:
         self._mode = MODES[mode]
         self._settings = outrider_config(self._mode, None)
         if not self._mode.walls:
-            perform.brief_for = lambda *given: replace(brief_for(*given), isolation=None)
+            script = Path(__file__).with_name("without_walls.py")
+            fork_client.PYTHON = (sys.executable, "-P", str(script))
 
     async def prepare(self, _tasks: int, concurrent: int | None) -> None:
         """Set the queue's width; in a warm mode also wait until the fork server is ready."""
         self._settings = outrider_config(self._mode, concurrent)
-        if self._mode.is_warm:
-            from outrider.runtimes.native.fork_client import hosted_fork_server
-
-            if not await hosted_fork_server(self._mode.loaded).ready():
-                raise SystemExit("Outrider's warm process could not be started.")
+        mode = self._mode
+        if mode.is_warm and not await fork_client.hosted_fork_server(mode.loaded).ready():
+            raise SystemExit("Outrider's warm process could not be started.")
 
     async def delegate(self, task: str) -> str:
         """Return the answer of one delegation; raises `RuntimeError` for any other outcome."""

@@ -14,17 +14,9 @@ from outrider.protocol.text import is_visible, most_alike
 AGENT_FIELDS: tuple[tuple[str, bool, str], ...] = (
     ("name", True, "Name: up to 64 letters (of any script), digits, `.`, `_` and `-`."),
     ("description", False, "When to delegate to it. People and the host's model read this."),
-    (
-        "readonly",
-        False,
-        "`true`: never gets a tool that writes. What can't be read counts as true.",
-    ),
+    ("readonly", False, "`true`: gets no tool that writes. What can't be read counts as true."),
     ("tools", False, "Names as `a, b`, `[a, b]` or `- a` lines. Default: read, grep, find, ls."),
-    (
-        "model",
-        False,
-        "Model, as `provider:name`, or as other hosts write it. `inherit` is the same as none.",
-    ),
+    ("model", False, "`provider:name`, or as other hosts write it. `inherit` is the same as none."),
     ("disabled", False, "`true`: listed, but can't be delegated to."),
     ("output_schema", False, "Path to a JSON Schema for its answers, relative to the file."),
     ("isolation", False, "Where it writes, as `subagents.isolation`; a repository's not `none`."),

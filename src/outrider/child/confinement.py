@@ -34,15 +34,15 @@ class Confined:
     audit: LayerAudit | None = None
 
 
-def confine(brief: Brief) -> Confined:
-    """Confine this process as its brief says; raises `OSError` where a layer can't be had."""
+def confine(brief: Brief, begun: walls.Begun | None = None) -> Confined:
+    """Confine this process as its brief says; raises `OSError` where a layer can't be had.
+
+    `begun` are walls that only have to be finished.
+    """
     if brief.isolation is None:
         return Confined(brief, Isolation())
-    cache = (f"{os.path.realpath(brief.state_folder or os.devnull)}/web-cache",)
-    if brief.web:
-        os.makedirs(*cache, mode=0o700, exist_ok=True)
     layered = new_layer(brief)
-    missing = walls.enter(walls_for(brief, os.environ, cache if brief.web else (), layered))
+    missing = walls.enter(walls_for(brief, os.environ, layered=layered), begun)
     if needs_credentials(brief) and not brief.allow_credential_files:
         missing += (f"credential files: {brief.model.partition(':')[0]} signs in with them",)
     isolation = Isolation(brief.isolation, brief.network, missing)

@@ -21,13 +21,14 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from outrider.child.exhaustion import end_when_exhausted
-from outrider.child.main import run_child
+from outrider.child.main import Ready, run_child
 from outrider.child.rehearsal import load_model, rehearse
 from outrider.models.cost import remember_price
 from outrider.processes.copied_pages import copy_pages, pages_written_by
 from outrider.processes.guardian import Guardian, run_guarded
 from outrider.processes.reaping import Watch, call_oneself, fork_bare, libc, reap
 from outrider.processes.surroundings import surroundings
+from outrider.processes.walls import Begun, code_paths
 from outrider.protocol import fork_messages
 from outrider.protocol.errors import OutriderError
 from outrider.protocol.fork_messages import MAX_PACKET_BYTES, READY, ChildEnds, StartRequest
@@ -46,6 +47,7 @@ FILL_BYTES = 60_000
 together, on pages of its own, and not in gaps on pages that it would have to copy."""
 _filling: list[bytes] = []
 _BEGIN = b"begin"
+_NAMESPACE = "/proc/self/ns/mnt"
 _ENDS = len(ChildEnds._fields)
 
 
@@ -75,6 +77,7 @@ def warm_up(loads: str) -> None:
     for _ in range(REHEARSALS):
         rehearse(loads, "grep", "read")
     libc()
+    code_paths()
     # asyncio asks for these with each handler, and Python makes an object of each anew.
     signal.valid_signals = cache(signal.valid_signals)
     signal.valid_signals()
@@ -156,6 +159,8 @@ class _Server:
             self._watch.hold(source.socket.fileno(), select.POLLIN)
         else:
             self._connect(source)
+        self._mounts = os.open("/proc/self/mountinfo", os.O_RDONLY)
+        self._watch.hold(self._mounts, select.POLLPRI)
         self._spare: socket.socket | None = None
         self._pages = b""
         self._started = time.time()
@@ -167,7 +172,9 @@ class _Server:
         """Serve until the host lets go, or nobody has come for a while, or somebody says stop."""
         while not self._stopped and self._is_needed():
             signals, ready = self._watch.wait(self._seconds())
-            for descriptor in ready:
+            if self._mounts in ready:
+                self._drop_spare()
+            for descriptor in ready - {self._mounts}:
                 with contextlib.suppress(OSError):  # a client that has gone, no descriptor left
                     self._on_ready(descriptor)
             if signals:
@@ -178,6 +185,12 @@ class _Server:
                     self._spare = self._make_spare()
         if self._listener is not None:
             self._listener.unlink()
+
+    def _drop_spare(self) -> None:
+        """End a spare: it has begun its walls, and what is mounted by now isn't behind them."""
+        if self._spare:
+            self._spare.close()
+        self._spare = None
 
     def _is_needed(self) -> bool:
         if self._listener is None:
@@ -234,6 +247,8 @@ class _Server:
 
     def _give_to_spare(self, request: StartRequest, ends: list[int]) -> bool:
         """Give the request to the spare, if it is ready; return whether it has it."""
+        if not request.only_reads:
+            return False
         spare, self._spare = self._spare, None
         with contextlib.suppress(OSError), spare or contextlib.nullcontext():
             if spare and (told := spare.recv(MAX_TOLD_BYTES, socket.MSG_DONTWAIT)):
@@ -256,7 +271,7 @@ class _Server:
             try:
                 os.setsid()
                 listening = self._listener.descriptors if self._listener else ()
-                for descriptor in (*held, *listening, *self._connections):
+                for descriptor in (*held, *listening, *self._connections, self._mounts):
                     os.close(descriptor)
                 self._watch.renew()
                 guard()
@@ -275,24 +290,34 @@ def _guard(watch: Watch, request: StartRequest, ends: ChildEnds) -> None:
 def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) -> None:
     """Fork a child that waits for its ends, and guard it once it is given them.
 
-    It takes up the memory that a task needs: the pages that an earlier one told, or else those of
-    a rehearsal, which it tells. `server` brings the ends with the request, once; where it closes
-    instead, both processes end.
+    It begins its walls, and takes up the memory that a task without tools needs: the pages that an
+    earlier one told, or else those of a rehearsal, which it tells. `server` brings the ends with
+    the request, once; where it closes instead, both processes end.
     """
     call_oneself("spare")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def wait() -> None:
         call_oneself("spare")
-        told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads, "read"))
-        loop = asyncio.new_event_loop()
+        begun, namespaces = Begun(), [os.open(_NAMESPACE, os.O_RDONLY)]
+
+        def leave_namespaces() -> None:
+            # To take one down takes the kernel a millisecond, so the guardian's end does that: what
+            # lies unread in its socket goes with it.
+            with contextlib.suppress(OSError), theirs:
+                namespaces.append(os.open(_NAMESPACE, os.O_RDONLY))
+                socket.send_fds(theirs, [READY], namespaces)
+            for namespace in namespaces:
+                os.close(namespace)
+
+        told = b"" if copy_pages(pages) else pages_written_by(lambda: rehearse(loads))
+        ready = Ready(asyncio.new_event_loop(), begun, leave_namespaces)
         server.send(READY + (told if len(told) < MAX_TOLD_BYTES else b""))
         server.close()
         _, ends, _, _ = socket.recv_fds(theirs, 16, 3)
         if theirs.recv(16) == _BEGIN:
-            theirs.close()
             _take_standard(ends)
-            run_child(loop)
+            run_child(ready)
 
     guardian = Guardian(wait, watch, not_the_childs=ours.fileno())
     theirs.close()
@@ -307,7 +332,7 @@ def _guard_spare(watch: Watch, server: socket.socket, loads: str, pages: bytes) 
     socket.send_fds(ours, [READY], ends[:3])
     os.write(ends.status, f"pid {os.getpid()}\n".encode())
     ours.send(_BEGIN)
-    for descriptor in (ends.events, ends.errors, ours.fileno()):
+    for descriptor in (ends.events, ends.errors):
         os.close(descriptor)
     guardian.guard(ends.start, ends.status, request.ms_left())
 

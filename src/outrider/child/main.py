@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -35,6 +35,7 @@ from outrider.models.known_providers import EMBEDDED
 from outrider.models.messages import ChatModel
 from outrider.processes.cell_start import Cells
 from outrider.processes.reaping import call_oneself, is_broken, limit_nesting, seal
+from outrider.processes.walls import Begun
 from outrider.protocol.brief import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, Brief, MainTurn, Start
 from outrider.protocol.budget import Budget
 from outrider.protocol.data import from_json, frozen
@@ -50,10 +51,10 @@ from outrider.tools.web.session import WebSession, take_search_keys
 from outrider.workspaces.layers.audit import LayerAudit
 
 
-def run_child(loop: asyncio.AbstractEventLoop | None = None) -> None:
+def run_child(ready: "Ready | None" = None) -> None:
     """Read the brief from stdin, do its task, write the events to stdout, and exit.
 
-    `loop` is one that was made while there was nothing to do.
+    `ready` is what was made while there was nothing to do.
     """
     brief_in, events_out = take_standard_streams()
     start = time.monotonic()
@@ -65,7 +66,7 @@ def run_child(loop: asyncio.AbstractEventLoop | None = None) -> None:
         if is_broken(brief_in):  # the parent let go, and may have started another child
             os._exit(1)
         _take_surroundings(told)
-        confined = confine(told.brief)
+        confined = confine(told.brief, ready.begun if ready else None)
         if run_commands(told.brief.tools):
             seal()
     except (ValueError, OSError) as error:
@@ -73,11 +74,22 @@ def run_child(loop: asyncio.AbstractEventLoop | None = None) -> None:
         os._exit(1)
     about, isolation = confined.brief, confined.isolation
     emit(SessionEvent(about.run_id, about.agent, about.model, about.cwd, isolation))
+    if ready:
+        ready.on_confined()
     around = Surroundings(cells_for(about, isolation, emit), confined.audit)
     # Not `asyncio.run`: what that does beside takes half a millisecond, most of it for an end
     # that never comes.
-    loop = loop or asyncio.new_event_loop()
+    loop = ready.loop if ready else asyncio.new_event_loop()
     loop.run_until_complete(_run_until_stopped(about, emit, start, brief_in, around))
+
+
+@frozen
+class Ready:
+    """What a child has before its brief comes; `on_confined` is called once it is behind walls."""
+
+    loop: asyncio.AbstractEventLoop
+    begun: Begun
+    on_confined: Callable[[], None]
 
 
 def _take_surroundings(told: Start) -> None:
@@ -171,7 +183,6 @@ def _web(
         from_json(WebConfig, brief.web),
         keys=keys,
         mask=Masker(secrets=secrets, only_secrets=True),
-        state=Path(brief.state_folder) if brief.state_folder else None,
         cells=cells,
     )
 

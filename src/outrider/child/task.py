@@ -50,7 +50,7 @@ class TaskExecutor:
             self.turns.say(advice)
             self._reports, self._reminded = (), False
             return None
-        error = f"The check failed with {self.check.last.how}: {self.check.command}"
+        error = f"The check failed with {self.check.how}: {self.check.command}"
         failed = self._finished(Outcome.CHECK_FAILED, finish.task_result, error)
         return replace(failed, check=self.check.told)
 

@@ -12,25 +12,12 @@ import threading
 import time
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import count
-from typing import Protocol
 
 DESCRIPTORS_PER_CHILD = 8
 """Its connections, the files of its record, and what its start needs."""
 MIN_FREE_DESCRIPTORS = 32
-
-
-class Admission(Protocol):
-    """The queue that every delegation passes, whatever counts the places behind it."""
-
-    def enter(self, limit: int, provider: str) -> AbstractAsyncContextManager[None]:
-        """Wait for a place among `limit`; it is free again when the context is left."""
-        ...
-
-    def pause(self, provider: str, seconds: float) -> None:
-        """Admit no caller to `provider` for so long: it is overloaded, or limits the rate."""
-        ...
 
 
 class ProcessAdmission:
@@ -104,7 +91,7 @@ class ProcessAdmission:
 _admissions: dict[int, ProcessAdmission] = {}
 
 
-def process_admission() -> Admission:
+def process_admission() -> ProcessAdmission:
     """Return the admission of this process."""
     return _admissions.setdefault(os.getpid(), ProcessAdmission())
 

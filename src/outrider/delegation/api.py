@@ -20,11 +20,10 @@ from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
 from outrider.protocol.results import ToolResult, refused
 from outrider.protocol.usage import Usage
-from outrider.records.runs import find_run
 from outrider.settings.places import runs_folder
 
 if TYPE_CHECKING:
-    from outrider.workspaces.layers.landing import WriterRun
+    pass
 
 T = TypeVar("T")
 
@@ -95,16 +94,9 @@ async def start(
     It ends with this process. With `background` a process of its own supervises it, and it goes
     on.
     """
-    request = Request(
-        agent,
-        task,
-        output_schema,
-        options.get("model"),
-        options.get("cwd"),
-        check=options.get("check"),
-        resume=options.get("resume"),
-        tools=options.get("tools", ()),
-    )
+    of_caller = ("config", "on_update")
+    asked: Any = {name: one for name, one in options.items() if name not in of_caller}
+    request = Request(agent, task, output_schema, **asked)
     caller = Caller(os.environ, options.get("config"), on_update=options.get("on_update"))
     if not background:
         return await _begun(request, caller)
@@ -138,7 +130,7 @@ async def _begun(request: Request, caller: Caller) -> RunHandle:
 def attach(run_id: str) -> RunHandle:
     """Return a handle on any run of this user; raises `DelegationError` where there is none."""
     try:
-        return RunHandle(find_run(runs_folder(os.environ), run_id).folder)
+        return RunHandle.find(run_id)
     except Refusal as refusal:
         raise _raised(refused(refusal)) from None
 
@@ -194,30 +186,25 @@ class Delegation(Generic[T]):
         `only` names paths in the folder; `check` is a command that has to succeed on the merged
         files. Raises `LandingConflict`, and `OutriderError` for any other reason not to land.
         """
-        from outrider.delegation.landing import land_run
-
-        def land(run: "WriterRun") -> None:
-            land_run(run, os.environ, self.config, only=only, check=check)
-
-        return await self._settled(land)
+        return await self._settled("land", only=only, check=check)
 
     async def undo(self) -> Changes:
         """Take what has landed out of the folder again; raises `LandingConflict`."""
-        return await self._settled(lambda run: run.undo())
+        return await self._settled("undo")
 
     async def discard(self) -> Changes:
         """Remove the changes that haven't landed, for good."""
-        return await self._settled(lambda run: run.discard())
+        return await self._settled("discard")
 
-    async def _settled(self, act: "Callable[[WriterRun], None]") -> Changes:
-        from outrider.delegation.landing import changes_of, writer_run
+    async def _settled(self, action: str, **how: Any) -> Changes:
+        from outrider.delegation.landing import changes_of, settle, writer_run
 
-        def settle() -> Changes:
+        def work() -> Changes:
             run, _ = writer_run(self.run_id, os.environ)
-            act(run)
+            settle(run, action, os.environ, self.config, **how)
             return changes_of(run.folder, os.environ)
 
-        return await finish(asyncio.to_thread(settle))
+        return await finish(asyncio.to_thread(work))
 
 
 @overload

@@ -1,40 +1,36 @@
 """A run that goes on without whoever asked for it: one detached process supervises it, and ends.
 
 There is no daemon. The process is in a session of its own, has no terminal, and does what
-`outrider run` does; it tells its starter the run's id, or why there is no run, and asks it the one
-question that a person has to answer.
+`outrider run` does. All that can be refused is refused, and the person is asked, before it starts.
 """
 
 import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.depth import current_depth
 from outrider.delegation.perform import Caller, perform
-from outrider.delegation.preparation import Prepared
+from outrider.delegation.preparation import Prepared, prepare
 from outrider.delegation.request import Request, invalid
 from outrider.delegation.user_admission import user_place
 from outrider.protocol.brief import NOTIFY_VARIABLES
-from outrider.protocol.data import camel, from_json, to_json
+from outrider.protocol.data import to_json
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.protocol.results import ErrorInfo, ToolResult
+from outrider.protocol.results import ToolResult
 from outrider.runtimes.native.links import PYTHON
 from outrider.settings.layers import FlagValue
 from outrider.settings.places import state_home
 
-MAX_LINE_BYTES = 16 << 20
-_NOTHING = dict.fromkeys(camel(one.name) for one in fields(AgentDefinition))
-REQUESTED = ("agent", "task", "output_schema", "model", "check", "resume")
+REQUESTED = ("agent", "task", "output_schema", "model", "check")
 NO_TOOLS = "A background run takes no functions as tools. Name their module in tools.modules."
+NOT_BEGUN = "The background process ended before the run began."
 
 
 async def start_background(request: Request, caller: Caller, notify: str | None = None) -> str:
@@ -44,46 +40,39 @@ async def start_background(request: Request, caller: Caller, notify: str | None 
     """
     if request.tools:
         raise invalid(NO_TOOLS)
+    confirmed: list[Any] = []
+
+    async def confirm(agent: AgentDefinition, reason: str) -> bool:
+        confirmed.append(to_json(agent))
+        return caller.confirm is not None and await caller.confirm(agent, reason)
+
+    ask = confirm if caller.confirm else None
+    prepared = await prepare(request, env=caller.env, flags=caller.flags, confirm=ask)
     asked = {name: getattr(request, name) for name in REQUESTED}
+    asked["cwd"] = request.cwd and os.fspath(request.cwd)
+    asked["resume"] = prepared.past and prepared.past.run_id  # `last` may soon be another one
     order = {
-        "request": {**asked, "cwd": request.cwd and os.fspath(request.cwd)},
-        "flags": {key: _pair(value) for key, value in (caller.flags or {}).items()},
-        "canAsk": caller.confirm is not None,
+        "request": asked,
+        "flags": {name: FlagValue.of(name, one) for name, one in (caller.flags or {}).items()},
+        "confirmed": confirmed if caller.confirm else None,
         "notify": notify,
     }
-    ours, theirs = socket.socketpair()
-    with theirs:
-        starting = _spawn(theirs, caller)
-    reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE_BYTES)
-    try:
-        writer.write(_line(order))
-        while line := await reader.readline():
-            match json.loads(line):
-                case {"runId": run_id}:
-                    return run_id
-                case {"refused": error}:
-                    told = from_json(ErrorInfo, error)
-                    raise Refusal(told.code, told.message)
-                case {"agent": agent, "reason": reason} if caller.confirm:
-                    asked = from_json(AgentDefinition, {**_NOTHING, **agent})
-                    yes = await caller.confirm(asked, reason)
-                    writer.write(_line({"yes": yes}))
-                case _:
-                    break
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()
-        starting.wait()  # it has forked long since
-    raise Refusal(ErrorCode.SUBAGENT_FAILED, "The background process ended before the run began.")
+    match await _spawn(order, caller):
+        case {"runId": run_id}:
+            return run_id
+        case {"code": code, "message": message}:
+            raise Refusal(ErrorCode(code), message)
+        case _:
+            raise Refusal(ErrorCode.SUBAGENT_FAILED, NOT_BEGUN)
 
 
-def _spawn(link: socket.socket, caller: Caller) -> "subprocess.Popen[bytes]":
+async def _spawn(order: dict[str, Any], caller: Caller) -> Any:
+    """Return what the detached process says of the run."""
     try:
-        return subprocess.Popen(
-            [*PYTHON, "outrider.delegation.background"],
-            stdin=link.fileno(),
-            stdout=subprocess.DEVNULL,
+        process = await asyncio.create_subprocess_exec(
+            *(*PYTHON, "outrider.delegation.background"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=caller.env,
             start_new_session=True,
@@ -91,92 +80,59 @@ def _spawn(link: socket.socket, caller: Caller) -> "subprocess.Popen[bytes]":
     except OSError as error:
         why = f"The background process can't be started: {error.strerror}."
         raise Refusal(ErrorCode.SUBAGENT_FAILED, why) from None
-
-
-def _pair(flag: object) -> FlagValue:
-    """Return the value of a flag with how it was given, which is empty where nobody typed it."""
-    return flag if isinstance(flag, FlagValue) else FlagValue(flag, "")
-
-
-def _line(value: Any) -> bytes:
     # JSON in ASCII keeps what is no Unicode: a folder's name can be any bytes.
-    return json.dumps(value).encode() + b"\n"
+    said, _ = await process.communicate(json.dumps(order).encode())
+    return json.loads(said or b"{}")
 
 
 def main() -> None:
-    """Supervise one run to its end, as whoever holds the other end of stdin asks for it."""
+    """Supervise one run to its end, as stdin asks for it; stdout gets its id."""
+    order = json.load(sys.stdin)
     if os.fork():  # a process that nobody has to wait for, and that can't get a terminal
         os._exit(0)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    link = socket.socket(fileno=os.dup(0))
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.close(null)
-    asyncio.run(_supervise(_Starter(link)))
-
-
-class _Starter:
-    """Whoever asked for the run, until that has begun."""
-
-    def __init__(self, link: socket.socket) -> None:
-        self._link = link
-        self._file = link.makefile("rb")
-
-    def read(self) -> Any:
-        """Return what comes next; an empty object where nothing does."""
-        return json.loads(self._file.readline() or b"{}")
-
-    def tell(self, value: Any) -> None:
-        """Tell it something, if it is still there."""
+    starter, null = os.fdopen(os.dup(1), "wb"), os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(null, stream)
+    result = asyncio.run(_supervise(order, starter))
+    if result.result is None:
+        _tell(starter, to_json(result.details.error))
+    elif order["notify"]:
+        told = (result.details.run_id or "", str(result.result.outcome))
+        env = {**os.environ, **dict(zip(NOTIFY_VARIABLES, told, strict=True))}
         with suppress(OSError):
-            self._link.sendall(_line(value))
-
-    async def confirm(self, agent: AgentDefinition, reason: str) -> bool:
-        """Ask it about a repository's agent."""
-        self.tell({"agent": to_json(agent), "reason": reason})
-        return self.read().get("yes") is True
-
-    def on_start(self, _prepared: Prepared, run_id: str) -> None:
-        """Let it go: the run has begun, or waits for its place."""
-        self.tell({"runId": run_id})
-        self.close()
-
-    def close(self) -> None:
-        """Let it go."""
-        self._file.close()
-        self._link.close()
+            subprocess.Popen(["/bin/sh", "-c", order["notify"]], env=env)
 
 
-async def _supervise(starter: _Starter) -> None:
-    order, stopped = starter.read(), asyncio.Event()
+async def _supervise(order: dict[str, Any], starter: BinaryIO) -> ToolResult:
+    stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    flags = {key: FlagValue(*pair) if pair[1] else pair[0] for key, pair in order["flags"].items()}
+
+    async def confirm(agent: AgentDefinition, _reason: str) -> bool:
+        return to_json(agent) in order["confirmed"]
+
+    def on_start(_prepared: Prepared, run_id: str) -> None:
+        _tell(starter, {"runId": run_id})
+
     # A run below another run needs no place: that one has one, and may be waiting for it.
     place = partial(user_place, state_home(os.environ) / "places")
     caller = Caller(
         os.environ,
-        flags,
-        confirm=starter.confirm if order["canAsk"] else None,
-        on_start=starter.on_start,
+        {name: FlagValue(*one) for name, one in order["flags"].items()},
+        confirm=None if order["confirmed"] is None else confirm,
+        on_start=on_start,
         cancelled=stopped,
         place=None if current_depth(os.environ) else place,
         one_shot=True,
     )
-    result = await perform(Request(**order["request"]), caller)
-    if result.result is None:
-        starter.tell({"refused": to_json(result.details.error)})
-        starter.close()
-    elif order["notify"]:
-        _notify(order["notify"], result)
+    return await perform(Request(**order["request"]), caller)
 
 
-def _notify(command: str, result: ToolResult) -> None:
-    """Start the command that wants to know of the end, with the run's id and its outcome."""
-    outcome = str(result.result.outcome) if result.result else ""
-    told = dict(zip(NOTIFY_VARIABLES, (result.details.run_id or "", outcome), strict=True))
-    with suppress(OSError):
-        subprocess.Popen(["/bin/sh", "-c", command], env={**os.environ, **told})
+def _tell(starter: BinaryIO, news: Any) -> None:
+    """Tell whoever asked for the run, if they are still there, and let them go."""
+    with suppress(OSError), starter:
+        starter.write(json.dumps(news).encode())
 
 
 if __name__ == "__main__":

@@ -10,118 +10,98 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from outrider.processes.shielding import wait_for_all
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object
 from outrider.records.runs import is_running
 
 SOCKET = "control.sock"
-MAX_REQUEST_BYTES = 16 << 20
-MAX_GOODBYE_SECONDS = 1.0
-"""How long the last answers may take to be written when the run has ended."""
+MAX_LINE_BYTES = 16 << 20
 RETRY_SECONDS = 0.02
 """How soon a run that is running is asked again: its socket opens when its child is started."""
 
+_stream = partial(asyncio.open_unix_connection, limit=MAX_LINE_BYTES)
 Json = dict[str, Any]
-Answer = Callable[[Json], Coroutine[Any, Any, Json]]
+Answer = Callable[[Json], Json]
 
 
 class ControlSocket:
-    """Answers what is asked about one run, from when its child was started until it has ended."""
+    """Answers what is asked about one run, until it has ended."""
 
     def __init__(self, folder: Path, answer: Answer) -> None:
-        self._folder = folder
+        self._path = folder / SOCKET
         self._answer = answer
         self._loop = asyncio.get_running_loop()
-        self._socket: socket.socket | None = None
         self._talks: set[asyncio.Future[None]] = set()
-        self._asked: set[asyncio.Future[None]] = set()
-        """Those of the talks in which there is a question to answer."""
-        # Not now: the child is started first.
-        self._opening = self._loop.call_soon(self._open)
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._path.unlink(missing_ok=True)  # of a process that was killed; the lock is ours
+            with _address(folder) as address:
+                self._socket.bind(address)
+            os.chmod(self._path, 0o600)
+            self._socket.listen()
+            self._socket.setblocking(False)
+            self._loop.add_reader(self._socket, self._accept)
+        except OSError:  # a full disk, say: a run that nobody can talk to goes on all the same
+            self._socket.close()
 
-    async def close(self) -> None:
-        """Answer nobody any more; what was asked before is still answered."""
-        self._opening.cancel()
-        if self._socket is not None:
+    def close(self) -> None:
+        """Answer nobody any more."""
+        if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket)
             self._socket.close()
             with suppress(OSError):
-                os.unlink(self._folder / SOCKET)
-        if self._asked:
-            await wait_for_all(self._asked, MAX_GOODBYE_SECONDS)
+                self._path.unlink()
         for talk in self._talks:
             talk.cancel()
 
-    def _open(self) -> None:
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOSE_ON_EXEC)
-        try:
-            with suppress(FileNotFoundError):  # of a process that was killed; the lock is ours
-                os.unlink(self._folder / SOCKET)
-            with _address(self._folder) as address:
-                listening.bind(address)
-            os.chmod(self._folder / SOCKET, 0o600)
-            listening.listen()
-            listening.setblocking(False)
-        except OSError:  # a full disk, say: a run that nobody can talk to goes on all the same
-            listening.close()
-            return
-        self._socket = listening
-        self._loop.add_reader(listening, self._accept, listening)
-
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept(self) -> None:
         with suppress(OSError):
-            connection, _ = listening.accept()
-            if _is_own(connection):
-                talk = asyncio.ensure_future(self._talk(connection))
-                self._talks.add(talk)
-                talk.add_done_callback(self._talks.discard)
-            else:
-                connection.close()
+            connection, _ = self._socket.accept()
+            talk = asyncio.ensure_future(self._talk(connection))
+            self._talks.add(talk)
+            talk.add_done_callback(self._talks.discard)
 
     async def _talk(self, connection: socket.socket) -> None:
         """Answer one question."""
-        limit = MAX_REQUEST_BYTES
-        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=limit)
-        this = asyncio.current_task()
-        assert this is not None
-        try:
-            with suppress(OSError, ValueError):
+        reader, writer = await _stream(sock=connection)
+        with closing(writer), suppress(OSError, ValueError):
+            if _is_own(connection):
                 question = as_object(jsonl.decode(await reader.readline()))
-                self._asked.add(this)
-                writer.write(jsonl.encode(await self._answer(question)) + b"\n")
-                await writer.drain()
-        finally:
-            self._asked.discard(this)
-            writer.close()
+                writer.write(jsonl.encode(self._answer(question)) + b"\n")
 
 
-async def ask_run(folder: Path, question: Mapping[str, Any]) -> Json | None:
-    """Return what the supervisor of a run answers; None where the run has ended."""
+async def ask_run(
+    folder: Path, question: Mapping[str, Any], *, patient: bool = True
+) -> Json | None:
+    """Return what the supervisor of a run answers; None where the run has ended.
+
+    It may have no socket yet, or none any more because it lands; `patient` says to wait then.
+    """
     while is_running(folder):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.setblocking(False)  # one that is stopped accepts nobody
         try:
-            connection = _connected(folder)
+            with _address(folder) as address:
+                connection.connect(address)
         except OSError:
+            connection.close()
+            if not patient:
+                break
             await asyncio.sleep(RETRY_SECONDS)
             continue
         # From here on it isn't tried again: what is told must not be told twice.
-        reader, writer = await asyncio.open_unix_connection(sock=connection)
-        try:
+        reader, writer = await _stream(sock=connection)
+        with closing(writer), suppress(OSError, ValueError):  # of a process that is ending
             writer.write(jsonl.encode(question) + b"\n")
             return as_object(jsonl.decode(await reader.readline()))
-        except (OSError, ValueError):  # the process has ended, or is ending
-            return None
-        finally:
-            writer.close()
+        break
     return None
-
-
-_CLOSE_ON_EXEC = getattr(socket, "SOCK_CLOEXEC", 0)
 
 
 def _is_own(connection: socket.socket) -> bool:
@@ -130,19 +110,6 @@ def _is_own(connection: socket.socket) -> bool:
         return True  # the folder's permissions see to it
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return struct.unpack("3i", credentials)[1] == os.getuid()
-
-
-def _connected(folder: Path) -> socket.socket:
-    """Return a connection to a run's supervisor; raises `OSError`."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOSE_ON_EXEC)
-    try:
-        connection.setblocking(False)  # one that is stopped accepts nobody
-        with _address(folder) as address:
-            connection.connect(address)
-    except OSError:
-        connection.close()
-        raise
-    return connection
 
 
 @contextmanager

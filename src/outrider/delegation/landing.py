@@ -1,9 +1,11 @@
 """What becomes of a writer's changes when its run has ended: reviewed later, or landed at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from subprocess import DEVNULL
+from typing import Any
 
 from outrider.delegation.preparation import Prepared
 from outrider.delegation.project import open_project
@@ -15,7 +17,8 @@ from outrider.records.runs import find_run
 from outrider.settings.keys import Config
 from outrider.settings.places import runs_folder
 from outrider.workspaces.layers.landing import WriterRun, recover_landing
-from outrider.workspaces.layers.review import FileDiff, review, reviewed
+from outrider.workspaces.layers.review import review
+from outrider.workspaces.layers.versions import PathChange
 from outrider.workspaces.merged_check import check_of
 
 NOT_LANDED = "not landed by itself"
@@ -30,21 +33,17 @@ def changes_of(run: Path, env: Mapping[str, str]) -> Changes:
         return Changes("pending", withheld=(reason,))
 
 
-def lands_by_itself(prepared: Prepared, result: ToolResult) -> bool:
-    """Whether the user's settings say that a run lands without a review."""
-    run = result.result
-    changes = run.changes if run else None
-    is_pending = changes is not None and changes.state == "pending" and not changes.conflicts
-    return result.completed and is_pending and prepared.config.subagents.land == "auto"
-
-
-def land_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolResult:
-    """Land a run if that merges and passes the user's check; return the result that says so."""
-    command, one = prepared.config.subagents.land_check, result.details.results[0]
-    changes = one.changes or Changes()
+def landed_by_itself(prepared: Prepared, run: Path, result: ToolResult) -> ToolResult:
+    """Return a run's result, after it has landed if the user wants no review, and it can."""
+    config, one = prepared.config.subagents, result.result
+    changes = one and one.changes
+    if one is None or changes is None or changes.state != "pending" or changes.conflicts:
+        return result
+    if not result.completed or config.land != "auto":
+        return result
     try:
         writer = WriterRun(run, prepared.project.env, is_held=True)
-        writer.land(check=check_of(command, prepared.project.plain_env))
+        writer.land(check=check_of(config.land_check, prepared.project.plain_env))
         changes = review(writer)[0]
     except LandingConflict as conflict:  # the user was faster
         changes = replace(changes, conflicts=conflict.conflicts)
@@ -79,26 +78,26 @@ def check_may_land(config: Config, run_id: str) -> None:
         raise Refusal(ErrorCode.SUBAGENT_DISABLED, f"{message} {where}")
 
 
-def land_run(
+def settle(
     run: WriterRun,
+    action: str,
     env: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
     *,
-    only: Sequence[str] = (),
-    ignored: bool = False,
     check: str | None = None,
-    commit: str | None = None,
-    output: int | None = None,
-) -> list[FileDiff]:
-    """Land a run as the settings of its folder allow, and return what landed.
+    output: int = DEVNULL,
+    **how: Any,
+) -> list[PathChange]:
+    """Land, undo or discard a run's changes as the settings of its folder allow; return what lands.
 
-    It has to pass `subagents.landCheck` and then `check`; what these print goes to `output`.
-    Raises what `WriterRun.land` raises.
+    A landing has to pass `subagents.landCheck` and then `check`, and what they print goes to
+    `output`. The rest is for `WriterRun.land`. Raises what the methods of `WriterRun` do.
     """
+    if action != "land":
+        {"undo": run.undo, "discard": run.discard}[action]()
+        return []
     project = open_project(run.project, env, flags)
     check_may_land(project.config, run.folder.name)
-    checks = (project.config.subagents.land_check, check)
-    command = " && ".join(f"({one})" for one in checks if one)
-    passes = check_of(command or None, project.plain_env, output)
-    landed = run.land(only=only, ignored=ignored, check=passes, commit=commit)
-    return reviewed(run, landed)
+    commands = (project.config.subagents.land_check, check)
+    both = " && ".join(f"({one})" for one in commands if one)
+    return run.land(check=check_of(both, project.plain_env, output), **how)

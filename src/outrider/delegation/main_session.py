@@ -86,11 +86,9 @@ class MainSession:
     async def turn(self, text: str) -> ToolResult:
         """Return the result of one turn, however it ended."""
         self._stop_turn.clear()
-        watch = partial(self.watch, "")
         caller = replace(
             self.caller,
-            on_event=watch,
-            on_update=watch,
+            on_event=partial(self.watch, ""),
             on_request=self._on_request,
             cancelled=self._stop_turn,
         )
@@ -231,7 +229,7 @@ class MainSession:
             self.caller,
             confirm=confirm if self.decide else None,
             on_start=started,
-            on_update=watch,
+            on_event=watch,
             cancelled=self._stop_children,
         )
         manager = profiles.SubAgentManager(Path(self.cwd) if self.cwd else None, caller)

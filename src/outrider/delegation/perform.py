@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -101,11 +101,10 @@ async def _landed(prepared: Prepared, run: Path, result: ToolResult) -> ToolResu
     """Return a result, that of a writer landed where the user wants no review."""
     if not prepared.is_layered:
         return result
-    from outrider.delegation.landing import land_by_itself, lands_by_itself
+    from outrider.delegation.landing import landed_by_itself
 
-    if lands_by_itself(prepared, result):
-        result = await finish(asyncio.to_thread(land_by_itself, prepared, run, result))
-    return with_changes(result)
+    landed = asyncio.to_thread(landed_by_itself, prepared, run, result)
+    return with_changes(await finish(landed))
 
 
 @contextmanager
@@ -203,37 +202,31 @@ async def _supervise(prepared: Prepared, caller: Caller, collector: Collector) -
     runtime = prepared.runtime.create(config, caller.env, masker, one_shot=caller.one_shot)
     brief = brief_for(prepared, collector.run)
     environment = child_environment(prepared, collector.run.id)
-    answers = _Answers(prepared, supervisor, collector)
-    control = ControlSocket(collector.run.folder, answers.answer)
+    answer = partial(_answer, prepared, supervisor, collector)
+    control = ControlSocket(collector.run.folder, answer)
     place = caller.place and caller.place(config.subagents.max_concurrent)
     try:
         return await supervisor.run(runtime, brief, environment, caller.cancelled, place)
     finally:
         updates.close()
-        await control.close()
+        control.close()
 
 
-@dataclass(frozen=True)
-class _Answers:
-    """What other processes get to know of a run, and what they can do to it."""
-
-    prepared: Prepared
-    supervisor: Supervisor
-    collector: Collector
-
-    async def answer(self, question: Json) -> Json:
-        match question:
-            case {"stop": True}:
-                self.supervisor.stop()
-                return {}
-            case {"tell": str()} if not self.prepared.runtime.takes_messages:
-                return {"refused": f"{self.prepared.definition.name} runs in pi: {NO_MESSAGES}"}
-            case {"tell": str(text)}:
-                return {"turn": await self.supervisor.tell(text)}
-            case _:
-                known = self.collector
-                calls = [one for one in known.display_items if one["type"] == "toolCall"]
-                return to_json(Streaming((*calls[-1:],), known.usage, known.turn_count))
+def _answer(
+    prepared: Prepared, supervisor: Supervisor, collector: Collector, question: Json
+) -> Json:
+    """Do what another process asks of a run, and return what it gets to know."""
+    match question:
+        case {"stop": True}:
+            supervisor.stop()
+            return {}
+        case {"tell": str()} if not prepared.runtime.takes_messages:
+            return {"refused": f"{prepared.definition.name} runs in pi: {NO_MESSAGES}"}
+        case {"tell": str(text)}:
+            return {"id": supervisor.tell(text)}
+        case _:
+            calls = [one for one in collector.display_items if one["type"] == "toolCall"]
+            return to_json(Streaming((*calls[-1:],), collector.usage, collector.turn_count))
 
 
 class _Updates:

@@ -17,11 +17,7 @@ from outrider.records.runs import SESSION, RecordedRun, find_run, landing_of
 from outrider.settings.places import runs_folder
 
 MAX_NAMED_FILES = 5
-UNSEEN = {
-    "pending": "hasn't landed",
-    "undone": "was undone",
-    "discarded": "was discarded",
-}
+UNSEEN = {"pending": "hasn't landed", "undone": "was undone", "discarded": "was discarded"}
 """The states of a writer's changes in which the next run doesn't see them, in words."""
 CONVERSATION = ("message_end", "tool_result_end", "user_message", "run", "prompt")
 """The events that a conversation is rebuilt from."""

@@ -1,22 +1,31 @@
 """A handle on a run, whoever supervises it: follow it, talk to it, stop it, get its result."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from outrider.delegation.control import ask_run
 from outrider.delegation.request import Request, check_input, invalid
 from outrider.delegation.result_text import with_changes
+from outrider.models.endings import StopReason
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_object, from_json, frozen
 from outrider.protocol.errors import ErrorCode
-from outrider.protocol.events import Event, event_from_json, is_event
+from outrider.protocol.events import (
+    Event,
+    MessageEndEvent,
+    UserMessageEvent,
+    event_from_json,
+    is_event,
+)
 from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.results import Details, ErrorInfo, SingleResult, ToolResult, text_result
 from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run, is_running
+from outrider.settings.places import runs_folder
 
 LOOK_EVERY_SECONDS = 0.05
 MAX_PART_BYTES = 1 << 20
@@ -41,6 +50,11 @@ class RunHandle:
         self.folder = folder
         self._own = own
 
+    @classmethod
+    def find(cls, name: str) -> Self:
+        """Return a handle on the run whose id is or starts with `name`; raises `Refusal`."""
+        return cls(find_run(runs_folder(os.environ), name).folder)
+
     @property
     def id(self) -> str:
         """The run's id."""
@@ -54,27 +68,36 @@ class RunHandle:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
         return result_of(find_run(self.folder.parent, self.id))
 
-    async def events(self) -> AsyncIterator[Event]:
-        """Yield its events from the first on, until it has ended; text that comes in pieces whole.
+    def events(self) -> AsyncIterator[Event]:
+        """Return its events from the first on, until it has ended; text that comes in pieces whole.
 
         They are read from its transcript, so what it is doing doesn't wait for whoever watches.
         """
-        async for lines in followed(self.folder):
-            for line in lines:
-                if is_event(line.data):
-                    with suppress(ValueError):
-                        yield event_from_json(line.data)
+        return _events(self.folder)
 
     async def tell(self, text: str) -> int | None:
         """Tell the child something, and return in which turn the model has read it.
 
-        None means that the run ended before. Raises `Refusal` for what can't be told.
+        A message counts as read when the model has answered the request that carries it. None
+        means that the run ended before. Raises `Refusal` for what can't be told.
         """
         check_input(Request("any", text))
+        begin, is_carried = os.stat(self.folder / SESSION).st_size, False
         answer = await ask_run(self.folder, {"tell": text}) or {}
         if "refused" in answer:
             raise invalid(str(answer["refused"]))
-        return answer.get("turn")
+        if "id" not in answer:
+            return None
+        async for event in _events(self.folder, begin):
+            match event:
+                case UserMessageEvent(id=message):
+                    is_carried |= message == answer["id"]
+                case MessageEndEvent(turn=turn, stop_reason=reason) if is_carried:
+                    if reason != StopReason.FAILED:
+                        return turn
+                case _:
+                    pass
+        return None
 
     async def stop(self) -> ToolResult:
         """Stop it, and return its result."""
@@ -86,13 +109,23 @@ def _transcript(folder: Path) -> BinaryIO:
     return open(folder / SESSION, "rb")
 
 
-async def followed(folder: Path, start: int = 0) -> AsyncIterator[list[TranscriptLine]]:
-    """Yield the lines of a run's transcript from a byte on, those that are there and then those
-    that come: some at a time, and none each time that there is nothing new.
+async def _events(folder: Path, begin: int = 0) -> AsyncIterator[Event]:
+    """Yield the events of a run's transcript from a position on, and those that come."""
+    async for lines in followed(folder, begin):
+        for line in lines:
+            if is_event(line.data):
+                with suppress(ValueError):
+                    yield event_from_json(line.data)
+
+
+async def followed(folder: Path, begin: int = 0) -> AsyncIterator[list[TranscriptLine]]:
+    """Yield the lines of a run's transcript from a position on, and those that come.
+
+    They come some at a time, and none each time that there is nothing new.
     """
-    held, at, is_over = b"", start, False
+    held, at, is_over = b"", begin, False
     with _transcript(folder) as session:
-        session.seek(start)
+        session.seek(begin)
         while not is_over:
             has_ended = not is_running(folder)  # first: what it wrote before its end is read below
             part = session.read(MAX_PART_BYTES)
@@ -113,9 +146,9 @@ def result_of(run: RecordedRun) -> ToolResult:
     """Return the result of a run that has ended, from its record, as far as that goes."""
     with suppress(ValueError):  # another version's record may say other things
         return with_changes(from_json(ToolResult, run.result))
-    file = run.folder / OUTPUT
-    output = file.read_text("utf-8", "replace") if file.exists() else ""
-    opening = run.opening
+    file, opening, output = run.folder / OUTPUT, run.opening, ""
+    with suppress(OSError):
+        output = file.read_text("utf-8", "replace")
     single = SingleResult(
         agent=str(opening.get("agent", "")),
         task=str(opening.get("task", "")),
@@ -125,7 +158,7 @@ def result_of(run: RecordedRun) -> ToolResult:
         error=run.problem or INTERRUPTED,
         model=opening.get("model"),
         session_file=str(run.folder / SESSION),
-        output_file=str(file) if file.exists() else None,
+        output_file=str(file) if file.is_file() else None,
         record_problem=run.problem,
     )
     error = ErrorInfo(ErrorCode.SUBAGENT_FAILED, single.error or "")

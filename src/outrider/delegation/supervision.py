@@ -1,17 +1,18 @@
 """Supervises one run to its end: its hard and idle deadlines, its limits, its cancellation."""
 
 import asyncio
+import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, closing
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from outrider.delegation.collecting import Collector
 from outrider.delegation.deadlines import Deadlines
 from outrider.delegation.event_masking import EventMasker, MaskedEvent
 from outrider.delegation.output_limits import ErrorText, Flooded, LineReader
-from outrider.delegation.telling import Telling
 from outrider.processes.shielding import wait_for_all
 from outrider.protocol import jsonl
 from outrider.protocol.brief import Brief
@@ -59,9 +60,11 @@ class Supervisor:
         self._changed = changed
         self._on_request = on_request
         self._answers: set[asyncio.Future[None]] = set()
-        self._telling = Telling()
         self._send: Callable[[bytes], None] | None = None
         """Sends to the child, once there is one."""
+        self._is_listening = False
+        """Whether the child has read its brief, and takes messages."""
+        self._unsent: list[bytes] = []
         timeout_ms, idle_ms = config.subagents.timeout_ms, config.subagents.idle_timeout_ms
         self._limits = timeout_ms / 1000, idle_ms / 1000
         self._deadlines = Deadlines(*self._limits, time.monotonic())
@@ -83,14 +86,12 @@ class Supervisor:
 
         `place` is what the child waits for; until it has that, no deadline comes closer.
         """
-        running = runtime.run(brief, environment, self)
-        child = asyncio.ensure_future(running if place is None else self._in(place, running))
+        start = partial(runtime.run, brief, environment, self)
+        child = asyncio.ensure_future(self._run_in(place or nullcontext(), start))
         child.add_done_callback(self._on_exit)
         waiting = cancelled and asyncio.ensure_future(cancelled.wait())
         if waiting is not None:
             waiting.add_done_callback(self._on_cancel)
-        if place is None:
-            self._enforce_deadlines()
         try:
             ending = await self._ended
         finally:
@@ -100,7 +101,6 @@ class Supervisor:
             await wait_for_all({child, *self._answers})
             for masked in self._masker.close():
                 self._take(masked)
-            self._telling.close()
         # Masked before anything is cut: half a secret can't be recognised.
         return replace(
             ending,
@@ -108,18 +108,26 @@ class Supervisor:
             errors=self._masker.text(self._errors.text),
         )
 
-    async def _in(
-        self, place: AbstractAsyncContextManager[None], running: Coroutine[Any, Any, ChildExit]
+    async def _run_in(
+        self, place: AbstractAsyncContextManager[None], start: Callable[[], Awaitable[ChildExit]]
     ) -> ChildExit:
-        with closing(running):  # where it is never begun
-            async with place:
-                self._deadlines = Deadlines(*self._limits, time.monotonic())
-                self._enforce_deadlines()
-                return await running
+        async with place:
+            self._deadlines = Deadlines(*self._limits, time.monotonic())
+            self._enforce_deadlines()
+            return await start()
 
-    async def tell(self, text: str) -> int | None:
-        """Pass a message on to the child; return in which turn it was read, None for never."""
-        return await self._telling.add(text)
+    def tell(self, text: str) -> str:
+        """Pass a message on to the child, and return the id that the transcript has it under."""
+        message = os.urandom(8).hex()
+        self._unsent.append(jsonl.encode({"id": message, "text": text}) + b"\n")
+        self._send_messages()
+        return message
+
+    def _send_messages(self) -> None:
+        if self._send is not None and self._is_listening:
+            for message in self._unsent:
+                self._send(message)
+            self._unsent.clear()
 
     def stop(self) -> None:
         """End the run as one that was cancelled."""
@@ -151,9 +159,8 @@ class Supervisor:
             self._deadlines.on_event(event, time.monotonic())
         self._collector.take(masked)
         if isinstance(event, SessionEvent):
-            self._telling.begin(self._send)
-        else:
-            self._telling.on_event(event)
+            self._is_listening = True
+            self._send_messages()
         if isinstance(event, ParentRequestEvent) and self._on_request is not None:
             answer = asyncio.ensure_future(self._answer(event, self._on_request))
             self._answers.add(answer)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
 
 _LIST = "genai_prices.data"
-_SOON_SECONDS = 0.05
-"""When a request is on its way."""
+_SOON_SECONDS = 0.05  # when a request is on its way
 _MIN_TOKENS = 12_000
 """What fits every window that is known: to look one up takes half a millisecond."""
 

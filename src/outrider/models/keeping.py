@@ -16,9 +16,9 @@ MAX_ARGUMENTS = 1 << 20
 def kept_of(answer: ModelAnswer) -> dict[str, Any] | None:
     """Return what has to be kept of an answer; None where text and calls are all of it."""
     if answer.native is not None:
-        from outrider.models.sdk.keeping import native_to_json
+        from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-        return {"native": native_to_json(answer.native)}
+        return {"native": ModelMessagesTypeAdapter.dump_python([answer.native], mode="json")[0]}
     raw = {one.id: one.arguments for one in answer.calls if _is_written_otherwise(one)}
     if sum(map(len, map(str, raw.values()))) > MAX_ARGUMENTS:
         raw = {}  # an event has them twice otherwise, and its size is limited
@@ -41,10 +41,15 @@ def restored(text: str, calls: list[ModelCall], kept: Any, *, native: bool = Fal
     """Return an answer of before; `native` says whether the model takes the provider layer's."""
     kept = as_object(kept)
     if native and "native" in kept:
-        from outrider.models.sdk.keeping import native_from_json
+        from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse
 
-        if (answer := native_from_json(kept["native"])) is not None:
-            return answer
+        from outrider.models.sdk.model import fill_answer
+
+        with suppress(ValueError):  # another version has kept it
+            (response,) = ModelMessagesTypeAdapter.validate_python([kept["native"]])
+            if isinstance(response, ModelResponse):
+                fill_answer(answer := ModelAnswer(text=response.text or ""), response)
+                return answer
     raw, extra = as_object(kept.get("arguments")), as_object(kept.get("extra"))
     made = [
         ModelCall(one.id, one.name, raw.get(one.id, one.arguments), extra.get(one.id))

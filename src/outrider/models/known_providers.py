@@ -6,8 +6,7 @@ EMBEDDED = "embedded"
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
-PROXY_VARIABLES = (*_PROXIES, *map(str.lower, _PROXIES))
-"""What leads requests through a proxy."""
+PROXY_VARIABLES = (*_PROXIES, *map(str.lower, _PROXIES))  # what leads requests through a proxy
 NETWORK_VARIABLES = (*PROXY_VARIABLES, "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """What the HTTP client of any provider reads."""
 
@@ -19,10 +18,8 @@ class ModelProvider:
     name: str
     keys: tuple[str, ...] = ()
     """The variables of which one has to be set; none if it authenticates in another way."""
-    others: tuple[str, ...] = ()
-    """The other variables it reads: base URL, organisation, region."""
-    default: str | None = None
-    """The model to use when nothing but one of its keys is given."""
+    others: tuple[str, ...] = ()  # the other variables it reads: base URL, organisation, region
+    default: str | None = None  # the model to use when nothing but one of its keys is given
     module: str | None = None
     """The module that has to be importable; None if the default install has it."""
 

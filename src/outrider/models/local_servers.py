@@ -10,8 +10,7 @@ from typing import Any
 from outrider.protocol.data import frozen
 
 _DEADLINE_SECONDS = 0.15
-OWN_SECONDS = 3.0
-"""How long a server that the user named may take."""
+OWN_SECONDS = 3.0  # how long a server that the user named may take
 _MAX_BYTES = 1 << 20
 _LOOPBACK = re.compile(r"http://(localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::(\d{1,5}))?(/[^?#]*)?")
 
@@ -25,8 +24,7 @@ class ServerKind:
     path: str
     provider: str
     host: str = "127.0.0.1"
-    is_own: bool = False
-    """Whether the user's environment leads there already."""
+    is_own: bool = False  # whether the user's environment leads there already
 
 
 @frozen
@@ -35,10 +33,8 @@ class LocalServer:
 
     title: str
     address: str
-    model: str
-    """Without a name where the server still loads its model."""
-    variables: dict[str, str]
-    """What the child's environment needs to reach it."""
+    model: str  # without a name where the server still loads its model
+    variables: dict[str, str]  # what the child's environment needs to reach it
 
     @property
     def is_loading(self) -> bool:
@@ -132,33 +128,14 @@ def _usable(name: str) -> bool:
     return plain and name.isascii() and 0 < len(name) <= 200 and "embed" not in name.lower()
 
 
-def ask_server(variables: Mapping[str, str]) -> str | None:
-    """Ask the server that a provider's variables name for its models; None where they name none.
+def ask_own_server(env: Mapping[str, str]) -> str | None:
+    """Return that the server answers that variables name; None where they name none that is here.
 
-    Raises `OSError` or `ValueError`. No redirect is followed with the key.
+    Raises `OSError`.
     """
-    import http.client
-    from urllib.parse import urlsplit
-
-    ends = ("_BASE_URL", "_API_KEY")
-    base, key = (next((variables[one] for one in variables if one.endswith(e)), "") for e in ends)
-    if not base:
+    named = (own_endpoint(env[name]) for name in env if name.endswith("_BASE_URL"))
+    if (own := next(filter(None, named), None)) is None:
         return None
-    address = urlsplit(base)
-    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-    host = address.netloc.rpartition("@")[2]  # without a user's name and password
-    if not host or address.scheme not in kinds:
-        raise ValueError("the server's address must start with http:// or https://")
-    place = f"the server at {address.scheme}://{host}"
-    connection = kinds[address.scheme](host, timeout=OWN_SECONDS)
-    try:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        connection.request("GET", f"{address.path.rstrip('/')}/models", headers=headers)
-        status = connection.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
-        raise OSError(f"{place} doesn't answer: {error}") from None
-    finally:
-        connection.close()
-    if status in (401, 403):
-        raise OSError(f"{place} refuses the key (status {status})")
-    return f"{place} answers"
+    if probe_local_servers([own], OWN_SECONDS) is None:
+        raise OSError(f"the server at {own.host}:{own.port} doesn't answer")
+    return f"the server at {own.host}:{own.port} answers"

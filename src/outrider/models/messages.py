@@ -43,8 +43,7 @@ class CallResult:
     name: str
     text: str
     has_failed: bool = False
-    envelope: Envelope | None = None
-    """Sent to no provider; the embedded model reads it."""
+    envelope: Envelope | None = None  # sent to no provider; the embedded model reads it
 
 
 @dataclass(slots=True)
@@ -53,19 +52,16 @@ class ModelAnswer:
 
     provider: str = ""
     base_url: str | None = None
-    model: Any = None
-    """Who answers, as the provider calls it."""
+    model: Any = None  # who answers, as the provider calls it
     text: str = ""
     thoughts: dict[str, str] = field(default_factory=dict[str, str])
     """What it thought, by the field it came in, in which it is sent back."""
     calls: list[ModelCall] = field(default_factory=list[ModelCall])
-    endings: list[Any] = field(default_factory=list[Any])
-    """Every finish reason that was given."""
+    endings: list[Any] = field(default_factory=list[Any])  # every finish reason that was given
     tokens: tuple[Any, ...] = (None, None, None, None)
     """In, out, read from a cache and put there, as the provider counted them."""
     price_context: dict[str, Any] = field(default_factory=dict[str, Any])
-    failure: str | None = None
-    """Why the model itself says that it failed."""
+    failure: str | None = None  # why the model itself says that it failed
     native: Any = None
     """The same in the provider layer's words, which has parts that only it can send back."""
 

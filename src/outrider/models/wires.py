@@ -3,10 +3,15 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from outrider.models.known_providers import PROXY_VARIABLES
 from outrider.models.resolution import is_embedded
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 3600.0
@@ -48,3 +53,11 @@ def _is_plain(address: str) -> bool:
     # A client that isn't ours would rewrite other characters, and steps in the path.
     is_as_sent = _AS_SENT.fullmatch(address) and "/." not in parts.path
     return parts.scheme in ("http", "https") and has_host and not extra and bool(is_as_sent)
+
+
+@cache
+def trusted_certificates(_file: str | None, _folder: str | None) -> "SSLContext":
+    """Return the trusted certificates; reading them takes 20 ms, once before children fork."""
+    import httpcore2
+
+    return httpcore2.default_ssl_context()

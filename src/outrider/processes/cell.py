@@ -34,7 +34,7 @@ _KEPT_CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7))
 _UNREACHED = ("OutNoRoutes", "NoPorts")
 """What the kernel counts of packets that had no way, and of questions to a name server here."""
 _SET_FLAGS, _UP_AND_RUNNING = 0x8914, 0x41
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_PR_SET_PDEATHSIG = 1
 
 
 def enter_cell(network: str, writable: Sequence[str]) -> tuple[str, ...]:
@@ -45,20 +45,35 @@ def enter_cell(network: str, writable: Sequence[str]) -> tuple[str, ...]:
     if not kernel.IS_LINUX:
         return (kernel.NO_LINUX,)
     missing = [*_leave_namespaces(network)]
-    reaping.libc().prctl(_PR_SET_NAME, b"outrider-cell", 0, 0, 0)
+    reaping.call_oneself("cell")
     if pid := os.fork():
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # nobody waits for this process to let go
         os._exit(_exit_code(pid))
     end_with_parent()
     # Whoever delegates in here, without a word about where it is, still finds a child above.
-    reaping.libc().prctl(_PR_SET_NAME, b"outrider-child", 0, 0, 0)
+    reaping.call_oneself("child")
     return (*missing, *_shut(writable))
 
 
-def end_with_parent() -> None:
+def end_with_parent(number: int = signal.SIGKILL) -> None:
     """Have the kernel end this process when the thread ends that started it."""
     if kernel.IS_LINUX:
-        reaping.libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        reaping.libc().prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def _end_all_with_parent() -> None:
+    """End with the parent, and before that everything below: a cell may lack its namespaces."""
+
+    own = os.getpid()
+
+    def end(*_: object) -> None:
+        if os.getpid() == own:  # not in the fork that is the first process of a cell
+            reaping.sweep(lambda pid, status: None)
+            os._exit(128 + signal.SIGTERM)
+
+    reaping.become_subreaper()
+    signal.signal(signal.SIGTERM, end)
+    end_with_parent(signal.SIGTERM)
 
 
 def _leave_namespaces(network: str) -> Iterator[str]:
@@ -160,7 +175,8 @@ def enter_described(arguments: Sequence[str]) -> tuple[tuple[str, ...], list[str
 
 
 def main() -> "NoReturn":
-    """Run a program in a cell, and end as it ends."""
+    """Run a program in a cell, and end as it ends, or when the process above ends."""
+    _end_all_with_parent()
     tell = int(sys.argv[1])
     os.set_inheritable(tell, False)
     missing, program = enter_described(sys.argv[2:])
@@ -176,6 +192,7 @@ def run_below(program: list[str], on_error: Callable[[OSError], object] = print)
     if pid := os.fork():
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))
         os._exit(_exit_code(pid))
+    end_with_parent()
     try:
         os.execv(program[0], program)  # noqa: S606  # it is what was asked for
     except OSError as error:

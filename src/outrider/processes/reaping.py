@@ -36,6 +36,7 @@ _NUMBERS = slice(0 if sys.byteorder == "little" else 3, None, 128) if _HAS_SIGNA
 """Where the numbers of signals are in what is read: the kernel tells 128 bytes of each."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _RLIMIT_LOCKS = 10
 """A resource limit that Linux hands down and lets no user raise, but otherwise ignores."""
@@ -284,11 +285,9 @@ def _ps(column: str, *options: str) -> dict[int, str]:
 
 
 def call_oneself(name: str) -> None:
-    """Show in lists of processes what this one is for."""
-    with suppress(OSError):
-        own = os.open("/proc/self/comm", os.O_WRONLY)
-        os.write(own, f"outrider-{name}".encode())
-        os.close(own)
+    """Show in lists of processes what this one is for; called by its first thread."""
+    if sys.platform == "linux":
+        libc().prctl(_PR_SET_NAME, f"outrider-{name}".encode(), 0, 0, 0)
 
 
 def limit_nesting(depth: int, most: int) -> None:

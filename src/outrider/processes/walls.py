@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
+from functools import cache, partial
 
 from outrider.processes import kernel, landlock
 from outrider.processes.cell import DEVICES
@@ -28,7 +28,8 @@ CODE = (
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 )
 """What a child runs, and shuts its cells with: it stays as it is in a layer too."""
-_MAPPER = 'read _ && printf %s "$2" >/proc/$1/uid_map && printf %s "$3" >/proc/$1/gid_map && echo'
+_MAPPER = """printf outrider-ids >/proc/$$/comm
+read _ && printf %s "$2" >/proc/$1/uid_map && printf %s "$3" >/proc/$1/gid_map && echo"""
 
 
 class Walls:
@@ -96,35 +97,64 @@ class LayeredFolder:
                 kernel.unmount(self.layer)
 
 
-def enter(walls: Walls) -> tuple[str, ...]:
+def enter(walls: Walls, begun: "Begun | None" = None) -> tuple[str, ...]:
     """Confine this process, which has one thread; return what the kernel didn't let it do."""
-    if not kernel.IS_LINUX:
-        return (kernel.NO_LINUX,)
-    sockets, mounted = socket_paths(), kernel.mounts()
-    with ExitStack() as stack:
+    return (begun or Begun()).finish(walls)
+
+
+class Begun:
+    """Walls that are begun: this process can change no file any more, and still mount.
+
+    That takes most of the time, and can be done before anybody knows what the process is for. What
+    is mounted outside later, it doesn't see.
+    """
+
+    def __init__(self) -> None:
+        """Begin with this process, which has one thread."""
+        self._stack = ExitStack()
+        self._mapper: _Mapper | None = None
+        self._refused = () if kernel.IS_LINUX else (kernel.NO_LINUX,)
+        if not self._refused:
+            self._mounted = kernel.mounts()
+            self._missing = [*self._begin()]
+
+    def _begin(self) -> Iterator[str]:
         try:
-            mapper = _enter_namespaces(stack)
+            self._mapper = _enter_namespaces(self._stack)
             kernel.mount(None, "/", flags=kernel.REC | kernel.PRIVATE)
             kernel.set_attributes("/", kernel.RDONLY | kernel.NOSUID | kernel.NODEV, below=True)
         except OSError as error:
-            return (f"namespaces: {error.strerror}",)
-        missing: list[str] = []
-        if mapper is None:  # whoever has no rights maps ids there for the namespaces below
-            missing += _tried("/proc", lambda: kernel.set_attributes("/proc", 0, kernel.RDONLY))
-        missing += [*_rearranged(walls, mounted), *_hidden_sockets(walls, sockets)]
-        missing += _tried("rights", mapper.map_ids if mapper else _drop_rights)
-    missing += _tried("landlock", landlock.restrict_scope)
-    with suppress(OSError):  # a folder that was replaced is another one now
-        os.chdir(os.getcwd())
-    return tuple(missing)
+            self._refused = (f"namespaces: {error.strerror}",)
+            return
+        if self._mapper is None:  # whoever has no rights maps ids there for the namespaces below
+            yield from _tried("/proc", lambda: kernel.set_attributes("/proc", 0, kernel.RDONLY))
+        for device in DEVICES:
+            yield from _tried(device, lambda device=device: _open_device(device))
+
+    def finish(self, walls: Walls) -> tuple[str, ...]:
+        """Make every folder what the walls say; return what the kernel didn't let it do."""
+        with self._stack:
+            if self._refused:
+                return self._refused
+            missing = [*self._missing, *_rearranged(walls, self._mounted)]
+            missing += _hidden_sockets(walls, socket_paths())
+            missing += _tried("rights", self._mapper.map_ids if self._mapper else _drop_rights)
+        missing += _tried("landlock", landlock.restrict_scope)
+        with suppress(OSError):  # a folder that was replaced is another one now
+            os.chdir(os.getcwd())
+        return tuple(missing)
+
+
+@cache
+def code_paths() -> tuple[str, ...]:
+    """Return where this interpreter finds its code, without links."""
+    return tuple({real for path in (*CODE, *sys.path) if (real := _real_path(path))})
 
 
 def _rearranged(walls: Walls, mounted: list[tuple[str, bool]]) -> Iterator[str]:
     """Make every folder what the walls say, and yield what couldn't be done."""
-    for device in DEVICES:
-        yield from _tried(device, lambda device=device: _open_device(device))
-    needed = (*walls.seen, *walls.writable, _RESOLVER, *CODE, *sys.path)
-    seen = {real for path in needed if (real := _real_path(path))}
+    needed = dict.fromkeys((*walls.seen, *walls.writable, _RESOLVER))
+    seen = {*code_paths(), *(real for path in needed if (real := _real_path(path)))}
     work = dict[str, Callable[[str], None]]()
     work |= dict.fromkeys((*map(os.path.realpath, SHARED), *walls.private), _put_empty)
     work |= {walls.home: _put_layer} if walls.home else {}

@@ -65,25 +65,18 @@ class Brief:
     isolation: str | None = None
     """Where it may write, which the kernel sees to: `readonly`; `auto`, `overlay` or `copy` for a
     layer; `none` for in place. None for a main agent, which works without walls."""
-    layer: str | None = None
-    """The folder of its layer, where it has one."""
-    layer_bytes: int = 1 << 30
-    """How much it may write there."""
-    check: str | None = None
-    """The command that has to pass before the task is done."""
-    check_attempts: int = 0
-    """How often the child may go on after that failed."""
-    network: str = "none"
-    """What its commands reach: `none` or `host`."""
+    layer: str | None = None  # the folder of its layer, where it has one
+    layer_bytes: int = 1 << 30  # how much it may write there
+    check: str | None = None  # the command that has to pass before the task is done
+    check_attempts: int = 0  # how often the child may go on after that failed
+    network: str = "none"  # what its commands reach: `none` or `host`
     mask_tool_results: bool = True
     output_schema: Any = None
     report_back_attempts: int = 3
     timeout_ms: int = 900_000
     spill_folder: str | None = None
-    wire: str = "auto"
-    """How the model is reached; `auto` where the child is to decide."""
-    request_attempts: int = 2
-    """How often one request to the model is sent at most."""
+    wire: str = "auto"  # how the model is reached; `auto` where the child is to decide
+    request_attempts: int = 2  # how often one request to the model is sent at most
     budget: BudgetLimits = field(default_factory=BudgetLimits)
     web: dict[str, Any] | None = None
     """The settings of the web tools, where it has one of these."""
@@ -93,12 +86,10 @@ class Brief:
     """The settings of language servers, where it may ask these."""
     trusted: bool = False
     """Whether the user trusts the repository, so that what lies in it may be run."""
-    state_folder: str | None = None
-    """Where caches and activity are kept."""
+    state_folder: str | None = None  # where caches and activity are kept
     history: tuple[Any, ...] = ()
     """What was said before the task: `user`, `assistant` and `tools` messages."""
-    main_turn: MainTurn | None = None
-    """None for everyone who is delegated to."""
+    main_turn: MainTurn | None = None  # None for everyone who is delegated to
 
     @property
     def loads(self) -> str:

@@ -8,8 +8,7 @@ from outrider.protocol.data import frozen
 from outrider.protocol.errors import OutriderError
 
 MINUS = "\N{MINUS SIGN}"
-WHOLE = "."
-"""The path of a reason that is about all of the changes."""
+WHOLE = "."  # the path of a reason that is about all of the changes
 
 STATES = ("none", "pending", "landed", "undone", "discarded")
 
@@ -37,8 +36,7 @@ class ChangedFile:
     before: str | None = None
     after: str | None = None
     hunks: tuple[Hunk, ...] = ()
-    calls: tuple[str, ...] = ()
-    """The ids of the tool calls that changed it."""
+    calls: tuple[str, ...] = ()  # the ids of the tool calls that changed it
 
 
 @frozen

@@ -143,14 +143,8 @@ def from_json(cls: type[T], data: object) -> T:
 
 def json_kind(value: object) -> str:
     """Return what a value is to those who write JSON: `a number`, `an object`."""
-    kinds: dict[Any, str] = {
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-        list: "a list",
-        str: "a string",
-    }
-    kinds |= {dict: "an object", type(None): "null"}
+    kinds: dict[Any, str] = {bool: "a boolean", int: "a number", float: "a number"}
+    kinds |= {list: "a list", str: "a string", dict: "an object", type(None): "null"}
     return kinds.get(type(value), f"a {type(value).__name__}")
 
 

@@ -6,12 +6,10 @@ from outrider.protocol.results import ToolResult
 EXIT_COMPLETED = 0
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
-EXIT_CONFLICT = 3
-"""A landing or an undo that would overwrite somebody's work."""
+EXIT_CONFLICT = 3  # a landing or an undo that would overwrite somebody's work
 EXIT_TIMED_OUT = 124
 EXIT_CANCELLED = 130
-EXIT_READER_GONE = 141
-"""128 + SIGPIPE: nobody reads stdout any more."""
+EXIT_READER_GONE = 141  # 128 + SIGPIPE: nobody reads stdout any more
 _EXIT_OF_OUTCOME = {
     Outcome.COMPLETED: EXIT_COMPLETED,
     Outcome.TIMED_OUT: EXIT_TIMED_OUT,

@@ -35,12 +35,14 @@ class StartRequest:
     """Asks for a child, with the caller's surroundings.
 
     `deadline_ms` is when the run must be over, on the clock of `time.monotonic`: the whole system
-    has that in common. `model` is the one that will be asked.
+    has that in common. `model` is the one that will be asked. A child that `only_reads` may have
+    begun its walls before it was asked for.
     """
 
     deadline_ms: int
     surroundings: str
     model: str = ""
+    only_reads: bool = False
 
     def ms_left(self) -> int:
         """Return how much time there is until the deadline."""

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from outrider.protocol.data import frozen
 
-NAMESPACES = "namespaces: "
-"""How it is told that this machine gives none."""
+NAMESPACES = "namespaces: "  # how it is told that this machine gives none
 
 
 @frozen
@@ -14,8 +13,7 @@ class Isolation:
 
     kind: str = "none"
     """`readonly`: the kernel let it change only its own folders; `none`: it worked in place."""
-    network: str = "host"
-    """What its commands could reach: `none` or `host`."""
+    network: str = "host"  # what its commands could reach: `none` or `host`
     missing: tuple[str, ...] = ()
     """What this machine lacks for all of it to hold, each with the reason."""
 

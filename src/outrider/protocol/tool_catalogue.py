@@ -9,8 +9,7 @@ from functools import partial
 from outrider.protocol.data import frozen
 from outrider.protocol.text import most_alike
 
-SUBAGENT = "subagent"
-"""The tool by which a host's model delegates."""
+SUBAGENT = "subagent"  # the tool by which a host's model delegates
 REPORT_BACK = "report_back"
 """The tool by which a child hands over an answer of the shape that its caller asked for."""
 
@@ -20,20 +19,14 @@ class CatalogueEntry:
     """One tool: its name, what it can do, and where its code is."""
 
     name: str
-    module: str
-    """The module that brings it."""
-    writes: bool = False
-    """Changes files or runs commands: never given to a read-only child."""
+    module: str  # the module that brings it
+    writes: bool = False  # changes files or runs commands: never given to a read-only child
     network: bool = False
     """Reaches the network: not given to a repository's agent that the user doesn't trust."""
-    runs_commands: bool = False
-    """Starts programs that a model or a repository chose."""
-    default: bool = False
-    """Given to an agent that lists no tools."""
-    aliases: tuple[str, ...] = ()
-    """What agent files of other systems call it, in lower case."""
-    setting: str | None = None
-    """The setting that switches it off."""
+    runs_commands: bool = False  # starts programs that a model or a repository chose
+    default: bool = False  # given to an agent that lists no tools
+    aliases: tuple[str, ...] = ()  # what agent files of other systems call it, in lower case
+    setting: str | None = None  # the setting that switches it off
     keys: tuple[str, ...] = ()
     """The variables with its services' keys: only a child that has the tool gets them."""
 

@@ -6,8 +6,7 @@ from typing import TypeGuard
 from outrider.protocol.data import frozen
 
 MAX_TOKENS = 1_000_000_000
-BYTES_PER_TOKEN = 4
-"""What a token is estimated as, where nobody counted."""
+BYTES_PER_TOKEN = 4  # what a token is estimated as, where nobody counted
 
 
 @frozen

@@ -58,6 +58,8 @@ class RunRecorder:
             self._session = _create(self.session_file, descriptors, os.O_APPEND)
             # It is free, or held for a moment by a reader that checks whether the run is running.
             fcntl.flock(self._session, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            with suppress(FileExistsError):
+                os.mkdir(self.spill, mode=0o700)
             self._reserved = _create(f"{folder}/{RESERVED}", descriptors)
             _reserve(self._reserved)
             self._descriptors = descriptors.pop_all()
@@ -118,7 +120,7 @@ class RunRecorder:
         """Append one event to the transcript."""
         lead, self._line_end = self._line_end, b"\n"  # of a line that may get cut
         with self._noting(SESSION):
-            _write(self._session, lead + jsonl.encode(event) + b"\n")
+            write_all(self._session, lead + jsonl.encode(event) + b"\n")
             self._line_end = b""
 
     def add_output(self, text: str) -> None:
@@ -126,7 +128,7 @@ class RunRecorder:
         with self._noting(OUTPUT):
             if self._output is None:
                 self._output = _create(self.output_file, self._descriptors)
-            _write(self._output, text.encode())
+            write_all(self._output, text.encode())
 
     def restart_output(self) -> None:
         """Empty the output: each turn's text replaces that of the turn before."""
@@ -150,7 +152,7 @@ class RunRecorder:
                 return False
         with self._noting(RESULT):
             os.lseek(self._reserved, 0, os.SEEK_SET)
-            _write(self._reserved, data)
+            write_all(self._reserved, data)
             if RESULT in self._missing:  # a longer one was tried before
                 os.ftruncate(self._reserved, len(data))
             os.replace(f"{self.folder}/{RESERVED}", f"{self.folder}/{RESULT}")
@@ -184,7 +186,8 @@ def _create(path: str, descriptors: ExitStack, flags: int = 0) -> int:
     return descriptor
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it; raises `OSError` where a disk is full."""
     while data:
         data = data[os.write(descriptor, data) :]
 
@@ -259,6 +262,11 @@ def recorded_runs(runs: Path) -> list[RecordedRun]:
     return sorted(found, key=lambda run: (-run.started, run.id))
 
 
+def running_runs(runs: Path) -> list[RecordedRun]:
+    """Return the runs that are running, newest first."""
+    return [run for run in recorded_runs(runs) if run.state == "running"]
+
+
 def find_run(runs: Path, name: str) -> RecordedRun:
     """Return the run whose id is or starts with `name`; `last` and `-1` are the newest one."""
     problem = f"No run {name!r}. `outrider runs` lists the recorded ones."
@@ -295,8 +303,17 @@ def layer_size(folder: Path) -> int:
 
 def is_running(folder: Path) -> bool:
     """Whether a run is running, as the kernel says: its supervisor holds a lock."""
+    return _is_held(folder, fcntl.LOCK_SH)
+
+
+def is_in_use(folder: Path) -> bool:
+    """Whether a process has to do with a run: supervises, lands or undoes it."""
+    return _is_held(folder, fcntl.LOCK_EX)
+
+
+def _is_held(folder: Path, kind: int) -> bool:
     with suppress(OSError), open(folder / SESSION, "rb") as session:
-        return not _lock(session, fcntl.LOCK_SH)
+        return not _lock(session, kind)
     return False
 
 

@@ -30,8 +30,7 @@ class RuntimeKind:
     """Whether its children have the tool; otherwise the schema is put into words."""
     takes_messages = True
     """Whether its children can be told something while they work, and be resumed."""
-    warnings: tuple[str, ...] = ()
-    """What every caller should know of it."""
+    warnings: tuple[str, ...] = ()  # what every caller should know of it
 
     def create(
         self, config: Config, env: Mapping[str, str], masker: Masker, *, one_shot: bool

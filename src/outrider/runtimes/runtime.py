@@ -16,12 +16,9 @@ class ChildExit:
     """How a child ended. `started` is false where its task was never begun."""
 
     started: bool
-    signal: int | None = None
-    """The signal that killed it, where one did."""
-    reason: str = ""
-    """Why it was not started, in words."""
-    code: int | None = None
-    """Its exit code, where it ended by itself."""
+    signal: int | None = None  # the signal that killed it, where one did
+    reason: str = ""  # why it was not started, in words
+    code: int | None = None  # its exit code, where it ended by itself
 
 
 class Listener(Protocol):

@@ -1,14 +1,14 @@
 """Says where a value departs from its schema, by path and in bounded time.
 
 The validator's own errors say what is wrong. It makes all of them at once, each with a copy of the
-value it is about, and multiplies them below alternatives. So of a large value it gets no more than
-it can handle, and alternatives are looked into here, one level at a time.
+value it is about, and multiplies them below alternatives. So of a large value only the first is
+told, and alternatives are looked into here, one level at a time.
 """
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
 from outrider.schemas.bounds import ADDRESS, compiled_schema
@@ -19,8 +19,6 @@ from outrider.schemas.values import (
     Keys,
     as_json_list,
     at,
-    is_array,
-    is_object,
     path_text,
     shortened,
     survey,
@@ -62,11 +60,12 @@ class FaultFinder:
 
     def find(self, value: JSON) -> list[Fault]:
         """Return the faults of `value`, at least one, and a last one that counts the rest."""
-        part = _first_values(value, iter(range(self._room)))
-        is_all = part == value
+        is_all = survey(value).values <= self._room
         found: dict[Fault, None] = {}
         try:
-            for keys, message in islice(self._search(value, part), MAX_COUNTED):
+            errors = self._errors((), value) if is_all else self._first_error(value)
+            explained = chain.from_iterable(self._explained(error, ()) for error in errors)
+            for keys, message in islice(explained, MAX_COUNTED):
                 found[Fault(path_text(keys), shortened(message))] = None
         except Exception:  # out of time, or not to be explained: the verdict stands all the same
             is_all = False
@@ -78,19 +77,13 @@ class FaultFinder:
             faults.append(Fault("$", "and maybe more: not all of the value was searched"))
         return faults
 
-    def _search(self, value: JSON, part: JSON) -> Iterator[tuple[Keys, str]]:
-        errors = self._errors((), part) if self._room else []
-        # What is wrong with something that was cut may be wrong only because of that.
-        certain = [e for e in errors if at(part, e.instance_path) == at(value, e.instance_path)]
-        if not certain:
-            from jsonschema_rs import ValidationError
+    def _first_error(self, value: JSON) -> Iterator["ValidationError"]:
+        from jsonschema_rs import ValidationError
 
-            try:
-                self._validator((), opaque=True).validate(value)
-            except ValidationError as error:
-                certain = [error]
-        for error in certain:
-            yield from self._explained(error, ())
+        try:
+            self._validator((), opaque=True).validate(value)
+        except ValidationError as error:
+            yield error
 
     def _errors(self, pointer: Keys, value: JSON) -> list["ValidationError"]:
         return list(self._validator(pointer, opaque=True).iter_errors(value))
@@ -192,13 +185,3 @@ def _strangeness(error: "ValidationError") -> int:
     if depth == 0 and kind in ("type", "const", "enum", "falseSchema"):
         return 2
     return 1 if depth == 1 and kind in ("const", "enum") else 0
-
-
-def _first_values(value: JSON, room: Iterator[int]) -> JSON:
-    """Return as many of the values in `value` as there is room for."""
-    if is_array(value):
-        return [_first_values(item, room) for item in value if next(room, None) is not None]
-    if is_object(value):
-        kept = {key: item for key, item in value.items() if next(room, None) is not None}
-        return {key: _first_values(item, room) for key, item in kept.items()}
-    return value

@@ -10,11 +10,9 @@ from typing import Any, TypeAlias, TypeGuard
 
 from outrider.protocol.data import frozen
 
-JSON: TypeAlias = Any
-"""What JSON can hold: dict, list, str, int, float, bool or None."""
+JSON: TypeAlias = Any  # what JSON can hold: dict, list, str, int, float, bool or None
 
-Keys: TypeAlias = tuple[str | int, ...]
-"""The way from a value's root to a place in it."""
+Keys: TypeAlias = tuple[str | int, ...]  # the way from a value's root to a place in it
 
 MAX_DEPTH = 128
 MAX_VALUES = 5_000_000
@@ -45,8 +43,7 @@ class Survey:
 
     flaw: str | None = None
     values: int = 0
-    wide_words: int = 0
-    """How many 64-bit words its integers take that don't fit into one."""
+    wide_words: int = 0  # how many 64-bit words its integers take that don't fit into one
 
 
 def survey(value: object, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALUES) -> Survey:

@@ -1,6 +1,5 @@
 """The settings of devkit-pi, which Outrider's grew from, under the names that they have here."""
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -18,14 +17,6 @@ RENAMED = {
     "lsp.tool.enabled": "lsp.enabled",
 }
 """Its keys that have another name here."""
-RENAMED_VALUES = {"ddgs": "duckduckgo"}
-_GONE = re.compile(
-    r"(web\.(brave|tavily|serper|openserp|searxng|cache|concurrency|connectionPool|debug|\w*jina\w*|"
-    r"max(Results|Content\w+|Stored\w+))|convertContent|lsp\.hook|guards)\b",
-    re.IGNORECASE,
-)
-"""Its keys that have no counterpart: a provider, for example, only needs its key here."""
-_NO_PROVIDER = "openserp"
 
 
 def config_file(env: Mapping[str, str]) -> Path:
@@ -36,30 +27,14 @@ def config_file(env: Mapping[str, str]) -> Path:
 def advice_on_key(key: str) -> str | None:
     """Return what is to be said of a key, or a section, that devkit-pi has and Outrider hasn't."""
     under = [new for old, new in RENAMED.items() if f"{old}.".startswith(f"{key}.")]
-    if under:
-        return f"it is called {' and '.join(under)} here"
-    return "devkit-pi has it, and nothing takes its place here" if _GONE.match(key) else None
-
-
-def advice_on_value(value: str) -> str:
-    """Return the same for a value."""
-    new = RENAMED_VALUES.get(value)
-    return f"; {value} is called {new} here" if new else ""
+    return f"it is called {' and '.join(under)} here" if under else None
 
 
 def translated(tree: Mapping[str, object]) -> Iterator[tuple[str, str, Any]]:
     """Yield each old key with its name here and the value; whether those exist is not checked."""
     for old, value in _leaves(tree):
-        new = RENAMED.get(old, old)
-        if old == "web.searxng.baseUrl":
-            value = {"searxng": value}
-        elif isinstance(value, list):
-            items = cast("list[Any]", value)
-            value = [RENAMED_VALUES.get(one, one) for one in items if one != _NO_PROVIDER]
-        elif isinstance(value, str):
-            value = RENAMED_VALUES.get(value, value)
-        if old != "lsp.tool.enabled" or value is False:  # it can't switch on what is off as a whole
-            yield old, new, value
+        is_address = old == "web.searxng.baseUrl"
+        yield old, RENAMED.get(old, old), {"searxng": value} if is_address else value
 
 
 def _leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -40,7 +40,7 @@ def load_settings(
             name = ".".join(map(camel, parts)) if variable.isupper() else variable
             layers.append(Layer(Origin.ENVIRONMENT, variable, {name: env[variable]}))
     for name, value in (flags or {}).items():
-        flag = value if isinstance(value, FlagValue) else FlagValue(value, f"flag {name}")
+        flag = FlagValue.of(name, value)
         layers.append(Layer(Origin.FLAG, flag.given, {str(name): flag.value}))
     try:
         return merge(layers)

@@ -160,7 +160,7 @@ class WebConfig:
     max_bytes: int = _key(10_485_760, "Maximum bytes of one response, decompressed.", minimum=1024)
     max_concurrent: int = _key(8, "Maximum concurrent requests.", minimum=1)
     max_concurrent_per_host: int = _key(4, "Maximum concurrent requests to one host.", minimum=1)
-    cache_bytes: int = _key(268_435_456, "Maximum bytes of cached pages; 0 caches none.")
+    cache_bytes: int = _key(268_435_456, "Maximum bytes of pages a run caches; 0 caches none.")
 
 
 @frozen

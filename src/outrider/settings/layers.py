@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 from outrider.protocol.data import from_json, frozen
 from outrider.protocol.text import most_alike
@@ -42,8 +42,7 @@ def check(key: Key, value: object) -> Any:
         if not isinstance(text, str) or not text.strip():
             raise SettingError(f"expected a non-empty string, got {text!r}")
         if key.choices and text not in key.choices:
-            renamed = devkit_pi.advice_on_value(text)
-            raise SettingError(f"expected one of {', '.join(key.choices)}; got {text!r}{renamed}")
+            raise SettingError(f"expected one of {', '.join(key.choices)}; got {text!r}")
     return value
 
 
@@ -133,6 +132,11 @@ class FlagValue(NamedTuple):
 
     value: object
     given: str
+
+    @classmethod
+    def of(cls, name: str, value: object) -> Self:
+        """Return a flag of this name, which a program may have given as its plain value."""
+        return value if isinstance(value, cls) else cls(value, f"flag {name}")
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -53,7 +53,7 @@ class _Unchecked(OutgoingGuard):
 def call_web(tool: str, args: dict[str, Any], config: Config) -> tuple[Envelope, str]:
     """Return what a web tool answers, and its text, whole; the call is recorded."""
     state, masker = state_home(os.environ), Masker(secrets=secret_environment_values(os.environ))
-    web = WebSession(config.web, keys=os.environ, mask=masker, state=state)
+    web = WebSession(config.web, keys=os.environ, mask=masker)
     web.outgoing = _Unchecked(masker)
     convert = config.convert if config.convert.enabled else None
     with tempfile.TemporaryDirectory(prefix="outrider-web-") as folder:

@@ -138,7 +138,8 @@ class ScriptedModel:
             connection.respond(400, fail(400, message=message).body.encode())
             return
         with self._changed:
-            request = ModelRequest(body, http.headers, time.monotonic(), len(self._requests))
+            number = len(self._requests)
+            request = ModelRequest(body, http.headers, time.monotonic(), number, http.body)
             self._requests.append(request)
             self._answering += 1
             self._changed.notify_all()

@@ -24,6 +24,8 @@ class ModelRequest:
     """`time.monotonic()` when the request was complete."""
     number: int
     """Its place among all requests to this server, from 0."""
+    raw: bytes = b""
+    """Its body as it came."""
 
     @property
     def model(self) -> str:

@@ -17,8 +17,7 @@ LINE_END = r"(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)"
 MAX_CACHED = 48
 """The longest text that a cache keeps: names and states come again and again, and are short."""
 
-Span = tuple[int, int, str]
-"""Where something begins and ends, and what replaces it."""
+Span = tuple[int, int, str]  # where something begins and ends, and what replaces it
 
 
 @cache

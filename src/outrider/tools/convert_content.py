@@ -28,10 +28,7 @@ OVERLAP = 100
     "document:convert",
     name="convert_content",
     timeout_ms=TIMEOUT_MS,
-    format=Formatter(
-        lambda data, _: page_shown(data["source"], data),
-        lambda data, _: f"converted {data['source']} → {data['characters']:,} characters",
-    ),
+    format=Formatter(lambda data, _: page_shown(data["source"], data)),
 )
 async def convert_content(
     context: ToolContext,
@@ -40,8 +37,7 @@ async def convert_content(
     offset: Annotated[int, {"minimum": 0}] = 0,
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_CHARACTERS}] = DEFAULT_CHARACTERS,
 ) -> dict[str, Any]:
-    """Read a document as Markdown: PDF, DOCX, PPTX, XLSX, EPUB, HTML, CSV, a notebook, or what an
-    image says of itself.
+    """Read a document as Markdown: PDF, DOCX, PPTX, XLSX, EPUB, HTML, CSV or a notebook.
 
     Args:
         path: The file, relative to the working tree.

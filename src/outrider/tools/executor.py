@@ -21,10 +21,8 @@ from outrider.tools.result_envelope import envelope_of, envelope_of_fault
 from outrider.tools.sessions import SessionLease, SessionPool
 
 RESULT_BYTES = 50_000
-DATA_FACTOR = 4
-"""How much larger than its text an envelope's data may be, as JSON."""
-CANCEL_SECONDS = 2.0
-"""How long a cancelled tool may take to let go; then it is left behind."""
+DATA_FACTOR = 4  # how much larger than its text an envelope's data may be, as JSON
+CANCEL_SECONDS = 2.0  # how long a cancelled tool may take to let go; then it is left behind
 OWN_TIMEOUT_SECONDS = 15.0
 """How much later the executor steps in where a tool keeps its deadline itself."""
 
@@ -34,10 +32,8 @@ class ToolOutcome:
     """The result of a call."""
 
     envelope: Envelope
-    text: str
-    """What the model sees."""
-    summary: str
-    """One line for people who watch."""
+    text: str  # what the model sees
+    summary: str  # one line for people who watch
     effects: Effects = field(default_factory=Effects)
     is_cut: bool = False
     """Whether the envelope doesn't tell what the model sees, as one of them is shortened."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, cast
 
-from outrider.protocol.data import frozen
+from outrider.protocol.data import as_list, frozen
 from outrider.protocol.envelope import is_success, meaning_of
 from outrider.protocol.jsonl import encode
 from outrider.protocol.text import one_line
@@ -13,8 +13,7 @@ from outrider.protocol.text import one_line
 MAX_SHORT_CHARACTERS = 160
 _STEPS = 12
 
-Keep = Literal["head", "ends"]
-"""What stays of a result that is too long."""
+Keep = Literal["head", "ends"]  # what stays of a result that is too long
 Arguments = Mapping[str, Any]
 Form = Callable[[Any, Arguments], str]
 """A text made of an envelope's data and the arguments of the call."""
@@ -56,7 +55,9 @@ class ResultFormatter:
             text: object = form and form(data, arguments)
             if isinstance(text, str):
                 return text
-        return default_long(data) if which == "long" else default_short(name, data, arguments)
+        if which == "long":
+            return default_long(data)
+        return default_short(name, self._form("long", name, data, arguments), arguments)
 
 
 def error_line(envelope: Mapping[str, Any]) -> str:
@@ -79,16 +80,12 @@ def default_long(data: Any) -> str:
         return f"({type(data).__name__} that has no text form)"
 
 
-def default_short(name: str, data: Any, arguments: Arguments) -> str:
-    """Return the call and the size of its answer."""
-    first = next((value for value in arguments.values() if isinstance(value, str)), "")
-    first = first if len(first) <= 60 else f"{first[:59]}…"
-    size = default_long(data) if data is not None else "done"
-    if isinstance(data, str):
-        size = f"{len(data.splitlines())} lines"
-    elif isinstance(data, list | dict):
-        size = f"{len(cast('Any', data))} {'entries' if isinstance(data, list) else 'fields'}"
-    return f'{name} "{first}" → {size}' if first else f"{name} → {size}"
+def default_short(name: str, whole: str, arguments: Arguments) -> str:
+    """Return the call, and the size of what the model sees of its answer."""
+    given = ((as_list(one) or [one])[0] for one in arguments.values())
+    first = next((f' "{one_line(one, 60)}"' for one in given if isinstance(one, str) and one), "")
+    lines = whole.count("\n") + 1
+    return f"{name}{first} → {lines:,} line{'' if lines == 1 else 's'}"
 
 
 def cut_text(text: str, max_bytes: int, keep: Keep) -> tuple[str, str] | None:

@@ -12,8 +12,7 @@ from outrider.tools import ToolCode, ToolFault, build_error_response, build_succ
 MAX_MESSAGE_CHARACTERS = 20_000
 MAX_FAULT_CHARACTERS = 300
 MAX_DEPTH = 64
-MAX_INTEGER_BITS = 10_000
-"""Python writes out integers of at most 4,300 digits."""
+MAX_INTEGER_BITS = 10_000  # Python writes out integers of at most 4,300 digits
 _ENVELOPE_KEYS = frozenset({"code", "message", "data", "meta"})
 
 

@@ -26,8 +26,7 @@ from outrider.protocol.text import one_line
 from outrider.tools.context import ToolContext
 
 Schema = dict[str, Any]
-Reader = Callable[[Any], Any]
-"""Turns JSON's value into a type's, or raises ValueError."""
+Reader = Callable[[Any], Any]  # turns JSON's value into a type's, or raises ValueError
 _SECTION = re.compile(r"^(?:Args|Arguments|Parameters):\s*\n((?: .*\n?|\n)*)", re.MULTILINE)
 _ENTRY = re.compile(r"^ {1,4}(\w+)[ \t]*(?:\([^)\n]*\))?:", re.MULTILINE)
 _SCALARS: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -41,10 +40,8 @@ class Signature:
     parameters: Schema
     readers: Mapping[str, tuple[str, Reader]]
     """By JSON name: the parameter, and what turns JSON's value into its own."""
-    context: str | None
-    """The parameter that takes the ToolContext."""
-    session: str | None
-    """The parameter that takes the session."""
+    context: str | None  # the parameter that takes the ToolContext
+    session: str | None  # the parameter that takes the session
 
     def bind(
         self, arguments: Mapping[str, Any], context: ToolContext, session: object

@@ -2,119 +2,119 @@
 
 import json
 import os
-import shutil
+import stat
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from outrider.processes.cell_start import Cells, small_python
 from outrider.protocol.brief import Brief
+from outrider.protocol.data import frozen
 from outrider.protocol.exit_codes import EXIT_TIMED_OUT
+from outrider.records.runs import remove_folder
+from outrider.workspaces.layers.applying import Application, ordered
 from outrider.workspaces.layers.copying import copy_folder
-from outrider.workspaces.layers.landing import Check, MergedTree
-from outrider.workspaces.layers.scanning import walk
-from outrider.workspaces.layers.versions import is_whiteout
+from outrider.workspaces.layers.landing import Check, WriterRun
+from outrider.workspaces.layers.versions import PathChange, is_folder
 from outrider.workspaces.run_walls import walls_for, writable_for_programs
 
 MAX_CHECK_SECONDS = 3_600
-WORK = "checking"
-"""The folder beside the merged tree that the overlay needs for itself."""
+CHECKED, WORK = "checked", "checking"
+"""The folders in a layer that have what would change, and what the overlay needs for itself."""
 
 
 def check_of(
-    command: str | None, env: Mapping[str, str], output: int | None = None
+    command: str | None, env: Mapping[str, str], output: int = subprocess.DEVNULL
 ) -> Check | None:
     """Return what runs a command on a merged tree; its output goes to a descriptor, or nowhere."""
-    if not command:
-        return None
-    to = subprocess.DEVNULL if output is None else output
-
-    def check(tree: MergedTree) -> int:
-        code = _run_mounted(command, env, tree, to)
-        return _run_copied(command, env, tree, to) if code is None else code
-
-    return check
+    return _MergedCheck(command, env, output) if command else None
 
 
-def _run_mounted(command: str, env: Mapping[str, str], tree: MergedTree, output: int) -> int | None:
-    """Run it with the merged tree mounted over the folder; None where the kernel refuses that."""
-    layer, folder = tree.upper.parent, str(tree.folder)
-    brief = Brief(
-        "", "check", "", "", "", folder, ("bash",), isolation="overlay", layer=str(layer),
-        state_folder=str(layer.parents[2]),
-    )  # fmt: skip
-    around = walls_for(brief, env)
-    names = ("private", "hidden", "home")
-    told = {
-        "walls": {
-            **{name: getattr(around, name) for name in names},
-            "writable": [str(layer)],
-            "seen": [*around.seen],
-        },
-        "folder": folder,
-        "layer": str(layer),
-        "names": [tree.upper.name, WORK],
-        "writable": writable_for_programs(brief, env, walled=True),
-        "command": command,
-    }
-    (layer / WORK).mkdir(exist_ok=True)
-    heard, tell = os.pipe()
-    try:
-        program = [*small_python("confined_command"), str(tell), json.dumps(told)]
-        code = _run(program, env, folder, output, tell)
-        os.set_blocking(heard, False)
-        with suppress(BlockingIOError):
-            return code if os.read(heard, 1) else None
-        return None
-    finally:
-        os.close(heard)
-        os.close(tell)
-        shutil.rmtree(layer / WORK, ignore_errors=True)
+@frozen
+class _MergedCheck:
+    command: str
+    env: Mapping[str, str]
+    output: int
 
+    def __call__(self, run: WriterRun, steps: Sequence[PathChange]) -> int:
+        """Run it, and return its exit code."""
+        code = self._run_mounted(run, steps)
+        return self._run_copied(run, steps) if code is None else code
 
-def _run_copied(command: str, env: Mapping[str, str], tree: MergedTree, output: int) -> int:
-    """Run it on a copy of the folder, with what would change put in."""
-    with tempfile.TemporaryDirectory(prefix="outrider-check-") as place:
-        folder = Path(copy_folder(str(tree.folder), place))
-        for path in tree.removed:
-            gone = folder / path
-            shutil.rmtree(gone) if gone.is_dir() and not gone.is_symlink() else gone.unlink()
-        for path, status in walk(tree.upper):
-            if is_whiteout(status):
-                continue
-            new = tree.upper / path
-            if new.is_dir() and not new.is_symlink():
-                (folder / path).mkdir(exist_ok=True)
-            else:
-                (folder / path).unlink(missing_ok=True)
-                shutil.copy2(new, folder / path, follow_symlinks=False)
-        told, tell = os.pipe()
-        cell = (*small_python("cell"), str(tell), *Cells((place,)).for_commands())
+    def _run_mounted(self, run: WriterRun, steps: Sequence[PathChange]) -> int | None:
+        """Run it with the merged tree mounted over the folder; None if the kernel refuses that."""
+        folder, layer = str(run.project), str(run.layer)
+        brief = Brief(
+            "", "check", "", "", "", folder, ("bash",), isolation="overlay", layer=layer,
+            state_folder=str(run.layer.parents[2]),
+        )  # fmt: skip
+        walls = {**vars(walls_for(brief, self.env)), "writable": [layer]}
+        del walls["layered"]  # made of what follows
+        told = {
+            "walls": walls,
+            "folder": folder,
+            "layer": layer,
+            "names": [CHECKED, WORK],
+            "writable": writable_for_programs(brief, self.env, walled=True),
+            "command": self.command,
+        }
         try:
-            code = _run([*cell, "/bin/sh", "-c", command], env, str(folder), output, tell)
+            (run.layer / WORK).mkdir(exist_ok=True)
+            _put_upper(run, steps)
+            code, said = self._run(folder, "confined_command", json.dumps(told))
+            return code if said else None
         finally:
-            os.close(tell)
-        with open(told) as lacks:
-            if output >= 0:  # a descriptor that somebody reads
-                words = "; ".join(lacks.read().split("\n")).strip("; ")
-                os.write(output, f"[the check ran on a copy, without walls: {words}]\n".encode())
-        return code
+            for name in (CHECKED, WORK):
+                remove_folder(run.layer / name)
+
+    def _run_copied(self, run: WriterRun, steps: Sequence[PathChange]) -> int:
+        """Run it on a copy of the folder in which the changes have landed."""
+        with tempfile.TemporaryDirectory(prefix="outrider-check-") as place:
+            folder = copy_folder(str(run.project), place)
+            landing = Application(Path(folder), steps, "check")
+            landing.stage(run.contents)
+            landing.take()
+            landing.clear()
+            cell = Cells((place,)).for_commands()
+            code, lacks = self._run(folder, "cell", *cell, "/bin/sh", "-c", self.command)
+            if self.output >= 0:  # a descriptor that somebody reads
+                words = f"without walls: {'; '.join(lacks.splitlines())}"
+                os.write(self.output, f"[the check ran on a copy, {words}]\n".encode())
+            return code
+
+    def _run(self, cwd: str, module: str, *arguments: str) -> tuple[int, str]:
+        """Run a module of ours; return its exit code, and what it says to a descriptor."""
+        heard, tell = os.pipe()
+        # In a session of its own: what is checked has no business with the terminal.
+        with open(heard) as said, subprocess.Popen(
+            [*small_python(module), str(tell), *arguments], env=self.env, cwd=cwd,
+            stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output,
+            pass_fds=[tell], start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                code = process.wait(MAX_CHECK_SECONDS)
+            except subprocess.TimeoutExpired:
+                code = EXIT_TIMED_OUT
+            finally:
+                process.terminate()
+                os.close(tell)
+            return code, said.read()
 
 
-def _run(command: list[str], env: Mapping[str, str], cwd: str, output: int, *passed: int) -> int:
-    try:
-        return subprocess.run(
-            command,
-            env=env,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=passed,
-            start_new_session=True,  # what is checked has no business with the terminal
-            timeout=MAX_CHECK_SECONDS,
-        ).returncode
-    except subprocess.TimeoutExpired:
-        return EXIT_TIMED_OUT
+def _put_upper(run: WriterRun, steps: Sequence[PathChange]) -> None:
+    """Make the upper folder of an overlay, which has what would change: new files, whiteouts."""
+    remove_folder(upper := run.layer / CHECKED)
+    upper.mkdir()
+    for step in ordered(steps):
+        path = upper / step.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_folder(path) if path.is_dir() else path.unlink(missing_ok=True)
+        if step.after is None:
+            with suppress(OSError):  # a system without overlays has no whiteouts either
+                os.mknod(path, stat.S_IFCHR)
+        elif is_folder(step.after):
+            path.mkdir(step.after.mode)
+        else:
+            run.contents.put(step.after, None, str(path))

@@ -29,7 +29,7 @@ def walls_for(
     user, state = _real_home(env), os.path.realpath(brief.state_folder or os.devnull)
     hides = not brief.allow_credential_files and not needs_credentials(brief)
     return Walls(
-        writable=(*_spill(brief), *own, *_in_place(brief), *([layered.layer] if layered else [])),
+        writable=(*_spill(brief), *own, *_in_place(brief), *_layer(layered)),
         seen=(user, *_seen(brief, env)),
         private=(f"{state}/runs", f"{state}/warm"),
         hidden=tuple(credentials_below(user)) if hides else (),
@@ -49,10 +49,8 @@ def new_layer(brief: Brief, *, may_copy: bool = True) -> LayeredFolder | None:
         return None
     folder, layer = map(os.path.realpath, (brief.cwd, brief.layer))
     if f"{layer}/".startswith(f"{folder}/"):
-        why = "a layer can't lie in the folder that it is put over"
-        raise OSError(
-            f"{layer} is in {folder}: {why}. Work in another folder, or set OUTRIDER_HOME"
-        )
+        why = f"{layer} is in {folder}: a layer can't lie in the folder that it is put over"
+        raise OSError(f"{why}. Work in another folder, or set OUTRIDER_HOME")
     begin_ledger(Path(layer), Path(folder), brief.layer_bytes)
     if brief.isolation != "copy":
         for name in ("upper", "work"):
@@ -82,11 +80,12 @@ def _real_home(env: Mapping[str, str]) -> str:
 
 
 def _spill(brief: Brief) -> tuple[str, ...]:
-    """Return the folder for what was cut from results, which exists from now on."""
-    if brief.spill_folder is None:
-        return ()
-    os.makedirs(brief.spill_folder, mode=0o700, exist_ok=True)
-    return (os.path.realpath(brief.spill_folder),)
+    """Return the folder for what was cut from results, which its parent makes."""
+    return (os.path.realpath(brief.spill_folder),) if brief.spill_folder else ()
+
+
+def _layer(layered: LayeredFolder | None) -> tuple[str, ...]:
+    return (layered.layer,) if layered else ()
 
 
 def _in_place(brief: Brief) -> tuple[str, ...]:

@@ -32,32 +32,23 @@ NO_CODE = (
     "There is no code in this folder, so there is nothing to look up. The embedded model finds and "
     "quotes code; it can't answer from knowledge, write, or search the web."
 )
-UNCLEAR = (
-    "I can't tell what you mean by that word: name the function, class or file. The embedded model "
-    "only takes up what its last answer found."
-)
-MAX_FOLLOW_UP = 8  # words: a longer question has a subject of its own
-_PRONOUN = re.compile(r"\b(it|they|them)\b", re.IGNORECASE)
-_NAME = re.compile(r"[a-z0-9][A-Z]|\w_\w|\w\.\w|\w\(|/")
-_SUBJECT = re.compile(r"^1\. `[^`\n]+` in `([^`\n]+)`", re.MULTILINE)
 _CODE = (
     "*.{c,cc,cpp,cs,go,java,js,jsx,kt,lua,mjs,php,pl,py,rb,rs,scala,sh,sql,swift,ts,tsx,vue,zig}"
 )
 
-Said = str | list[PlannedCall]
-"""A report, or the tool calls that come before it."""
+Said = str | list[PlannedCall]  # a report, or the tool calls that come before it
 
 
 def respond(messages: Sequence[Message], tools: Sequence[OfferedTool], agent: str = "") -> Said:
     """Return the tool calls to make next, or the report that ends the task."""
     schemas = {tool.name: tool.parameters for tool in tools}
     # A prompt that follows an answer is a new question, unless it asks for the report again.
-    earlier, messages = messages, messages if REPORT_BACK in schemas else _last_turn(messages)
+    messages = messages if REPORT_BACK in schemas else _last_turn(messages)
     prompts, made = _conversation(messages)
+    prompt = "".join(prompts[:1])
     if SUBAGENT in schemas:
-        prompt = _resolved("".join(prompts[:1]), earlier[: len(earlier) - len(messages)])
-        return _delegated(prompt, made, schemas[SUBAGENT]) if prompt else UNCLEAR
-    task = understand("".join(prompts[:1]), agent)
+        return _delegated(prompt, made, schemas[SUBAGENT])
+    task = understand(prompt, agent)
     rounds = sum(isinstance(message, ModelAnswer) for message in messages)
     asked_again = len(prompts) > 1
     if not asked_again and (calls := next_calls(task, made, rounds, frozenset(schemas))):
@@ -67,19 +58,6 @@ def respond(messages: Sequence[Message], tools: Sequence[OfferedTool], agent: st
         if report is not None:
             return [PlannedCall(REPORT_BACK, report)]
     return embedded_report(task, made)
-
-
-def _resolved(prompt: str, earlier: Sequence[Message]) -> str:
-    """Return a prompt whose only subject is a pronoun with what the last answer was about for it.
-
-    Empty where that isn't known.
-    """
-    pronoun = _PRONOUN.search(prompt)
-    if pronoun is None or len(prompt.split()) > MAX_FOLLOW_UP or _NAME.search(prompt):
-        return prompt
-    said = [one.text for one in earlier if isinstance(one, ModelAnswer) and one.text]
-    found = _SUBJECT.search(said[-1]) if said else None
-    return _PRONOUN.sub(found[1], prompt, count=1) if found else ""
 
 
 def _delegated(prompt: str, made: Sequence[PlannedCall], schema: Mapping[str, Any]) -> Said:

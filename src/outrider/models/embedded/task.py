@@ -39,14 +39,12 @@ class Task:
     """A task as the embedded model understands it."""
 
     role: Role
-    about: str
-    """What to search for: the task without its diff."""
+    about: str  # what to search for: the task without its diff
     changes: dict[str, list[int]]
     """By path, the numbers of the lines that a diff in the task adds."""
     urls: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    cannot: str = ""
-    """What it asks that this model can't do."""
+    cannot: str = ""  # what it asks that this model can't do
     wants_uses: bool = False
     changed: tuple[tuple[str, int, str], ...] = ()
     """The definitions that a diff changes: path, line and name."""

@@ -41,8 +41,7 @@ class Chunks:
         self._is_thought = False
         self._is_empty = True
         self._has_text = False
-        self._last = ""
-        """What came last, as what follows something else is a new paragraph."""
+        self._last = ""  # what came last, as what follows something else is a new paragraph
 
     def take(self, data: bytes, *, is_error: bool = False) -> str:
         """Take in one chunk, or a whole answer, and return its text; raises `RequestFailed`."""

@@ -14,14 +14,13 @@ from outrider.models.lean.errors import seconds_to_wait, status_error
 from outrider.models.lean.events import ERROR, server_events
 from outrider.models.lean.request import OPTIONS, request_body
 from outrider.models.messages import Message, ModelAnswer, OfferedTool
-from outrider.models.wires import LEAN_PREFIXES, OPENAI_URL
+from outrider.models.wires import LEAN_PREFIXES, OPENAI_URL, trusted_certificates
 from outrider.protocol import jsonl
 from outrider.protocol.outcomes import FailureKind
 
 MAX_BODY_BYTES = 32 << 20
 MAX_ERROR_BYTES = 64 << 10
-REST_SECONDS = 0.5
-"""How long the end of a stream is waited for that has said it is done."""
+REST_SECONDS = 0.5  # how long the end of a stream is waited for that has said it is done
 _DONE = b"[DONE]"
 _REFUSALS = (400, 422)
 
@@ -125,8 +124,6 @@ class LeanModel:
 def _trusted(base_url: str, env: Mapping[str, str]) -> Any:
     if not base_url.startswith("https:"):
         return None
-    from outrider.models.tls import trusted_certificates
-
     context = trusted_certificates(env.get("SSL_CERT_FILE"), env.get("SSL_CERT_DIR"))
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -16,8 +16,7 @@ from outrider.protocol import jsonl
 from outrider.protocol.data import as_object
 from outrider.protocol.tool_catalogue import REPORT_BACK
 
-IN_CONTENT = "content"
-"""Where a thought came in that stood in the text itself, between tags."""
+IN_CONTENT = "content"  # where a thought came in that stood in the text itself, between tags
 OPTIONS = "stream_options"
 
 

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
@@ -10,11 +10,7 @@ from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
 from outrider.models.failures import ModelUnavailable
 from outrider.models.sdk.model import SdkModel
-from outrider.models.tls import trusted_certificates
-from outrider.models.wires import CONNECT_SECONDS, SILENCE_SECONDS
-
-if TYPE_CHECKING:
-    from pydantic_ai.models.openai import OpenAIChatModel
+from outrider.models.wires import CONNECT_SECONDS, SILENCE_SECONDS, trusted_certificates
 
 _OWN_CLIENT = ("openai", "openai-chat", "openai-responses", "anthropic")
 
@@ -56,22 +52,15 @@ def _strict(model: Model) -> Model:
     if "pydantic_ai.models.openai" not in sys.modules:
         return model
     from pydantic_ai.models.openai import OpenAIChatModel
-
-    if not isinstance(model, OpenAIChatModel) or model.provider is None:
-        return model
-    return _strict_chat(type(model), model.model_name, model.provider)
-
-
-def _strict_chat(
-    kind: "type[OpenAIChatModel]", name: str, provider: Provider[Any]
-) -> "OpenAIChatModel":
     from pydantic_ai.profiles.openai import OpenAIModelProfile
 
     from outrider.models.sdk.tolerant_chat import tolerant
 
+    if not isinstance(model, OpenAIChatModel) or model.provider is None:
+        return model
     profile = OpenAIModelProfile(
         openai_chat_streaming_requires_finish_reason=True,
         context_window=None,  # without a value a price list is searched for it each time
         supports_json_schema_output=True,
     )
-    return tolerant(kind)(name, provider=provider, profile=profile)
+    return tolerant(type(model))(model.model_name, provider=model.provider, profile=profile)

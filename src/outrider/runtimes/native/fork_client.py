@@ -46,8 +46,7 @@ PLAIN_VARIABLES = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH",
     "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "USER",
 )  # fmt: skip
-MAX_MODEL = 200
-"""How much of a model's name a fork server is told: a packet has little room."""
+MAX_MODEL = 200  # how much of a model's name a fork server is told: a packet has little room
 _FULL = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 
@@ -188,8 +187,7 @@ class UserForkServer:
     """
 
     def __init__(self, env: Mapping[str, str], minutes: int) -> None:
-        self.pid: int | None = None
-        """The process id of the fork server that was last met."""
+        self.pid: int | None = None  # the process id of the fork server that was last met
         self._env = env
         self._here = surroundings()
         self._code = f"warm-{code_identity()}-"
@@ -271,7 +269,8 @@ async def _start(
     """Hand the other ends of a child's links to a fork server; raises `StartFailed`."""
     begun = time.monotonic()
     deadline_ms = round(begun * 1000) + brief.timeout_ms
-    request = StartRequest(deadline_ms, here, brief.model[:MAX_MODEL]).to_bytes()
+    only_reads = brief.isolation == "readonly"
+    request = StartRequest(deadline_ms, here, brief.model[:MAX_MODEL], only_reads).to_bytes()
     start = start_line(Start(brief, dict(env), begun))
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 

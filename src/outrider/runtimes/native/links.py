@@ -28,7 +28,7 @@ MAX_STOP_SECONDS = 20.0
 MAX_FORK_SECONDS = 30.0
 """How long a fork server may take to fork: many wait for it at once on a small machine."""
 LOOK_EVERY_SECONDS = 0.5
-"""How often we look whether the fork server that we wait for has been stopped."""
+"""How often we look whether the fork server that we wait for has forked."""
 # -P: the working directory is hostile ground, and must not be searched for modules.
 PYTHON = (sys.executable, "-P", "-m")
 
@@ -44,13 +44,11 @@ class Links:
         self, ours: list[int], unsent: bytes, process: "subprocess.Popen[bytes] | None"
     ) -> None:
         lifeline, *self._readable = ours
-        self.is_stuck = False
-        """Whether a fork server took the task and never forked."""
+        self.is_stuck = False  # whether a fork server took the task and never forked
         self._lifeline = socket.socket(fileno=lifeline)
         self._unsent = memoryview(unsent)
         """What the child hasn't taken yet: first the brief, later answers to its requests."""
-        self._awaited: set[int] = set()
-        """The descriptors that the loop watches for us."""
+        self._awaited: set[int] = set()  # the descriptors that the loop watches for us
         self._process = process
         """The guardian, where it is ours to wait for; that of a forked child isn't."""
         self._status = b""
@@ -61,9 +59,7 @@ class Links:
             os.set_blocking(descriptor, False)
         _lifelines.add(self._lifeline)
 
-    async def follow(
-        self, listener: Listener, run_id: str, fork_server: int | None = None
-    ) -> ChildExit:
+    async def follow(self, listener: Listener, run_id: str) -> ChildExit:
         """Pass on what the child sends until all of it is gone; return how it ended."""
         events, errors, status = self._readable
         give_up = self._loop.time() + MAX_FORK_SECONDS
@@ -78,8 +74,7 @@ class Links:
                 seconds = LOOK_EVERY_SECONDS if self._is_nobody else None
                 await asyncio.wait({self._gone}, timeout=seconds)
                 self._on_status(listener)  # this process may be the one that is late
-                late = self._loop.time() > give_up or _is_stopped(fork_server)
-                self.is_stuck = late and self._is_nobody
+                self.is_stuck = self._loop.time() > give_up and self._is_nobody
         finally:
             await self._end(listener, run_id)
         return self._exit()
@@ -186,13 +181,6 @@ class Links:
             return ChildExit(started=True, code=int(number))
         # The kernel ends the child of a guardian that was killed.
         return ChildExit(started=True, signal=int(number) if kind == "signal" else signal.SIGKILL)
-
-
-def _is_stopped(pid: int | None) -> bool:
-    """Whether a process does nothing until somebody lets it go on, as after SIGSTOP."""
-    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:
-        return stat.read().rpartition(b") ")[2].startswith(b"T")
-    return False
 
 
 _lifelines: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()

@@ -59,7 +59,7 @@ class NativeRuntime:
             links = await server.start_child(brief, environment)
         except (StartFailed, OSError):
             return ChildExit(started=False)
-        ended = await links.follow(listener, brief.run_id, server.pid)
+        ended = await links.follow(listener, brief.run_id)
         if links.is_stuck:
             server.kill()
         return ended

@@ -21,8 +21,7 @@ from outrider.settings.places import home
 INSTALL = "npm install -g @earendil-works/pi-coding-agent@0.87.1"
 """With a version: the newest one on npm may be one that can't be installed."""
 TOOLS = ("read", "grep", "find", "ls", "edit", "write", "bash")
-TRUST_VERSION = [0, 79]
-"""Since then pi can be told to pass over what a repository sets."""
+TRUST_VERSION = [0, 79]  # since then pi can be told to pass over what a repository sets
 MAX_FILE_BYTES = 1 << 20
 _NAMES = {
     "openai-chat": "openai",

@@ -94,8 +94,10 @@ class PiRuntime:
                 around = TrustedPrograms.around(Path(brief.cwd), environment, trusted=False)
                 files = ("--system-prompt", role_path, "--session", session_path)
                 command = [*pi_command(brief, around.find("pi")), *files]
-                variables = {**around.for_started(), **VARIABLES, "TMPDIR": "/tmp"}  # noqa: S108
-                folders = _folders(brief, environment)
+                cache = _compile_cache(brief)
+                places = {"TMPDIR": "/tmp", "NODE_COMPILE_CACHE": cache}  # noqa: S108
+                variables = {**around.for_started(), **VARIABLES, **places}
+                folders = _folders(brief, environment, cache)
                 call = PiCall(command, variables, [role, session], folders)
                 try:
                     return await _run_until_valid(brief, call, relay)
@@ -107,10 +109,20 @@ class PiRuntime:
             return ChildExit(started=False, reason=f"pi can't be started: {error}")
 
 
-def _folders(brief: Brief, env: Mapping[str, str]) -> tuple[Sequence[str], ...]:
+def _compile_cache(brief: Brief) -> str:
+    """Return where Node keeps pi compiled: in the `/tmp` of a run, each would compile it anew.
+
+    It is ours, so that no run changes what the user's own programs execute.
+    """
+    folder = f"{os.path.realpath(brief.state_folder or brief.cwd)}/pi-compiled"
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder
+
+
+def _folders(brief: Brief, env: Mapping[str, str], cache: str) -> tuple[Sequence[str], ...]:
     """Return the walls of pi, which keeps its settings, logins and sessions in a folder."""
     own, layered = os.path.realpath(agent_folder(env)), new_layer(brief, may_copy=False)
-    around = walls_for(brief, env, (own,), layered)
+    around = walls_for(brief, env, (own, cache), layered)
     hidden = [path for path in around.hidden if not f"{path}/".startswith(f"{own}/")]
     layer = (layered.folder, layered.layer) if layered else ()
     return around.writable, around.seen, around.private, hidden, layer

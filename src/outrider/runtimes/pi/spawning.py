@@ -37,8 +37,7 @@ class PiCall:
 
     command: list[str]
     environment: dict[str, str]
-    files: list[int]
-    """Descriptors that it has open."""
+    files: list[int]  # descriptors that it has open
     folders: tuple[Sequence[str], ...]
     """Its walls: what is writable, seen, private and hidden, and where its layer is."""
 

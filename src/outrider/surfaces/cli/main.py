@@ -132,6 +132,8 @@ def parser_of(name: str) -> CommandParser:
 
 
 def _module(name: str) -> Any:
+    if name in _GROUPS["Review"]:
+        return import_module("outrider.surfaces.cli.review").COMMANDS[name]
     return import_module(f"outrider.surfaces.cli.{name}")
 
 

@@ -11,8 +11,9 @@ from outrider.surfaces.parser import argument
 EXAMPLES = """\
 examples:
   outrider resume last "And where is it tested?"
-A new run with a budget of its own. Agent, model, tools, folder and conversation
-are those of the earlier one, and the exit codes those of 'outrider run'.
+A new run with a budget of its own. Agent, model, tools, folder, schema and
+conversation are those of the earlier one; other options are given again. The
+exit codes are those of 'outrider run'.
 """
 ARGUMENTS = (
     argument("run", metavar="RUN", help="a run id, the start of one, or last"),

@@ -103,7 +103,7 @@ def _check_is_task(word: str, cwd: str | None) -> None:
 async def _perform(
     request: Request, flags: dict[str, object], view: View, arguments: Namespace
 ) -> ToolResult:
-    cancelled, watch, caught = asyncio.Event(), partial(view.watch, ""), stop_signals()
+    cancelled, caught = asyncio.Event(), stop_signals()
 
     def stop() -> None:
         if not cancelled.is_set():
@@ -111,10 +111,8 @@ async def _perform(
             view.say("stopping …")
 
     def on_update(so_far: ToolResult) -> None:
-        watch(so_far)
         try:
-            if "updates" in arguments and arguments.updates:
-                output.write_json_text(jsonl.encode(so_far.to_dict()).decode())
+            output.write_json_text(jsonl.encode(so_far.to_dict()).decode())
         except output.OutputLost:  # whoever wanted the result is gone
             stop()
             raise
@@ -133,8 +131,8 @@ async def _perform(
         env=os.environ,
         flags=flags,
         confirm=_confirm if _can_ask() else None,
-        on_event=watch,
-        on_update=on_update,
+        on_event=partial(view.watch, ""),
+        on_update=on_update if "updates" in arguments and arguments.updates else None,
         on_start=on_start,
         cancelled=cancelled,
         one_shot=True,

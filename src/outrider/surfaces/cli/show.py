@@ -5,12 +5,10 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from outrider.protocol.changes import Changes
-from outrider.protocol.data import as_list, from_json, member
+from outrider.delegation.run_handle import result_of
 from outrider.protocol.exit_codes import EXIT_FAILED
 from outrider.records.runs import LAYER, OUTPUT, SESSION, RecordedRun, find_run
 from outrider.settings.places import runs_folder
@@ -63,11 +61,10 @@ def execute(arguments: Namespace) -> int:
 
 def _changes(run: RecordedRun) -> str:
     """Return what has become of a writer's changes; empty for an agent that only reads."""
-    results = as_list(member(run.result.get("details"), "results"))
-    with suppress(KeyError, TypeError, ValueError):  # another version's record
-        for one in filter(None, (member(result, "changes") for result in results)):
-            return from_json(Changes, one).words(run.id)
-    is_left = run.state != "running" and not results and (run.folder / LAYER).is_dir()
+    ended = result_of(run).result
+    if ended and ended.changes:
+        return ended.changes.words(run.id)
+    is_left = run.state != "running" and not run.result and (run.folder / LAYER).is_dir()
     return f"'outrider diff {run.id}' shows what it changed." if is_left else ""
 
 

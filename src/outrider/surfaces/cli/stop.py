@@ -6,8 +6,7 @@ from argparse import Namespace
 
 from outrider.delegation.run_handle import RunHandle
 from outrider.protocol.exit_codes import EXIT_FAILED
-from outrider.protocol.results import ToolResult
-from outrider.records.runs import RecordedRun, find_run, recorded_runs
+from outrider.records.runs import RecordedRun, find_run, running_runs
 from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
@@ -36,13 +35,13 @@ def execute(arguments: Namespace) -> int:
     if sum(given) != 1:
         raise bad_call("stop needs either RUN, --all or --agent", "stop")
     runs = _asked_for(arguments)
-    ended = asyncio.run(_stop([run for run in runs if run.state == "running"]))
-    states = {run.id: ended.get(run.id, run.state) for run in runs}
+    asyncio.run(_stop(runs))
+    states = {run.id: find_run(run.folder.parent, run.id).state for run in runs}
     if arguments.json:
         rows = [{"runId": run_id, "state": state} for run_id, state in states.items()]
         output.write_json({"runs": rows})
     for run_id, state in states.items() if not arguments.json else ():
-        words = "can't be reached: its process is stopped" if state == "running" else state
+        words = "goes on: it is landing, or its process is stopped" if state == "running" else state
         output.say(f"run {run_id}: {words}")
     if not states:
         output.say("nothing is running.")
@@ -50,20 +49,14 @@ def execute(arguments: Namespace) -> int:
 
 
 def _asked_for(arguments: Namespace) -> list[RecordedRun]:
-    runs = runs_folder(os.environ)
+    runs, agent = runs_folder(os.environ), arguments.agent
     if arguments.run:
         return [find_run(runs, name) for name in arguments.run]
-    running = (run for run in recorded_runs(runs) if run.state == "running")
-    return [run for run in running if arguments.agent in (None, run.known.get("agent"))]
+    return [run for run in running_runs(runs) if agent in (None, run.known.get("agent"))]
 
 
-async def _stop(runs: list[RecordedRun]) -> dict[str, str]:
-    """Stop runs all at once, and return how each has ended, if it has."""
-    tasks = {run.id: asyncio.ensure_future(RunHandle(run.folder).stop()) for run in runs}
-    if tasks:
-        await asyncio.wait(tasks.values(), timeout=MAX_STOP_SECONDS)
-    return {run: _outcome(task.result()) for run, task in tasks.items() if task.done()}
-
-
-def _outcome(result: ToolResult) -> str:
-    return str(result.result.outcome) if result.result else "refused"
+async def _stop(runs: list[RecordedRun]) -> None:
+    """Stop runs all at once, and return when they have ended, or don't."""
+    stopping = [asyncio.ensure_future(RunHandle(run.folder).stop()) for run in runs]
+    if stopping:
+        await asyncio.wait(stopping, timeout=MAX_STOP_SECONDS)

@@ -1,13 +1,10 @@
 """`outrider tell`: a message for a child at work."""
 
 import asyncio
-import os
 from argparse import Namespace
 
 from outrider.delegation.run_handle import RunHandle
 from outrider.protocol.exit_codes import EXIT_FAILED
-from outrider.records.runs import find_run
-from outrider.settings.places import runs_folder
 from outrider.surfaces.parser import argument, bad_call, flag
 from outrider.surfaces.terminal import output
 
@@ -36,8 +33,8 @@ def execute(arguments: Namespace) -> int:
     if arguments.message is None and not arguments.finish:
         raise bad_call("tell needs MESSAGE or --finish", "tell")
     parts = filter(None, (arguments.message, FINISH if arguments.finish else None))
-    run = find_run(runs_folder(os.environ), arguments.run)
-    turn = asyncio.run(RunHandle(run.folder).tell("\n\n".join(parts)))
+    run = RunHandle.find(arguments.run)
+    turn = asyncio.run(run.tell("\n\n".join(parts)))
     if arguments.json:
         output.write_json({"runId": run.id, "turn": turn})
     elif turn is not None:

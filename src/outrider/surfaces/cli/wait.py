@@ -1,15 +1,12 @@
 """`outrider wait`: the answers of runs, when they have ended."""
 
 import asyncio
-import os
 from argparse import Namespace
 
 from outrider.delegation.run_handle import RunHandle
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.exit_codes import EXIT_TIMED_OUT
 from outrider.protocol.results import ToolResult, refused
-from outrider.records.runs import find_run
-from outrider.settings.places import runs_folder
 from outrider.settings.quantities import milliseconds
 from outrider.surfaces.cli.run import print_ended, print_result
 from outrider.surfaces.parser import argument, flag, time_span
@@ -31,7 +28,7 @@ ARGUMENTS = (
 
 def execute(arguments: Namespace) -> int:
     """Wait, print the answers, and return the exit code."""
-    handles = [RunHandle(find_run(runs_folder(os.environ), name).folder) for name in arguments.run]
+    handles = [RunHandle.find(name) for name in arguments.run]
     results = asyncio.run(_ended(handles, arguments))
     codes = [print_ended(result, as_json=arguments.json) for result in results]
     if results and (arguments.any or len(results) == len(handles)):

@@ -6,20 +6,17 @@ import time
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 from outrider.delegation.request import invalid
 from outrider.delegation.run_handle import RunHandle
-from outrider.protocol.events import MessageUpdateEvent, TurnStartEvent
 from outrider.protocol.exit_codes import result_exit_code
-from outrider.protocol.results import Details, Streaming, ToolResult, text_result
-from outrider.records.runs import OUTPUT, RecordedRun, find_run, recorded_runs
+from outrider.protocol.results import ToolResult
+from outrider.records.runs import OUTPUT, RecordedRun, find_run, running_runs
 from outrider.settings.places import runs_folder
 from outrider.surfaces.cli.run import print_ended
 from outrider.surfaces.parser import argument
-from outrider.surfaces.terminal.progress import Row, View, progressed
-from outrider.surfaces.transcript import new_text
+from outrider.surfaces.terminal.progress import Row, View
 
 EXAMPLES = """\
 examples:
@@ -36,67 +33,46 @@ NOTHING = "No run is running. 'outrider runs' lists those that have ended."
 
 def execute(arguments: Namespace) -> int:
     """Show runs until they have ended, and print the answer of a single one."""
-    results = watch(arguments.run)
-    if len(results) == 1:
-        return print_ended(results[0], as_json=arguments.json)
-    codes = [result_exit_code(one) for one in results]
-    return next(filter(None, codes), 0)
-
-
-def watch(name: str | None) -> list[ToolResult]:
-    """Return the results of the run of this name, or of all that are running, when they have any.
-
-    Raises `Refusal` where there is nothing to watch.
-    """
     runs = runs_folder(os.environ)
-    if name is not None:
-        watched = [find_run(runs, name)]
-    elif not (watched := [run for run in recorded_runs(runs) if run.state == "running"]):
+    watched = [find_run(runs, arguments.run)] if arguments.run else running_runs(runs)
+    if not watched:
         raise invalid(NOTHING)
     with closing(View()) as view:
-        return asyncio.run(_watch(watched, view))
+        results = asyncio.run(_watch(watched, view))
+    if len(results) == 1:
+        return print_ended(results[0], as_json=arguments.json)
+    return next((code for one in results if (code := result_exit_code(one))), 0)
 
 
 async def _watch(runs: Sequence[RecordedRun], view: View) -> list[ToolResult]:
     if len(runs) > 1:
-        return [*await asyncio.gather(*(_watch_row(run, view) for run in runs))]
-    view.show_row("", _row(runs[0]))
+        return [*await asyncio.gather(*(_follow(run, run.id, view) for run in runs))]
     text = asyncio.ensure_future(_follow_text(runs[0].folder / OUTPUT, view))
     try:
-        return [await _watch_one(RunHandle(runs[0].folder), "", view)]
+        return [await _follow(runs[0], "", view)]
     finally:
         text.cancel()
 
 
-def _row(run: RecordedRun) -> Row:
+async def _follow(run: RecordedRun, key: str, view: View) -> ToolResult:
+    """Show a run to its end; with a key it is one of several, in a row of its own."""
     begun = time.monotonic() - (time.time() - run.started)
-    return Row(f"{run.known.get('agent', 'run')} {run.id}", begun=begun)
-
-
-async def _watch_row(run: RecordedRun, view: View) -> ToolResult:
-    """Show one of several runs in a row of its own."""
-    view.show_row(run.id, _row(run))
-    result = await _watch_one(RunHandle(run.folder), run.id, view)
-    view.watch(run.id, result)
+    view.show_row(key, Row(f"{run.known.get('agent', 'run')} {run.id}", begun))
+    handle = RunHandle(run.folder)
+    async for event in handle.events():
+        view.watch(key, event)
+    result = await handle.result()
+    if key:
+        view.watch(key, result)
     return result
 
 
-async def _watch_one(handle: RunHandle, key: str, view: View) -> ToolResult:
-    show, so_far = partial(view.watch, key), Streaming()
-    async for event in handle.events():
-        so_far = progressed(so_far, event)
-        if not key:
-            show(event)
-        show(text_result("", Details(run_id=handle.id, streaming=so_far)))
-    return await handle.result()
+def _text_of(output: Path) -> str:
+    return output.read_text("utf-8", "ignore") if output.exists() else ""
 
 
 async def _follow_text(output: Path, view: View) -> None:
-    """Show the text of a message as it comes: the file has it first, and each message anew."""
-    shown = 0
+    """Show the text of a message as it comes: the transcript has it only when it is whole."""
     while True:
-        text, size = new_text(output, shown)
-        if size < shown or text:
-            view.watch("", TurnStartEvent(0) if size < shown else MessageUpdateEvent(0, text))
-            shown = 0 if size < shown else size
+        view.show_answer(_text_of(output))
         await asyncio.sleep(LOOK_EVERY_SECONDS)

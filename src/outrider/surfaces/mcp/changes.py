@@ -8,7 +8,7 @@ import asyncio
 import shlex
 from collections.abc import Sequence
 
-from outrider.delegation.landing import changes_of, check_may_land, land_run, writer_run
+from outrider.delegation.landing import changes_of, check_may_land, settle, writer_run
 from outrider.delegation.project import Project
 from outrider.delegation.request import invalid
 from outrider.processes.shielding import finish
@@ -39,7 +39,8 @@ QUESTIONS = {
 
 async def call_changes(request: ClientRequest, given: Json, project: Project) -> Json:
     """Return the answer to a call of `subagent_changes`; raises `Refusal`."""
-    run_id, action, only = checked_run_id(given), str(given.get("action")), _paths(given)
+    run_id, action = checked_run_id(given), str(given.get("action"))
+    only = [unescaped(str(one)).rstrip("/") for one in as_list(given.get("paths"))]
     if action not in ACTIONS or (only and action not in ("diff", "land")):
         raise invalid(f"action must be one of {', '.join(ACTIONS)}; the last two take no paths.")
     run, _ = await asyncio.to_thread(writer_run, run_id, project.env)
@@ -57,7 +58,7 @@ async def call_changes(request: ClientRequest, given: Json, project: Project) ->
     if not (action == "land" and _lands_by_itself(project, run_id)):
         await _ask(request, action, run, chosen, only)
     try:
-        await finish(asyncio.to_thread(_act, run, action, project, only))
+        await finish(asyncio.to_thread(settle, run, action, project.env, only=only))
     except Refusal:
         raise
     except (OSError, OutriderError) as error:
@@ -67,14 +68,10 @@ async def call_changes(request: ClientRequest, given: Json, project: Project) ->
     return changes_result(run_id, changes)
 
 
-def _paths(given: Json) -> list[str]:
-    return [unescaped(str(one)).rstrip("/") for one in as_list(given.get("paths"))]
-
-
 def _is_meant(one: FileDiff, run: WriterRun, action: str, only: Sequence[str]) -> bool:
     path = unescaped(one.file.path)
     is_left = action == "diff" or (path in run.landed) == (action == "undo")
-    return is_left and (not only or any(is_in(path, above) for above in only))
+    return is_left and (not only or is_in(path, *only))
 
 
 def _lands_by_itself(project: Project, run_id: str) -> bool:
@@ -84,11 +81,7 @@ def _lands_by_itself(project: Project, run_id: str) -> bool:
 
 
 async def _ask(
-    request: ClientRequest,
-    action: str,
-    run: WriterRun,
-    chosen: Sequence[FileDiff],
-    only: Sequence[str],
+    request: ClientRequest, action: str, run: WriterRun, chosen: list[FileDiff], only: list[str]
 ) -> None:
     """Return if the person agrees; raises `Refusal` where they don't, or can't be asked."""
     run_id = run.folder.name
@@ -100,17 +93,7 @@ async def _ask(
     names = fit(clean_line(", ".join(one.file.path for one in chosen)), MAX_ASKED_PATHS)
     what, folder = f"{totals(chosen)}: {names}", clean_line(str(run.project))
     message = QUESTIONS[action].format(run=run_id, folder=folder, what=what)
-    form: Json = {"type": "object", "properties": {}}
-    asked = {"message": message, "requestedSchema": form}
+    asked: Json = {"message": message, "requestedSchema": {"type": "object", "properties": {}}}
     answer = await request.ask(f"{action} {run_id} {what}", "elicitation/create", asked)
     if as_object(answer).get("action") != "accept":
         raise Refusal(ErrorCode.SUBAGENT_DISABLED, "The person said no. Nothing was changed.")
-
-
-def _act(run: WriterRun, action: str, project: Project, only: Sequence[str]) -> None:
-    if action == "land":
-        land_run(run, project.env, only=only)
-    elif action == "undo":
-        run.undo()
-    else:
-        run.discard()

@@ -3,19 +3,19 @@
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from outrider.delegation.request import invalid
+from outrider.delegation.run_handle import result_of
 from outrider.protocol import jsonl
 from outrider.protocol.changes import STATES, Changes
-from outrider.protocol.data import as_object, from_json, frozen, to_json
+from outrider.protocol.data import as_object, frozen, to_json
 from outrider.protocol.outcomes import Outcome
 from outrider.protocol.quoting import harmless_line, marked
 from outrider.protocol.results import Details, ErrorInfo
 from outrider.protocol.usage import Usage
-from outrider.records.runs import OUTPUT, find_run
+from outrider.records.runs import RecordedRun, find_run
 from outrider.settings.places import runs_folder
 from outrider.surfaces.mcp.handshake import Json
 from outrider.surfaces.mcp.offer import READER
@@ -49,11 +49,11 @@ class CallAnswer:
 
 
 def call_result(
-    details: Details, max_bytes: int, offset: int = 0, problem: str | None = None
+    details: Details, max_bytes: int, offset: int = 0, recorded: RecordedRun | None = None
 ) -> Json:
     """Return the result of a tool call, from the details of a delegation's result.
 
-    `problem` says what the record lacks that they were read from.
+    `recorded` is the run that they were read from: it may have been interrupted.
     """
     if not details.results:
         return _in_both_forms(CallAnswer("refused", error=details.error))
@@ -61,8 +61,9 @@ def call_result(
     if error is not None:
         faults = [f"{fault['path']}: {fault['message']}" for fault in run.schema_faults or ()]
         error = replace(error, message="; ".join([error.message, *faults[:MAX_FAULTS]]))
-    answer = CallAnswer(run.outcome, run.agent, details.run_id, run.usage, error=error)
-    problem = problem or run.record_problem
+    outcome = recorded.state if recorded else run.outcome
+    answer = CallAnswer(outcome, run.agent, details.run_id, run.usage, error=error)
+    problem = (recorded and recorded.problem) or run.record_problem
     answer = replace(answer, warnings=run.warnings or None, record_problem=problem)
     if run.changes is not None:
         answer = replace(answer, changes=_told(run.changes, details.run_id or ""))
@@ -87,14 +88,7 @@ def recorded_result(run_id: str, max_bytes: int, offset: int = 0, *, whole: bool
         elif answer.read_on:
             answer = replace(answer, read_on=answer.read_on | {"details": True})
         return _in_both_forms(answer)
-    with suppress(KeyError, ValueError):  # another version's record may say other things
-        details = from_json(Details, run.result["details"])
-        return call_result(details, max_bytes, offset, run.problem)
-    file = run.folder / OUTPUT
-    output = file.read_text("utf-8", "replace") if file.exists() else ""
-    agent = str(run.opening.get("agent", ""))
-    answer = CallAnswer(run.state, agent, run.id, record_problem=run.problem)
-    return _in_both_forms(_with_page(answer, output, max_bytes, offset))
+    return call_result(result_of(run).details, max_bytes, offset, run)
 
 
 def changes_result(run_id: str, changes: Changes, diff: str = "", most: int = 0) -> Json:

@@ -8,7 +8,6 @@ joins that run. A run that nobody has a handle for is never joined: two equal ca
 
 import asyncio
 import gc
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,15 +27,13 @@ from outrider.processes.reaping import libc
 from outrider.protocol.errors import ErrorCode, Refusal
 from outrider.protocol.events import Event, ToolStartEvent, TurnStartEvent
 from outrider.protocol.results import Details, refused
-from outrider.records.runs import find_run
 from outrider.runtimes.native.fork_client import end_fork_servers
 from outrider.settings.keys import Config
-from outrider.settings.places import runs_folder
 from outrider.surfaces.mcp.connection import ClientRequest
 from outrider.surfaces.mcp.handshake import Json
 from outrider.surfaces.mcp.offer import BACKGROUND, CAN_GO_ON, READER
 from outrider.surfaces.mcp.results import DETACHED, call_result, handle, recorded_result
-from outrider.surfaces.text import as_text, clean_line, fit
+from outrider.surfaces.text import call_line, fit
 
 PROGRESS_EVERY_SECONDS = 10.0
 TIDY_AFTER_SECONDS = 1.0
@@ -66,8 +63,7 @@ class Run:
         if isinstance(event, TurnStartEvent):
             self.doing = f"turn {event.turn}"
         elif isinstance(event, ToolStartEvent):
-            words = f"{event.name} {as_text(event.args)[: MAX_PROGRESS_TEXT * 4]}"
-            self.doing = fit(clean_line(words), MAX_PROGRESS_TEXT)
+            self.doing = fit(call_line(event.name, event.args), MAX_PROGRESS_TEXT)
         else:
             return
         for request in self.watchers:
@@ -106,30 +102,12 @@ async def _wait(
     return task.done()
 
 
-async def read_other(
-    request: ClientRequest, run_id: str, seconds: float, *, stop: bool
-) -> Json | None:
-    """Return a handle on a run of another process that doesn't end in time; None if it has ended.
-
-    Raises `Refusal`.
-    """
-    run = RunHandle(find_run(runs_folder(os.environ), run_id).folder)
-    ending = asyncio.ensure_future(run.stop() if stop else run.result())
-    try:
-        seconds = float("inf") if stop else seconds
-        is_over = await _wait(ending, request, seconds, lambda: "running")
-    finally:
-        ending.cancel()
-    return None if is_over else handle(run_id, DETACHED)
-
-
 async def tell_run(request: ClientRequest, run_id: str, text: str, seconds: float) -> Json | None:
     """Return a handle on a run that was told something; None if it has ended before.
 
     Raises `Refusal`. Where the model takes longer, it reads the message later.
     """
-    run = RunHandle(find_run(runs_folder(os.environ), run_id).folder)
-    telling = asyncio.ensure_future(run.tell(text))
+    telling = asyncio.ensure_future(RunHandle.find(run_id).tell(text))
     if not await _wait(telling, request, seconds, lambda: "telling it"):
         return handle(run_id, "sent; not read yet")
     turn = telling.result()
@@ -155,33 +133,25 @@ class Runs:
 
         Raises `Refusal`. The person is asked, and all is decided, before there is a run.
         """
-        alone, key = False, (project.folder, name, arguments)
+        alone = arguments.pop(BACKGROUND, None) if name == CAN_GO_ON else None
+        if not isinstance(alone, bool | None):
+            raise invalid(f"{BACKGROUND} must be true or false.")
         if name == READER:
             asked = Request("", arguments["tell"], resume=arguments["runId"])
         else:
-            arguments, alone = _without_background(name, arguments)
             tool = SubAgentTool(sub_agent_profile(name), SubAgentManager(project.folder))
             asked = tool.request(arguments)
         if alone:
             run_id = await start_background(asked, Caller(project.env, confirm=confirm))
             return handle(run_id, DETACHED)
-        return await self._perform(request, key, asked, project, confirm)
-
-    async def _perform(
-        self,
-        request: ClientRequest,
-        key: Key,
-        asked: Request,
-        project: Project,
-        confirm: Confirm | None,
-    ) -> Json:
-        config, env = project.config, project.env
-        joined = [run for run in self._runs if run.has_handle and run.key == key]
-        if joined:
-            run = joined[0]
-        else:
-            prepared = await prepare(asked, env=env, confirm=confirm, project=project)
+        key = (project.folder, name, arguments)
+        run = next((one for one in self._runs if one.has_handle and one.key == key), None)
+        if run is None:
+            prepared = await prepare(asked, env=project.env, confirm=confirm, project=project)
             run = self._begin(Run(key), prepared)
+        return await self._result(run, request, project.config)
+
+    async def _result(self, run: Run, request: ClientRequest, config: Config) -> Json:
         try:
             run.has_handle = not await run.wait_for_end(request, patience(request, config))
         except asyncio.CancelledError:
@@ -194,9 +164,22 @@ class Runs:
         details, most = run.task.result(), config.mcp.result_bytes
         return call_result(details, most) if details else recorded_result(run.id, most)
 
-    def find(self, run_id: str) -> Run | None:
-        """Return a run that goes on or has a handle, by its id."""
-        return next((run for run in self._runs if run.id == run_id), None)
+    async def wait_for(self, request: ClientRequest, run_id: str, seconds: float) -> Json | None:
+        """Return a handle on a run of any process that doesn't end in time; None if it has ended.
+
+        Raises `Refusal`.
+        """
+        if run := next((one for one in self._runs if one.id == run_id), None):
+            if not await run.wait_for_end(request, seconds):
+                return handle(run_id)
+            self.forget(run)
+            return None
+        ending = asyncio.ensure_future(RunHandle.find(run_id).result())
+        try:
+            is_over = await _wait(ending, request, seconds, lambda: "running")
+        finally:
+            ending.cancel()
+        return None if is_over else handle(run_id, DETACHED)
 
     def forget(self, run: Run) -> None:
         """Drop a run whose end was told: the same request is a new one now."""
@@ -227,16 +210,6 @@ class Runs:
         for run in self._runs:
             run.task.cancel()
         await asyncio.gather(*(run.task for run in self._runs), return_exceptions=True)
-
-
-def _without_background(name: str, arguments: Json) -> tuple[Json, bool]:
-    """Return the arguments that a delegation has anywhere, and whether it is to go on by itself."""
-    if name != CAN_GO_ON:
-        return arguments, False
-    wanted = arguments.get(BACKGROUND)
-    if wanted is not None and not isinstance(wanted, bool):
-        raise invalid(f"{BACKGROUND} must be true or false.")
-    return {key: one for key, one in arguments.items() if key != BACKGROUND}, wanted is True
 
 
 def _tidy() -> None:

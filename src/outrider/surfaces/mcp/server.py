@@ -9,6 +9,7 @@ from pathlib import Path
 from outrider.agents.definitions import AgentDefinition
 from outrider.delegation.project import open_project
 from outrider.delegation.request import invalid
+from outrider.delegation.run_handle import RunHandle
 from outrider.protocol.data import as_object
 from outrider.protocol.errors import Refusal
 from outrider.protocol.results import refused
@@ -16,8 +17,8 @@ from outrider.settings.keys import Config
 from outrider.surfaces.mcp.connection import ClientConnection, ClientRequest
 from outrider.surfaces.mcp.handshake import INVALID_PARAMS, ClientSession, Json, RpcError
 from outrider.surfaces.mcp.offer import CHANGER, READER, Offer
-from outrider.surfaces.mcp.results import call_result, checked_run_id, handle, recorded_result
-from outrider.surfaces.mcp.runs import Runs, patience, read_other, tell_run
+from outrider.surfaces.mcp.results import call_result, checked_run_id, recorded_result
+from outrider.surfaces.mcp.runs import Runs, patience, tell_run
 from outrider.surfaces.mcp_hosts import advice_for
 from outrider.surfaces.reports import REPORTS
 
@@ -103,14 +104,9 @@ class McpServer:
         seconds = min(wait_ms / 1000, patience(request, config))
         if given.get("tell") is not None:
             return await tell_run(request, run_id, given["tell"], seconds)
-        if run := self._runs.find(run_id):
-            if given.get("stop") is True:
-                run.task.cancel()
-                seconds = float("inf")
-            if not await run.wait_for_end(request, seconds):
-                return handle(run_id)
-            self._runs.forget(run)
-        elif late := await read_other(request, run_id, seconds, stop=given.get("stop") is True):
+        if given.get("stop") is True:
+            await RunHandle.find(run_id).stop()
+        if late := await self._runs.wait_for(request, run_id, seconds):
             return late
         offset, whole = _number(given, "offset", 0), given.get("details") is True
         return recorded_result(run_id, limit, offset, whole=whole)

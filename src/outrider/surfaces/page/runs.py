@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from outrider.records import runs as records
 from outrider.records.runs import LAYER, OUTPUT, SESSION, RecordedRun
 from outrider.surfaces.text import call_line
 from outrider.surfaces.transcript import new_text
-from outrider.workspaces.layers.review import review, with_diffs
+from outrider.workspaces.layers.review import review
 
 Json = dict[str, Any]
 LOOK_EVERY_SECONDS = 1.0
@@ -143,7 +144,9 @@ def head_of(run: RecordedRun) -> Json:
 
 def changes_in(name: str, env: Mapping[str, str]) -> Json:
     """Return what a writer's run changed, with the diff of each file; raises `Refusal`."""
-    return with_diffs(*review(writer_run(name, env)[0]))
+    changes, drawn = review(writer_run(name, env)[0])
+    files = [{**asdict(one.file), "diff": "\n".join(one.lines)} for one in drawn]
+    return {**changes.to_dict(), "files": files}
 
 
 def folder_of(run: RecordedRun) -> str:

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from outrider.delegation.control import ask_run
-from outrider.delegation.landing import land_run, writer_run
+from outrider.delegation.landing import settle, writer_run
 from outrider.delegation.request import invalid
 from outrider.delegation.run_handle import RunHandle
 from outrider.processes.shielding import finish
@@ -137,10 +137,7 @@ class Page:
         return _json(told)
 
     def _settle(self, run_id: str, action: str) -> None:
-        """Do what the command of this name does; raises what that does."""
-        run, _ = writer_run(run_id, self._env)
-        does: dict[str, Callable[[], object]] = {"discard": run.discard, "undo": run.undo}
-        does.get(action, lambda: land_run(run, self._env))()
+        settle(writer_run(run_id, self._env)[0], action, self._env)
 
     def _open(self, run: RecordedRun, path: str, line: int) -> None:
         """Open a file of the run's folder in the user's editor; raises `Refusal`."""

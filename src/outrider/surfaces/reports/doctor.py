@@ -9,6 +9,7 @@ import tempfile
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +18,9 @@ from outrider.delegation.project import Project, project_with
 from outrider.delegation.request import working_directory
 from outrider.delegation.trial import try_delegation
 from outrider.models.known_providers import EMBEDDED
-from outrider.models.local_servers import ask_server
+from outrider.models.local_servers import ask_own_server
 from outrider.models.resolution import ModelChoice, is_embedded, needs
 from outrider.processes.confinement import advice_on_namespaces, missing_in_cells
-from outrider.processes.logind import ends_with_session
 from outrider.processes.reaping import command_line
 from outrider.processes.threads import in_thread
 from outrider.protocol.envelope import ToolFault
@@ -225,7 +225,7 @@ def _try_service(subject: modules.Subject, project: Project, online: bool) -> st
             return f"did a small task in {duration(try_delegation(model, **variables)[0])}"
         case ModelChoice(model=model):
             key = "its key is set" if needs(model) else "no key is needed"
-            return ask_server(subject.environment(os.environ)) or f"{key}, {NOT_ASKED}"
+            return ask_own_server(subject.environment(os.environ)) or f"{key}, {NOT_ASKED}"
         case ServerDescription():
             around = TrustedPrograms.around
             env = around(project.folder, project.plain_env, trusted=project.trusted).for_started()
@@ -242,10 +242,14 @@ def _program(
 ) -> Findings:
     if path is None:
         return [(so, f"not installed; {lack}")]
-    ran = subprocess.run(
-        [path, "--version"], capture_output=True, text=True, timeout=MAX_PROGRAM_SECONDS, check=True
-    )
-    return [("ok", f"{ran.stdout.partition(os.linesep)[0] or 'no version printed'} ({path})")]
+    version = _printed(path, "--version").partition(os.linesep)[0]
+    return [("ok", f"{version or 'no version printed'} ({path})")]
+
+
+def _printed(*command: str) -> str:
+    """Return what a program prints; raises `SubprocessError` where it fails."""
+    limit, nowhere = MAX_PROGRAM_SECONDS, subprocess.DEVNULL
+    return subprocess.check_output(command, text=True, timeout=limit, stderr=nowhere)
 
 
 def _state_folder(runs: Path) -> Findings:
@@ -270,13 +274,13 @@ def _confinement() -> Findings:
 
 
 def _background(loginctl: str | None) -> Findings:
-    killed = "logind ends them with your session (KillUserProcesses=yes); start them with: "
-    killed += "systemd-run --user --scope outrider run --bg"
-    yield (
-        ("warn", killed)
-        if ends_with_session(loginctl)
-        else ("ok", "they survive the end of a session")
-    )
+    """Ask logind whether it ends what a user has left running."""
+    asked = "show-session", "--property=KillUserProcesses"  # of logind itself without a session
+    with suppress(subprocess.CalledProcessError):  # it is installed, and isn't at work
+        if loginctl and "KillUserProcesses=yes" in _printed(loginctl, *asked):
+            killed = "logind ends them with your session (KillUserProcesses=yes); start them with: "
+            return [("warn", f"{killed}systemd-run --user --scope outrider run --bg")]
+    return [("ok", "they survive the end of a session")]
 
 
 def _left_over(project: Project, runs: Path) -> Findings:

@@ -15,6 +15,7 @@ from outrider.records.runs import (
     RecordedRun,
     delete_run,
     find_run,
+    is_in_use,
     landing_of,
     recorded_runs,
     run_folders,
@@ -80,7 +81,7 @@ def report(arguments: Namespace) -> Report:
     elif len(shown) < len(found):
         note = f"the newest {len(shown)} of {len(found)} runs; --limit N shows more."
     running = [run for run in shown if run.state == "running" and not arguments.delete]
-    now = asyncio.run(_progress(running)) if running else []
+    now = asyncio.run(_under_way(running)) if running else []
     rows = [*now, *(run.summary for run in shown[len(now) :])]
     data = {"deleted" if arguments.delete else "runs": rows}
     table = Table(COLUMNS, rows[len(now) :][::-1])
@@ -88,22 +89,21 @@ def report(arguments: Namespace) -> Report:
     return Report(data, tables, (note,) if note else ())
 
 
-async def _progress(runs: Sequence[RecordedRun]) -> list[Row]:
+async def _under_way(runs: Sequence[RecordedRun]) -> list[Row]:
     """Return running runs as a listing shows them, each with how far its supervisor says it is."""
-    known = await asyncio.gather(*(_asked(run.folder) for run in runs))
-    return [{**run.summary, **told} for run, told in zip(runs, known, strict=True)]
+    return await asyncio.gather(*map(_progress, runs))
 
 
-async def _asked(folder: Path) -> Row:
-    """Return the turn, the last step and the usage of a run; nothing where nobody answers soon."""
+async def _progress(run: RecordedRun) -> Row:
+    """Return a run with its turn, last step and usage; without those if nobody answers soon."""
     told = None
     with suppress(TimeoutError):
-        async with asyncio.timeout(MAX_ANSWER_SECONDS):
-            told = await ask_run(folder, {})
+        told = await asyncio.wait_for(ask_run(run.folder, {}, patient=False), MAX_ANSWER_SECONDS)
     if not told:
-        return {}
+        return run.summary
     steps = [call_line(one["name"], one["args"]) for one in told["displayItems"]]
-    return {"turn": told["turnCount"], "step": "".join(steps), "usage": told["usage"]}
+    so_far = {"turn": told["turnCount"], "step": "".join(steps), "usage": told["usage"]}
+    return {**run.summary, **so_far}
 
 
 def _is_filtered(arguments: Namespace) -> bool:
@@ -165,7 +165,7 @@ RUNNING = (
 def landings(runs: Path) -> Iterator[tuple[str, str]]:
     """Yield, for `doctor`, changes that wait to be landed and landings that were interrupted."""
     for folder in run_folders(runs):
-        landing = landing_of(folder)
+        landing = {} if is_in_use(folder) else landing_of(folder)  # else it is being landed
         if "operation" in landing:
             take_back = f"take it back with: outrider diff {folder.name}"
             yield "warn", f"run {folder.name} was interrupted in {landing['folder']}: {take_back}"

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 
-from outrider.delegation.landing import changes_of, land_run, writer_run
+from outrider.delegation.landing import changes_of, settle, writer_run
 from outrider.processes.shielding import finish
 from outrider.protocol.changes import Changes
 from outrider.protocol.errors import OutriderError
@@ -16,6 +16,7 @@ from outrider.surfaces.text import clean_line
 from outrider.workspaces.layers.landing import WriterRun
 from outrider.workspaces.layers.review import review
 
+ACTIONS = {"l": "land", "land": "land", "x": "discard", "discard": "discard"}
 CHOICES = "[l]and, [d]iff, discard [x], or Enter to decide later: "
 
 
@@ -28,20 +29,17 @@ async def ask_landing(view: View, flags: Mapping[str, object] | None, run_id: st
         while changes.state == "pending" and (said := await read_answer(CHOICES)):
             if said in ("d", "diff"):
                 _show(diff_lines(drawn))
-            else:
-                await finish(asyncio.to_thread(_settle, run, said, flags))
+            elif action := ACTIONS.get(said):
+                await finish(asyncio.to_thread(_settle, run, action, flags))
                 changes = await asyncio.to_thread(changes_of, run.folder, os.environ)
     view.say(changes.words(run_id))
     return changes
 
 
-def _settle(run: WriterRun, said: str, flags: Mapping[str, object] | None) -> None:
+def _settle(run: WriterRun, action: str, flags: Mapping[str, object] | None) -> None:
     """Do what the person says; what can't be done is said, and changes nothing."""
     try:
-        if said in ("l", "land"):
-            land_run(run, os.environ, flags, output=sys.stderr.fileno())
-        elif said in ("x", "discard"):
-            run.discard()
+        settle(run, action, os.environ, flags, output=sys.stderr.fileno())
     except (OSError, OutriderError) as error:
         _show([f"nothing was changed: {clean_line(str(error))}"])
 

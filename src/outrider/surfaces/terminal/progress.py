@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from outrider.delegation.preparation import Prepared
@@ -14,7 +14,7 @@ from outrider.models.resolution import is_embedded
 from outrider.protocol import events
 from outrider.protocol.data import from_json
 from outrider.protocol.outcomes import Outcome
-from outrider.protocol.results import SingleResult, Streaming, ToolResult
+from outrider.protocol.results import SingleResult, ToolResult
 from outrider.protocol.usage import Usage
 from outrider.surfaces.terminal import output
 from outrider.surfaces.terminal.markdown_blocks import Streamed
@@ -36,21 +36,32 @@ class Row:
     """An agent at work, and how far it is."""
 
     name: str
-    streaming: Streaming = field(default_factory=Streaming)
     begun: float = field(default_factory=time.monotonic)
+    turn: int = 0
+    steps: list[str] = field(default_factory=list[str])
+    """The last tool calls: `grep idleTimeout`."""
+    usage: Usage = field(default_factory=Usage)
 
-    def steps(self) -> list[str]:
-        """Return the last tool calls: `grep idleTimeout`."""
-        items = self.streaming.display_items
-        calls = [one for one in items if one["type"] == "toolCall"][-MAX_STEPS:]
-        return [call_line(one["name"], one["args"]) for one in calls]
+    def take(self, event: events.Event) -> None:
+        """Take in one more of its events."""
+        match event:
+            case events.TurnStartEvent(turn=turn):
+                self.turn = turn
+            case events.MessageEndEvent(tool_calls=calls, usage=usage):
+                self.steps += [call_line(one.name, one.args) for one in calls]
+                del self.steps[:-MAX_STEPS]
+                self.usage += usage
+            case events.TurnEndEvent(usage=usage):  # that of all turns so far
+                self.usage = usage
+            case _:
+                pass
 
     def line(self) -> str:
         """`explorer · turn 2 · grep idleTimeout · 1,234 tokens · 0:07`."""
-        done, seconds = self.streaming, int(time.monotonic() - self.begun)
-        turn = f"turn {done.turn_count}" if done.turn_count else "starting"
-        step = [fit(one, MAX_STEP) for one in self.steps()[-1:]]
-        used, took = spent(done.usage), f"{seconds // 60}:{seconds % 60:02}"
+        seconds = int(time.monotonic() - self.begun)
+        turn = f"turn {self.turn}" if self.turn else "starting"
+        step = [fit(one, MAX_STEP) for one in self.steps[-1:]]
+        used, took = spent(self.usage), f"{seconds // 60}:{seconds % 60:02}"
         return clean_line(" · ".join((self.name, turn, *step, used, took)))
 
 
@@ -106,17 +117,28 @@ class View:
         else:
             self._moving.say(clean_line(line), fits=fits)
 
+    def show_answer(self, text: str) -> None:
+        """Show what there is of an answer that whoever calls reads elsewhere."""
+        self._tail = text[-MAX_TAIL:]
+
     def watch(self, key: str, news: str | events.Event | ToolResult) -> None:
         """Take in what happens: to the agent itself without a key, to its subagents with one."""
         match news:
             case str():
                 self._rows[key] = Row(news)
                 self._tell(f"{news} started")
-            case ToolResult(details=details) if details.streaming is not None:
-                self._rows[key].streaming = details.streaming
             case ToolResult():
                 self._rows.pop(key, None)
                 self.end(news)
+            case _:
+                if key in self._rows:
+                    self._rows[key].take(news)
+                if not key:
+                    self._take(news)
+
+    def _take(self, event: events.Event) -> None:
+        """Show an event of the agent that all else is about."""
+        match event:
             case events.TurnStartEvent():
                 self._answer, self._tail = Streamed(), ""
             case events.MessageUpdateEvent(delta=delta):
@@ -202,7 +224,7 @@ class View:
         rows = [(f"{spinner} {row.line()}", "bold") for row in (*others, *filter(None, [own]))]
         retry = [(clean_line(self._retry()), "yellow")] if self._failure else []
         room = max(self._moving.console.height - 1 - len(rows) - len(retry), 0)
-        steps = [(f"  {step}", "dim") for step in (own.steps() if own else ())][:room]
+        steps = [(f"  {step}", "dim") for step in (own.steps if own else ())][:room]
         left = room - len(steps)
         answer = [self._moving.answer(self._tail, left)] if left else []
         return [*steps, *answer, *retry, *rows]
@@ -211,21 +233,6 @@ class View:
         """`retrying in 12 s, attempt 2 · …`, while a request waits to be sent again."""
         left = max(0, math.ceil(self._again_at - time.monotonic()))
         return f"retrying in {left} s, {self._failure}"
-
-
-def progressed(so_far: Streaming, event: events.Event) -> Streaming:
-    """Return how far a run has come after one more of its events."""
-    match event:
-        case events.TurnStartEvent(turn=turn):
-            return replace(so_far, turn_count=turn)
-        case events.MessageEndEvent(tool_calls=calls, usage=usage):
-            new = ({"type": "toolCall", "name": one.name, "args": one.args} for one in calls)
-            items = (*so_far.display_items, *new)[-MAX_STEPS:]
-            return replace(so_far, display_items=items, usage=so_far.usage + usage)
-        case events.TurnEndEvent(usage=usage):
-            return replace(so_far, usage=usage)
-        case _:
-            return so_far
 
 
 def _opening(prepared: Prepared, run_id: str) -> str:

@@ -24,14 +24,11 @@ from typing import Any
 UNSUPPORTED, NOT_AVAILABLE = 1007, 2004  # as in `ToolCode`, which isn't imported here
 MAX_UNPACKED_BYTES = 256 << 20
 MAX_PARTS = 10_000
-MAX_TAGS = 60
-MAX_TAG_CHARACTERS = 200
 _KINDS = ("pdf", "docx", "pptx", "xlsx", "epub", "html", "csv", "ipynb", "text")
 _TEXTS = {
     ".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".ipynb": "ipynb",
     ".md": "text", ".markdown": "text", ".txt": "text",
 }  # fmt: skip
-_IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 _OFFICE = {"word": "docx", "ppt": "pptx", "xl": "xlsx"}
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _FORBIDDEN = ("socket.", "subprocess.", "ctypes.", "os.exec", "os.fork", "os.posix_spawn",
@@ -90,12 +87,10 @@ def document_kind(data: bytes, suffix: str) -> str:
     if data.startswith(_OLD_OFFICE):
         locked = "EncryptedPackage".encode("utf-16-le") in data
         raise _Unconvertible(_LOCKED if locked else "it is in Office's old binary format")
-    if data.startswith(_IMAGES):
-        return "image"
     page = re.match(rb"\s*(<!doctype html|<html)", data[:200], re.I)
     if kind := _TEXTS.get(suffix, "html" if page else ""):
         return kind
-    raise _Unconvertible(f"its type isn't supported: not an image or {', '.join(_KINDS)}")
+    raise _Unconvertible(f"its type isn't supported: not one of {', '.join(_KINDS)}")
 
 
 def _packed_kind(data: bytes) -> str:
@@ -134,8 +129,6 @@ def converter(kind: str) -> Any:
 def convert(data: bytes, suffix: str) -> str:
     """Return a document as Markdown; raises `_Unconvertible`, and whatever the libraries raise."""
     kind = document_kind(data, suffix)
-    if kind == "image":
-        return _image_text(data)
     if kind in _WITHOUT_PACKAGE:
         return _WITHOUT_PACKAGE[kind](data.decode(_charset(data)))
     made, info = converter(kind), import_module("markitdown._stream_info").StreamInfo
@@ -173,20 +166,6 @@ def _charset(data: bytes) -> str:
             data.decode(name)
             return name
     return "latin-1"
-
-
-def _image_text(data: bytes) -> str:
-    image, tags = import_module("PIL.Image"), import_module("PIL.ExifTags").TAGS
-    image.init()
-    forbid()
-    with image.open(io.BytesIO(data)) as opened:
-        size = f"{opened.width} x {opened.height} pixels"
-        about = {"Format": opened.format, "Size": size, "Mode": opened.mode}
-        exif = opened.getexif()
-        found = {**exif, **exif.get_ifd(0x8769)}  # the camera's own are in a table below
-    about |= {tags.get(number, number): found[number] for number in list(found)[:MAX_TAGS]}
-    lines = (f"- {name}: {' '.join(str(value).split())}" for name, value in about.items())
-    return "\n".join(line[:MAX_TAG_CHARACTERS] for line in lines)
 
 
 def _fault(error: BaseException) -> _Unconvertible:

@@ -1,4 +1,4 @@
-"""Compares texts in bounded time: a short diff of a change, the lines nearest to a text."""
+"""A short diff of a change, made in bounded time."""
 
 import difflib
 import re
@@ -7,14 +7,9 @@ from typing import Any
 
 MAX_COMPARED_LINES = 1_000
 MAX_DIFF_LINES = 80
-MAX_SEARCHED_LINES = 20_000
-MAX_RATIOS = 2_000
-MAX_NEAREST_LINES = 12
 MAX_LINE_CHARACTERS = 300
 _CONTEXT_LINES = 2
-_MIN_RATIO = 0.5
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)")
-_NUMBERED = re.compile(r"\s*\d+\t")
 
 
 def change(before: str, after: str) -> dict[str, Any]:
@@ -48,40 +43,3 @@ def _shared(old: list[str], new: list[str]) -> int:
     """Return how many lines two texts have in common at their start."""
     pairs = zip(old, new, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
-
-
-def nearest_lines(text: str, wanted: str) -> str:
-    """Return the lines of `text` nearest to `wanted`, and what may be wrong with it."""
-    lines = text.splitlines()[:MAX_SEARCHED_LINES]
-    asked = [line for line in wanted.splitlines() if line.strip()]
-    if not asked:
-        return "It is blank: include some text"
-    if all(map(_NUMBERED.match, asked)):
-        return "It starts with line numbers, which are not in the file: leave them out"
-    anchor = max(asked, key=len)[:MAX_LINE_CHARACTERS]
-    at = _nearest(lines, anchor)
-    if at is None:
-        return "No line is like it: read the file again"
-    first = max(0, at - wanted[: wanted.find(anchor)].count("\n"))
-    shown = lines[first : first + min(wanted.count("\n") + 1, MAX_NEAREST_LINES)]
-    same = "".join(lines[at].split())[:MAX_LINE_CHARACTERS] == "".join(anchor.split())
-    hint = " (they differ only in whitespace)" if same else ""
-    numbered = [f"{n}\t{line[:MAX_LINE_CHARACTERS]}" for n, line in enumerate(shown, first + 1)]
-    return f"The nearest lines{hint}:\n" + "\n".join(numbered)
-
-
-def _nearest(lines: list[str], anchor: str) -> int | None:
-    """Return the index of the line most like `anchor`, or None where none is like it."""
-    matcher = difflib.SequenceMatcher(autojunk=False)
-    matcher.set_seq2(anchor.strip())
-    best, best_ratio, ratios = None, _MIN_RATIO, 0
-    for at, line in enumerate(lines):
-        matcher.set_seq1(line.strip()[:MAX_LINE_CHARACTERS])
-        if matcher.real_quick_ratio() <= best_ratio or matcher.quick_ratio() <= best_ratio:
-            continue
-        ratios += 1
-        if (ratio := matcher.ratio()) > best_ratio:
-            best, best_ratio = at, ratio
-        if ratio == 1.0 or ratios == MAX_RATIOS:
-            break
-    return best

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
-from outrider.tools.files.diffs import change, nearest_lines
+from outrider.tools.files.diffs import change
 from outrider.tools.files.text import Encoding, detect, shown_size
 from outrider.workspaces.place import MAX_CONTENT_BYTES, FileVersion
 
@@ -133,7 +133,8 @@ def _replacements(text: str, one: Edit, number: int, shown: str) -> list[Replace
     found = [match.span() for match in pattern.finditer(text)]
     why = None
     if not found:
-        why = f"is not in {shown}, nothing was changed. {nearest_lines(text, one['oldText'])}"
+        why = f"is not in {shown}, nothing was changed. "
+        why += "Read the file, and give the text as it stands there, without line numbers"
     # Places that overlap count too: it is unclear which one was meant.
     elif not one.get("all") and pattern.search(text, found[0][0] + 1):
         lines = ", ".join(str(_line_at(text, start)) for start, _ in found[:MAX_PLACES_NAMED])

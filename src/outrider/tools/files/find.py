@@ -59,13 +59,7 @@ def _place_notes(data: Any) -> Iterator[str]:
         yield f"[{data['large']} files over {MAX_FILE_BYTES >> 20} MB not searched]"
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    if "places" in data:
-        return f"find about {arguments.get('about')!r} → {len(data['places'])} places"
-    return f"find {arguments.get('pattern')!r} → {data['total']} files"
-
-
-@tool("file:find", name="find", format=Formatter(_format_long, _format_short))
+@tool("file:find", name="find", format=Formatter(_format_long))
 def find(
     context: ToolContext,
     pattern: Annotated[str | None, {"minLength": 1}] = None,

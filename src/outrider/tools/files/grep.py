@@ -39,24 +39,20 @@ Hit = tuple[int, int]
 
 @dataclass(slots=True)
 class Matches:
-    """Takes the hits of files in the order of their paths, and keeps the first ones.
+    """Takes the hits of files in the order of their paths; keeps the first and the lines around.
 
-    Kept are `limit` matches with the lines around them; or, without lines, `limit` files with
-    their counts. What limits it depends on lines that match, and on nothing else.
+    What limits it depends on lines that match, and on nothing else.
     """
 
     limit: int
     context: int
-    with_lines: bool
-    max_bytes: int
-    """How much is looked at in files that match, only to count what isn't kept."""
+    max_bytes: int  # how much is looked at in files that match, only to count what isn't kept
     total: int = 0
     files: int = 0
     shown: int = 0
-    complete: bool = True
-    """Whether all hits were taken."""
+    complete: bool = True  # whether all hits were taken
     kept: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """The files, each with its path, and its lines or their count."""
+    """The files, each with its path and its lines."""
     _path: str = ""
     _bytes: int = 0
     _room: int = MAX_BYTES
@@ -65,7 +61,7 @@ class Matches:
         """Count the hits in a block of a file, and keep them while there is room."""
         if not hits or not self.complete:
             return
-        left, is_full = MAX_COUNTED - self.total, self._is_full(block.path)
+        left, is_full = MAX_COUNTED - self.total, self.shown >= self.limit or self._room < 0
         self.complete = len(hits) <= left and not (is_full and self._bytes > self.max_bytes)
         if not self.complete and (is_full or not left):
             return
@@ -77,17 +73,9 @@ class Matches:
             self.files += 1
             self._room -= len(block.path)
             if not is_full:
-                nothing: dict[str, Any] = {"lines": []} if self.with_lines else {"count": 0}
-                self.kept.append({"path": block.path} | nothing)
-        if not is_full and self.with_lines:
+                self.kept.append({"path": block.path, "lines": []})
+        if not is_full:
             self._keep_lines(block, hits)
-        elif not is_full:
-            self.kept[-1]["count"] += len(hits)
-
-    def _is_full(self, path: str) -> bool:
-        if self.with_lines:
-            return self.shown >= self.limit or self._room < 0
-        return len(self.kept) >= self.limit and path != self.kept[-1]["path"]
 
     def _keep_lines(self, block: Block, hits: Sequence[Hit]) -> None:
         wanted = hits[: self.limit - self.shown]
@@ -127,13 +115,8 @@ def _shown(line: bytes, column: int, masked: str | None) -> str:
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
-    if not data["matches"]:
-        shown = ["No matches."]
-    elif "counts" in data:
-        shown = [f"{entry['path']}: {entry['count']}" for entry in data["counts"]]
-    else:
-        shown = [line for found in data["results"] for line in _file_lines(found)]
-    return "\n".join([*shown, *_notes(data)])
+    shown = [line for found in data["results"] for line in _file_lines(found)]
+    return "\n".join([*(shown or ["No matches."]), *_notes(data)])
 
 
 def _file_lines(found: Any) -> Iterator[str]:
@@ -150,13 +133,9 @@ def _file_lines(found: Any) -> Iterator[str]:
 
 
 def _notes(data: Any) -> Iterator[str]:
-    total = f"{'' if data['exact'] else 'more than '}{data['matches']:,}"
-    where = f"in {data['files']:,} file{'' if data['files'] == 1 else 's'}"
-    if "counts" in data:
-        left = data["files"] - len(data["counts"])
-        rest = f"; {left:,} more files not shown" if left else ""
-        yield f"[{total} matching lines {where}{rest}]"
-    elif data["shown"] < data["matches"]:
+    if data["shown"] < data["matches"]:
+        total = f"{'' if data['exact'] else 'more than '}{data['matches']:,}"
+        where = f"in {data['files']:,} file{'' if data['files'] == 1 else 's'}"
         shown = f"{data['shown']:,} of {total} matching lines {where} shown"
         yield f"[{shown}: narrow the pattern, path or glob, or raise the limit]"
     if data["longLines"]:
@@ -165,21 +144,15 @@ def _notes(data: Any) -> Iterator[str]:
         yield f"[{data['unreadable']} entries could not be read]"
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    return f"grep {arguments.get('pattern')!r} → {data['matches']} lines in {data['files']} files"
-
-
-@tool("file:grep", name="grep", format=Formatter(_format_long, _format_short))
+@tool("file:grep", name="grep", format=Formatter(_format_long))
 def grep(
     tool_context: ToolContext,
     pattern: Annotated[str, {"minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}],
     path: Annotated[str, {"minLength": 1}] = ".",
     glob: Annotated[str | None, {"minLength": 1}] = None,
-    type_: Annotated[str | None, {"pattern": "^[a-z0-9]+$"}] = None,
     literal: bool = False,
     ignore_case: bool = False,
     context: Annotated[int, {"minimum": 0, "maximum": 50}] = 0,
-    count: bool = False,
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_MATCHES}] = DEFAULT_MATCHES,
 ) -> dict[str, Any]:
     """Search file contents with a regular expression (ripgrep's). Honours .gitignore; hidden
@@ -189,12 +162,10 @@ def grep(
         pattern: The regular expression, or plain text with literal.
         path: The file or folder to search.
         glob: Only files whose name or path matches, such as *.py or src/**/*.ts.
-        type_: Only files of this type, such as py, js, rust.
         literal: Take the pattern as plain text.
         ignore_case: Don't distinguish upper and lower case.
         context: How many lines to show before and after each match.
-        count: Only say how many lines match in each file.
-        limit: How many matches (with count: files) to show.
+        limit: How many matches to show.
     """
     mask = tool_context.mask
     if mask is not None and not literal and _WITHOUT_UNICODE.search(pattern):
@@ -203,12 +174,12 @@ def grep(
     arguments.append("--ignore-case" if ignore_case else "--case-sensitive")
     arguments += ["--fixed-strings"] if literal else []
     max_bytes = MAX_BYTES_SEARCHED if mask is None else MAX_BYTES_MASKED
-    matches = Matches(limit, context, not count, max_bytes)
+    matches = Matches(limit, context, max_bytes)
     workspace, too_long, unreadable = tool_context.workspace, 0, 0
     place = workspace.resolve(path)
     if place.is_folder:
         wanted = Glob(glob or "*")
-        arguments += [f"--type={type_}"] if type_ else narrowed_to(wanted.names())
+        arguments += narrowed_to(wanted.names())
         too_long, unreadable = _search_folder(tool_context, place, wanted, arguments, matches)
     else:
         with workspace.open_file(place) as file:
@@ -225,7 +196,7 @@ def grep(
         "exact": matches.complete,
         "longLines": too_long,
         "unreadable": unreadable,
-        "counts" if count else "results": matches.kept,
+        "results": matches.kept,
     }
 
 

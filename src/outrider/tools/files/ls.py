@@ -46,11 +46,7 @@ def _remark(entry: Any) -> str:
     return f"  [{entry['note']}]" if "note" in entry else ""
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    return f"ls {data['name']} → {len(data.get('entries', ())) + data.get('unlisted', 0)} entries"
-
-
-@tool("file:ls", name="ls", format=Formatter(_format_long, _format_short))
+@tool("file:ls", name="ls", format=Formatter(_format_long))
 def ls(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}] = ".",

@@ -32,10 +32,8 @@ class Block:
     """Whole lines of a file, as the file has them."""
 
     path: str
-    first: int
-    """The number of the first line."""
-    content: bytes
-    """The lines, each ended by a newline."""
+    first: int  # the number of the first line
+    content: bytes  # the lines, each ended by a newline
     lines: int
     above: bytes = b""
     """What comes before it in the file, as far as that may tell what is secret."""

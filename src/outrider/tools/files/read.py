@@ -4,19 +4,13 @@ import os
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from io import StringIO, TextIOWrapper
+from io import TextIOWrapper
+from mimetypes import guess_type
 from typing import Annotated, Any, BinaryIO, TextIO
 
 from outrider.processes.threads import raise_if_stopped
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
-from outrider.tools.files.text import (
-    LINES_ABOVE,
-    SAMPLE_BYTES,
-    detect,
-    media_type,
-    notebook_text,
-    shown_size,
-)
+from outrider.tools.files.text import LINES_ABOVE, SAMPLE_BYTES, detect, shown_size
 
 DEFAULT_LINES = 2_000
 MAX_LINES = 20_000
@@ -30,7 +24,7 @@ _MAX_KEPT = 2 * MAX_LINE_CHARACTERS
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
-    if data["kind"] not in ("text", "notebook"):
+    if data["kind"] != "text":
         return f"[{data['path']}: {data['mediaType']}, {shown_size(data['size'])}; not shown]"
     if not data["totalLines"] and not data["lines"]:
         return f"[{data['path']} is empty]"
@@ -39,8 +33,6 @@ def _format_long(data: Any, arguments: Arguments) -> str:
 
 
 def _notes(data: Any) -> Iterator[str]:
-    if data["kind"] == "notebook":
-        yield "[a notebook, shown as its cells; edit works on its JSON]"
     if data["encoding"] != "utf-8":
         yield f"[encoding: {data['encoding']}]"
     if data["damaged"]:
@@ -51,20 +43,14 @@ def _notes(data: Any) -> Iterator[str]:
         yield f"[lines {first}-{following - 1} of {of}; read on with offset={following}]"
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    what = f"{len(data['lines'])} lines" if "lines" in data else data["mediaType"]
-    return f"read {data['path']} → {what}"
-
-
-@tool("file:read", name="read", format=Formatter(_format_long, _format_short))
+@tool("file:read", name="read", format=Formatter(_format_long))
 def read(
     context: ToolContext,
     path: Annotated[str, {"minLength": 1}],
     offset: Annotated[int, {"minimum": 1}] = 1,
     limit: Annotated[int, {"minimum": 1, "maximum": MAX_LINES}] = DEFAULT_LINES,
 ) -> dict[str, Any]:
-    """Read a text file with line numbers. Notebooks are shown as cells; images and other binary
-    files are only named.
+    """Read a text file with line numbers. Images and other binary files are only named.
 
     Args:
         path: The file, relative to the working tree.
@@ -78,19 +64,17 @@ def read(
         about = {"path": shown, "size": size}
         encoding = None if sample.startswith(b"%PDF-") else detect(sample, size)
         if encoding is None:
-            return about | {"kind": "binary", "mediaType": media_type(shown, sample)}
-        file.seek(0)
-        cells = notebook_text(file, size) if shown.endswith(".ipynb") else None
+            kind = guess_type(shown)[0] or "application/octet-stream"
+            return about | {"kind": "binary", "mediaType": kind}
         file.seek(len(encoding.mark))
-        decoded = TextIOWrapper(file, encoding.codec, "replace", newline="\n")
-        text = decoded if cells is None else StringIO(cells)
+        text = TextIOWrapper(file, encoding.codec, "replace", newline="\n")
         lines, end = window(text, offset, limit, context)
         left = lines_left(text, context.stop) if size - file.tell() <= MAX_BYTES_COUNTED else None
     if not lines and offset > max(end, 1):
         has = f"the file has {end} line{'' if end == 1 else 's'}"
         raise ToolFault(ToolCode.BAD_PARAMETER, f"offset {offset} is past the end: {has}")
     return about | {
-        "kind": "text" if cells is None else "notebook",
+        "kind": "text",
         "encoding": encoding.shown,
         "startLine": offset,
         "lines": lines,

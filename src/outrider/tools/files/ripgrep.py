@@ -60,8 +60,7 @@ def ripgrep(roots: Sequence[str]) -> str:
 class RipgrepProcess(ForeignProgram):
     """One running ripgrep: what it lists, and how it ended."""
 
-    cut: bool = False
-    """Whether it listed more paths than are kept."""
+    cut: bool = False  # whether it listed more paths than are kept
 
     def paths(self) -> list[str]:
         """Return the paths that it lists, each ended by NUL, relative to the folder, in order."""

@@ -1,16 +1,10 @@
-"""What the bytes of a file are: text in some encoding, a notebook, or something else."""
+"""What the bytes of a file are: text in some encoding, or something else."""
 
 import codecs
-import json
-from collections.abc import Iterator
-from itertools import chain, count
-from mimetypes import guess_type
-from typing import Any, BinaryIO, cast
 
 from outrider.protocol.data import frozen
 
 SAMPLE_BYTES = 8_192
-MAX_NOTEBOOK_BYTES = 32 * 1024 * 1024
 # How far above what is shown a secret may have begun: the largest private keys have 200 lines.
 LINES_ABOVE = 250
 
@@ -23,16 +17,6 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CONTROLS = bytes({*range(9), *range(14, 27), *range(28, 32), 127})
-# The kinds that are met most; the name of a file tells all others.
-_SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"%PDF-": "application/pdf",
-    b"PK\3\4": "application/zip",
-    b"\x1f\x8b": "application/gzip",
-    b"\x7fELF": "application/x-executable",
-}
 
 
 @frozen
@@ -111,49 +95,6 @@ def _eight_bit_codec(sample: bytes) -> str:
     if not any(0x80 <= byte < 0xA0 for byte in sample):
         return "latin-1"
     return "cp1252" if _is_valid(sample, "cp1252", whole=True) else "utf-8"
-
-
-def media_type(name: str, sample: bytes) -> str:
-    """Return the media type of a file that isn't text, by its first bytes or else by its name."""
-    known = (kind for start, kind in _SIGNATURES.items() if sample.startswith(start))
-    return next(known, None) or guess_type(name)[0] or "application/octet-stream"
-
-
-def notebook_text(file: BinaryIO, size: int) -> str | None:
-    """Return the cells of a Jupyter notebook in order, with their outputs; None if it isn't one."""
-    if size > MAX_NOTEBOOK_BYTES:
-        return None
-    try:
-        cells: Any = json.loads(file.read(size))["cells"]
-        lines = chain.from_iterable(map(_cell_lines, count(1), cells))
-        # JSON can spell half a surrogate pair, which no text may hold.
-        return "\n".join(lines).encode(errors="replace").decode()
-    # A notebook is foreign JSON: a broken one is read as plain text instead.
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def _cell_lines(number: int, cell: dict[str, Any]) -> Iterator[str]:
-    yield f"--- cell {number} ({cell['cell_type']}) ---"
-    yield from _joined(cell.get("source", "")).splitlines()
-    for output in cell.get("outputs", ()):
-        yield f"--- output ({output['output_type']}) ---"
-        yield from _output_text(output).splitlines()
-
-
-def _output_text(output: dict[str, Any]) -> str:
-    if "text" in output:
-        return _joined(output["text"])
-    if "ename" in output:
-        return f"{output['ename']}: {output.get('evalue', '')}"
-    shown = cast("dict[str, Any]", output.get("data", {}))
-    text = _joined(shown.get("text/plain", ""))
-    others = ", ".join(sorted(kind for kind in shown if kind != "text/plain"))
-    return f"{text}\n[also as {others}]" if others else text
-
-
-def _joined(source: Any) -> str:
-    return source if isinstance(source, str) else "".join(source)
 
 
 def shown_size(size: int) -> str:

@@ -42,8 +42,7 @@ class LspConnection:
     _reading: asyncio.Task[None]
 
     def __init__(self, name: str) -> None:
-        self.fault: ToolFault | None = None
-        """Why it takes no more requests."""
+        self.fault: ToolFault | None = None  # why it takes no more requests
         self._name = name
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._count = self._heard = self._late = 0

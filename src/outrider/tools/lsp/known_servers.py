@@ -21,10 +21,8 @@ from outrider.workspaces.place import Place
 from outrider.workspaces.trusted_programs import TrustedPrograms
 
 MAX_FILES = 5_000
-MAX_ENTRIES = 50_000
-"""How much of a tree is looked at; the server finds out the rest itself."""
-Stamp = tuple[int, int]
-"""When a file was changed, and its size."""
+MAX_ENTRIES = 50_000  # how much of a tree is looked at; the server finds out the rest itself
+Stamp = tuple[int, int]  # when a file was changed, and its size
 _SKIPPED = ("node_modules", "__pycache__", "target", "build", "dist", "venv")
 _LANGUAGES = {
     "python": (".py .pyi", "ty.toml pyrightconfig.json pyproject.toml setup.py setup.cfg"),
@@ -60,18 +58,14 @@ class ServerDescription:
     language: str
     command: tuple[str, ...]
     install: str
-    tested: bool = False
-    """Whether this project's tests run it."""
+    tested: bool = False  # whether this project's tests run it
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Sent with `initialize`; `{modules}` is the folder of Node packages that the program is in."""
-    runs: str = ""
-    """What it does with a repository that needs to be trusted for that."""
+    runs: str = ""  # what it does with a repository that needs to be trusted for that
     file_types: tuple[str, ...] = ()
     root_markers: tuple[str, ...] = ()
-    path: str | None = None
-    """The program, where it was looked for and found."""
-    problem: str = ""
-    """What is said where there is none."""
+    path: str | None = None  # the program, where it was looked for and found
+    problem: str = ""  # what is said where there is none
 
     def language_id(self, path: str) -> str:
         """Return how the protocol calls the language of a file."""

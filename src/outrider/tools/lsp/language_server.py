@@ -71,8 +71,7 @@ class LanguageServer(LspConnection):
     ) -> None:
         super().__init__(server.name)
         self.server, self.root = server, root
-        self.crashes = crashes
-        """How often it failed in a row before; none once it has answered."""
+        self.crashes = crashes  # how often it failed in a row before; none once it has answered
         self.info: Any = None  # name and version, as it says
         self.loading: set[str] = set()
         """What it says that it is loading; its answers may lack something until it has."""

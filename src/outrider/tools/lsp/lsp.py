@@ -41,10 +41,6 @@ def _format_long(data: Any, arguments: Arguments) -> str:
     return "\n".join([*lines, *(f"[{note}]" for note in data["notes"])])
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    return f"lsp {arguments['action']} → {data['title']}"
-
-
 def _result(title: str, text: Iterable[str] = (), **more: Any) -> dict[str, Any]:
     return {"title": title, "text": list(text), "files": [], "notes": [], **more}
 
@@ -378,7 +374,7 @@ async def _code_action(call: _Call) -> dict[str, Any]:
     return call.make_edit(await call.server.edit_of(offered[call.query]))
 
 
-@tool("code:lsp", name="lsp", timeout_ms=TIMEOUT_MS, format=Formatter(_format_long, _format_short))
+@tool("code:lsp", name="lsp", timeout_ms=TIMEOUT_MS, format=Formatter(_format_long))
 async def lsp(
     context: ToolContext,
     action: Annotated[str, _ACTION],

@@ -15,8 +15,7 @@ from outrider.tools.lsp.language_server import LanguageServer
 from outrider.workspaces.place import Place
 from outrider.workspaces.trusted_programs import TrustedPrograms
 
-MAX_SERVERS = 4
-"""How many run at once; of more, the one is ended that was asked longest ago."""
+MAX_SERVERS = 4  # how many run at once; of more, the one is ended that was asked longest ago
 
 
 class LspSession:

@@ -1,20 +1,18 @@
 """The client of all web tools: every request is guarded, bounded in time and size, and polite.
 
 A body that grows beyond its limit, compressed or not, is given up; so is a server that is too
-slow. One host gets a few requests at once, and is asked again when it says so.
+slow. One host gets a few requests at once.
 """
 
 import asyncio
 import gzip
 import io
-import random
+import re
 import ssl
-import time
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
-from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
@@ -24,19 +22,15 @@ import httpcore2
 from outrider.protocol.data import frozen
 from outrider.protocol.envelope import ToolCode, ToolFault
 from outrider.settings.keys import WebConfig
-from outrider.tools.web.cache import WebCache, validators
 from outrider.tools.web.network_guard import GuardedBackend, WebAddress, web_address
 
 MAX_REDIRECTS = 10
-MAX_ATTEMPTS = 3
-MAX_RETRY_SECONDS = 10.0
-"""How long a server may ask us to wait; a longer wait is told instead."""
 MAX_RULES_BYTES = 512 << 10
 ROBOT = "Outrider"
 AGENT = f"Mozilla/5.0 (compatible; {ROBOT})"
 ACCEPT = "text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8"
+_VALIDATORS = {"etag": "If-None-Match", "last-modified": "If-Modified-Since"}
 _REDIRECTS = {301, 302, 303, 307, 308}
-_BUSY = {429, 503}
 _MEANINGS = {
     **dict.fromkeys((401, 403), ToolCode.NOT_AUTHORISED),
     **dict.fromkeys((404, 410), ToolCode.NOT_FOUND),
@@ -63,11 +57,9 @@ class WebRequest:
 class Response:
     """What came back, whole."""
 
-    address: WebAddress
-    """Where it came from, after all redirects."""
+    address: WebAddress  # where it came from, after all redirects
     status: int
-    headers: Mapping[str, str]
-    """By their names in lower case."""
+    headers: Mapping[str, str]  # by their names in lower case
     body: bytes
 
     @property
@@ -90,12 +82,11 @@ class WebClient:
         *,
         guarded: Callable[..., GuardedBackend] = GuardedBackend,
         trusted: ssl.SSLContext | None = None,
-        cache: WebCache | None = None,
         proxies: Mapping[str, str] | None = None,
     ) -> None:
         """`proxies` are addresses by scheme, as the environment names them."""
         self._config = config
-        self._cache = cache
+        self._kept: dict[str, Response] = {}  # what a server can be asked whether it has changed
         self._rules: dict[str, Any] = {}
         self._asking: dict[str, asyncio.Lock] = {}
         self._all = asyncio.Semaphore(config.max_concurrent)
@@ -158,38 +149,36 @@ class WebClient:
     async def _ask_or_recall(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         """Return a response, or the kept one where its server says that it is still good."""
         named = {name.lower() for name in request.headers}  # what is asked with a key isn't kept
-        if self._cache is None or request.method != "GET" or not named <= {"accept"}:
-            return await self._ask_patiently(request, deadline)
-        key = f"GET {request.address.url} {request.headers.get('Accept', ACCEPT)}"
-        headers, body = await asyncio.to_thread(self._cache.find, key) or ({}, b"")
-        asked = request
-        if len(body) <= (request.max_bytes or self._config.max_bytes):
-            asked = replace(request, headers={**request.headers, **validators(headers)})
-        response = await self._ask_patiently(asked, deadline)
-        if response.status == 304 and asked.headers != request.headers:
-            response = Response(request.address, 200, {**headers, **response.headers}, body)
-        if response.status == 200 and (headers or validators(response.headers)):
-            await asyncio.to_thread(self._cache.keep, key, response.headers, response.body)
+        if request.method != "GET" or not named <= {"accept"}:
+            return await self._exchange(request, deadline)
+        key = f"{request.address.url} {request.headers.get('Accept', ACCEPT)}"
+        kept = self._kept.get(key)
+        if kept is None or len(kept.body) > (request.max_bytes or self._config.max_bytes):
+            response = await self._exchange(request, deadline)
+        else:
+            headers = {**request.headers, **_validators(kept.headers)}
+            response = await self._exchange(replace(request, headers=headers), deadline)
+            response = kept if response.status == 304 else response
+        if response.status == 200:
+            self._keep(key, response)
         return response
 
-    async def _ask_patiently(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
-        """Return a response; a server that is busy is asked again, while there is time."""
-        for attempt in range(1, MAX_ATTEMPTS):
-            response = await self._exchange(request, deadline)
-            wait = _seconds_to_wait(response, attempt) if response.status in _BUSY else None
-            if wait is None or wait >= _seconds_left(deadline):
-                return response
-            await asyncio.sleep(wait)
-        return await self._exchange(request, deadline)
+    def _keep(self, key: str, response: Response) -> None:
+        """Keep a response while there is room, if it may be kept."""
+        self._kept.pop(key, None)
+        used = sum(len(one.body) for one in self._kept.values())
+        if _validators(response.headers) and used + len(response.body) <= self._config.cache_bytes:
+            self._kept[key] = response
 
     async def _exchange(self, request: WebRequest, deadline: asyncio.Timeout) -> Response:
         address = request.address
         places = self._config.max_concurrent_per_host
         host = self._hosts.setdefault(address.host, asyncio.Semaphore(places))
-        left = _seconds_left(deadline)
+        now = asyncio.get_running_loop().time
+        left = (deadline.when() or 0.0) - now()
         deadline.reschedule(None)  # waiting for a place is not the server's time
         async with host, self._all:
-            deadline.reschedule(asyncio.get_running_loop().time() + left)
+            deadline.reschedule(now() + left)
             try:
                 return await self._send(request, await self._pool_for(address))
             except httpcore2.LocalProtocolError:  # its text may repeat a header, and so a key
@@ -237,7 +226,7 @@ class WebClient:
             "Host": request.address.origin.partition("://")[2],
             "User-Agent": AGENT,
             "Accept": ACCEPT,
-            "Accept-Encoding": "gzip, deflate",
+            "Accept-Encoding": "gzip",
             **request.headers,
         }
         if body is not None:
@@ -249,9 +238,17 @@ class WebClient:
         return Response(request.address, response.status, given, answer)
 
 
+def _validators(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that ask whether a response has changed; none if it may not be kept."""
+    forbidden = re.search("no-store|private", headers.get("cache-control", "").lower())
+    if forbidden or headers.get("vary") == "*":
+        return {}
+    return {sent: headers[name] for name, sent in _VALIDATORS.items() if name in headers}
+
+
 async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: int) -> bytes:
     encoding = headers.get("content-encoding", "").strip().lower().removeprefix("x-")
-    if encoding not in ("", "identity", "gzip", "deflate"):
+    if encoding not in ("", "identity", "gzip"):
         message = f"The server sent encoding {encoding[:60]!r}, which wasn't requested"
         raise ToolFault(ToolCode.UPSTREAM_FAILED, message)
     length = headers.get("content-length", "")
@@ -262,9 +259,10 @@ async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: 
             body += chunk
             if (size := len(body)) > most:
                 break
-    if body and size <= most and encoding in ("gzip", "deflate"):
+    if body and size <= most and encoding == "gzip":
         try:
-            body = await asyncio.to_thread(_inflated, encoding, bytes(body), most + 1)
+            packed = gzip.GzipFile(fileobj=io.BytesIO(body))
+            body = await asyncio.to_thread(packed.read, most + 1)
             size = len(body)
         except (zlib.error, OSError, EOFError) as error:
             message = f"The compressed body is damaged or incomplete: {error}"
@@ -273,21 +271,6 @@ async def _body(response: httpcore2.Response, headers: Mapping[str, str], most: 
         message = f"The body is larger than {most:,} bytes (web.maxBytes; convert.maxBytes)"
         raise ToolFault(ToolCode.TOO_LARGE, message)
     return bytes(body)
-
-
-def _inflated(encoding: str, data: bytes, most: int) -> bytes:
-    """Return what was compressed, no more than so many bytes of it."""
-    if encoding == "gzip":
-        return gzip.GzipFile(fileobj=io.BytesIO(data)).read(most)
-    try:
-        inflate = zlib.decompressobj()
-        body = inflate.decompress(data, most)
-    except zlib.error:  # many servers mean a raw stream by `deflate`
-        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-        body = inflate.decompress(data, most)
-    if not inflate.eof and len(body) < most:
-        raise EOFError("it ended too early")
-    return body
 
 
 def _failed(request: WebRequest, words: str) -> ToolFault:
@@ -322,23 +305,6 @@ def _redirected(request: WebRequest, response: Response, location: str) -> WebRe
     if response.status in (301, 302, 303) and request.method != "GET":
         return WebRequest(address, max_bytes=request.max_bytes)
     return replace(request, address=address)
-
-
-def _seconds_left(deadline: asyncio.Timeout) -> float:
-    return (deadline.when() or 0.0) - asyncio.get_running_loop().time()
-
-
-def _seconds_to_wait(response: Response, attempt: int) -> float | None:
-    """Return how long to wait before asking again; None where that is too long."""
-    asked = response.headers.get("retry-after", "").strip()
-    if not asked:
-        return 0.25 * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311
-    try:
-        date = None if asked.isdecimal() else parsedate_to_datetime(asked)
-        seconds = float(asked) if date is None else date.timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, seconds) if seconds <= MAX_RETRY_SECONDS else None
 
 
 def _proxy(url: str) -> httpcore2.Proxy:

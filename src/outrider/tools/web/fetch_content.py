@@ -28,22 +28,16 @@ MAX_ALL_SHOWN_BYTES = 36_000
 MAX_EXCERPT_CHARACTERS = 300
 PAGE_SECONDS = 100.0
 """How long one page may take in all: less than the call, so that it can't end the others."""
-_FILE = r"([^/?#]+/[^?#]+)"
-_REPOSITORY = "[^/?#]+/[^/?#]+"
+_FILE = "(?:blob|raw|blame)/([^/]+/.+)"
 _SOURCES = {
-    rf"https?://(?:www\.)?github\.com/({_REPOSITORY})/(?:blob|raw|blame)/{_FILE}": (
+    rf"https?://(?:www\.)?github\.com/([^/]+/[^/]+)/{_FILE}": (
         r"https://raw.githubusercontent.com/\1/\2"
     ),
-    r"https?://gist\.github\.com/([^/?#]+/[0-9a-f]{5,40})(/[0-9a-f]{40})?/?": (
-        r"https://gist.githubusercontent.com/\1/raw\2"
-    ),
-    rf"(https?://gitlab\.[^/?#]+/[^?#]+)/-/(?:blob|blame)/{_FILE}": r"\1/-/raw/\2",
-    rf"(https?://(?:bitbucket|codeberg)\.org/{_REPOSITORY})/src/{_FILE}": r"\1/raw/\2",
+    rf"(https?://gitlab\.[^/]+/.+)/-/{_FILE}": r"\1/-/raw/\2",
 }
 """Pages that show a file of a repository, and the address of the file itself."""
 _SNIFFED_BYTES = 4_096
-MAX_DAMAGE = 0.01
-"""How much of a text may be damaged before its charset is taken for wrong."""
+MAX_DAMAGE = 0.01  # how much of a text may be damaged before its charset is taken for wrong
 _CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.I)
 _IN_PAGE = re.compile(
     rb"(?:<meta[^>]{0,300}?charset|^\s*<\?xml[^>]{0,200}?encoding)\s*=\s*[\"']?\s*([\w.:-]{2,40})",
@@ -61,8 +55,9 @@ _AS_BROWSERS_READ = {
     **dict.fromkeys(("shift_jis", "x-sjis"), "cp932"),
     **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
 }
-_HTML_START = re.compile(rb"(?:\xef\xbb\xbf|\s)*<(?:!doctype html|html|head|body)", re.I)
-_ROOTS = {"rss": "feed", "feed": "feed", "rdf": "feed", "html": "html"}
+_HTML_START = re.compile(
+    rb"(?:\xef\xbb\xbf|\s|<\?xml[^>]*>)*<(?:!doctype html|html|head|body)", re.I
+)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _VAGUE = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown"})
 _TEXTUAL = re.compile(
@@ -92,12 +87,7 @@ def _shown(page: Any, response_id: str) -> str:
     return "\n".join(parts)
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    failed = sum(1 for page in data["pages"] if "error" in page)
-    return f"fetched {len(data['pages']) - failed} pages" + (f", {failed} failed" if failed else "")
-
-
-@tool("web:fetch", name="fetch_content", format=Formatter(_format_long, _format_short))
+@tool("web:fetch", name="fetch_content", format=Formatter(_format_long))
 async def fetch_content(
     context: ToolContext,
     url: Annotated[str | None, {"minLength": 1}] = None,
@@ -151,9 +141,7 @@ async def _fetch(context: ToolContext, url: str) -> StoredPage:
     found = await extract(context, response)
     about = {"asked": url, "note": f"{note} {harmless_line(found.get('note', ''), 1_200)}".strip()}
     text = await in_thread(cleaned)(found["text"])
-    page = StoredPage(response.address.url, cleaned(found.get("title", "")), text, about)
-    await in_thread(page.spill)(context.spill_folder())
-    return page
+    return StoredPage(response.address.url, cleaned(found.get("title", "")), text, about)
 
 
 def source_address(url: str) -> str | None:
@@ -206,19 +194,16 @@ async def extract(context: ToolContext, response: "Response") -> dict[str, str]:
     if kind == "document":
         return {"text": await convert_bytes(context, response.body, document_name(response))}
     text = await in_thread(body_text)(response)
-    if kind == "xml":
-        root = re.search(r"<(?![?!])(?:\w+:)?(\w+)", text[:_SNIFFED_BYTES])
-        kind = _ROOTS.get(root[1].lower() if root else "", "text")
-    if kind in ("html", "feed"):
-        found = await web_of(context).reader.read(kind, text, response.address.url)
-        if not found["text"]:
-            raise ToolFault(ToolCode.TOO_LARGE, harmless_line(found["note"], 1_200))
-        return found
-    return {"text": text}
+    if kind == "text":
+        return {"text": text}
+    found = await web_of(context).reader.read(text, response.address.url)
+    if not found["text"]:
+        raise ToolFault(ToolCode.TOO_LARGE, harmless_line(found["note"], 1_200))
+    return found
 
 
 def response_kind(response: "Response") -> str:
-    """Return what a body is: html, xml, text or document; raises `ToolFault` for others."""
+    """Return what a body is: html, text or document; raises `ToolFault` for others."""
     declared, body = response.content_type, response.body
     name = response.address.target.partition("?")[0]
     if _OFFICE.fullmatch(declared) or body.startswith(b"%PDF-"):
@@ -233,8 +218,7 @@ def response_kind(response: "Response") -> str:
     if not (vague or _TEXTUAL.fullmatch(declared)) or (b"\0" in start and not wide):
         what = declared[:100] or "binary data"
         raise ToolFault(ToolCode.TOO_LARGE, f"The URL returned {what}, which has no text form")
-    is_xml = declared.endswith(("/xml", "+xml")) or (vague and start[:5] == b"<?xml")
-    return "xml" if is_xml else "text"
+    return "text"
 
 
 def document_name(response: "Response") -> str:

@@ -1,7 +1,6 @@
 """The tool `get_search_content`: all that was found or fetched, in pages, to the last character."""
 
 import re
-from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any
 
@@ -15,8 +14,7 @@ MAX_CHARACTERS = 40_000
 MAX_SHOWN_BYTES = 40_000
 MAX_FOUND = 20
 MAX_PLACES = 10_000
-_AROUND = 200
-_NEAR = 400
+_BEFORE, _AFTER = 200, 600
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -46,7 +44,7 @@ def get_search_content(
         index: Which page of it, by its number.
         offset: The first character to show, or to search from.
         limit: How many characters to show.
-        find: Show the places with this text, or with these words, instead.
+        find: Show the places with this text instead.
     """
     responses = web_of(context).responses
     if response_id not in responses:
@@ -89,26 +87,14 @@ def _page(pages: list[StoredPage], url: str | None, index: int | None) -> Stored
 
 
 def found(text: str, wanted: str, start: int = 0) -> dict[str, Any]:
-    """Return the places of a phrase, or else those that have the most of its words together."""
+    """Return the places of a text, whatever its case and its white space."""
     words = [re.escape(word) for word in wanted.split()] or [re.escape(wanted)]
-    matched = f"{harmless_line(wanted, 100)!r}"
-    places = [hit.start() for hit in _hits(text, r"\s+".join(words), start)]
-    if not places and len(words) > 1:
-        # Groups of hits, each with the different words that stand near its first one.
-        groups, begin = dict[int, set[str]](), -_NEAR
-        for hit in _hits(text, "|".join(sorted(words, key=len, reverse=True)), start):
-            begin = begin if hit.end() - begin <= _NEAR else hit.start()
-            groups.setdefault(begin, set()).add(hit[0].casefold())
-        most = max(map(len, groups.values()), default=0)
-        places = [begin for begin, different in groups.items() if len(different) == most]
-        matched = f"{most} of the words {matched} within {_NEAR} characters"
+    hits = re.compile(r"\s+".join(words), re.I).finditer(text, start)
+    places = [hit.start() for hit in islice(hits, MAX_PLACES)]
     shown = [
-        {"offset": place, "text": text[max(0, place - _AROUND) : place + _NEAR + _AROUND]}
+        {"offset": place, "text": text[max(0, place - _BEFORE) : place + _AFTER]}
         for place in places[:MAX_FOUND]
     ]
     rest = places[MAX_FOUND] if len(places) > MAX_FOUND else None
+    matched = f"{harmless_line(wanted, 100)!r}"
     return {"total": len(places), "matched": matched, "matches": shown, "next": rest}
-
-
-def _hits(text: str, pattern: str, start: int) -> Iterator[re.Match[str]]:
-    return islice(re.compile(pattern, re.I).finditer(text, start), MAX_PLACES)

@@ -21,15 +21,12 @@ from urllib.parse import unquote_plus
 from outrider.masking import Masker
 from outrider.protocol.envelope import ToolCode, ToolFault
 
-MAX_RUN = 40
-"""How many characters of a local file may go out in a row, less one."""
-MAX_LETTERS = 32
-"""The same without what separates them: about forty characters of text."""
+MAX_RUN = 40  # how many characters of a local file may go out in a row, less one
+MAX_LETTERS = 32  # the same without what separates them: about forty characters of text
 MAX_REMEMBERED = 64 << 20
 """How many letters and digits are remembered; of more, those read last."""
 MAX_LINKS = 20_000
-_MIN_LETTERS = 20
-"""How many letters and digits forty characters have at least, code included."""
+_MIN_LETTERS = 20  # how many letters and digits forty characters have at least, code included
 _BLOCK = _MIN_LETTERS // 2
 _MAX_DECODINGS = 2
 _MAX_UNQUOTINGS = 4

@@ -2,7 +2,7 @@
 
 What is hidden is cut out, and what is navigation, a banner or an advertisement by its kind, or by
 its class and its links. The innermost element that then holds all paragraphs and all code is
-rendered. Of a feed, RSS or Atom, each entry is read so; no entity of it is expanded.
+rendered.
 """
 
 import re
@@ -18,14 +18,12 @@ etree: Any = untyped_etree  # pyright: ignore
 lxml_html: Any = untyped_html
 MIN_SHARE = 0.35
 """How little of a page's text the main text may be before the whole body is taken instead."""
-MAX_SHELL_CHARACTERS = 300
-"""How little text a page has that only a script can fill."""
+MAX_SHELL_CHARACTERS = 300  # how little text a page has that only a script can fill
 MAX_PRUNED_SHARE = 0.5
 """How much of a page's text may be cut out because of what its element is or is called."""
 MAX_NAMED_CHARACTERS = 300
 """How much text that isn't links an element may have to be cut out for its name alone."""
-MIN_ASIDE_LINKS = 3
-"""How many links an aside that is mostly links must have to be navigation."""
+MIN_ASIDE_LINKS = 3  # how many links an aside that is mostly links must have to be navigation
 MIN_PARAGRAPH_CHARACTERS = 80
 """How much text that isn't links a block has that is certainly main text."""
 
@@ -88,8 +86,6 @@ _WHITE = frozenset({"white", "#fff", "#ffffff", "rgb(255,255,255)", "rgba(255,25
 _TEXTS = ("p", "div", "li", "td", "dd", "blockquote")
 _BLOCKS = (*_TEXTS, *HEADINGS, "ul", "ol", "dl", "table", "section", "form", "pre")
 _REFERENCE = re.compile(r"&#(?:[xX]([0-9a-fA-F]{1,9})|([0-9]{1,10}));?")
-_PROLOGUE = re.compile(r"^\s*<\?xml[^>]*>|<!DOCTYPE[^\[>]*(?:\[[^\]]*\]\s*)?>")
-"""Where a feed could define entities; the encoding that it names is no longer its own."""
 _REFRESH = re.compile(r"^\s*\d+\s*[;,]\s*(?:url\s*=)?\s*[\"']?([^\"'\s]+)", re.I)
 
 
@@ -110,28 +106,16 @@ def main_text(source: str, url: str) -> dict[str, str]:
     return {"text": text, "title": title, "note": hint * (len(text) <= MAX_SHELL_CHARACTERS)}
 
 
-def fragment_text(source: str, url: str) -> str:
-    """Return a piece of HTML, such as a feed's entry, as Markdown."""
-    tree = _tree(source)
-    if tree is None:
-        return ""
-    _prune(tree)
-    return markdown(tree, url)
-
-
-def _parsable(source: str) -> str:
-    """Return a source without characters, and references to them, that lxml can't hold."""
-    return _REFERENCE.sub(_checked, cleaned(re.sub("\r\n?", "\n", source)))
-
-
 def _checked(reference: re.Match[str]) -> str:
+    """Return a reference to a character, unless lxml can't hold that."""
     code = int(reference[1], 16) if reference[1] else int(reference[2])
     return reference[0] if code in (9, 10, 13) or 32 <= code < 0xD800 or code > 0xDFFF else ""
 
 
 def _tree(source: str) -> Element | None:
+    source = _REFERENCE.sub(_checked, cleaned(re.sub("\r\n?", "\n", source)))
     # A declaration of an encoding in a text that is decoded already makes lxml refuse it.
-    source = re.sub(r"^\s*<\?xml[^>]*>", "", _parsable(source))
+    source = re.sub(r"^\s*<\?xml[^>]*>", "", source)
     parser = lxml_html.HTMLParser(huge_tree=True, no_network=True, encoding="utf-8")
     try:
         tree = lxml_html.document_fromstring(source.encode(errors="replace"), parser=parser)
@@ -276,39 +260,3 @@ def _prose(element: Element) -> int:
 
 def _size(element: Element) -> int:
     return len("".join(element.text_content().split()))
-
-
-def feed_text(source: str, url: str) -> dict[str, str]:
-    """Return the entries of a feed with their titles, dates, addresses and texts."""
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True)
-    try:
-        source = _PROLOGUE.sub("", _parsable(source))
-        root = etree.fromstring(source.encode(errors="replace"), parser=parser)
-    except etree.LxmlError:
-        root = None
-    if root is None:
-        return {"text": "", "title": "", "note": "The feed can't be read."}
-    title = " ".join(_said(next(root.iter("{*}channel"), root), "title").split())
-    entries = [_entry(one, url) for one in root.iter("{*}item", "{*}entry")]
-    text = "\n\n".join([f"# {title}"] * bool(title) + entries)
-    return {"text": text, "title": title[:300], "note": f"A feed: {len(entries)} entries."}
-
-
-def _entry(entry: Element, url: str) -> str:
-    link = _said(entry, "link")
-    dates = _said(entry, "published", "pubDate", "date", "updated")
-    about = " · ".join(filter(None, (dates, _said(entry, "creator", "author"), link)))
-    body = fragment_text(_said(entry, "encoded", "content", "description", "summary"), link or url)
-    head = f"## {_said(entry, 'title') or '(no title)'}"
-    return "\n\n".join(filter(None, (" ".join(head.split()), " ".join(about.split()), body)))
-
-
-def _said(entry: Element, *names: str) -> str:
-    """Return what the first child of these names says that says anything; XHTML as its source."""
-    for child in (one for name in names for one in entry.iterchildren(f"{{*}}{name}")):
-        text = "".join(child.itertext()).strip() or child.get("href", "")
-        if child.tag.endswith("content") and len(child):
-            text = etree.tostring(child, encoding="unicode", method="html")
-        if text:
-            return text
-    return ""

@@ -7,8 +7,7 @@ from typing import Any
 from lxml import html as untyped_html  # pyright: ignore
 from markdownify import MarkdownConverter as UntypedConverter  # pyright: ignore
 
-Element = Any
-"""An element of lxml, which has no types."""
+Element = Any  # an element of lxml, which has no types
 
 lxml_html: Any = untyped_html
 Converter: Any = UntypedConverter
@@ -20,8 +19,7 @@ _ANCHORS = frozenset(["¶", "#", "§", "🔗"])
 _CODE_PLACE = re.compile(r"^([^\0\n]*)\0(\d+)\0", re.M)
 """Where code will stand in a text: markdownify and what tidies the text would change its spaces."""
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_IN_NO_CELL = ("pre", "table", *HEADINGS)
-"""What a table in Markdown has no room for."""
+_IN_NO_CELL = ("pre", "table", *HEADINGS)  # what a table in Markdown has no room for
 _TABLE_PARTS = ("caption", "thead", "tbody", "tfoot", "tr", "td", "th")
 _SCRIPTS = {"sub": "_", "msub": "_", "sup": "^", "msup": "^", "mfrac": "/"}
 

@@ -42,8 +42,7 @@ _REASONS = {
 }
 _REFUSED = [(ip_network(one), why) for why, nets in _REASONS.items() for one in nets.split()]
 """The networks that may not be reached; the first one that fits says why."""
-NEXT_ADDRESS_SECONDS = 5.0
-"""How long an address of a host is tried before its next one is."""
+NEXT_ADDRESS_SECONDS = 5.0  # how long an address of a host is tried before its next one is
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host, as `socket.getaddrinfo` writes them."""
@@ -56,8 +55,7 @@ class WebAddress:
     scheme: str
     host: str
     port: int
-    target: str
-    """Path and query, as they are sent."""
+    target: str  # path and query, as they are sent
 
     @property
     def origin(self) -> str:

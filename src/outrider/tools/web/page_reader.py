@@ -1,4 +1,4 @@
-"""Pages and feeds are parsed in processes of their own, which hold nothing and can be killed.
+"""Pages are parsed in processes of their own, which hold nothing and can be killed.
 
 A page can be made so that parsing it takes hours (an element with a million attributes) or all
 memory. The processes have limits for both; they live from page to page, as their start is slow.
@@ -18,8 +18,7 @@ from outrider.protocol.jsonl import decode, encode
 
 MAX_READERS = 2
 MAX_CPU_SECONDS = 5
-READ_SECONDS = 40.0
-"""How long to wait for so much work, on a machine that is busy."""
+READ_SECONDS = 40.0  # how long to wait for so much work, on a machine that is busy
 MAX_MEMORY_BYTES = 1 << 30
 MAX_ANSWER_BYTES = 64 << 20
 _MAIN = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"
@@ -33,9 +32,9 @@ class PageReader:
         self._idle: list[asyncio.subprocess.Process] = []
         self._turns = asyncio.Semaphore(MAX_READERS)
 
-    async def read(self, kind: str, source: str, url: str) -> dict[str, str]:
-        """Return the text, title and note of a page or feed; raises `ToolFault`."""
-        job = {"kind": kind, "source": source, "url": url, "seconds": MAX_CPU_SECONDS}
+    async def read(self, source: str, url: str) -> dict[str, str]:
+        """Return the text, title and note of a page; raises `ToolFault`."""
+        job = {"source": source, "url": url, "seconds": MAX_CPU_SECONDS}
         with contextlib.suppress(TimeoutError, OSError, ValueError, EOFError):
             return await self._answer(encode(job))
         raise ToolFault(ToolCode.TOO_LARGE, "The page takes too much time or memory to read")
@@ -87,7 +86,7 @@ class PageReader:
 def main() -> None:
     """Answer one job a line, until there are no more."""
     from outrider.processes.reaping import call_oneself
-    from outrider.tools.web.main_text import feed_text, main_text
+    from outrider.tools.web.main_text import main_text
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.setrecursionlimit(5_000)
@@ -97,7 +96,6 @@ def main() -> None:
         # The kernel ends a process that is over its limit, whatever it is doing.
         seconds = int(time.process_time()) + 1 + job["seconds"]
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-        read = feed_text if job["kind"] == "feed" else main_text
-        done = read(job["source"], job["url"])
+        done = main_text(job["source"], job["url"])
         sys.stdout.buffer.write(encode(done) + b"\n")
         sys.stdout.buffer.flush()

@@ -45,20 +45,16 @@ class SearchProvider:
     """A search service."""
 
     name: str
-    variable: str | None
-    """The variable with its key; for SearXNG, with its address."""
-    base: str | None
-    """Its own address; None where only the user knows it."""
+    variable: str | None  # the variable with its key; for SearXNG, with its address
+    base: str | None  # its own address; None where only the user knows it
     path: str
-    asks: tuple[str, ...]
-    """What it calls the query, and the number of results."""
+    asks: tuple[str, ...]  # what it calls the query, and the number of results
     entries: Callable[[bytes], Any]
     """Returns the list of results in an answer; what it trips over is no answer."""
     fields: tuple[str, ...]
     """What a result's address and snippet are called, and its dates, the best one first."""
     key_header: str = ""
-    sends: str = "json"
-    """How it is asked: with `json`, a `form`, or a `query` in the address."""
+    sends: str = "json"  # how it is asked: with `json`, a `form`, or a `query` in the address
     constants: Mapping[str, object] = field(default_factory=dict[str, object])
     signs: Mapping[int | bytes, ToolCode] = field(default_factory=dict[int | bytes, ToolCode])
     """What a status, or a word in a failure, means here if it isn't what it means elsewhere."""

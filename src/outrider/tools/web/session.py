@@ -1,10 +1,8 @@
 """What the web tools of one child share: its client, what it has found, and what it has read."""
 
 from collections.abc import Mapping, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -13,15 +11,11 @@ from outrider.protocol.tool_catalogue import SEARCH_KEYS
 from outrider.settings.keys import WebConfig
 from outrider.tools import ToolCode, ToolContext, ToolFault
 from outrider.tools.web.leaks import OutgoingGuard
-from outrider.workspaces.opening import keep_new, read_kept
 
 if TYPE_CHECKING:
     from outrider.processes.cell_start import Cells
     from outrider.tools.web.client import WebClient
     from outrider.tools.web.page_reader import PageReader
-
-MAX_IN_MEMORY = 8_192
-"""How many characters of a page are held in memory; a longer one is kept on the disk."""
 
 
 @dataclass(eq=False)
@@ -30,25 +24,9 @@ class StoredPage:
 
     url: str
     title: str
-    held: str | Path = ""
-    """The text, or the file that it was moved to."""
+    text: str = ""
     about: dict[str, Any] = field(default_factory=dict[str, Any])
     """What else is known: the address asked for, the fault that kept it from being fetched."""
-
-    @property
-    def text(self) -> str:
-        """The whole text, wherever it is kept."""
-        if isinstance(self.held, str):
-            return self.held
-        return read_kept(self.held).decode(errors="surrogatepass")
-
-    def spill(self, folder: Path | None) -> None:
-        """Move a long text to the disk; where that is full it stays in memory."""
-        if folder is not None and len(self.text) > MAX_IN_MEMORY:
-            file = folder / f"page-{uuid4().hex}.txt"
-            with suppress(OSError):
-                keep_new(file, self.text.encode(errors="surrogatepass"))
-                self.held = file
 
 
 class WebSession:
@@ -60,13 +38,11 @@ class WebSession:
         *,
         keys: Mapping[str, str],
         mask: Masker,
-        state: Path | None = None,
         cells: "Cells | None" = None,
     ) -> None:
-        """`keys` are the values of `SEARCH_KEYS`; `state` is the folder of cache and activity."""
+        """`keys` are the values of `SEARCH_KEYS`."""
         self.config = config
         self.keys = {name: keys[name] for name in SEARCH_KEYS if keys.get(name)}
-        self.state = state
         self._cells = cells
         self.responses: dict[str, list[StoredPage]] = {}
         """The pages that each call brought, whole, by the id that the model is told."""
@@ -88,18 +64,15 @@ class WebSession:
 
     @cached_property
     def client(self) -> "WebClient":
-        """The guarded client, with the cache of all runs."""
-        from outrider.tools.web.cache import WebCache
+        """The guarded client."""
         from outrider.tools.web.client import WebClient
 
-        folder, most = self.state and self.state / "web-cache", self.config.cache_bytes
-        cache = WebCache(folder, most) if folder and most else None
         proxies: dict[str, str] = {}
         if self.config.use_proxy:
             from urllib.request import getproxies_environment
 
             proxies = getproxies_environment()
-        return WebClient(self.config, cache=cache, proxies=proxies)
+        return WebClient(self.config, proxies=proxies)
 
     @cached_property
     def reader(self) -> "PageReader":

@@ -5,10 +5,10 @@ those before it didn't. Everything found stays readable with `get_search_content
 """
 
 import asyncio
+import re
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from outrider.protocol.quoting import untrusted
 from outrider.tools import Arguments, Formatter, ToolCode, ToolContext, ToolFault, tool
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 MAX_QUERIES = 10
 MAX_QUERY_CHARACTERS = 2_000
 DEFAULT_RESULTS = 8
-MAX_RESULTS = 20
-"""The most that all providers give at once."""
+MAX_RESULTS = 20  # the most that all providers give at once
 MAX_FETCHED = 20
 MAX_SHOWN = 2_000
 """How many characters of a page that was fetched too; `get_search_content` has the rest."""
-_TRACKING = ("utm_", "fbclid", "gclid", "mc_cid", "mc_eid")
 
 
 def _format_long(data: Any, arguments: Arguments) -> str:
@@ -64,13 +62,7 @@ def _entry(result: Any) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _format_short(data: Any, arguments: Arguments) -> str:
-    found = sum(len(outcome.get("results", ())) for outcome in data["searches"])
-    failed = sum(1 for outcome in data["searches"] if outcome.get("error"))
-    return f"found {found} results" + (f", {failed} searches failed" if failed else "")
-
-
-@tool("web:search", name="web_search", format=Formatter(_format_long, _format_short))
+@tool("web:search", name="web_search", format=Formatter(_format_long))
 async def web_search(
     context: ToolContext,
     query: Annotated[str | None, {"minLength": 1}] = None,
@@ -163,28 +155,11 @@ async def _answer(
 
 
 def pages_by_identity(found: list[StoredPage]) -> dict[str, StoredPage]:
-    """Return each page once by its identity, in the first place, with all that is known of it."""
+    """Return each page once, by what its addresses share: not the scheme, `www` or a last slash."""
     pages: dict[str, StoredPage] = {}
     for one in found:
-        known = pages.setdefault(page_identity(one.url), one)
-        known.url = max((known.url, one.url), key=lambda url: url.lower().startswith("https:"))
-        known.title, known.held = known.title or one.title, known.held or one.held
-        known.about = {key: value or one.about[key] for key, value in known.about.items()}
+        pages.setdefault(re.sub(r"(?i)^https?://(www\.)?|/?(#.*)?$", "", one.url), one)
     return pages
-
-
-def page_identity(url: str) -> str:
-    """Return what all addresses of a page share: scheme, `www` and tracking don't count."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return url
-    host = (parts.hostname or "").rstrip(".").removeprefix("www.")
-    host += f":{port}" if port not in (None, 80, 443) else ""
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    query = urlencode([pair for pair in pairs if not pair[0].lower().startswith(_TRACKING)])
-    return f"{host}{parts.path.rstrip('/')}?{query}"
 
 
 async def _fetch(context: ToolContext, pages: list[StoredPage]) -> None:
@@ -194,7 +169,7 @@ async def _fetch(context: ToolContext, pages: list[StoredPage]) -> None:
         if "error" in content.about:
             page.about["contentError"] = content.about["error"]
         else:
-            page.url, page.title, page.held = content.url, content.title or page.title, content.held
+            page.url, page.title, page.text = content.url, content.title or page.title, content.text
             page.about |= {**content.about, "fetched": True}
 
 

@@ -11,23 +11,25 @@ import ctypes
 import errno
 import os
 import shutil
-import stat
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from outrider.processes.reaping import libc
 from outrider.protocol.changes import LandingConflict, PathReason
-from outrider.protocol.envelope import ToolCode, ToolFault
-from outrider.workspaces.layers.merging import Step
-from outrider.workspaces.layers.versions import Contents, version_in
+from outrider.workspaces.layers.versions import (
+    Contents,
+    PathChange,
+    is_folder,
+    parent_of,
+    version_in,
+)
 from outrider.workspaces.names import shown_name
-from outrider.workspaces.opening import open_listing, open_parent
-from outrider.workspaces.place import Place
+from outrider.workspaces.opening import open_listing
 
 STAGE = ".outrider-landing-"
-MEANWHILE = "you changed it just now, or a folder that it is in"
 _EXCHANGE = 2
 _NO_REPLACE = 4 if sys.platform == "darwin" else 1
 _CALL = "renameatx_np" if sys.platform == "darwin" else "renameat2"
@@ -36,56 +38,52 @@ _CALL = "renameatx_np" if sys.platform == "darwin" else "renameat2"
 class Application:
     """The steps of one landing or undo on a folder, and the stages that they are taken from."""
 
-    def __init__(self, folder: Path, steps: Sequence[Step], stages: Sequence[str]) -> None:
-        self.folder, self.steps, self._stages = folder, steps, stages
+    def __init__(self, folder: Path, changes: Iterable[PathChange], name: str) -> None:
+        """`name` is part of the names of the stages, by which they are found again."""
+        self.folder, self._root, self.steps = folder, str(folder), ordered(changes)
+        self._stages = [_stage_for(folder, step.path, name) for step in self.steps]
 
     def stage(self, contents: Contents) -> None:
         """Write all that is new beside where it goes; raises `OSError`."""
         for stage in dict.fromkeys(self._stages):
-            with self._parent(stage) as (parent, name):
+            with parent_of(self._root, stage) as (parent, name):
                 os.mkdir(name, 0o700, dir_fd=parent)
         for number, step in enumerate(self.steps):
-            if step.new and step.new.kind != "folder":
+            if step.after and not is_folder(step.after):
                 with self._stage(number) as stage:
-                    contents.put(step.new, stage, str(number))
+                    contents.put(step.after, stage, str(number))
                     self._keep_owner(step, stage, str(number))
         for stage in dict.fromkeys(self._stages):
             sync(self.folder / stage)
 
-    def _keep_owner(self, step: Step, stage: int, name: str) -> None:
+    def _keep_owner(self, step: PathChange, stage: int, name: str) -> None:
         with suppress(OSError):  # only root may give files away
-            owner = os.lstat(self.folder / step.path)
-            if owner.st_uid != os.geteuid() or owner.st_gid != os.getegid():
-                os.chown(name, owner.st_uid, owner.st_gid, dir_fd=stage, follow_symlinks=False)
+            old = os.lstat(self.folder / step.path)
+            os.chown(name, old.st_uid, old.st_gid, dir_fd=stage, follow_symlinks=False)
 
     def take(self) -> None:
         """Take all steps; raises where one can't be, or somebody else was faster."""
         for number, step in enumerate(self.steps):
-            with self._reporting(step), self._place(number) as (parent, name, stage, slot):
-                if step.new and step.new.kind == "folder":
-                    if step.old is None:
-                        os.mkdir(name, 0o700, dir_fd=parent)
-                    os.chmod(name, step.new.mode, dir_fd=parent)
-                elif step.new is None:
-                    _move_out(parent, name, stage, slot)
-                else:
-                    how = _EXCHANGE if step.old else _NO_REPLACE
-                    _rename(stage, slot, parent, name, how)
+            try:
+                with self._place(number) as place:
+                    _take(step, *place)
+            except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError):
+                raise changed_meanwhile(step.path) from None
         for number, step in enumerate(self.steps):
-            if step.old and not (step.new and step.new.kind == "folder"):
+            if step.before and not is_folder(step.after):
                 self._verify(number, step)
 
-    def _verify(self, number: int, step: Step) -> None:
+    def _verify(self, number: int, step: PathChange) -> None:
         """Raise where what a step moved out isn't what it was meant to replace."""
         with self._stage(number) as stage:
-            out, is_folder = version_in(stage, str(number)), step.old and step.old.kind == "folder"
-            is_same = out == step.old or bool(is_folder and out is None)
-            if out and is_same and is_folder:
-                inside = self._parent(f"{self._stages[number]}/{number}/any")
+            out = version_in(stage, str(number))
+            is_same = out == step.before or (is_folder(step.before) and out is None)
+            if is_same and is_folder(out):
+                inside = parent_of(self._root, f"{self._stages[number]}/{number}/any")
                 with inside as (folder, _), open_listing(folder) as listing:
                     is_same = not os.listdir(listing)
         if not is_same:
-            raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),))
+            raise changed_meanwhile(step.path)
 
     def take_back(self) -> None:
         """Undo the steps that were taken, and keep whatever somebody else has written since."""
@@ -98,98 +96,96 @@ class Application:
             except PermissionError:  # a link on the way, say: only bad if the step was taken
                 with self._stage(number) as stage:
                     out = version_in(stage, str(number))
-                if out != step.new and not (step.new and step.new.kind == "folder"):
+                if out != step.after and not is_folder(step.after):
                     raise
 
-    def _take_back(self, step: Step, parent: int, name: str, stage: int, slot: str) -> None:
+    def _take_back(self, step: PathChange, parent: int, name: str, stage: int, slot: str) -> None:
         here, out = version_in(parent, name), version_in(stage, slot)
-        if step.new and step.new.kind == "folder":
-            if step.old is None:
+        if is_folder(step.after):
+            if step.before is None:
                 with suppress(OSError):  # somebody else put something in it
                     os.rmdir(name, dir_fd=parent)
-            elif here == step.new:
-                os.chmod(name, step.old.mode, dir_fd=parent)
-        elif here is out is step.new is None and step.old and step.old.kind == "folder":
-            os.mkdir(name, step.old.mode, dir_fd=parent)
-        elif here is None and out not in (None, step.new) and not (step.old and step.new):
+            elif here == step.after:
+                os.chmod(name, step.before.mode, dir_fd=parent)
+        elif here is out is step.after is None and step.before and is_folder(step.before):
+            os.mkdir(name, step.before.mode, dir_fd=parent)
+        elif here is None and out not in (None, step.after) and not (step.before and step.after):
             _rename(stage, slot, parent, name, _NO_REPLACE)
-        elif step.old is None and out is None and here == step.new:
+        elif step.before is None and out is None and here == step.after:
             _rename(parent, name, stage, slot, _NO_REPLACE)
-            if version_in(stage, slot) != step.new:  # a save of this very moment
+            if version_in(stage, slot) != step.after:  # a save of this very moment
                 _rename(stage, slot, parent, name, _NO_REPLACE)
-        elif out not in (None, step.new) and (
-            here == step.new or (here == step.old and out != step.old)
+        elif out not in (None, step.after) and (
+            here == step.after or (here == step.before and out != step.before)
         ):  # it was exchanged; the second one: for a save, when this was tried before
             _rename(stage, slot, parent, name, _EXCHANGE)
-            if version_in(stage, slot) not in (step.new, step.old):
+            if version_in(stage, slot) not in (step.after, step.before):
                 _rename(stage, slot, parent, name, _EXCHANGE)
 
     def clear(self) -> None:
         """Remove the stages with all that is in them."""
         for stage in dict.fromkeys(self._stages):
-            with suppress(FileNotFoundError), self._parent(stage) as (parent, name):
+            with suppress(FileNotFoundError), parent_of(self._root, stage) as (parent, name):
                 shutil.rmtree(name, dir_fd=parent)
 
     @contextmanager
     def _place(self, number: int) -> Generator[tuple[int, str, int, str]]:
-        with (
-            self._parent(self.steps[number].path) as (parent, name),
-            self._stage(number) as stage,
-        ):
+        path = self.steps[number].path
+        with parent_of(self._root, path) as (parent, name), self._stage(number) as stage:
             yield parent, name, stage, str(number)
 
     @contextmanager
     def _stage(self, number: int) -> Generator[int]:
-        with self._parent(f"{self._stages[number]}/any") as (stage, _):
+        with parent_of(self._root, f"{self._stages[number]}/any") as (stage, _):
             yield stage
 
-    @contextmanager
-    def _parent(self, path: str) -> Generator[tuple[int, str]]:
-        """Hold the folder open that a path is in; no link on the way is followed."""
-        parts = tuple(path.split("/"))
-        with ExitStack() as held:
-            place = Place(str(self.folder), parts, shown_name(path))
-            try:
-                parent = held.enter_context(open_parent(place))
-            except ToolFault as fault:
-                is_missing = fault.code == int(ToolCode.NOT_FOUND)
-                number = errno.ENOENT if is_missing else errno.EACCES
-                raise OSError(number, fault.message) from None
-            yield parent, parts[-1]
 
-    @contextmanager
-    def _reporting(self, step: Step) -> Generator[None]:
-        """Tell of what somebody else did meanwhile as of a conflict."""
-        try:
-            yield
-        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError):
-            raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),)) from None
+def ordered(changes: Iterable[PathChange]) -> list[PathChange]:
+    """Return steps so that each can be taken: what goes from the deepest, then what comes."""
+    drops, makes = list[PathChange](), list[PathChange]()
+    for change in changes:
+        before, after = change.before, change.after
+        if before and after and is_folder(before) != is_folder(after):
+            drops.append(replace(change, after=None))  # the one has to go before the other comes
+            makes.append(replace(change, before=None))
+        else:
+            (makes if after else drops).append(change)
+    drops.sort(key=lambda one: one.path, reverse=True)
+    return [*drops, *sorted(makes, key=lambda one: one.path)]
 
 
-def stage_for(folder: Path, path: str, name: str) -> str:
+def _stage_for(folder: Path, path: str, name: str) -> str:
     """Return where a path is staged: in the topmost folder that is on its file system."""
     device, found, way = os.lstat(folder).st_dev, "", ""
     for part in path.split("/")[:-1]:
         way += f"{part}/"
-        try:
-            status = os.lstat(f"{folder}/{way[:-1]}")
-        except OSError:
+        if not os.path.isdir(place := f"{folder}/{way[:-1]}") or os.path.islink(place):
             break
-        if not stat.S_ISDIR(status.st_mode):
-            break
-        if status.st_dev != device:
-            device, found = status.st_dev, way
+        if (inner := os.lstat(place).st_dev) != device:
+            device, found = inner, way
     return f"{found}{STAGE}{name}"
 
 
-def _move_out(parent: int, name: str, stage: int, slot: str) -> None:
-    """Move a name into the stage; a folder of a container's image can only be removed."""
-    try:
-        _rename(parent, name, stage, slot, _NO_REPLACE)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        os.rmdir(name, dir_fd=parent)
+def changed_meanwhile(path: str) -> LandingConflict:
+    """Return the conflict of a path that isn't what it was a moment ago."""
+    why = "you changed it just now, or a folder that it is in"
+    return LandingConflict((PathReason(shown_name(path), why),))
+
+
+def _take(step: PathChange, parent: int, name: str, stage: int, slot: str) -> None:
+    if step.after and is_folder(step.after):
+        if step.before is None:
+            os.mkdir(name, 0o700, dir_fd=parent)
+        os.chmod(name, step.after.mode, dir_fd=parent)
+    elif step.after:
+        _rename(stage, slot, parent, name, _EXCHANGE if step.before else _NO_REPLACE)
+    else:
+        try:
+            _rename(parent, name, stage, slot, _NO_REPLACE)
+        except OSError as error:  # a folder of a container's image can only be removed
+            if error.errno != errno.EXDEV:
+                raise
+            os.rmdir(name, dir_fd=parent)
 
 
 def _rename(source: int, name: str, target: int, new_name: str, how: int) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import frozen
 from outrider.protocol.errors import ErrorCode, Refusal
-from outrider.workspaces.layers.pending import PathChange, is_folder
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Contents, Version
+from outrider.workspaces.layers.versions import Contents, PathChange, Version, is_folder
 from outrider.workspaces.names import shown_name
 
 _STAGED = "you have staged changes in it: commit or unstage them first"
@@ -58,37 +57,30 @@ def prepared_commit(
     """Return a commit of these changes; raises `LandingConflict` and `Refusal`."""
     if git.root is None:
         raise Refusal(ErrorCode.INVALID_INPUT, f"{git.folder} isn't in a git repository.")
-    files = {_in_repository(git, one.path): one for one in changes if not is_folder(one)}
+    files = {_in_repository(git, one.path): one for one in changes if not one.is_of_folder}
     head = os.fsdecode(git.run("rev-parse", "-q", "--verify", "HEAD^{commit}").stdout).strip()
-    conflicts = [*_staged(git, head, files)] if on_head else []
+    conflicts = _staged(git, head, files) if on_head else []
     with tempfile.TemporaryDirectory(prefix="outrider-commit-") as scratch:
-        trees = [_Tree(git, Path(scratch, name), head) for name in ("head", "base", "theirs")]
         for change in files.values():  # what is too large to merge was not kept so far
             contents.keep(git.folder, change.path)
-        trees[1].add(contents, {name: one.base for name, one in files.items()})
-        trees[2].add(contents, {name: one.theirs for name, one in files.items()})
-        were, bases, new = (tree.entries(files) for tree in trees)
-        new = {name: one for name, one in new.items() if not _goes(files[name])}
+        base, theirs = (_Index(git, Path(scratch, name), head) for name in ("base", "theirs"))
+        were = base.entries()
+        bases = base.add(contents, {name: one.before for name, one in files.items()})
+        new = theirs.add(contents, {name: one.after for name, one in files.items()})
         for name, change in files.items():
-            if _goes(change) or were.get(name) == bases.get(name):
-                continue
-            merged = trees[2].merge(*(one.get(name, "") for one in (were, bases, new)))
-            if merged is None:
-                conflicts.append(PathReason(shown_name(change.path), _OPEN))
-            else:
-                new[name] = merged
+            if change.after is None or is_folder(change.after):
+                new[name] = _NOTHING
+            elif were.get(name) != bases.get(name):  # HEAD hasn't what the child began with
+                new[name] = theirs.merged(*(one.get(name, "") for one in (were, bases, new)))
+                conflicts += [] if new[name] else [change.conflict(_OPEN)]
         if conflicts:
             raise LandingConflict(tuple(conflicts))
-        lines = (f"{new.get(name, _NOTHING)}\t{name}\0" for name in files)
-        entries = os.fsencode("".join(lines))
-        tree = trees[2].written(entries)
+        entries = os.fsencode("".join(f"{new[name]}\t{name}\0" for name in files))
+        theirs.output(*_INDEX, stdin=entries)
+        tree = theirs.output("write-tree")
     parent = ("-p", head) if head else ()
     made = git.output("commit-tree", tree, *parent, "-F", "-", stdin=message.encode())
     return PreparedCommit(git, made, head, entries)
-
-
-def _goes(change: PathChange) -> bool:
-    return change.theirs is None or change.theirs.kind == "folder"
 
 
 def _in_repository(git: UserGit, path: str) -> str:
@@ -102,10 +94,10 @@ def _staged(git: UserGit, head: str, files: dict[str, PathChange]) -> list[PathR
     """Return the paths that the user has staged."""
     how = ("diff-index", "--cached", "--name-only", "-z", head) if head else ("ls-files", "-z")
     names = set(git.output(*how, cwd=str(git.root)).split("\0"))
-    return [PathReason(shown_name(files[one].path), _STAGED) for one in files if one in names]
+    return [files[name].conflict(_STAGED) for name in files if name in names]
 
 
-class _Tree:
+class _Index:
     """An index of our own, which begins as HEAD's tree, and a folder with files for it."""
 
     def __init__(self, git: UserGit, folder: Path, head: str) -> None:
@@ -116,41 +108,39 @@ class _Tree:
             "GIT_WORK_TREE": str(folder),
             "GIT_INDEX_FILE": f"{folder}.index",
         }
-        self._output("read-tree", *([head] if head else ["--empty"]))
+        self.output("read-tree", *([head] if head else ["--empty"]))
 
-    def _output(self, *arguments: str, stdin: bytes = b"") -> str:
+    def output(self, *arguments: str, stdin: bytes = b"") -> str:
+        """Return what git says about this index and this folder."""
         return self._git.output(*arguments, cwd=str(self._folder), stdin=stdin, **self._env)
 
-    def add(self, contents: Contents, versions: dict[str, Version | None]) -> None:
-        """Put versions into the index, through the filters that the user has set up."""
+    def entries(self) -> dict[str, str]:
+        """Return mode and object of each path."""
+        listed = self.output("ls-files", "-s", "-z").split("\0")
+        found = (line.partition("\t") for line in listed if line)
+        return {name: about[:-2] for about, _, name in found}  # without the stage, which is 0
+
+    def add(self, contents: Contents, versions: dict[str, Version | None]) -> dict[str, str]:
+        """Add versions, through the filters that the user has set up; return all entries."""
         for name, version in versions.items():
             if version and contents.has(version):
-                contents.put_at(version, self._folder / name)
+                path = self._folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                contents.put(version, None, str(path))
         # A folder's files are there under their own names.
         files = (name for name in versions if not (self._folder / name).is_dir())
         names = os.fsencode("\0".join(files))
-        self._output("-c", "core.safecrlf=false", *_ADD, "--stdin", stdin=names)
+        self.output("-c", "core.safecrlf=false", *_ADD, "--stdin", stdin=names)
+        return self.entries()
 
-    def entries(self, names: dict[str, PathChange]) -> dict[str, str]:
-        """Return mode and object of the paths that the index has."""
-        listed = self._output("ls-files", "-s", "-z").split("\0")
-        found = (line.partition("\t") for line in listed if line)
-        # Without the stage, which is 0.
-        return {name: about[:-2] for about, _, name in found if name in names}
-
-    def merge(self, was: str, base: str, new: str) -> str | None:
-        """Return what one entry becomes where HEAD hasn't what the child began with."""
-        if not all(one.startswith("100") for one in (was, base, new)):
-            return None
-        files = [self._folder.parent / f"{number}.text" for number in range(3)]
-        for file, entry in zip(files, (was, base, new), strict=True):
+    def merged(self, *entries: str) -> str:
+        """Return what HEAD's, the old and the new entry become; nothing where they conflict."""
+        if not all(one.startswith("100") for one in entries):
+            return ""
+        files = [Path(f"{self._folder}.{number}") for number in range(3)]
+        for file, entry in zip(files, entries, strict=True):
             file.write_bytes(self._git.run("cat-file", "blob", entry[7:]).stdout)
         merged = self._git.merged(*files)
         if isinstance(merged, str):
-            return None
-        return f"{new[:7]}{self._output('hash-object', '-w', '--stdin', stdin=merged)}"
-
-    def written(self, entries: bytes) -> str:
-        """Return the tree of the index with these entries."""
-        self._output(*_INDEX, stdin=entries)
-        return self._output("write-tree")
+            return ""
+        return f"{entries[2][:7]}{self.output('hash-object', '-w', '--stdin', stdin=merged)}"

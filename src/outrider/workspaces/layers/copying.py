@@ -1,18 +1,37 @@
-"""A copy of a folder, for where no overlay can be put over it."""
+"""Where a layer has the child's files: an overlay's upper folder, or a copy of the folder."""
 
 import fcntl
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from outrider.workspaces.layers.scanning import COPY, walk
-
+UPPER, COPY = "upper", "copy"
 MAX_FILES = 100_000
 MAX_BYTES = 2 << 30
 _CLONE = 0x40049409
 """`FICLONE`: have one file share the blocks of another, until either is changed."""
+
+
+def top_of(layer: Path) -> Path:
+    """Return the folder in a layer that has the child's files."""
+    return layer / (COPY if os.path.isdir(layer / COPY) else UPPER)
+
+
+def walk(top: Path | str, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """Yield all paths below one of a folder's, with their status; no link is followed."""
+    folders = [f"{below}/" if below else ""]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError), os.scandir(os.path.join(top, folder)) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    yield folder + entry.name, status
+                    if stat.S_ISDIR(status.st_mode):
+                        folders.append(f"{folder}{entry.name}/")
 
 
 def copy_folder(folder: str, layer: str) -> str:

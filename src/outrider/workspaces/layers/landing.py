@@ -7,9 +7,7 @@ landing that is under way. Whoever locks the folder next takes back one that was
 import fcntl
 import hashlib
 import os
-import shutil
-import stat
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -18,47 +16,44 @@ from typing import Any
 
 from outrider.protocol import jsonl
 from outrider.protocol.changes import LandingConflict, PathReason
-from outrider.protocol.data import as_list, as_object, from_json, frozen, to_json
+from outrider.protocol.data import as_list, as_object, to_json
 from outrider.protocol.errors import ErrorCode, OutriderError, Refusal
-from outrider.records.runs import CONFLICTS, LANDING, LAYER, SESSION, landing_of, remove_folder
-from outrider.workspaces.layers.applying import MEANWHILE, Application, stage_for, sync
-from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, LedgerEntry, read_ledger
+from outrider.records.runs import (
+    CONFLICTS,
+    LANDING,
+    LAYER,
+    SESSION,
+    landing_of,
+    remove_folder,
+    run_folders,
+    write_all,
+)
+from outrider.workspaces.layers.applying import Application, changed_meanwhile, sync
+from outrider.workspaces.layers.audit import CONTENTS, LayerAudit, read_ledger
 from outrider.workspaces.layers.commits import PreparedCommit, prepared_commit
-from outrider.workspaces.layers.merging import Merger, Step
-from outrider.workspaces.layers.pending import PathChange, Pending, ancestors, pending_in
-from outrider.workspaces.layers.scanning import COPY, UPPER, top_of
+from outrider.workspaces.layers.copying import COPY, UPPER, top_of
+from outrider.workspaces.layers.merging import Merger
+from outrider.workspaces.layers.pending import Pending, pending_in
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Contents, Version, write_all
+from outrider.workspaces.layers.versions import (
+    Contents,
+    PathChange,
+    ancestors,
+    open_new,
+    read_change,
+    recorded,
+)
 from outrider.workspaces.names import shown_name, unescaped
 
-CHECKED = "checked"
-"""The folder in a layer that has what a landing would make, while its check runs."""
 LOCK = ".landing-"
-"""What a folder's lock in the folder of all runs starts with; it names the run that is landing."""
+"""What a folder's lock in the folder of all runs starts with."""
 _MOVED_ON = PathReason(".", "you changed files while the check was running: land again")
-
-
-@frozen
-class MergedTree:
-    """What the user's folder would be after a landing, for a check to run on."""
-
-    folder: Path
-    upper: Path
-    """What would change, as the upper folder of an overlay: new files, and whiteouts."""
-    removed: tuple[str, ...]
-    """The paths that would go, for whoever can't mount it."""
-
-
-Check = Callable[[MergedTree], int]
-"""Runs a command on a merged tree, and returns its exit code."""
+Check = Callable[["WriterRun", Sequence[PathChange]], int]
+"""Runs a command on the folder of a run as these steps would make it; returns its exit code."""
 
 
 class CheckFailed(OutriderError):
     """A landing that didn't pass its check; nothing was changed."""
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__(f"the check failed with exit code {exit_code}")
-        self.exit_code = exit_code
 
 
 class WriterRun:
@@ -76,8 +71,7 @@ class WriterRun:
         self.project = Path(unescaped(self.record.get("folder", "")) or self._ended())
         self.git = UserGit(self.project, env)
         if not self.record:
-            self.record = {"folder": shown_name(str(self.project)), "landed": {}}
-            self.record["state"] = "pending" if self.pending().changes else "none"
+            self._become("pending" if self._found.changes else "none", ())
             self._save()
 
     def _ended(self) -> str:
@@ -102,22 +96,12 @@ class WriterRun:
 
     @property
     def landed(self) -> dict[str, PathChange]:
-        """What landed, as the changes that would undo it."""
-        found = as_object(self.record["landed"])
-        read = ((unescaped(path), *map(_version, as_list(pair))) for path, pair in found.items())
-        return {path: PathChange(path, new, old) for path, old, new in read}
+        """What has landed: what the user's folder had before, and what it has had since."""
+        return {one.path: one for one in map(read_change, self.record["landed"])}
 
-    def every_change(self) -> tuple[PathChange, ...]:
+    def every_change(self) -> list[PathChange]:
         """Return what landed, as it did, and what is pending."""
-        landed = [replace(one, base=one.theirs, theirs=one.base) for one in self.landed.values()]
-        both = sorted((*landed, *self.pending().changes), key=lambda one: one.path)
-        calls = {path: tuple(entry.calls) for path, entry in self._entries().items()}
-        return tuple(replace(one, calls=calls.get(one.path, ())) for one in both)
-
-    def _entries(self) -> dict[str, LedgerEntry]:
-        with suppress(FileNotFoundError):
-            return read_ledger(self.layer).entries
-        return {}
+        return sorted((*self.landed.values(), *self.pending().changes), key=lambda one: one.path)
 
     @cached_property
     def _found(self) -> Pending:
@@ -129,41 +113,31 @@ class WriterRun:
     def pending(self) -> Pending:
         """Return what the layer has that hasn't landed."""
         landed, found = self.landed, self._found
-        left = [
-            tuple(one for one in some if one.path not in landed)
-            for some in (found.changes, found.ignored)
-        ]
-        return Pending(left[0], left[1], found.withheld)
+        changes = tuple(one for one in found.changes if one.path not in landed)
+        ignored = tuple(one for one in found.ignored if one.path not in landed)
+        return Pending(changes, ignored, found.withheld)
 
-    def _selected(self, only: Sequence[str], found: Sequence[PathChange]) -> tuple[PathChange, ...]:
-        """Return which of these are to land; raises `Refusal` where none is."""
-        wanted = [one for one in found if not only or any(is_in(one.path, path) for path in only)]
+    def _selected(self, only: Sequence[str], *, ignored: bool) -> list[PathChange]:
+        """Return what is to land; raises `Refusal` where nothing is."""
+        pending = self.pending()
+        found = pending.changes + (pending.ignored if ignored else ())
+        paths = {one.path for one in found if not only or is_in(one.path, *only)}
         nothing = [path for path in only if not any(is_in(one.path, path) for one in found)]
-        if nothing or not wanted:
+        if nothing or not paths:
             where = f" at {', '.join(map(shown_name, nothing))}" if nothing else ""
             raise self._refusal(f"has nothing to land{where}")
-        paths = {one.path for one in wanted}
         above = ancestors(paths)  # a file needs the folders that are new with it
-        kept = (one for one in found if one.path in paths or (one.path in above and one.theirs))
-        return tuple(kept)
+        return [one for one in found if one.path in paths or (one.path in above and one.after)]
 
-    def _refusal(self, problem: str) -> Refusal:
-        message = f"Run {self.folder.name} {problem}: it is {self.state}."
+    def _refusal(self, why: str) -> Refusal:
+        message = f"Run {self.folder.name} {why}: it is {self.state}."
         return Refusal(ErrorCode.INVALID_INPUT, message)
 
-    def _steps(self, changes: Sequence[PathChange]) -> tuple[Step, ...]:
+    def _steps(self, changes: Iterable[PathChange]) -> tuple[PathChange, ...]:
         """Return what changes do to the user's folder; raises `LandingConflict`."""
         return Merger(self.project, self.top, self.contents, self.git).steps(changes)
 
-    def _keep(self, steps: Sequence[Step]) -> None:
-        """Keep what steps take away and what they bring."""
-        for step in steps:
-            if step.old and self.contents.keep(self.project, step.path) != step.old:
-                raise LandingConflict((PathReason(shown_name(step.path), MEANWHILE),))
-            if step.new and not self.contents.has(step.new):
-                self.contents.keep(self.top, step.path)
-
-    def conflicts(self, changes: Sequence[PathChange]) -> tuple[PathReason, ...]:
+    def conflicts(self, changes: Iterable[PathChange]) -> tuple[PathReason, ...]:
         """Return what keeps changes from landing as things are."""
         try:
             self._steps(changes)
@@ -178,31 +152,25 @@ class WriterRun:
         ignored: bool = False,
         check: Check | None = None,
         commit: str | None = None,
-    ) -> tuple[PathChange, ...]:
+    ) -> list[PathChange]:
         """Put what is pending into the user's folder, all or nothing; return what landed.
 
         Raises `LandingConflict`, `CheckFailed`, `OSError`, and `Refusal` where nothing is to land.
         `commit` is the message of a commit of just this; an empty one has a default.
         """
         with self._locked():
-            found = self.pending()
-            changes = self._selected(only, found.changes + (found.ignored if ignored else ()))
-            steps = self._steps(changes)
-            self._keep(steps)
+            changes = self._selected(only, ignored=ignored)
+            steps = self._kept_steps(changes)
             if check:
-                self._pass(check, steps)
+                if code := check(self, steps):
+                    raise CheckFailed(f"the check failed with exit code {code}")
                 if self._steps(changes) != steps:
                     raise LandingConflict((_MOVED_ON,))
             made = None if commit is None else self._commit(changes, commit, on_head=True)
-            landed = {one.path: [one.theirs, one.theirs] for one in changes}  # some are there
-            for step in reversed(steps):  # a path may have two
-                landed[step.path][0] = step.old
-            for step in steps:
-                landed[step.path][1] = step.new
-            state = "landed" if all(one.path in landed for one in found.changes) else "pending"
-            shown = {shown_name(path): to_json(pair) for path, pair in landed.items()}
-            then = {"state": state, "landed": {**self.record["landed"], **shown}, CONFLICTS: ()}
-            self._perform(steps, then)
+            there = {one.path: replace(one, before=one.after) for one in changes}
+            landed = self.landed | there | {step.path: step for step in steps}
+            is_all = all(one.path in landed for one in self.pending().changes)
+            self._perform(steps, "landed" if is_all else "pending", landed.values())
             if made:
                 made.put_on_head()
             return changes
@@ -210,8 +178,7 @@ class WriterRun:
     def branch(self, name: str, *, only: Sequence[str] = (), ignored: bool = False) -> str:
         """Put what is pending on a new branch, and return the commit; the folder stays as it is."""
         with self._locked():
-            found = self.pending()
-            changes = self._selected(only, found.changes + (found.ignored if ignored else ()))
+            changes = self._selected(only, ignored=ignored)
             for change in changes:
                 self.contents.keep(self.top, change.path)
             return self._commit(changes, "", on_head=False).put_on_branch(name)
@@ -227,63 +194,44 @@ class WriterRun:
         with self._locked():
             if not (landed := self.landed):
                 raise self._refusal("has nothing to undo")
-            steps = self._steps([landed[path] for path in sorted(landed)])
-            self._keep(steps)
-            state = "undone" if self.state == "landed" else "pending"
-            self._perform(steps, {"state": state, "landed": {}})
+            steps = self._kept_steps(landed[path].undone for path in sorted(landed))
+            self._perform(steps, "undone" if self.state == "landed" else "pending", ())
 
     def discard(self) -> None:
         """Remove what hasn't landed, for good; what has landed can still be undone."""
         with self._locked():
             if self.state in ("landed", "discarded"):
                 raise self._refusal("has nothing to discard")
-            self.record["state"] = "landed" if self.landed else "discarded"
+            landed = self.landed.values()
+            self._become("landed" if landed else "discarded", landed)
             self._save()
             gone = [self.layer / name for name in (UPPER, COPY, "work")]
-            for path in gone if self.landed else [self.layer]:
+            for path in gone if landed else [self.layer]:
                 remove_folder(path)
 
-    def _pass(self, check: Check, steps: Sequence[Step]) -> None:
-        """Run a check on what the folder would be; raises `CheckFailed`."""
-        upper = self.layer / CHECKED
-        shutil.rmtree(upper, ignore_errors=True)
-        upper.mkdir()
-        try:
-            for step in steps:
-                self._put_upper(upper, step)
-            removed = tuple(step.path for step in steps if step.new is None)
-            if code := check(MergedTree(self.project, upper, removed)):
-                raise CheckFailed(code)
-        finally:
-            shutil.rmtree(upper, ignore_errors=True)
+    def _kept_steps(self, changes: Iterable[PathChange]) -> tuple[PathChange, ...]:
+        """Return what changes do to the user's folder, when all that goes and comes is kept."""
+        steps = self._steps(changes)
+        for step in steps:
+            if step.before and self.contents.keep(self.project, step.path) != step.before:
+                raise changed_meanwhile(step.path)
+            if step.after and not self.contents.has(step.after):
+                self.contents.keep(self.top, step.path)
+        return steps
 
-    def _put_upper(self, upper: Path, step: Step) -> None:
-        path = upper / step.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            shutil.rmtree(path)
-        path.unlink(missing_ok=True)
-        if step.new is None:
-            with suppress(OSError):  # a system without overlays has no whiteouts either
-                os.mknod(path, stat.S_IFCHR)
-        elif step.new.kind == "folder":
-            path.mkdir(step.new.mode)
-        else:
-            self.contents.put_at(step.new, path)
-
-    def _perform(self, steps: Sequence[Step], then: Mapping[str, Any]) -> None:
+    def _perform(
+        self, steps: Sequence[PathChange], state: str, landed: Iterable[PathChange]
+    ) -> None:
         """Take steps in the user's folder, all or none, and record what is so then."""
-        stages = [stage_for(self.project, step.path, self.folder.name) for step in steps]
-        work = Application(self.project, steps, stages)
-        named = [{**to_json(step), "path": shown_name(step.path)} for step in steps]
-        journal = {"phase": "staging", "steps": named, "stages": [*map(shown_name, stages)]}
+        work = Application(self.project, steps, self.folder.name)
+        journal = {"phase": "staging", "steps": recorded(steps)}
         sync(self.folder)  # with what was kept
         self._save(journal)
         try:
             work.stage(self.contents)
             self._save({**journal, "phase": "taking"})
             work.take()
-            self.record |= then
+            self._become(state, landed)
             self._save({**journal, "phase": "clearing"})
         except BaseException:
             self.record = landing_of(self.folder)
@@ -296,9 +244,8 @@ class WriterRun:
     def take_back(self) -> None:
         """Take back what the journal says was begun, or clear up after what was done."""
         journal = as_object(self.record.get("operation"))
-        steps = [_step(one) for one in as_list(journal.get("steps"))]
-        stages = [unescaped(one) for one in as_list(journal.get("stages"))]
-        work = Application(self.project, steps, stages)
+        steps = map(read_change, as_list(journal.get("steps")))
+        work = Application(self.project, steps, self.folder.name)
         if journal.get("phase") == "taking":
             work.take_back()
         work.clear()
@@ -309,39 +256,30 @@ class WriterRun:
         self.record[CONFLICTS] = to_json(tuple(conflicts))
         self._save()
 
+    def _become(self, state: str, landed: Iterable[PathChange]) -> None:
+        folder = shown_name(str(self.project))
+        self.record = {"folder": folder, "state": state, "landed": recorded(landed)}
+
     def _save(self, operation: Mapping[str, Any] | None = None) -> None:
         """Write the record, with the journal of what is under way, in one step."""
-        record = {name: self.record[name] for name in ("state", "folder", "landed")}
-        if self.state == "pending" and self.record.get(CONFLICTS):
-            record[CONFLICTS] = self.record[CONFLICTS]
+        record = {name: one for name, one in self.record.items() if name != "operation"}
         record |= {"operation": operation} if operation else {}
         new = f"{self.folder}/{LANDING}.new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(new, flags, 0o600)
-        try:
-            write_all(file, jsonl.encode(record))
-            os.fsync(file)
-        finally:
-            os.close(file)
+        with open_new(new, os.O_TRUNC) as file:
+            write_all(file.fileno(), jsonl.encode(record))
+            os.fsync(file.fileno())
         os.replace(new, self.folder / LANDING)
         self.record = record
 
     @contextmanager
     def _locked(self) -> Generator[None]:
         """Hold the user's folder and the run's record, as they are now."""
-        with (
-            _folder_lock(self.folder.parent, self.project, self._env) as (lock, _),
-            open(self.folder / SESSION, "rb") as session,
-        ):
+        held = _folder_lock(self.folder.parent, self.project, self._env)
+        with held, open(self.folder / SESSION, "rb") as session:
             if not self._is_held:
                 fcntl.flock(session, fcntl.LOCK_SH)  # nobody deletes it
             self.record = landing_of(self.folder)
-            os.pwrite(lock, os.fsencode(self.folder.name), 0)
-            try:
-                yield
-            finally:
-                if "operation" not in self.record:
-                    os.ftruncate(lock, 0)
+            yield
 
 
 def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> str | None:
@@ -349,7 +287,7 @@ def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> str | 
 
     One that is under way in another process is left alone.
     """
-    with suppress(BlockingIOError), _folder_lock(runs, project, env, fcntl.LOCK_NB) as (_, run):
+    with suppress(BlockingIOError), _folder_lock(runs, project, env, fcntl.LOCK_NB) as run:
         return run
     return None
 
@@ -357,30 +295,20 @@ def recover_landing(runs: Path, project: Path, env: Mapping[str, str]) -> str | 
 @contextmanager
 def _folder_lock(
     runs: Path, project: Path, env: Mapping[str, str], how: int = 0
-) -> Generator[tuple[int, str | None]]:
+) -> Generator[str | None]:
     """Hold a user's folder, after taking back a landing that was interrupted in it; say which."""
     name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(runs / f"{LOCK}{name}", flags, 0o600)
-    try:
+    with open_new(f"{runs}/{LOCK}{name}", os.O_APPEND) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | how)
-        run = os.fsdecode(os.pread(lock, 8, 0))
-        is_open = bool(run) and "operation" in landing_of(runs / run)
-        if is_open:
-            WriterRun(runs / run, env).take_back()
-        yield lock, run if is_open else None
-    finally:
-        os.close(lock)
+        interrupted = None
+        for folder in run_folders(runs):
+            record = landing_of(folder)
+            if "operation" in record and record["folder"] == shown_name(str(project)):
+                WriterRun(folder, env).take_back()
+                interrupted = folder.name
+        yield interrupted
 
 
-def is_in(path: str, folder: str) -> bool:
-    """Whether a path is this one or below it."""
-    return folder in (".", path) or path.startswith(f"{folder}/")
-
-
-def _version(value: Any) -> Version | None:
-    return from_json(Version, value) if value else None
-
-
-def _step(value: Any) -> Step:
-    return Step(unescaped(value["path"]), _version(value.get("old")), _version(value.get("new")))
+def is_in(path: str, *folders: str) -> bool:
+    """Whether a path is one of these or below it."""
+    return any(one in (".", path) or path.startswith(f"{one}/") for one in folders)

@@ -3,26 +3,16 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from outrider.protocol.changes import LandingConflict, PathReason
 from outrider.protocol.data import frozen
-from outrider.workspaces.layers.pending import PathChange
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Contents, Version, version_at
-from outrider.workspaces.names import shown_name
+from outrider.workspaces.layers.versions import Contents, PathChange, Version, is_folder, version_at
 from outrider.workspaces.place import MAX_CONTENT_BYTES
 
 UNCERTAIN = "you changed it while the run was under way, and it isn't known which one it saw"
-
-
-@frozen
-class Step:
-    """One path of a landing: what is there, and what will be; None is nothing."""
-
-    path: str
-    old: Version | None
-    new: Version | None
 
 
 @frozen
@@ -34,47 +24,47 @@ class Merger:
     contents: Contents
     git: UserGit
 
-    def steps(self, changes: Iterable[PathChange]) -> tuple[Step, ...]:
-        """Return what has to be done, in order; raises `LandingConflict` with every conflict."""
-        steps, conflicts = dict[str, Step](), list[PathReason]()
+    def steps(self, changes: Iterable[PathChange]) -> tuple[PathChange, ...]:
+        """Return what the user's folder has and will have; raises `LandingConflict` with all."""
+        steps, conflicts = dict[str, PathChange](), list[PathReason]()
         for change in changes:
             ours = version_at(self.folder, change.path)
             new = self.merged(change, ours)
             if isinstance(new, str):
-                conflicts.append(PathReason(shown_name(change.path), new))
+                conflicts.append(change.conflict(new))
             elif new != ours:
-                steps[change.path] = Step(change.path, ours, new)
+                steps[change.path] = replace(change, before=ours, after=new, uncertain=False)
         conflicts += self._in_use(steps)
         if conflicts:
             raise LandingConflict(tuple(conflicts))
-        return ordered(steps.values())
+        return tuple(steps.values())
 
-    def _in_use(self, steps: dict[str, Step]) -> Iterator[PathReason]:
+    def _in_use(self, steps: dict[str, PathChange]) -> Iterator[PathReason]:
         """Leave out folders that would go and have more in them; yield those that have to go."""
-        gone = {path for path, one in steps.items() if one.new is None}
+        gone = {path for path, one in steps.items() if one.after is None}
         for step in [steps[path] for path in sorted(steps, reverse=True)]:
-            kinds = [one and one.kind for one in (step.old, step.new)]
-            if kinds[0] != "folder" or kinds[1] == "folder":
+            if not is_folder(step.before) or is_folder(step.after):
                 continue
-            if any(
-                f"{step.path}/{name}" not in gone for name in _names_in(self.folder / step.path)
-            ):
+            inside = list[str]()
+            with suppress(OSError):
+                inside = os.listdir(self.folder / step.path)
+            if any(f"{step.path}/{name}" not in gone for name in inside):
                 del steps[step.path]
                 gone.discard(step.path)
-                if step.new:
+                if step.after:
                     reason = "it is no folder any more, and you have something in it"
-                    yield PathReason(shown_name(step.path), reason)
+                    yield step.conflict(reason)
 
     def merged(self, change: PathChange, ours: Version | None) -> Version | str | None:
         """Return what a path becomes, or why that can't be told."""
-        base, theirs = change.base, change.theirs
+        base, theirs = change.before, change.after
         if ours == theirs or theirs == base:
             return ours
         if change.uncertain:
             return UNCERTAIN
         if ours == base:
             return theirs
-        if ours and theirs and ours.kind == theirs.kind == "folder":
+        if is_folder(ours) and is_folder(theirs):
             return ours
         if base and ours and theirs and base.kind == ours.kind == theirs.kind == "file":
             return self._merged_files(change.path, base, theirs, ours)
@@ -102,23 +92,3 @@ class Merger:
             return "both of you changed it, and what it was before isn't kept"
         merged = self.git.merged(*files)
         return merged if isinstance(merged, str) else self.contents.add(merged, mode)
-
-
-def _names_in(folder: Path) -> list[str]:
-    with suppress(OSError):
-        return os.listdir(folder)
-    return []
-
-
-def ordered(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return steps so that each can be taken: what goes from the deepest, then what comes."""
-    drops, makes = list[Step](), list[Step]()
-    for step in steps:
-        kinds = [one.kind == "folder" for one in (step.old, step.new) if one]
-        if kinds in ([True, False], [False, True]):  # the one has to go before the other can come
-            drops.append(Step(step.path, step.old, None))
-            makes.append(Step(step.path, None, step.new))
-        else:
-            (makes if step.new else drops).append(step)
-    drops.sort(key=lambda one: one.path, reverse=True)
-    return (*drops, *sorted(makes, key=lambda one: one.path))

@@ -7,14 +7,16 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from outrider.protocol.changes import PathReason
 from outrider.protocol.data import frozen
 from outrider.workspaces.layers.audit import Ledger
-from outrider.workspaces.layers.scanning import walk
+from outrider.workspaces.layers.copying import walk
 from outrider.workspaces.layers.user_git import UserGit
-from outrider.workspaces.layers.versions import Version, version_at
+from outrider.workspaces.layers.versions import PathChange, Version, ancestors, version_at
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.path_guard import guarded_part
 
@@ -25,17 +27,6 @@ _NEVER = {
     "socket": "a socket", "unreadable": "it can't be read",
     "large": "more than the layer may hold (runs.keepBytes)",
 }  # fmt: skip
-
-
-@frozen
-class PathChange:
-    """One path that a layer changes: what was there before, and what the child made of it."""
-
-    path: str
-    base: Version | None
-    theirs: Version | None
-    uncertain: bool = False
-    calls: tuple[str, ...] = ()
 
 
 @frozen
@@ -51,19 +42,21 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     """Return what the child left in its layer, judged by the user's rules."""
     found: list[PathChange] = []
     withheld: dict[str, str] = {}
-    outside, large = _linked_outside(top, ledger.entries), _too_large(ledger, top)
+    files = _plain_files(top, ledger.entries)
+    outside, large = _linked_outside(top, files), {*_too_large(files, ledger.most)}
     for path, entry in sorted(ledger.entries.items()):
-        is_read = path not in large and not guarded_part(path.split("/"))
-        after = version_at(top, path) if is_read else large.get(path)
-        change = PathChange(path, entry.before, after, entry.uncertain, tuple(entry.calls))
+        after = Version("large") if path in large else None
+        if after is None and not guarded_part(path.split("/")):
+            after = version_at(top, path)
+        change = replace(entry, after=after)
         if reason := _never(change, top, ledger.folder, outside):
             withheld[path] = reason
-        elif change.base != change.theirs:
+        elif change.before != change.after:
             found.append(change)
     ignored = _ignored(found, git)
     landing = [one for one in found if one.path not in ignored]
     # A folder goes where what is in it goes.
-    lands = ancestors(one.path for one in landing if not is_folder(one))
+    lands = ancestors(one.path for one in landing if not one.is_of_folder)
     kept = ancestors([*ignored, *withheld]) - lands
     withheld |= {ignored[path]: IGNORED for path in ignored}
     return Pending(
@@ -73,24 +66,10 @@ def pending_in(ledger: Ledger, top: Path, git: UserGit) -> Pending:
     )
 
 
-def is_folder(change: PathChange) -> bool:
-    """Whether nothing but a folder comes, goes or changes its mode."""
-    return all(one is None or one.kind == "folder" for one in (change.base, change.theirs))
-
-
-def ancestors(paths: Iterable[str]) -> set[str]:
-    """Return all folders that these paths are in."""
-    found = set[str]()
-    for path in paths:
-        while (path := path.rpartition("/")[0]) and path not in found:
-            found.add(path)
-    return found
-
-
 def _ignored(changes: list[PathChange], git: UserGit) -> dict[str, str]:
     """Return the changes that the user's rules ignore, each with the folder that is ignored."""
     folders = ancestors(one.path for one in changes)
-    folders |= {one.path for one in changes if is_folder(one)}
+    folders |= {one.path for one in changes if one.is_of_folder}
     # Whether a folder that isn't there is ignored, git tells by what would be in it.
     asked = {one.path: one.path for one in changes} | {f"{one}/any": one for one in folders}
     ignored = {asked[name] for name in git.ignored(asked)}
@@ -101,32 +80,28 @@ def _ignored(changes: list[PathChange], git: UserGit) -> dict[str, str]:
 
 def _never(change: PathChange, top: Path, folder: str, outside: set[str]) -> str | None:
     """Return why a path never lands, or None where it may."""
-    path, theirs = change.path, change.theirs
+    path, theirs = change.path, change.after
     if what := guarded_part(path.split("/")):
         return f"in {what}"
     if theirs is None:
         return None
     if path in outside:
         return "a hard link to a file outside of the folder"
-    link = unescaped(theirs.target) if theirs.kind == "link" else None
-    if link is not None and leads_out(path, link, folder, _links(top, folder)):
+    links = partial(_link_at, (str(top), folder))
+    if theirs.kind == "link" and leads_out(path, unescaped(theirs.target), folder, links):
         return f"a link that leads out of the folder, to {theirs.target}"
     return _NEVER.get(theirs.kind)
 
 
-def _links(top: Path, folder: str) -> Callable[[str], str | None]:
-    """Return what tells where a link in the child's tree leads; None where there is no link."""
-
-    def link_at(path: str) -> str | None:
-        for root in (top, folder):
-            with suppress(FileNotFoundError, NotADirectoryError):
-                os.lstat(f"{root}/{path}")
-                with suppress(OSError):
-                    return os.readlink(f"{root}/{path}")
-                return None
-        return None
-
-    return link_at
+def _link_at(roots: Iterable[str], path: str) -> str | None:
+    """Return where a link leads, in the first root that has the path; None where it is no link."""
+    for root in roots:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.lstat(f"{root}/{path}")
+            with suppress(OSError):
+                return os.readlink(f"{root}/{path}")
+            return None
+    return None
 
 
 def leads_out(path: str, target: str, folder: str, link_at: Callable[[str], str | None]) -> bool:
@@ -154,31 +129,26 @@ def leads_out(path: str, target: str, folder: str, link_at: Callable[[str], str 
     return True
 
 
-def _too_large(ledger: Ledger, top: Path) -> dict[str, Version]:
+def _plain_files(top: Path, paths: Iterable[str]) -> dict[str, os.stat_result]:
+    found = dict[str, os.stat_result]()
+    for path in paths:
+        with suppress(OSError):
+            found[path] = os.lstat(top / path)
+    return {path: status for path, status in found.items() if stat.S_ISREG(status.st_mode)}
+
+
+def _too_large(files: dict[str, os.stat_result], most: int) -> list[str]:
     """Return the largest files, which the layer has no room for.
 
     Nobody reads them: a file of a few blocks can claim to have more bytes than are read in a day.
     """
-    sizes = dict[str, int]()
-    for path in ledger.entries:
-        with suppress(OSError):
-            status = os.lstat(top / path)
-            sizes[path] = status.st_size if stat.S_ISREG(status.st_mode) else 0
-    smallest = sorted(sizes, key=sizes.__getitem__)
-    sums = itertools.accumulate(sizes[path] for path in smallest)
-    fitting = bisect.bisect_right([*sums], ledger.most)
-    return dict.fromkeys(smallest[fitting:], Version("large"))
+    smallest = sorted(files, key=lambda path: files[path].st_size)
+    sums = itertools.accumulate(files[path].st_size for path in smallest)
+    return smallest[bisect.bisect_right([*sums], most) :]
 
 
-def _linked_outside(top: Path, paths: Iterable[str]) -> set[str]:
+def _linked_outside(top: Path, files: dict[str, os.stat_result]) -> set[str]:
     """Return the files that have another name somewhere outside of the layer."""
-    linked: dict[str, tuple[int, int]] = {}
-    for path in paths:
-        with suppress(OSError):
-            status = os.lstat(top / path)
-            if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
-                linked[path] = (status.st_ino, status.st_nlink)
-    if not linked:
-        return set()
-    inside = Counter(status.st_ino for _, status in walk(top))
-    return {path for path, (inode, names) in linked.items() if inside[inode] < names}
+    linked = {path: status for path, status in files.items() if status.st_nlink > 1}
+    inside = Counter(status.st_ino for _, status in (walk(top) if linked else ()))
+    return {path for path, one in linked.items() if inside[one.st_ino] < one.st_nlink}

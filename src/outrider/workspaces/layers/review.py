@@ -10,14 +10,12 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 
 from outrider.protocol.changes import ChangedFile, Changes, Hunk
 from outrider.protocol.data import frozen
 from outrider.protocol.text import is_visible
 from outrider.workspaces.layers.landing import WriterRun
-from outrider.workspaces.layers.pending import PathChange, ancestors, is_folder
-from outrider.workspaces.layers.versions import Version
+from outrider.workspaces.layers.versions import PathChange, Version, ancestors, is_folder
 from outrider.workspaces.names import shown_name
 from outrider.workspaces.opening import READ
 
@@ -43,36 +41,23 @@ class FileDiff:
 def reviewed(run: WriterRun, changes: Sequence[PathChange]) -> list[FileDiff]:
     """Return the diff of each change; a folder is named only where nothing in it is."""
     implied = ancestors(one.path for one in changes)
-    return [_reviewed(run, one) for one in changes if not (is_folder(one) and one.path in implied)]
+    named = (one for one in changes if one.path not in implied or not one.is_of_folder)
+    return [_reviewed(run, one) for one in named]
 
 
 def review(run: WriterRun) -> tuple[Changes, list[FileDiff]]:
     """Return a run's changes as its result tells them, what would conflict now, and the diffs."""
     pending, drawn = run.pending(), reviewed(run, run.every_change())
-    changes = Changes(
-        run.state,
-        sum(one.added for one in drawn),
-        sum(one.removed for one in drawn),
-        tuple(one.file for one in drawn),
-        pending.withheld,
-        run.conflicts(pending.changes),
-    )
-    return changes, drawn
-
-
-def with_diffs(changes: Changes, drawn: Sequence[FileDiff]) -> dict[str, Any]:
-    """Return changes as JSON, of their files those that are drawn, each with its diff."""
-    diffs, told = {one.file.path: "\n".join(one.lines) for one in drawn}, changes.to_dict()
-    files = ({**one, "diff": diffs[one["path"]]} for one in told["files"] if one["path"] in diffs)
-    return {**told, "files": list(files)}
+    added, removed = sum(one.added for one in drawn), sum(one.removed for one in drawn)
+    files, conflicts = tuple(one.file for one in drawn), run.conflicts(pending.changes)
+    return Changes(run.state, added, removed, files, pending.withheld, conflicts), drawn
 
 
 def _reviewed(run: WriterRun, change: PathChange) -> FileDiff:
-    sides, shown, hunks = (change.base, change.theirs), shown_name(change.path), list[Hunk]()
+    sides, shown, hunks = (change.before, change.after), shown_name(change.path), list[Hunk]()
     contents = [_content(run, change.path, one) for one in sides]
-    names = (shown if one else "/dev/null" for one in sides)
-    lines = [f"--- {next(names)}", f"+++ {next(names)}", *_notes(*sides, contents)]
-    body = list[str]()
+    old, new = (shown if one else "/dev/null" for one in sides)
+    lines, body = [f"--- {old}", f"+++ {new}", *_notes(*sides, contents)], list[str]()
     if contents[0] is not None and contents[1] is not None and not any(map(_is_binary, contents)):
         body += _drawn(contents[0], contents[1], hunks)
     added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
@@ -91,7 +76,7 @@ def _kind(before: Version | None, after: Version | None) -> str:
 
 def _content(run: WriterRun, path: str, version: Version | None) -> bytes | None:
     """Return what a version held, None where that isn't to be had or too much to draw."""
-    if version is None or version.kind == "folder":
+    if version is None or is_folder(version):
         return b""
     if version.kind == "link":
         return f"link to {version.target}\n".encode()
@@ -110,7 +95,7 @@ def _notes(
 ) -> Iterator[str]:
     """Yield what a diff of lines doesn't tell."""
     for word, one in (("deleted", before), ("new", after)):
-        if one and one.kind == "folder":
+        if is_folder(one):
             yield f"{word} folder" if None in (before, after) else f"{word} side: a folder"
     if before and after and before.kind == after.kind and before.mode != after.mode:
         yield f"mode {before.mode:o} → {after.mode:o}"
@@ -160,9 +145,10 @@ def _groups(old: list[str], new: list[str]) -> Iterator[list[tuple[str, int, int
     """Yield the parts that differ, with the lines around them."""
     counts = Counter(new)
     if sum(counts[line] for line in old) > MAX_EQUAL_PAIRS:
-        return iter([[("replace", 0, len(old), 0, len(new))]])
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    return iter(matcher.get_grouped_opcodes(_CONTEXT)) if old != new else iter(())
+        yield [("replace", 0, len(old), 0, len(new))]
+    elif old != new:
+        matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+        yield from matcher.get_grouped_opcodes(_CONTEXT)
 
 
 def _signed(sign: str, lines: Sequence[str], is_dos: bool) -> Iterator[str]:

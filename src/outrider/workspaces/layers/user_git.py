@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 
 from outrider.protocol.errors import ErrorCode, Refusal
@@ -22,42 +21,27 @@ class UserGit:
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self.folder = folder
-        self._repositories: dict[str, str | None] = {}
         self._programs = TrustedPrograms.around(folder, env, trusted=False)
-
-    @cached_property
-    def program(self) -> str | None:
-        """The program; None where git isn't installed."""
-        return self._programs.find("git")
-
-    @cached_property
-    def root(self) -> Path | None:
+        self._program = self._programs.find("git")
+        self.root = git_root(folder)
         """The working tree that the folder is in."""
-        return git_root(self.folder)
 
     def run(
-        self, *arguments: str, cwd: Path | str | None = None, stdin: bytes = b"", **env: str
+        self, *arguments: str, cwd: str = "", stdin: bytes = b"", **env: str
     ) -> subprocess.CompletedProcess[bytes]:
         """Run git in a folder, this one if none is named; raises `Refusal` where there is none."""
-        if self.program is None:
+        if self._program is None:
             message = "git isn't installed, and this folder is a repository: install it"
             raise Refusal(ErrorCode.INVALID_INPUT, f"{message}.")
         given = self._programs.for_started()
         kept = {key: given[key] for key in given if not key.startswith("GIT_")}
         kept |= {key: given[key] for key in given if key.startswith(("GIT_AUTHOR", "GIT_COMMIT"))}
+        env = {**kept, "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", **env}
         settings = [word for one in _SETTINGS for word in ("-c", one)]
-        return subprocess.run(
-            [self.program, *settings, "--no-pager", *arguments],
-            cwd=cwd or self.folder,
-            env={**kept, "LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0", **env},
-            input=stdin,
-            capture_output=True,
-            check=False,
-        )
+        command, here = [self._program, *settings, "--no-pager", *arguments], cwd or self.folder
+        return subprocess.run(command, cwd=here, env=env, input=stdin, capture_output=True)
 
-    def output(
-        self, *arguments: str, cwd: str | None = None, stdin: bytes = b"", **env: str
-    ) -> str:
+    def output(self, *arguments: str, cwd: str = "", stdin: bytes = b"", **env: str) -> str:
         """Return what git writes, without its last line's end; raises `Refusal` where it fails."""
         done = self.run(*arguments, cwd=cwd, stdin=stdin, **env)
         if done.returncode:
@@ -67,15 +51,10 @@ class UserGit:
 
     def repository_of(self, path: str) -> str | None:
         """Return the innermost working tree that a path below the folder is in."""
-        known, way = self._repositories, list[str]()
-        while (path := path.rpartition("/")[0]) and path not in known:
-            way.append(path)
+        while path := path.rpartition("/")[0]:
             if os.path.lexists(f"{self.folder}/{path}/.git"):
-                known[path] = f"{self.folder}/{path}"
-                break
-        found = known[path] if path else str(self.root) if self.root else None
-        known.update(dict.fromkeys(way, found))
-        return found
+                return f"{self.folder}/{path}"
+        return str(self.root) if self.root else None
 
     def ignored(self, paths: Iterable[str]) -> set[str]:
         """Return which of these paths the user's own rules ignore; none without a repository."""
@@ -100,7 +79,7 @@ class UserGit:
 
     def merged(self, ours: Path, base: Path, theirs: Path) -> bytes | str:
         """Return three texts merged into one, or why they can't be."""
-        if self.program is None:
+        if self._program is None:
             return "both of you changed it, and git, which merges texts, isn't installed"
         files = map(str, (ours, base, theirs))
         done = self.run("merge-file", "-p", "-q", *files, cwd="/", GIT_CEILING_DIRECTORIES="/")

@@ -1,20 +1,31 @@
-"""What is at a path at one moment, found without following a link, and kept to be put back."""
+"""What is at a path at one moment, found without following a link, and kept to be put back.
 
+A `PathChange` is a path with two of its versions. What a child did, what a landing does and what
+an undo takes back are all told in these, and recorded in one form.
+"""
+
+import errno
 import hashlib
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
-from outrider.protocol.data import frozen
-from outrider.protocol.envelope import ToolFault
+from outrider.protocol.changes import PathReason
+from outrider.protocol.data import from_json, frozen, to_json
+from outrider.protocol.envelope import ToolCode, ToolFault
+from outrider.records.runs import write_all
 from outrider.workspaces.names import shown_name, unescaped
 from outrider.workspaces.opening import READ, open_parent
 from outrider.workspaces.place import Place
 
 WHITEOUT = "user.overlay.whiteout"
 _KINDS = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 
 
 @frozen
@@ -30,14 +41,62 @@ class Version:
     """Where a link leads, as `shown_name` writes it."""
 
 
+@frozen
+class PathChange:
+    """One path with what is there before and after; None is nothing."""
+
+    path: str
+    before: Version | None = None
+    after: Version | None = None
+    uncertain: bool = False
+    """Whether the user wrote it too while the child ran: nobody knows which one the child saw."""
+    calls: tuple[str, ...] = ()
+    """The tool calls that made it."""
+
+    @property
+    def is_of_folder(self) -> bool:
+        """Whether nothing but a folder comes, goes or changes its mode."""
+        return all(one is None or is_folder(one) for one in (self.before, self.after))
+
+    @property
+    def undone(self) -> "PathChange":
+        """The change that takes this one back."""
+        return PathChange(self.path, self.after, self.before)
+
+    def conflict(self, why: str) -> PathReason:
+        """Return why it can't be made."""
+        return PathReason(shown_name(self.path), why)
+
+
+def recorded(changes: Iterable[PathChange]) -> list[dict[str, Any]]:
+    """Return changes as JSON."""
+    return [to_json(replace(one, path=shown_name(one.path))) for one in changes]
+
+
+def read_change(data: Any) -> PathChange:
+    """Return a change that was recorded; raises `ValueError`."""
+    read = from_json(PathChange, data)
+    return replace(read, path=unescaped(read.path))
+
+
+def ancestors(paths: Iterable[str]) -> set[str]:
+    """Return all folders that these paths are in."""
+    found = set[str]()
+    for path in paths:
+        while (path := path.rpartition("/")[0]) and path not in found:
+            found.add(path)
+    return found
+
+
 def version_at(root: str | Path, path: str) -> Version | None:
     """Return what is at a path below a folder, None where there is nothing, as behind a link."""
-    with suppress(ToolFault), open_parent(_place(root, path)) as parent:
-        return version_in(parent, path.rpartition("/")[2])
+    # A folder that is held open may be named by a link to it.
+    with suppress(OSError), parent_of(f"{root}/.", path) as (parent, name):
+        return version_in(parent, name)
     return None
 
 
-def version_in(folder: int, name: str) -> Version | None:
+def version_in(folder: int | None, name: str) -> Version | None:
     """Return what has this name in an open folder."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -48,13 +107,14 @@ def version_in(folder: int, name: str) -> Version | None:
             return Version("link", 0, digest, len(target), shown_name(target))
         if stat.S_ISDIR(status.st_mode):  # one that we make has to be open to us
             return Version("folder", mode | 0o700)
+        if is_whiteout(status):
+            return None
         if not stat.S_ISREG(status.st_mode):
-            is_gone = is_whiteout(status)
-            return None if is_gone else Version(_KINDS.get(stat.S_IFMT(status.st_mode), "device"))
+            return Version(_KINDS.get(stat.S_IFMT(status.st_mode), "device"))
         if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
             return Version("setuid", mode)
         with open(os.open(name, READ, dir_fd=folder), "rb") as file:
-            if not status.st_size and _is_marked(file.fileno()):
+            if not status.st_size and attribute(file.fileno(), WHITEOUT) is not None:
                 return None
             size, digest = os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256")
         return Version("file", mode, digest.hexdigest(), size)
@@ -64,21 +124,34 @@ def version_in(folder: int, name: str) -> Version | None:
         return Version("unreadable")
 
 
+def is_folder(version: Version | None) -> bool:
+    """Whether there is a folder."""
+    return version is not None and version.kind == "folder"
+
+
 def is_whiteout(status: os.stat_result) -> bool:
     """Whether this is how an overlay says that what is below it is gone."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
-def _is_marked(file: int) -> bool:
+def attribute(file: str | int, name: str) -> bytes | None:
+    """Return an extended attribute of what is at a path, or of an open file; None for none."""
     with suppress(OSError, AttributeError):
-        os.getxattr(file, WHITEOUT)
-        return True
-    return False
+        return os.getxattr(file, name, follow_symlinks=isinstance(file, int))
+    return None
 
 
-def _place(root: str | Path, path: str) -> Place:
-    # A folder that is held open may be named by a link to it.
-    return Place(f"{root}/.", tuple(path.split("/")), shown_name(path))
+@contextmanager
+def parent_of(root: str, path: str) -> Generator[tuple[int, str]]:
+    """Hold the folder open that a path is in; raises `OSError`. No link on the way is followed."""
+    place = Place(root, tuple(path.split("/")), shown_name(path))
+    with ExitStack() as held:
+        try:
+            parent = held.enter_context(open_parent(place))
+        except ToolFault as fault:
+            number = errno.ENOENT if fault.code == int(ToolCode.NOT_FOUND) else errno.EACCES
+            raise OSError(number, fault.message) from None
+        yield parent, place.parts[-1]
 
 
 @frozen
@@ -100,78 +173,51 @@ class Contents:
         found = version_at(root, path)
         if found is None or found.kind != "file" or self.has(found):
             return found
-        with open_parent(_place(root, path)) as parent:
-            source = os.open(path.rpartition("/")[2], READ, dir_fd=parent)
-        return self._taken(source, found.mode)
+        with parent_of(f"{root}/.", path) as (parent, name):
+            source = os.open(name, READ, dir_fd=parent)
+        with open(source, "rb"), self._new() as file:
+            copy_data(source, file.fileno())
+        return self._kept(found.mode)
 
     def add(self, content: bytes, mode: int) -> Version:
         """Keep a content that was made here."""
-        digest = hashlib.sha256(content).hexdigest()
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        with _new(f"{self.folder}/new") as file:
+        with self._new() as file:
             write_all(file.fileno(), content)
-        os.replace(f"{self.folder}/new", self.folder / digest)
-        return Version("file", mode, digest, len(content))
+        return self._kept(mode)
 
-    def _taken(self, source: int, mode: int) -> Version | None:
+    def _new(self) -> FileIO:
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        with open(source, "rb"), _new(f"{self.folder}/new") as file:
-            copy_data(source, file.fileno())
-        copied = version_at(self.folder, "new")  # not what it was copied from: that may change
-        assert copied is not None, "it was just made"
-        os.replace(f"{self.folder}/new", self.path(copied))
-        return Version("file", mode, copied.hash, copied.size)
+        return open_new(f"{self.folder}/new", os.O_TRUNC)
 
-    def put(self, version: Version, folder: int, name: str) -> None:
+    def _kept(self, mode: int) -> Version:
+        kept = version_at(self.folder, "new")  # not what it was copied from: that may change
+        assert kept is not None, "it was just made"
+        os.replace(f"{self.folder}/new", self.path(kept))
+        return Version("file", mode, kept.hash, kept.size)
+
+    def put(self, version: Version, folder: int | None, name: str) -> None:
         """Make a file or a link in an open folder; raises `OSError` where it isn't that."""
         if version.kind == "link":
             os.symlink(unescaped(version.target), name, dir_fd=folder)
         else:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with (
-                open(self.path(version), "rb") as source,
-                open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file,
-            ):
-                copy_data(source.fileno(), file.fileno())
-                os.fchmod(file.fileno(), version.mode)
+            with open(self.path(version), "rb") as source, open_new(name, os.O_EXCL, folder) as new:
+                copy_data(source.fileno(), new.fileno())
+                os.fchmod(new.fileno(), version.mode)
         if version_in(folder, name) != version:
             raise OSError(f"{shown_name(name)} isn't what was kept")
 
-    def put_at(self, version: Version, path: Path) -> None:
-        """Make a file or a link in a folder of our own, and the folders above it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self.put(version, folder, path.name)
-        finally:
-            os.close(folder)
 
-
-def _new(path: str):  # noqa: ANN202
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open(os.open(path, flags, 0o600), "wb", 0)
+def open_new(path: str, how: int, folder: int | None = None) -> FileIO:
+    """Return a file of our own, opened for writing; a link isn't followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
+    return open(os.open(path, flags, 0o600, dir_fd=folder), "wb", 0)
 
 
 def copy_data(source: int, target: int) -> None:
-    """Copy a file's content; its holes stay holes."""
-    size, at = os.fstat(source).st_size, 0
-    while at < size:
-        try:
-            at = os.lseek(source, at, os.SEEK_DATA)
-            end = os.lseek(source, at, os.SEEK_HOLE)
-        except OSError:  # only a hole is left
-            break
-        os.lseek(source, at, os.SEEK_SET)
-        os.lseek(target, at, os.SEEK_SET)
-        while at < end and (chunk := os.read(source, min(_CHUNK, end - at))):
+    """Copy a file's content; what is only zeros becomes a hole."""
+    while chunk := os.read(source, _CHUNK):
+        if chunk.strip(b"\0"):
             write_all(target, chunk)
-            at += len(chunk)
-        if at < end:
-            break  # it has become shorter
-    os.ftruncate(target, size)
-
-
-def write_all(file: int, content: bytes) -> None:
-    """Write all of it; raises `OSError` where a disk is full."""
-    while content:
-        content = content[os.write(file, content) :]
+        else:
+            os.lseek(target, len(chunk), os.SEEK_CUR)
+    os.ftruncate(target, os.lseek(target, 0, os.SEEK_CUR))

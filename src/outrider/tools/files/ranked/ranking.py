@@ -126,8 +126,7 @@ class _Line:
     score: float = 0.0
 
 
-Found = dict[int, _Line]
-"""The lines with terms in them, by their numbers."""
+Found = dict[int, _Line]  # the lines with terms in them, by their numbers
 
 
 def _lines(question: Question, weights: Weights, hits: Iterable[Hit], lines: Lines) -> Found:

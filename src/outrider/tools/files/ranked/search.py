@@ -27,8 +27,7 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 MAX_SIZED = 1_000
 MAX_READ = 40
-MIN_SHARE = 0.3
-"""How much of the best score a place must have to be shown."""
+MIN_SHARE = 0.3  # how much of the best score a place must have to be shown
 RARE_FILES = 8
 # How many lines of a file are taken; where that is too much for a large tree, the second number.
 _LINES_OF_FILE = (300, 5)

@@ -80,8 +80,7 @@ class Question:
 
     terms: list[str] = field(default_factory=list[str])
     weights: list[float] = field(default_factory=list[float])
-    names: list[str] = field(default_factory=list[str])
-    """What may be a path or the end of one."""
+    names: list[str] = field(default_factory=list[str])  # what may be a path or the end of one
     kinds: set[str] = field(default_factory=set[str])
     """The kinds of files that are asked for: `test`, `docs`."""
     wants_type: bool = False
