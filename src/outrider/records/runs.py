@@ -258,7 +258,7 @@ def recorded_runs(runs: Path) -> list[RecordedRun]:
     found: list[RecordedRun] = []
     for folder in run_folders(runs):
         with suppress(FileNotFoundError):  # just pruned by another process
-            found.append(_read(folder))
+            found.append(read_run(folder))
     return sorted(found, key=lambda run: (-run.started, run.id))
 
 
@@ -276,7 +276,7 @@ def find_run(runs: Path, name: str) -> RecordedRun:
         problem = f"No run {name!r}: too few runs are recorded."
     elif matching := [one for one in run_folders(runs) if name and one.name.startswith(name)]:
         if len(matching) == 1:
-            return _read(matching[0])
+            return read_run(matching[0])
         problem = f"{len(matching)} runs start with {name!r}: write more of the id."
     raise Refusal(ErrorCode.INVALID_INPUT, problem)
 
@@ -387,7 +387,8 @@ def run_folders(runs: Path) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def _read(folder: Path) -> RecordedRun:
+def read_run(folder: Path) -> RecordedRun:
+    """Return the run in a folder; raises `FileNotFoundError` where it is gone."""
     running, opening, end = _bounds(folder)
     known = _known(folder, opening, end)
     if running:

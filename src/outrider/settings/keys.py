@@ -263,6 +263,18 @@ class TelemetryConfig:
 
 
 @frozen
+class ViewConfig:
+    """The page of runs."""
+
+    port: int = _key(
+        0, "Port of `outrider view`; 0 takes any that is free.", project=ProjectRule.NEVER
+    )
+    editor: str | None = _key(
+        None, "Command that opens a file from the page, such as `code -g {path}:{line}`."
+    )
+
+
+@frozen
 class Config:
     """Every setting, at its effective value."""
 
@@ -280,6 +292,7 @@ class Config:
     commands: CommandsConfig = field(default_factory=CommandsConfig)
     mcp: McpConfig = field(default_factory=McpConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+    view: ViewConfig = field(default_factory=ViewConfig)
 
 
 @frozen

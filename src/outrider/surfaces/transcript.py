@@ -56,3 +56,14 @@ def event_words(event: Mapping[str, Any]) -> str:
     known["calls"] = f"→ {', '.join(str(call.get('name')) for call in calls)}" if calls else ""
     form = "{summary}" if event.get("summary") else WORDS.get(str(event.get("type")))
     return form.format_map(defaultdict(str, known)) if form else as_text(event)
+
+
+def new_text(output: Path, shown: int) -> tuple[str, int]:
+    """Return what a file has behind the part that is shown, and how long it is."""
+    try:
+        with open(output, "rb") as file:
+            file.seek(shown)
+            text = file.read().decode(errors="ignore")
+            return text, os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return "", 0

@@ -26,6 +26,7 @@ _OWN = {
     "wait": "Wait for runs to end and print their answers.",
     "stop": "Stop runs, whoever started them.",
     "show": "Print a run's output or its transcript.",
+    "view": "Look at runs in the browser, or export one as a page.",
     "diff": "Show what a writer's run changed, before it lands or after.",
     "land": "Put what a run changed into your files, all or nothing.",
     "undo": "Take what a run has landed out of your files again.",
@@ -43,7 +44,7 @@ _GROUPS = {
     "Delegate": ("run", "map", "resume", "ask", "chat"),
     "Runs that go on": ("watch", "tell", "wait", "stop"),
     "Review": ("diff", "land", "undo", "discard"),
-    "Look back": ("runs", "show", "logs", "activity"),
+    "Look back": ("runs", "show", "view", "logs", "activity"),
     "Look around": ("find", "agents", "models", "lsp", "web"),
 }
 GROUPS = {title: {name: _ALL.pop(name) for name in names} for title, names in _GROUPS.items()}

@@ -1,0 +1,118 @@
+"""Draws docs/view-runs.png and docs/view-run.png anew: the real page in a real browser.
+
+python3 dev screenshots
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, sync_playwright
+
+from outrider.records.runs import RunRecorder
+from outrider.testing import ScriptedModel, answer, fail, silence, tool_call, tool_calls
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZE = {"width": 1100, "height": 640}
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+PAST = (
+    ("explorer", "Where is the idle timeout enforced?", "completed", 41_200, 0.021),
+    ("reviewer", "Review the diff of the retry limit", "completed", 88_400, 0.094),
+    ("tester", "Why does the landing test fail on a full disk?", "timed_out", 900_100, 0.310),
+    ("researcher", "What do other clients do about Retry-After?", "completed", 63_000, 0.048),
+    ("explorer", "Which settings can a repository lower?", "completed", 12_900, 0.008),
+    ("explorer", "List all places that read result.json", "failed", 3_100, 0.002),
+    ("reviewer", "Look for races in the fork server", "over_budget", 240_700, 0.500),
+)
+EDIT = {"oldText": "LIMIT = 3", "newText": "LIMIT = 5"}
+STEPS = [
+    tool_calls(
+        [("grep", {"pattern": "LIMIT"}), ("ls", {"depth": 2})],
+        text="I look for the limit, and for what else depends on it.",
+        usage=(2_310, 88),
+    ),
+    fail(503, retry_after=0.4),
+    tool_call("bash", {"command": "sleep 0.6; python3 -m compileall -q ."}, usage=(2_904, 51)),
+    tool_call("edit", {"path": "client.py", "edits": [EDIT]}, usage=(3_120, 97)),
+    answer("`LIMIT` in client.py:3 is **5** now. `fetch` is its only user.", usage=(3_380, 42)),
+]
+
+
+def record(runs: Path, number: int) -> None:
+    """Write the record of a run that ended some time ago."""
+    agent, task, outcome, ms, cost = PAST[number]
+    about = {"agent": agent, "task": task, "model": "openai-chat:my-model", "project": "~/retry"}
+    usage = {"input": ms // 5, "output": ms // 60, "cost": cost, "costKnown": True}
+    ended = {"outcome": outcome, "exitCode": 0, "usage": usage}
+    with RunRecorder.create(runs) as run:
+        started = time.time() - 700 * (number + 1)
+        run.add_event({"type": "run", "at": 0, "startedAt": started, "runId": run.id, **about})
+        step = {"name": "read", "args": {"path": "src/client.py"}}
+        run.add_event({"type": "tool_start", "at": 9, "id": "1", **step})
+        end = {"type": "end", "at": ms, **ended}
+        run.write_result({"details": {"results": [{**about, **ended}]}}, end)
+
+
+def start(home: Path, server: ScriptedModel, *words: str) -> "subprocess.Popen[str]":
+    """Start a command in a home of its own."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+    env |= {"OUTRIDER_WARM__KEEP_MINUTES": "0", **server.environment}
+    command = [sys.executable, "-m", "outrider", *words]
+    return subprocess.Popen(command, cwd=home / "retry", env=env, stdout=subprocess.PIPE, text=True)
+
+
+def draw(browser: Browser, link: str, path: str, wanted: str, file: Path, **scheme: Any) -> None:
+    """Draw one view, when it shows what is wanted."""
+    page = browser.new_page(viewport=SIZE, **scheme)
+    page.goto(f"{link}#/{path}")
+    page.wait_for_selector(wanted, timeout=90_000)
+    page.wait_for_timeout(300)
+    page.screenshot(path=file)
+    page.close()
+
+
+def main(folder: Path) -> None:
+    """Draw both, with a run to review, one at work and some that ended."""
+    with (
+        tempfile.TemporaryDirectory(prefix="or") as place,
+        ScriptedModel(STEPS, name="my-model") as writer,
+        ScriptedModel(
+            [tool_call("grep", {"pattern": "retry"}), silence()], name="my-model"
+        ) as busy,
+        sync_playwright() as playwright,
+    ):
+        home, runs = Path(place), Path(place, ".local/state/outrider/runs")
+        (home / "retry").mkdir()
+        (home / "retry/client.py").write_text(
+            "import time\n\nLIMIT = 3\n\n\ndef fetch(get):\n    pass\n"
+        )
+        for number in range(len(PAST)):
+            runs.mkdir(parents=True, exist_ok=True)
+            record(runs, number)
+        task = "Raise the retry limit to five"
+        start(home, writer, "run", "coder", "--write", task, "-m", writer.model).communicate()
+        changed = next(runs.glob("*/landing.json")).parent.name
+        explorer = ("run", "explorer", "Where are requests sent again?", "-m", busy.model)
+        working, view = start(home, busy, *explorer), start(home, busy, "view", "--no-open")
+        try:
+            assert view.stdout
+            link, program = view.stdout.readline().strip(), shutil.which("chromium")
+            browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+            busy.wait_for_requests(2)
+            draw(browser, link, "", "section[data-group=running] li", folder / "view-runs.png")
+            steps, dark = f"run/{changed}/steps", {"color_scheme": "dark"}
+            draw(browser, link, steps, ".note.end", folder / "view-run.png", **dark)
+            browser.close()
+        finally:
+            for process in (working, view):
+                process.terminate()
+                process.communicate()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "docs"))

@@ -1,0 +1,1 @@
+"""The page of runs in the browser, served on loopback."""

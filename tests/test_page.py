@@ -1,0 +1,506 @@
+"""The page in a real browser: what people see and do there, and what hostile runs can't."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import npm
+from cli_door import Door
+from conftest import needs
+from outrider.testing import ModelRequest, Reply, ScriptedModel, answer, tool_call
+from page_door import CHROMIUM, Served, record, turn
+from test_view import written
+
+pytestmark = pytest.mark.usefixtures("unmeasured")
+expect.set_options(timeout=30_000)
+MANY = 5_000
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    program = needs("chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=CHROMIUM)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def door(tmp_path: Path, warm_runtime: Path):
+    with closing(Door(tmp_path, warm_runtime)) as door:
+        (door.project / "a.py").write_text("x = 1\n")
+        yield door
+
+
+class Look:
+    """A window of the browser. What goes wrong in it, and what it loads from elsewhere, counts."""
+
+    def __init__(self, browser: Browser, link: str, **options: Any) -> None:
+        self.faults: list[str] = []
+        self._own = (link.partition("?")[0], "data:", "file:")
+        self.page = browser.new_context(**options).new_page()
+        self.page.on("console", lambda said: self._fault(said.type == "error", said.text))
+        self.page.on("pageerror", lambda error: self._fault(True, error.message))
+        self.page.on("dialog", lambda dialog: self._fault(True, dialog.message))
+        self.page.on("request", lambda one: self._fault(not one.url.startswith(self._own), one.url))
+        self.page.goto(link)
+
+    def _fault(self, is_one: bool, words: str) -> None:
+        self.faults += [words] if is_one else []
+
+    def close(self) -> None:
+        self.page.context.close()
+        assert self.faults == []
+
+
+@pytest.fixture
+def look(door: Door, chromium: Browser):
+    """Opens the page of the door's runs."""
+    opened: list[Look | Served] = []
+
+    def open_page(path: str = "", *, env: dict[str, str] | None = None, **options: Any) -> Page:
+        opened.append(served := Served(door, env=env))
+        opened.append(window := Look(chromium, f"{served.link}#/{path}", **options))
+        return window.page
+
+    yield open_page
+    for one in reversed(opened):
+        one.close()
+
+
+def has_no_overflow(page: Page) -> bool:
+    return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+# The list
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with very many runs."""
+    door = Door(tmp_path_factory.mktemp("many"))
+    for number in range(MANY):
+        record(
+            door.runs,
+            agent=("explorer", "tester")[number % 2],
+            outcome=("completed", "failed")[number % 5 == 0],
+            project=("~/one", "~/two")[number % 4 == 0],
+            task=f"Look at part {number}",
+            answer=f"Here is needle-{number}.",
+        )
+    return door.home
+
+
+def test_five_thousand_runs_are_filtered_and_searched(many, chromium, tmp_path):
+    door = Door(tmp_path)
+    door.home = many
+    with closing(Served(door)) as served, closing(Look(chromium, served.link)) as window:
+        page = window.page
+        total = page.locator(".sum")
+        expect(total).to_have_text("5,000 runs")
+        assert page.locator("li.run").count() <= 200  # the others are drawn when they are reached
+        page.get_by_label("Outcome").select_option("failed")
+        expect(total).to_have_text("1,000 of 5,000 runs")
+        page.get_by_label("Agent").select_option("tester")
+        expect(total).to_have_text("500 of 5,000 runs")
+        page.get_by_label("Project").select_option("~/two")
+        expect(total).to_have_text("0 of 5,000 runs")
+        expect(page.get_by_text("No runs match.")).to_be_visible()
+        for label in ("Outcome", "Agent", "Project"):
+            page.get_by_label(label).select_option("")
+        page.get_by_label("Time").select_option("Last hour")
+        expect(total).to_have_text("5,000 runs")
+        search = page.get_by_label("Search tasks and answers")
+        search.fill("part 4321")
+        expect(page.locator("li.run")).to_have_count(1)
+        search.fill("NEEDLE-77.")
+        expect(page.locator("li.run .task")).to_have_text(["Look at part 77"])
+        search.fill("")
+        expect(total).to_have_text("5,000 runs")
+        page.keyboard.press("End")
+        before = page.locator("li.run").count()
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        page.wait_for_function(f"() => document.querySelectorAll('li.run').length > {before}")
+
+
+def test_those_that_need_somebody_come_first(door, look):
+    record(door.runs, task="An old one")
+    pending = written(door)
+    record(door.runs, task="A newer one")
+    page = look()
+    expect(page.locator("li.run")).to_have_count(3)
+    first = page.locator("section:visible").first
+    expect(first.locator("h2")).to_have_text("Needs you 1")
+    expect(first.locator("li")).to_have_attribute("data-id", pending)
+    expect(first.locator(".state")).to_have_text("to review")
+
+
+def test_runs_are_deleted_after_a_question(door, look):
+    ids = [record(door.runs, task=f"Part {number}") for number in range(3)]
+    page = look()
+    for run_id in ids[:2]:
+        page.get_by_label(f"Select run {run_id}").check()
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("li.run")).to_have_count(3)
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.locator("li.run")).to_have_count(1)
+    assert [one.name for one in door.runs.iterdir()] == ids[2:]
+
+
+def test_two_runs_stand_side_by_side(door, look):
+    for number in range(2):
+        read = {"receipt": {"filesRead": ["both.py", f"only{number}.py"]}}
+        record(door.runs, task=f"Part {number}", answer=f"Answer {number}", result=read)
+    page = look()
+    for box in page.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("button", name="Compare").click()
+    cells = page.locator(".two")
+    for words in ("Part 0", "Part 1", "Answer 0", "Answer 1", "only0.py only here", "950"):
+        expect(cells).to_contain_text(words)
+
+
+# A live run
+
+
+class Directed:
+    """A model that goes on when the test says so."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.go = threading.Semaphore(0)
+        self._texts = texts
+
+    def __call__(self, request: ModelRequest) -> Reply:
+        assert self.go.acquire(timeout=60)
+        if request.turn < len(self._texts):
+            return tool_call("ls", {"depth": request.turn + 1}, text=self._texts[request.turn])
+        return answer("That is **all** of it.")
+
+
+def started(door: Door, server: ScriptedModel) -> str:
+    words = ("run", "explorer", "Look around.", "--bg", "-m", server.model)
+    return door.run(*words, env=server.environment).out.strip()
+
+
+def test_a_live_run_appears_follows_and_ends(door, look):
+    record(door.runs, task="An old one")
+    model = Directed([f"Paragraph {number}.\n\n" * 30 for number in range(1, 4)])
+    page = look()
+    expect(page.locator("li.run")).to_have_count(1)
+    with ScriptedModel(model) as server:
+        run_id = started(door, server)
+        row = page.locator(f"li[data-id='{run_id}']")
+        expect(row.locator(".state")).to_have_text("running")
+        model.go.release()
+        expect(row.locator(".about")).to_contain_text("ls")
+        row.locator("a").click()
+        expect(page.locator(".turn").first).to_contain_text("Paragraph 1.")
+        at_end = "() => innerHeight + scrollY >= document.documentElement.scrollHeight - 40"
+        page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        page.wait_for_function(at_end)
+        model.go.release()
+        expect(page.locator(".turn").nth(1)).to_contain_text("Paragraph 2.")
+        page.wait_for_function(at_end)
+        page.evaluate("scrollTo(0, 0)")
+        model.go.release(2)
+        expect(page.locator(".note.end")).to_contain_text("completed")
+        assert page.evaluate("scrollY") == 0  # the reader has left the end, and stays there
+    expect(page.locator(".head .state")).to_have_text("completed")
+    expect(page.get_by_role("button", name="Tell")).to_have_count(0)
+    page.get_by_role("link", name="Answer").click()
+    expect(page.locator(".md strong")).to_have_text("all")
+
+
+def test_a_run_is_told_something_and_stopped(door, look):
+    model = Directed(["One."] * 50)
+    with ScriptedModel(model) as server:
+        run_id = started(door, server)
+        page = look(f"run/{run_id}")
+        page.get_by_label("Tell the agent something").fill("Leave the tests alone")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status")).to_contain_text("Sent.")
+        model.go.release(2)
+        expect(page.get_by_role("status")).to_contain_text("Read in turn")
+        expect(page.locator(".note.told")).to_contain_text("Leave the tests alone")
+        page.get_by_role("button", name="Stop…").click()
+        page.get_by_role("button", name="Stop", exact=True).click()
+        expect(page.locator(".head .state")).to_have_text("cancelled")
+        model.go.release(50)
+
+
+# One run
+
+
+def test_a_long_result_opens_in_place(door, look):
+    text = "first line\n" + "y" * 120_000
+    run_id = record(door.runs, turn(1, "read", {"path": "a.py"}, {"text": text}, "Reading."))
+    page = look(f"run/{run_id}/steps")
+    call = page.locator("details.call").last
+    assert page.locator("pre").count() == 0
+    call.locator("summary").click()
+    expect(call.locator("pre").last).to_contain_text("first line")
+    call.get_by_role("button", name=re.compile("Show more")).click()
+    page.wait_for_function("() => document.querySelector('.inside').textContent.length > 120000")
+
+
+def test_the_timeline_leads_to_the_step(door, look):
+    events = [event for number in range(1, 60) for event in turn(number, "grep", {}, "x", "Text.")]
+    events.insert(
+        5, {"type": "retry", "at": 60, "turn": 2, "attempt": 1, "message": "Busy.", "delayMs": 500}
+    )
+    page = look(f"run/{record(door.runs, events)}/steps")
+    bars = page.locator("rect.tool")
+    expect(bars).to_have_count(59)
+    expect(page.locator("rect.retry")).to_have_count(1)
+    bars.nth(50).dispatch_event("click")
+    expect(page.locator(".call").nth(50).locator("summary")).to_be_focused()
+    expect(page.locator(".call").nth(50)).to_be_in_viewport()
+
+
+def test_changes_are_reviewed_landed_and_undone_each_after_a_question(door, look):
+    run_id, file = written(door), door.project / "a.py"
+    page = look(f"run/{run_id}/changes")
+    expect(page.locator(".diff ins")).to_have_text(["+x = 2\n"])
+    expect(page.locator(".diff del")).to_have_text(["-x = 1\n"])
+    page.get_by_label("by call").check()
+    expect(page.locator("h3")).to_contain_text("edit")
+    page.get_by_role("button", name="Land…").click()
+    page.get_by_role("button", name="Cancel").click()
+    assert file.read_text() == "x = 1\n"
+    for action, state, text in (("Land", "landed", "x = 2\n"), ("Undo", "undone", "x = 1\n")):
+        page.get_by_role("button", name=f"{action}…").click()
+        page.get_by_role("button", name=action, exact=True).click()
+        expect(page.locator(".body .state")).to_have_text(state)
+        assert file.read_text() == text
+    page.get_by_role("button", name="Discard…").click()
+    page.get_by_role("button", name="Discard", exact=True).click()
+    expect(page.locator(".body .state")).to_have_text("discarded")
+
+
+def test_a_main_agent_s_run_links_to_those_it_delegated(door, look):
+    child = record(door.runs, task="The part")
+    data = {"runId": child, "agent": "explorer", "outcome": "completed", "text": "Here."}
+    page = look(f"run/{record(door.runs, turn(1, 'subagent', {'agent': 'explorer'}, data))}")
+    tree = page.locator(".tree")
+    expect(tree).to_contain_text("Delegated runs (1)")
+    expect(tree.locator("tr").last).to_contain_text("1,900")
+    tree.get_by_role("link", name="explorer").click()
+    expect(page.locator("h1")).to_have_text("The part")
+
+
+def test_a_path_is_copied_and_opened_where_an_editor_is_set(door, look, tmp_path):
+    run_id = written(door)
+    events = (door.runs / run_id / "output.md").read_text()
+    assert events == "Done."
+    (door.runs / run_id / "output.md").write_text("See a.py:1 and [masked:secret].")
+    said = tmp_path / "said"
+    page = look(f"run/{run_id}/answer", env={"OUTRIDER_VIEW__EDITOR": f"touch {said}-{{line}}"})
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="a.py:1", exact=True).click()
+    expect(page.get_by_role("status")).to_have_text("Copied a.py:1")
+    assert page.evaluate("navigator.clipboard.readText()") == "a.py:1"
+    page.get_by_role("button", name="Open a.py:1 in your editor").click()
+    page.wait_for_timeout(0)
+    for _ in range(3000):
+        if Path(f"{said}-1").exists():
+            break
+        page.wait_for_timeout(10)
+    assert Path(f"{said}-1").exists()
+    expect(page.locator("mark")).to_have_text("[masked:secret]")
+
+
+def test_the_keyboard_is_enough(door, look):
+    record(door.runs, task="The first")
+    events = [event for number in (1, 2) for event in turn(number, "grep", {}, "found", "Text.")]
+    record(door.runs, events, task="The second")
+    page = look()
+    expect(page.locator("li.run")).to_have_count(2)
+    page.keyboard.press("/")
+    page.keyboard.type("second")
+    expect(page.locator("li.run")).to_have_count(1)
+    page.keyboard.press("Escape")
+    for key in ("j", "j", "k", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator("h1")).to_have_text("The second")
+    page.keyboard.press("2")
+    expect(page.locator(".turn")).to_have_count(2)
+    for key in ("j", "j", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator(".inside")).to_contain_text("found")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("next, previous")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(page.locator("li.run")).to_have_count(1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_follows_the_system_s_colours_and_fits_a_phone(door, look, scheme):
+    run_id = written(door)
+    page = look(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    for path in (
+        "",
+        f"run/{run_id}/answer",
+        f"run/{run_id}/steps",
+        f"run/{run_id}/changes",
+        f"run/{run_id}/receipt",
+    ):
+        page.evaluate("path => { location.hash = `#/${path}`; }", path)
+        expect(page.locator("li.run, .body").first).to_be_visible()
+        assert has_no_overflow(page), path
+    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    light = sum(map(int, re.findall(r"\d+", back))) / 3
+    assert (light > 200) == (scheme == "light")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(door, look, scheme):
+    source = (npm.installed("axe") / "axe-core/axe.min.js").read_text()
+    record(door.runs, outcome="failed", result={"error": "It failed."})
+    run_id, page = written(door), look(color_scheme=scheme)
+    other = record(
+        door.runs,
+        turn(
+            1,
+            "grep",
+            {"pattern": "x"},
+            "y",
+            "# Title\n\n| a | b |\n|---|---|\n| 1 | [l](https://example.com) |",
+        ),
+    )
+    views = ["", f"run/{run_id}/changes", f"run/{other}/answer", f"run/{other}/steps"]
+    views += [f"run/{run_id}/receipt", f"compare/{run_id}/{other}"]
+    for view in views:
+        page.evaluate("path => { location.hash = `#/${path}`; }", view)
+        expect(page.locator("li.run, .body, .two").first).to_be_visible()
+        for summary in page.locator(".call summary").all():
+            summary.click()
+        page.evaluate(source)
+        found = page.evaluate("axe.run().then((told) => told.violations)")
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert not serious, json.dumps(serious, indent=1)[:3000]
+
+
+# The export
+
+
+def test_the_export_opens_from_a_file_without_a_server(door, chromium, tmp_path):
+    run_id, file = written(door), tmp_path / "run.html"
+    assert door.run("view", run_id, "--export", str(file)).code == 0
+    with closing(Look(chromium, file.as_uri())) as window:
+        page = window.page
+        expect(page.locator(".head")).to_contain_text("Nothing was left out.")
+        expect(page.locator(".md")).to_contain_text("Done.")
+        for name, words in (("Steps", "edit"), ("Changes", "+x = 2"), ("Receipt", "Tool calls")):
+            page.get_by_role("link", name=name).click()
+            expect(page.locator(".body")).to_contain_text(words)
+        page.get_by_role("link", name="Steps").click()
+        page.locator(".call").last.locator("summary").click()
+        expect(page.locator(".inside")).to_contain_text("oldText")
+        assert page.get_by_role("button", name=re.compile("Land|Delete|Stop")).count() == 0
+
+
+# Hostile runs
+
+
+HOSTILE = [
+    "<script>window.hacked = 1</script>",
+    '<img src=x onerror="window.hacked = 1">',
+    "<svg onload='window.hacked = 1'><style>body { display: none }</style></svg>",
+    '"><iframe src="http://evil.example/"></iframe>',
+    "[press](javascript:window.hacked=1) [data](data:text/html,<script>1</script>)",
+    "![pixel](http://evil.example/pixel.png) <link rel=stylesheet href=//evil.example>",
+    "</script></style></title></textarea><script>window.hacked = 1</script>",
+    "`<b onmouseover=window.hacked=1>` **<i onclick=window.hacked=1>x</i>**",
+    "# <img src=x onerror=hacked=1>\n\n| <img src=x onerror=hacked=1> | b |\n|-|-|\n| ] | y |",
+    "safe\u202egnp.exe\u2066\u200f \x1b[31mred\x1b]0;title\x07\x1b[2J \x00\x7f",
+    "[masked:\"><script>window.hacked = 1</script>] a.py:1\" onclick=\"window.hacked=1",
+    "W" * 20_000,
+    "- " * 3_000 + "\n" + "> " * 3_000 + "\n" + "[" * 5_000 + "*" * 5_000 + "`" * 5_001,
+]  # fmt: skip
+
+
+def hostile_events(text: str) -> list[dict[str, Any]]:
+    odd: Any = {"path": text, text: [text, {"__proto__": text}]}
+    retry = {"type": "retry", "at": 9, "turn": 1, "attempt": text, "message": text, "delayMs": text}
+    said = {"type": "user_message", "turn": 1, "text": text, "id": "1", "at": 9}
+    strange = [
+        retry,
+        said,
+        {"type": "fault", "message": text},
+        {"type": text},
+        {"type": "constructor"},
+    ]
+    strange += [{"type": "dropped", "ids": text}, {"type": "unconfined", "missing": [text]}]
+    return [*turn(1, text[:300], odd, {"text": text, "runId": text[:50]}, text), *strange]
+
+
+def assert_harmless(page: Page) -> None:
+    assert page.evaluate("window.hacked") is None
+    assert (
+        page.locator("main").locator("script, iframe, img, style, link, object, embed").count() == 0
+    )
+    for link in page.locator("main a").all():
+        assert re.match(r"(#/|https?://)", link.get_attribute("href") or ""), link
+    attributes = "[...document.querySelectorAll('*')].flatMap((one) => one.getAttributeNames())"
+    assert not [name for name in page.evaluate(attributes) if name.startswith("on")]
+    text = page.evaluate("document.body.innerText")
+    assert not set("\u202e\u2066\u200f\x1b\x07\x00\x7f") & set(text)
+    assert has_no_overflow(page)
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_nothing_that_a_run_says_runs_loads_or_breaks_the_layout(
+    door, look, number, tmp_path, chromium
+):
+    text = HOSTILE[number]
+    result = {
+        "error": text,
+        "warnings": [text],
+        "receipt": {"toolCalls": text, "filesRead": [text], "commands": [{"command": text}]},
+    }
+    run_id = record(
+        door.runs, hostile_events(text), agent=text, task=text, model=text, project=text,
+        answer=text, outcome="failed", result=result,
+    )  # fmt: skip
+    page = look()
+    expect(page.locator("li.run")).to_have_count(1)
+    assert_harmless(page)
+    for view in ("answer", "steps", "receipt"):
+        page.evaluate("path => { location.hash = path; }", f"#/run/{run_id}/{view}")
+        expect(page.locator(".tabs [aria-current]")).to_have_attribute("data-tab", view)
+        if view == "steps":
+            page.locator(".call summary").first.click()
+            expect(page.locator(".inside").first).to_be_visible()
+        assert_harmless(page)
+    page.evaluate("path => { location.hash = path; }", f"#/compare/{run_id}/{run_id}")
+    expect(page.locator(".two")).to_be_visible()
+    assert_harmless(page)
+    assert door.run("view", run_id, "--export", str(tmp_path / "x.html")).code == 0
+    with closing(Look(chromium, (tmp_path / "x.html").as_uri())) as window:
+        expect(window.page.locator(".head h1")).to_be_visible()
+        assert_harmless(window.page)
+
+
+def test_hostile_names_of_files_are_only_names(door, look):
+    name = "<img src=x onerror=window.hacked=1>\u202e.py"
+    steps = [
+        tool_call("write", {"path": name, "content": "</pre><script>window.hacked=1</script>\n"}),
+        answer("Done."),
+    ]
+    with ScriptedModel(steps) as server:
+        words = ("run", "coder", "Go.", "--write", "--json", "-m", server.model)
+        run_id = door.run(*words, env=server.environment).json["details"]["runId"]
+    page = look(f"run/{run_id}/changes")
+    expect(page.locator(".diff ins")).to_contain_text("</pre><script>")
+    assert_harmless(page)
