@@ -61,9 +61,8 @@ COMPARABLE = """\
   `read` tool, with its checks and records; the in-process runtimes get a two-line function.
 - Outrider's warm process keeps one spare child ready while it is idle. A single task gets that
   child, as in "One task"; tasks that start together are forked on demand.
-- Outrider's children are confined by the kernel ([walls](safety.md#walls)). Figures beside a row
-  "no walls" include that; those without such a row are from before children were confined, and
-  walls add a few milliseconds to each task.
+- Outrider's children are confined by the kernel ([walls](safety.md#walls)). All
+  figures include that, except for those of a row "no walls".
 - Outrider also records every run, masks secrets in everything that leaves it, and enforces
   deadlines and budgets. Its figures include that.
 - `pi -p` is pi as you would run it. `pi as a child` is pi as a parent spawns it: JSON events, no
