@@ -161,6 +161,7 @@ def test_two_runs_stand_side_by_side(door, look):
         read = {"receipt": {"filesRead": ["both.py", f"only{number}.py"]}}
         record(door.runs, task=f"Part {number}", answer=f"Answer {number}", result=read)
     page = look()
+    expect(page.get_by_role("checkbox")).to_have_count(2)
     for box in page.get_by_role("checkbox").all():
         box.check()
     page.get_by_role("button", name="Compare").click()
