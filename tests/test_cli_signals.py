@@ -92,6 +92,7 @@ READERLESS = {
     "completion bash": 141, "resume last x": 2, "watch": 2, "tell last x": 2, "wait last": 2,
     "stop --all": 0, "stop --all --json": 141, "diff last": 2, "land last": 2, "undo last": 2,
     "discard last": 2,
+    "map explorer -": 141, "map nobody - --json": 141, "view --port 99999 --no-open": 2,
 }  # fmt: skip
 
 

@@ -359,7 +359,7 @@ async def test_a_client_that_gave_a_token_hears_something_while_nothing_happens(
     assert runs.PROGRESS_EVERY_SECONDS <= 15
     monkeypatch.setattr(runs, "PROGRESS_EVERY_SECONDS", 0.001)
     request, told = request_with(progressToken="t")
-    run = runs.Run((Path(), "subagent", {}))
+    run = runs.Run((Path(), "subagent", {}), {})
     run.task = asyncio.create_task(asyncio.sleep(60))
     waiting = asyncio.create_task(run.wait_for_end(request, float("inf")))
     while len(told) < 3:

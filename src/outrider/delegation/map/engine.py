@@ -143,7 +143,7 @@ class LocalEngine:
             caller = replace(self._caller, flags=order.flags, cancelled=stop, on_event=on_event)
             request = Request(*asked, check=order.check)
             result = await perform(request, replace(caller, on_start=on_start))
-            row, calls = row_of(order, result), result.result and result.result.receipt["toolCalls"]
+            row, calls = kept_row(order, result), result.result and result.result.receipt["toolCalls"]
             if finish.failure_kind == FailureKind.RATE_LIMIT:
                 wait = finish.retry_after or 0.0
         finally:
@@ -151,7 +151,7 @@ class LocalEngine:
             tell(News(order.key, order.attempt, None, wait, row, bool(calls)))
 
 
-def row_of(order: Order, result: ToolResult) -> MapRow:
+def kept_row(order: Order, result: ToolResult) -> MapRow:
     """Return what a map keeps of a result."""
     run = result.result
     if run is None:

@@ -28,7 +28,7 @@ MAX_STOP_SECONDS = 20.0
 MAX_FORK_SECONDS = 30.0
 """How long a fork server may take to fork: many wait for it at once on a small machine."""
 LOOK_EVERY_SECONDS = 0.5
-"""How often we look whether the fork server that we wait for has forked."""
+"""How often we look whether the fork server that we wait for has been stopped."""
 # -P: the working directory is hostile ground, and must not be searched for modules.
 PYTHON = (sys.executable, "-P", "-m")
 
@@ -59,7 +59,9 @@ class Links:
             os.set_blocking(descriptor, False)
         _lifelines.add(self._lifeline)
 
-    async def follow(self, listener: Listener, run_id: str) -> ChildExit:
+    async def follow(
+        self, listener: Listener, run_id: str, fork_server: int | None = None
+    ) -> ChildExit:
         """Pass on what the child sends until all of it is gone; return how it ended."""
         events, errors, status = self._readable
         give_up = self._loop.time() + MAX_FORK_SECONDS
@@ -74,7 +76,8 @@ class Links:
                 seconds = LOOK_EVERY_SECONDS if self._is_nobody else None
                 await asyncio.wait({self._gone}, timeout=seconds)
                 self._on_status(listener)  # this process may be the one that is late
-                self.is_stuck = self._loop.time() > give_up and self._is_nobody
+                late = self._loop.time() > give_up or _is_stopped(fork_server)
+                self.is_stuck = late and self._is_nobody
         finally:
             await self._end(listener, run_id)
         return self._exit()
@@ -181,6 +184,13 @@ class Links:
             return ChildExit(started=True, code=int(number))
         # The kernel ends the child of a guardian that was killed.
         return ChildExit(started=True, signal=int(number) if kind == "signal" else signal.SIGKILL)
+
+
+def _is_stopped(pid: int | None) -> bool:
+    """Whether a process does nothing until somebody lets it go on, as after SIGSTOP."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:
+        return stat.read().rpartition(b") ")[2].startswith(b"T")
+    return False
 
 
 _lifelines: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()

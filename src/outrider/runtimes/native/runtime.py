@@ -59,7 +59,7 @@ class NativeRuntime:
             links = await server.start_child(brief, environment)
         except (StartFailed, OSError):
             return ChildExit(started=False)
-        ended = await links.follow(listener, brief.run_id)
+        ended = await links.follow(listener, brief.run_id, server.pid)
         if links.is_stuck:
             server.kill()
         return ended

@@ -19,8 +19,8 @@ link has a token. Ctrl-C ends it; runs go on.
 examples:
   outrider view                             all runs
   outrider view last                        the newest one
-  outrider view --port 8765 --no-open       to look from elsewhere, over ssh -L
-  outrider view 1a2b --export run.html      one run as a file that needs no server
+  outrider view --port 8765 --no-open       to look from elsewhere
+  outrider view 1a2b --export run.html      one run as a file
 """
 ARGUMENTS = (
     argument("run", metavar="RUN", nargs="?", help="show this one: an id, the start of one, last"),
