@@ -143,7 +143,8 @@ class LocalEngine:
             caller = replace(self._caller, flags=order.flags, cancelled=stop, on_event=on_event)
             request = Request(*asked, check=order.check)
             result = await perform(request, replace(caller, on_start=on_start))
-            row, calls = kept_row(order, result), result.result and result.result.receipt["toolCalls"]
+            row, ended = kept_row(order, result), result.result
+            calls = ended.receipt["toolCalls"] if ended else 0
             if finish.failure_kind == FailureKind.RATE_LIMIT:
                 wait = finish.retry_after or 0.0
         finally:

@@ -152,7 +152,9 @@ def _items(arguments: Namespace, folder: Path) -> Iterator[Item | None]:
         given = ((path, {"id": path, "path": path}) for path in paths)
     else:
         try:
-            file = sys.stdin.buffer if name == "stdin" else open(name, "rb")  # noqa: SIM115
+            is_file = name != "stdin"
+            # Not `sys.stdin`: Python can't end while a thread waits for that.
+            file = open(name if is_file else 0, "rb", closefd=is_file)  # noqa: SIM115
         except OSError as error:
             raise invalid(f"The items can't be read from {name!r}: {error.strerror}.") from None
         is_csv = arguments.csv or name.lower().endswith(".csv")
