@@ -408,6 +408,7 @@ def _outer_python() -> list[str]:
     return [str(Path(sys.base_prefix) / "bin/python3")]
 
 
+@pytest.mark.timeout(400)  # what it works on is installed first
 async def test_a_real_change_is_checked_mended_landed_and_undone(world: Path, sdist: Path) -> None:
     shutil.copytree(sdist, world, dirs_exist_ok=True)
     tests = f"{sys.executable} -B -m pytest -q -p no:cacheprovider test_six.py -k metaclass"
