@@ -39,6 +39,8 @@ def confine(brief: Brief, begun: walls.Begun | None = None) -> Confined:
 
     `begun` are walls that only have to be finished.
     """
+    if begun is not None and brief.isolation != "readonly":
+        raise OSError("walls that are begun are for a child that only reads")
     if brief.isolation is None:
         return Confined(brief, Isolation())
     layered = new_layer(brief)

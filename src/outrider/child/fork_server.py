@@ -271,7 +271,8 @@ class _Server:
             try:
                 os.setsid()
                 listening = self._listener.descriptors if self._listener else ()
-                for descriptor in (*held, *listening, *self._connections, self._mounts):
+                spare = (self._spare.fileno(),) if self._spare else ()
+                for descriptor in (*held, *spare, *listening, *self._connections, self._mounts):
                     os.close(descriptor)
                 self._watch.renew()
                 guard()

@@ -35,7 +35,7 @@ async def exported(run: RecordedRun, env: Mapping[str, str]) -> tuple[str, list[
     with suppress(OSError, OutriderError):
         changes = runs.changes_in(run.id, env) if head["isWriter"] else None
     said = {
-        "events of more than 100,000 bytes: ": sum("isCut" in one for one in events),
+        "events of more than 100,000 bytes: ": sum(bool(one.get("isCut")) for one in events),
         "the steps of runs that it delegated: ": len(head["delegations"]),
         "its changes, which can't be read": head["isWriter"] and changes is None,
         "the end of its answer": len(head["answer"]) >= runs.MAX_ANSWER_BYTES,

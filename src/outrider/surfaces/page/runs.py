@@ -13,6 +13,7 @@ from outrider.delegation.landing import writer_run
 from outrider.delegation.request import invalid
 from outrider.delegation.run_handle import TranscriptLine, followed
 from outrider.delegation.session_history import recorded_events
+from outrider.processes.shielding import finish
 from outrider.protocol import jsonl
 from outrider.protocol.data import as_list, as_object, member
 from outrider.records import runs as records
@@ -45,7 +46,7 @@ class Listing:
         """Yield the rows that are new since a version, then those that change, each with theirs."""
         while True:
             async with self._looking:
-                left = await asyncio.to_thread(self._look)
+                left = await finish(asyncio.to_thread(self._look))
             rows = [row for _, version, row in self._rows.values() if version > seen]
             seen = self._version
             yield rows, seen
@@ -57,6 +58,7 @@ class Listing:
         What is running changes all the time; of all else the folder does when anything does.
         """
         self._version += 1
+        found: dict[str, int] = {}  # also before the first run
         with records.reading(self._runs), os.scandir(self._runs) as entries:
             folders = (
                 one for one in entries if len(one.name) == 8 and one.is_dir(follow_symlinks=False)

@@ -105,6 +105,8 @@ function link(target, label, whole) {
   let url = null;
   try { url = new URL(target); } catch { return rich(whole); }
   if (url.protocol !== "http:" && url.protocol !== "https:") return rich(whole);
+  // A browser sends this page's cookie to every port of this machine.
+  if (/^(localhost|.*\.localhost|127\..*|0\.0\.0\.0|\[.*\])$/.test(url.hostname)) return rich(whole);
   const props = { href: url.href, rel: "noopener noreferrer", target: "_blank", title: url.href };
   return [h("a", props, label || url.href), label === target ? null : h("span", { class: "host" }, ` (${url.host})`)];
 }
